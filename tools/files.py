@@ -1,11 +1,11 @@
-"""Files that the project's Python tools keep between runs: written whole, told apart by their contents."""
+"""Files that the project's Python tools keep between runs: written atomically, identified by a checksum of their contents."""
 
 import hashlib
 import os
 
 
 def write(path, text):
-    """Wholly or not at all."""
+    """Writes the file completely or not at all, by way of a temporary file."""
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path + ".part", "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,4 +1,4 @@
-"""Holds the tools of the documents (docs-links, docs-preprocess, docs-reference, markdown.py) to small cases. Run by crates/cli/tests/docs.rs."""
+"""Unit tests of the tools of the documents (docs-links, docs-preprocess, docs-reference, markdown.py). Run by crates/cli/tests/docs.rs."""
 
 import importlib.machinery
 import importlib.util

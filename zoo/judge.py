@@ -1,21 +1,21 @@
-"""What a run of the zoo is judged by. Pure: from reports and samples to figures and verdicts; docs/zoo.md states the criteria."""
+"""The criteria by which a run of the zoo is judged. Pure: from reports and samples to figures and verdicts; docs/zoo.md states the criteria."""
 
 import csv
 import json
 import math
 import os
 
-# What the recorder dropped, or could not make sense of. The others of `losses` are unknowns, not losses.
+# Records that the recorder dropped or could not interpret. The other fields of `losses` are unknowns, not losses.
 LOST = ("ring_full", "no_slot", "stopped", "after_end", "stack_table", "damaged_chunks", "torn_chunks", "inconsistent_records")
 # At least this share of the accesses has an object.
 WITH_OBJECT_MIN = 0.99
-# Of the accesses: so many may lie beyond what both engines' intervals allow, beside what two recordings by one engine differ by.
+# Share of the accesses that may differ by more than both engines' intervals allow, in excess of the difference between two recordings by one engine.
 DISAGREEMENT_MAX = 0.03
 Z = 1.959_964
 # Block copies are accounted to the program's code by `instrument`, and seen in the C library by `emulate`.
 COPIES = ("memcpy", "memmove", "memset", "mempcpy", "strcpy", "stpcpy", "strncpy", "bcopy", "bzero")
 SITES_KEPT = 40
-# Of what `seen` answers: recordings are made anew when it changes.
+# Version of the result of `seen`: recordings are repeated when it changes.
 SEEN = 5
 # For recordings that are kept from before: no home is known to be possible beside those seen.
 UNSEEN = [0.0, 0.0, 0.0]
@@ -28,7 +28,7 @@ def differing(outputs):
 
 
 def recording(report):
-    """What a report says of its recording."""
+    """The figures that a report has of its recording."""
     recorded, losses = report["recording"], report["recording"]["losses"]
     samples = report["headline"]["totals"]["samples"] if report.get("headline") else 0
     return {
@@ -45,7 +45,7 @@ def recording(report):
 
 
 def site_name(site):
-    """What two recordings of one program call the same: kind, name, and the line that allocates."""
+    """The key by which objects of two recordings are the same: kind, name, and allocation site."""
     return f"{site['kind']} {site['name']} {site['place'] or ''}".strip()
 
 
@@ -60,7 +60,7 @@ def ranges_of(symbols):
 
 
 def callers(stacks):
-    """Who called what each call stack ends in: the second function of `frames`, by stack, from the table of stacks (CSV)."""
+    """The caller of each call stack's innermost function: the second function of `frames`, by stack, from the table of stacks (CSV)."""
     frames = {row["stack"]: json.loads(row["frames"]) for row in csv.DictReader(stacks.splitlines())}
     return {stack: names[1] for stack, names in frames.items() if len(names) > 1}
 

@@ -37,7 +37,7 @@ class Program:
     client: str = ""
     # sed's script over what is compared: only for what differs from run to run natively.
     filter: str = ""
-    # Whether the order of lines is nobody's promise: they are sorted before they are compared.
+    # Whether the order of lines is undefined: they are sorted before they are compared.
     sorted: bool = False
     # Files below $OUT that are no output (names as for fnmatch).
     ignore: tuple = ()

@@ -45,7 +45,7 @@ def start(command, cwd, environment, stdout, stderr, nice=0):
 
 
 def end(process):
-    """Kills the session that `start` made: its leader and whoever stayed in its process group."""
+    """Kills the session that `start` made: its leader and the other processes of its process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -22,7 +22,7 @@ import store
 
 MACHINE = "opteron-8385"
 ENGINES = ["instrument", "again", "emulate", "track"]
-# Natively so often: output must not differ between runs, and the shortest is taken.
+# Number of native runs: their output must not differ, and the shortest run counts.
 NATIVE_RUNS = 3
 SEED = {"again": 2}
 BUILD_LIMIT_S, INPUT_LIMIT_S = 1800, 300

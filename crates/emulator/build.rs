@@ -8,7 +8,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Ours.
+/// Source files of the plugin itself.
 const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "filled.c", "mappings.c", "process.c", "translate.c", "user.c"];
 
 /// The runtime's: the way of an access, its page's home, its sample with the stack, and its thread's clock. Their hooks are left out by the linker.

@@ -190,7 +190,7 @@ export interface Head {
     machine: Machine | null;
     headline: { totals: Totals; top: DecisionRow | null; verdict: string };
     verdict: Words[];
-    findings: { site: number | null; says: Words[]; advice: string }[];
+    findings: { site: number | null; says: Words[]; advice: string; evidence: string[] }[];
     matrix: { nodes: number[]; accesses: Estimate[][]; source: string };
     site_count: number;
     sites: DecisionRow[];
@@ -256,6 +256,6 @@ export async function unpack(text: string): Promise<{ head: Head; columns: Colum
     const buffer = await new Response(stream).arrayBuffer();
     const length = new DataView(buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))) as Head;
-    if (head.format !== "numapilot-html" || head.version !== 1) throw new Error("the page's data are of another version than its script");
+    if (head.format !== "numapilot-html" || head.version !== 1) throw new Error("the page's data has another version than its script");
     return { head, columns: new Columns(head, buffer, 4 + length) };
 }

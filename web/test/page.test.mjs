@@ -268,7 +268,7 @@ test("objects are listed one by one, and each can be chosen", async () => {
     await drawn(page);
     assert.match(page.url(), /object=\d+/);
     assert.match(await text(page, "#object-detail .where-born"), /64\.0 MiB|32\.0 MiB/);
-    assert.match(await text(page, "#object-detail .where-born"), /born at/);
+    assert.match(await text(page, "#object-detail .where-born"), /allocated at/);
     await done();
 });
 

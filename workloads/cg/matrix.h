@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Rows are worked on, and sums taken, in blocks of so many: results do not depend on the number of threads. */
+/* Rows per block of work and of partial sums, so that results do not depend on the number of threads. */
 enum { BLOCK_ROWS = 128 };
 
 struct matrix {

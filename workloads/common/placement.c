@@ -1,4 +1,4 @@
-/* NUMA calls through whoever provides them: a preloaded simulator, libnuma, or the kernel. */
+/* NUMA calls through their provider: a preloaded simulator, libnuma, or the kernel. */
 #include "placement.h"
 
 #include <dlfcn.h>
@@ -107,7 +107,7 @@ bool placement_interleave(void *start, size_t bytes) {
     enum { BITS = 8 * sizeof(unsigned long) };
     unsigned long nodes[NODES_MAX / BITS] = {0};
     for (int node = 0; node < numa.node_count; node++) nodes[node / BITS] |= 1ul << (node % BITS);
-    /* The kernel reads one bit less than it is told. */
+    /* The kernel reads one bit less than the given number. */
     unsigned long max = (unsigned long)numa.node_count + 1;
     if (numa.mbind) return numa.mbind((void *)first, end - first, MODE_INTERLEAVE, nodes, max, 0) == 0;
     return syscall(SYS_mbind, first, end - first, MODE_INTERLEAVE, nodes, max, 0) == 0;

@@ -13,7 +13,7 @@ constexpr int kWidth = 130;
 constexpr int kHeight = 150;
 constexpr std::size_t kPixels = static_cast<std::size_t>(kWidth * kHeight);
 
-// A dense row-major matrix, aligned to pages, not initialised: who writes first decides where its pages go.
+// A dense row-major matrix, aligned to pages, not initialised: the thread that writes first decides its pages' nodes.
 class Matrix {
   public:
     Matrix() = default;

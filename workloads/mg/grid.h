@@ -28,7 +28,7 @@ struct stencil {
 
 /* The functions below share planes among the threads of the default OpenMP team. */
 
-/* Zeroes, by all threads or by the calling one: who writes first, places. */
+/* Zeroes, by all threads or by the calling one: the first writer places. */
 void grid_clear(struct grid *grid, bool in_parallel);
 /* out = right - stencil(in); `out` may be `right`. */
 void grid_residual(const struct grid *right, const struct grid *in, const struct stencil *stencil, struct grid *out);

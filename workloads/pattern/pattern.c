@@ -349,7 +349,7 @@ static const char USAGE[] =
     "usage: pattern [--block NAME,mib=N,touch=NODE|each,read=NODE+NODE..,move=NODE,share=all|split,write,huge].. [--passes N | --seconds S]\n"
     "  --threads-per-node N  threads that read on each named node (1)\n"
     "  --passes N            each thread reads its parts so often (100)\n"
-    "  --seconds S           instead: whole passes until so many seconds are over\n"
+    "  --seconds S           instead: whole passes until S seconds have passed\n"
     "  --every S             also print where the pages are every S seconds\n"
     "  --fold                count nodes modulo those that there are\n"
     "  --no-pin              let the scheduler place threads\n"
@@ -385,7 +385,7 @@ static void read_options(int count, char **words) {
     }
 }
 
-/* Sleeps until `end`, telling where pages are every so often. */
+/* Sleeps until `end`, and prints the pages' nodes at intervals. */
 static void watch(double start, double end) {
     double next = start + the.every;
     while (now() < end) {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-// One message: a header and text. Lies in one allocation of whole pages, whose nodes are decided by who writes first.
+// One message: a header and text, in one allocation of whole pages. The thread that writes first decides their nodes.
 struct Buffer {
     std::uint64_t message;
     std::uint64_t hash; // of the text, by its producer
@@ -21,7 +21,7 @@ struct Buffer {
 // Free buffers, last in first out. Holds at most as many as it was given or allowed to create.
 class Pool {
   public:
-    // The pool may be asked to create so many buffers more.
+    // Number of further buffers that the pool may create.
     void allow(std::size_t count) {
         const std::lock_guard<std::mutex> lock(mutex_);
         to_create_ += count;

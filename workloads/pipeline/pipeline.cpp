@@ -140,7 +140,7 @@ void Pipeline::process(const Buffer &buffer, Statistics &statistics) const {
 void Pipeline::produce(std::size_t producer) {
     pthread_barrier_wait(&ready_);
     std::size_t lane = home_lane();
-    // Nobody consumes on this node: share out among the nodes where someone does.
+    // No thread consumes on this node: share out among the nodes with consumers.
     for (std::size_t tried = producer; lanes_[lane]->consumers.load() == 0; tried++) lane = tried % lanes_.size();
     for (std::uint64_t message = next_message_++; message < options_.messages; message = next_message_++) {
         Buffer *buffer = lanes_[lane]->pool.take();

@@ -142,7 +142,7 @@ static void work_merge(struct job *job) {
     merge_parts(job->shared);
 }
 
-/* A word that is asked for, and what a plain scan of all text says about it. */
+/* A query word, and its count by a plain scan of all text. */
 struct question {
     char word[WORD_BYTES_MAX];
     size_t length;

@@ -155,7 +155,7 @@ static void end_connection(struct process *process, struct connection *connectio
     transmit(process->finished, &one, sizeof one);
 }
 
-/* Asks to be told of the connection's next request, once. */
+/* Requests one notification of the connection's next request. */
 static void watch(struct process *process, int how, int descriptor, struct connection *connection) {
     struct epoll_event event = {.events = EPOLLIN | (connection ? EPOLLONESHOT : 0), .data.ptr = connection};
     if (epoll_ctl(process->poller, how, descriptor, &event)) fail(EXIT_SYSTEM, "cannot watch a socket: %s", strerror(errno));

@@ -174,7 +174,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "webserver: %s, %" PRIu64 " threads in %" PRIu64 " processes\n", variants[settings.common.variant], settings.common.threads,
             settings.processes);
     fail_cleanup = kill_children;
-    /* A client that gives up must not end its server without a word. */
+    /* A client that gives up must not kill the server by SIGPIPE. */
     signal(SIGPIPE, SIG_IGN);
     phase("documents");
     struct site site = site_make(settings.common.seed, (uint32_t)settings.documents);

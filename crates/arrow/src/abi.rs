@@ -35,7 +35,7 @@ pub struct ArrowArray {
     pub(crate) private_data: *mut c_void,
 }
 
-/// `struct ArrowArrayStream`. Released when it is dropped, unless somebody has moved it out, as the interface says: by setting `release` to null.
+/// `struct ArrowArrayStream`. Dropping it releases it, unless the consumer has moved it out by setting `release` to null, as the interface prescribes.
 #[repr(C)]
 pub struct ArrowArrayStream {
     pub(crate) get_schema: Option<unsafe extern "C" fn(*mut ArrowArrayStream, *mut ArrowSchema) -> c_int>,

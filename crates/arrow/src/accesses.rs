@@ -1,4 +1,4 @@
-//! Accesses of an open trace, those that a filter lets pass.
+//! Batches of the accesses of an open trace that pass a filter.
 
 use std::ops::Deref;
 
@@ -8,7 +8,7 @@ use numapilot_trace::tables::schema::ColumnType;
 use crate::column::{Column, Field};
 use crate::stream::{BATCH_ROWS, Batches};
 
-/// How the values of a column are read, which says their type too.
+/// Reader of a column's values, which also determines their type.
 #[derive(Clone, Copy)]
 enum Read {
     U64(fn(&AccessRef) -> Option<u64>),
@@ -18,7 +18,7 @@ enum Read {
     Bool(fn(&AccessRef) -> Option<bool>),
 }
 
-/// The number of the row, `is_remote`, and what names and means the same in the table `accesses` (docs/trace-format.md).
+/// The columns: the row's number, `is_remote`, and columns with the names and meanings of the table `accesses` (docs/trace-format.md).
 const COLUMNS: [(&str, bool, Read); 17] = [
     ("row", false, Read::U32(|access| Some(access.row))),
     ("time_ns", false, Read::U64(|access| Some(access.time.0))),
@@ -39,7 +39,7 @@ const COLUMNS: [(&str, bool, Read); 17] = [
     ("weight", false, Read::U32(|access| Some(access.weight))),
 ];
 
-/// Accesses that pass a filter, in order of program time, from a trace that is held until the end.
+/// Accesses that pass a filter, in order of program time, from a trace that this keeps in memory.
 pub struct AccessBatches<T> {
     trace: T,
     cursor: Cursor,
@@ -47,15 +47,15 @@ pub struct AccessBatches<T> {
 }
 
 impl<T: Deref<Target = Trace> + Send> AccessBatches<T> {
-    /// All columns.
+    /// The accesses of `trace` that pass `filter`, with all columns.
     pub fn new(trace: T, filter: Filter) -> AccessBatches<T> {
         AccessBatches { trace, cursor: Cursor::new(filter), columns: COLUMNS.to_vec() }
     }
 
-    /// Only these columns, in this order.
+    /// Selects these columns, in this order.
     ///
     /// # Errors
-    /// The name of one that there is not.
+    /// The first name that is not a column's.
     pub fn select<'n>(mut self, names: &[&'n str]) -> Result<AccessBatches<T>, &'n str> {
         let column = |&name: &&'n str| COLUMNS.iter().find(|column| column.0 == name).copied().ok_or(name);
         self.columns = names.iter().map(column).collect::<Result<_, _>>()?;
@@ -63,7 +63,7 @@ impl<T: Deref<Target = Trace> + Send> AccessBatches<T> {
     }
 }
 
-/// Names of all columns.
+/// Names of all columns, in order.
 pub fn access_columns() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().map(|column| column.0)
 }

@@ -1,4 +1,4 @@
-//! Columns in Arrow's form: values one after the other, one bit each for what is not null, texts with their ends.
+//! Columns in Arrow's layout: an array of values, a validity bitmap, and offsets for texts.
 
 use std::ffi::{CStr, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use numapilot_trace::tables::schema::ColumnType;
 
 use crate::abi::ArrowArray;
 
-/// The interface's word for a type of values. Texts have 64-bit ends, so that no batch of them is too long.
+/// The interface's format string of a type. Texts have 64-bit offsets, so that a batch of them has no limit of 2 GiB.
 pub(crate) fn format(kind: ColumnType) -> &'static CStr {
     match kind {
         ColumnType::Bool => c"b",
@@ -20,10 +20,10 @@ pub(crate) fn format(kind: ColumnType) -> &'static CStr {
     }
 }
 
-/// What a column is.
+/// Name and type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
     /// Type of its values.
     pub kind: ColumnType,
@@ -66,43 +66,43 @@ pub enum Cell<'a> {
     Text(&'a str),
 }
 
-/// Some values of a column.
+/// Values of a column, for one batch.
 pub struct Column {
     length: usize,
     nulls: usize,
-    /// Bits, values, or bits, ends, texts.
+    /// Validity bitmap and values, or validity bitmap, offsets and texts.
     buffers: Vec<Option<Buffer>>,
 }
 
 impl Column {
-    /// Truth values, some of them null.
+    /// A column of booleans; `None` is null.
     pub fn bools(values: impl ExactSizeIterator<Item = Option<bool>> + Clone) -> Column {
         let (valid, nulls) = bits(values.clone().map(|value| value.is_some()));
         let (values_bits, _) = bits(values.clone().map(|value| value.unwrap_or(false)));
         Column::new(values.len(), nulls, valid, [Buffer::Bits(values_bits)])
     }
 
-    /// Bytes, some of them null.
+    /// A column of 8-bit unsigned integers; `None` is null.
     pub fn u8s(values: impl ExactSizeIterator<Item = Option<u8>> + Clone) -> Column {
         Column::numbers(values, Buffer::Bytes)
     }
 
-    /// 16-bit numbers, some of them null.
+    /// A column of 16-bit unsigned integers; `None` is null.
     pub fn u16s(values: impl ExactSizeIterator<Item = Option<u16>> + Clone) -> Column {
         Column::numbers(values, Buffer::U16)
     }
 
-    /// 32-bit numbers, some of them null.
+    /// A column of 32-bit unsigned integers; `None` is null.
     pub fn u32s(values: impl ExactSizeIterator<Item = Option<u32>> + Clone) -> Column {
         Column::numbers(values, Buffer::U32)
     }
 
-    /// 64-bit numbers, some of them null.
+    /// A column of 64-bit unsigned integers; `None` is null.
     pub fn u64s(values: impl ExactSizeIterator<Item = Option<u64>> + Clone) -> Column {
         Column::numbers(values, Buffer::U64)
     }
 
-    /// Texts, some of them null.
+    /// A column of UTF-8 texts; `None` is null.
     pub fn texts<'a>(values: impl ExactSizeIterator<Item = Option<&'a Arc<str>>> + Clone) -> Column {
         let (valid, nulls) = bits(values.clone().map(|value| value.is_some()));
         let length = values.len();
@@ -130,7 +130,7 @@ impl Column {
         Column { length, nulls, buffers: std::iter::once(valid).chain(buffers.into_iter().map(Some)).collect() }
     }
 
-    /// The value in a row; `None`: null, or past the end.
+    /// The value in a row; `None` if it is null or past the end.
     #[must_use]
     pub fn cell(&self, row: usize) -> Option<Cell<'_>> {
         let bit = |bytes: &[u8]| bytes.get(row / 8).is_some_and(|byte| byte >> (row % 8) & 1 == 1);
@@ -157,7 +157,7 @@ impl Column {
     }
 }
 
-/// Bits, the least significant first, and how many are not set.
+/// A bitmap, least significant bit first, and the number of bits that are not set.
 fn bits(values: impl ExactSizeIterator<Item = bool>) -> (Vec<u8>, usize) {
     let mut bytes = vec![0u8; values.len().div_ceil(8)];
     let mut unset = 0;

@@ -1,8 +1,8 @@
-//! Accesses and tables of traces as streams of the Arrow C data interface: pyarrow, pandas, Polars, DuckDB, nanoarrow and others take them as they
-//! are. For the C API and the Python package.
+//! Accesses and tables of traces as streams of the Arrow C data interface, which pyarrow, pandas, Polars, DuckDB, nanoarrow and others import. The C API
+//! and the Python package use it.
 //!
-//! A stream holds what it reads from; closing a trace leaves it working. Errors and mistakes become the interface's error numbers and messages; nothing
-//! panics across the border.
+//! A stream keeps its trace in memory, so it still works after the trace is closed. Errors and panics become the interface's error numbers and messages;
+//! nothing panics across the C boundary.
 
 mod abi;
 mod accesses;

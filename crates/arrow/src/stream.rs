@@ -1,5 +1,5 @@
-//! A stream of the C stream interface over anything that makes batches. Batches are made when they are asked for, by one thread at a time, as the
-//! interface says.
+//! A stream of the C stream interface over any source of batches. Each batch is made on demand, by one thread at a time, as the interface
+//! prescribes.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -7,17 +7,17 @@ use std::ptr;
 use crate::abi::{ArrowArray, ArrowArrayStream, ArrowSchema, NULLABLE};
 use crate::column::{Column, Field, batch, format, no_batch};
 
-/// Rows of a batch, at most.
+/// Most rows of a batch.
 pub const BATCH_ROWS: usize = 1 << 16;
 
-/// Where batches come from.
+/// A source of batches.
 pub trait Batches: Send {
-    /// The columns, which stay the same.
+    /// The columns, which are the same for every batch.
     fn fields(&self) -> Vec<Field>;
     /// The next rows, at most [`BATCH_ROWS`], by column; `None` at the end.
     ///
     /// # Errors
-    /// In a sentence.
+    /// A message, one sentence.
     fn next(&mut self) -> Result<Option<(usize, Vec<Column>)>, String>;
 }
 
@@ -26,7 +26,7 @@ struct State {
     error: CString,
 }
 
-/// The stream of these batches.
+/// Makes an Arrow stream of these batches.
 #[must_use]
 pub fn stream(batches: Box<dyn Batches>) -> ArrowArrayStream {
     let state = Box::new(State { batches, error: CString::default() });
@@ -39,7 +39,7 @@ pub fn stream(batches: Box<dyn Batches>) -> ArrowArrayStream {
     }
 }
 
-/// The schema of these columns.
+/// Makes an Arrow schema of these columns.
 #[must_use]
 pub fn schema(fields: &[Field]) -> ArrowSchema {
     let child = |field: &Field| {
@@ -83,13 +83,13 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArra
 }
 
 impl State {
-    /// Writes what a callback makes; an error or a panic becomes an error number and a message.
+    /// Runs a callback and writes its result to `out`; an error or a panic becomes an error number and a message.
     ///
     /// # Safety
     /// `out` is good for a write.
     unsafe fn answer<T>(&mut self, out: *mut T, work: impl FnOnce(&mut State) -> Result<T, String>) -> c_int {
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
-        match made.unwrap_or_else(|_| Err("mistake in numapilot, please report it".to_owned())) {
+        match made.unwrap_or_else(|_| Err("internal error in numapilot, please report it".to_owned())) {
             Ok(made) => {
                 // SAFETY: by this function's contract. Nothing that was there is dropped: it is not ours.
                 unsafe { ptr::write_unaligned(out, made) };

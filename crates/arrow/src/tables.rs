@@ -1,4 +1,4 @@
-//! The tables of a trace at rest (docs/trace-format.md), read a row group at a time.
+//! Batches of the tables of a trace on disk (docs/trace-format.md), read one row group at a time.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::stream::{BATCH_ROWS, Batches};
 
 type Opener = fn(&TraceReader) -> Result<Box<dyn Batches>, TableError>;
 
-/// Every table: name, columns, and what opens it.
+/// Every table: its name, its columns, and the function that opens it.
 const TABLES: [(&str, &[Described], Opener); 13] = [
     entry::<AccessColumns>(),
     entry::<ObjectColumns>(),
@@ -42,17 +42,17 @@ pub fn table_names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|table| table.0)
 }
 
-/// The columns of a table; `None`: there is none of that name.
+/// The columns of a table; `None` if there is no table of that name.
 #[must_use]
 pub fn table_fields(name: &str) -> Option<Vec<Field>> {
     let table = TABLES.iter().find(|table| table.0 == name)?;
     Some(table.1.iter().map(field).collect())
 }
 
-/// Opens a table of the trace in this folder, after checking its size and checksum; `None`: there is none of that name.
+/// Opens a table of the trace in this folder, after checking its size and checksum; `None` if there is no table of that name.
 ///
 /// # Errors
-/// If it is missing, changed or damaged.
+/// If the table's file is missing, changed or damaged.
 pub fn table(folder: &Path, name: &str) -> Option<Result<Box<dyn Batches>, TableError>> {
     let open = TABLES.iter().find(|table| table.0 == name)?.2;
     Some(TraceReader::open(folder).and_then(|reader| open(&reader)))

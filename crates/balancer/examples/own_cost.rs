@@ -1,6 +1,6 @@
-//! What keeping and weighing evidence costs: samples at a given rate go through the same table, gate, estimate and policy as in the loop, in looks of 100 ms
-//! of made-up time, and the processor time that this takes is set against that made-up time. Rings, `/proc` and system calls are not in it (`tools/bench own`
-//! has the whole daemon). Prints one JSON object per case.
+//! Measures the cost of collecting and evaluating evidence. Samples at a given rate go through the same table, gate, estimate and policy as in the loop, in
+//! observations of 100 ms of simulated time; the processor time that this takes is compared with the simulated time. Ring buffers, `/proc` and system calls are
+//! not included (`tools/bench own` measures the whole daemon). Prints one JSON object per case.
 
 use std::io::Write;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use numapilot_placement::{Action, Observation, Outcome, Policy, ThreadState};
 
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: usize = 300;
-/// Looks of which the first figures are.
-const YOUNG: usize = 50;
+/// Number of observations to which the first figures apply.
+const FIRST_LOOKS: usize = 50;
 const SAMPLES_PER_S: usize = 10_000;
 /// First page of the program's memory.
 const FIRST: u64 = 1 << 20;
-/// Nanoseconds that moving a page takes, as policies are told.
+/// Cost of moving a page in nanoseconds, as reported to policies.
 const MOVE_NS: f64 = 4_000.0;
 
-/// Who uses a page.
+/// The nodes that use a page.
 #[derive(Clone, Copy, PartialEq)]
 enum Users {
-    /// One node each, in equal parts.
+    /// One node per page, in equal parts.
     One,
-    /// All.
+    /// All nodes.
     All,
 }
 
-/// The program and what is known of it.
+/// The simulated program and the evidence about it.
 struct Driver {
     users: Users,
     pages: u64,
@@ -43,7 +43,7 @@ struct Driver {
     gate: Gate,
     pending: Vec<Use>,
     outcomes: Vec<Outcome>,
-    /// Looks since the last decision.
+    /// Observations since the last decision.
     waited: u32,
     state: u64,
     decisions: u32,
@@ -79,7 +79,7 @@ impl Driver {
         (self.state >> 33) % below
     }
 
-    /// Faults of one look: (page, node).
+    /// Faults of one observation: (page, node).
     fn faults(&mut self) -> Vec<(u64, usize)> {
         let count = SAMPLES_PER_S * LOOK.as_millis() as usize / 1000;
         let fault = |driver: &mut Driver| {
@@ -126,7 +126,7 @@ impl Driver {
                 self.homes.set(page.page, page.page + 1, *to as u8);
                 self.table.is_at(PageId::new(1, 0, page.page), *to as u8);
                 self.moved += 1;
-                self.moved_later += usize::from(number >= YOUNG);
+                self.moved_later += usize::from(number >= FIRST_LOOKS);
             }
             self.outcomes.push(Outcome { action, result: Ok(MOVE_NS) });
         }
@@ -176,7 +176,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let faults = driver.faults();
                     let begun = clock::own_cpu();
                     driver.look(number, policy.as_mut(), &latency_ns, &faults);
-                    took[usize::from(number >= YOUNG)] += clock::own_cpu().saturating_sub(begun);
+                    took[usize::from(number >= FIRST_LOOKS)] += clock::own_cpu().saturating_sub(begun);
                 }
                 let percent =
                     |at: usize, looks: usize| 100.0 * took[at].as_secs_f64() / (LOOK * looks as u32).as_secs_f64();
@@ -188,10 +188,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                      \"first_ns_per_sample\": {:.0}, \"later_ns_per_sample\": {:.0}, \"decisions\": {}, \
                      \"moved\": {}, \"moved_later\": {}, \"on\": {at_home:?}}}",
                     driver.nodes,
-                    percent(0, YOUNG),
-                    percent(1, LOOKS - YOUNG),
-                    ns(0, YOUNG),
-                    ns(1, LOOKS - YOUNG),
+                    percent(0, FIRST_LOOKS),
+                    percent(1, LOOKS - FIRST_LOOKS),
+                    ns(0, FIRST_LOOKS),
+                    ns(1, LOOKS - FIRST_LOOKS),
                     driver.decisions,
                     driver.moved,
                     driver.moved_later

@@ -1,8 +1,8 @@
-//! How much time something may take: an advance, and from then on a share of the time that passes. Pure.
+//! A time budget: an initial advance, and from then on a share of the elapsed time. Pure.
 
 use std::time::Duration;
 
-/// See the module.
+/// A time budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     left_ns: f64,
@@ -11,24 +11,24 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// `share` of the time that passes, such as 0.01; what is not used is kept, up to as much as the advance was.
+    /// Makes a budget that holds `advance` and grows by `share` of the elapsed time, such as 0.01. Unused time accumulates up to the advance.
     #[must_use]
     pub fn new(advance: Duration, share: f64) -> Allowance {
         let most_ns = advance.as_nanos() as f64;
         Allowance { left_ns: most_ns, most_ns, share }
     }
 
-    /// So much time has passed.
+    /// Adds the share of elapsed time to the budget.
     pub fn passed(&mut self, time: Duration) {
         self.left_ns = (self.left_ns + self.share * time.as_nanos() as f64).min(self.most_ns);
     }
 
-    /// So much was taken.
+    /// Subtracts time that was used; the budget may become negative.
     pub fn spent(&mut self, time: Duration) {
         self.left_ns -= time.as_nanos() as f64;
     }
 
-    /// Whether anything is left.
+    /// Whether time is left in the budget.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.left_ns > 0.0

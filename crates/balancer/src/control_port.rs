@@ -1,5 +1,5 @@
-//! Who steers the loop and hears what it does. Everything that comes in or goes out passes here: the loop knows no signal, no socket and no file but those
-//! of the kernel.
+//! The port by which the loop is controlled and reports. All input and output of the loop passes here: it uses no signal, socket or file other than the
+//! kernel's.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use crate::status::Status;
 use crate::status::Steering;
 use crate::system::undo_log::UndoLog;
 
-/// See the module. Calls come from the loop's thread.
+/// The loop's connection to the rest of the program. All methods are called from the loop's thread.
 pub trait ControlPort: Sink + UndoLog {
-    /// Waits for something to do, `wait` at most. The loop sleeps nowhere else.
+    /// Waits for a control command, at most `wait`. The loop sleeps nowhere else.
     fn next(&mut self, wait: Duration) -> Option<Steering>;
 
-    /// What the loop is doing, once per observation.
+    /// Receives the loop's status, once per observation.
     fn status(&mut self, status: Status);
 
-    /// Reads the configuration again, after a [`crate::status::Command::Reload`]. `None`: there is none to read.
+    /// Reads the configuration again, after a [`crate::status::Command::Reload`]. `None`: there is no configuration file.
     ///
     /// # Errors
-    /// It is wrong, in words; then nothing changes.
+    /// The configuration has an error, which the message describes; then nothing changes.
     fn reload(&mut self) -> Result<Option<Tunables>, String>;
 }

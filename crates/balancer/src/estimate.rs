@@ -1,9 +1,9 @@
-//! What is asked of the memory system: by samples of the processor where there are any, else from who runs where, whose pages they were seen on, and
-//! assumptions that are said aloud. Pure.
+//! Estimates the load on the memory system: from processor samples where there are any, otherwise from the threads' running time, the pages that they use, and
+//! documented assumptions. Pure.
 //!
-//! Page faults say *which* memory a node's threads use, and nothing of how often. So each thread that runs is taken to ask for as much as a
-//! memory-bound one does: [`OUTSTANDING`] lines at once and [`THINK_NS`] between two of them. Rates, utilisation and gains that follow are upper
-//! bounds, and are called estimated wherever they are shown. Shares (local, imbalance) rest on evidence alone.
+//! Page faults show *which* memory a node's threads use, but not how often. So each running thread is assumed to be memory-bound: [`OUTSTANDING`] lines in
+//! flight and [`THINK_NS`] of computation per line. The resulting rates, utilisation and gains are upper bounds, and are labelled as estimates wherever they
+//! are shown. Shares (local access ratio, imbalance) depend on the evidence alone.
 
 use numapilot_machine::Machine;
 use numapilot_machine::Problem;
@@ -11,35 +11,38 @@ use numapilot_placement::NodeCounters;
 use numapilot_traffic::Class;
 use numapilot_traffic::Load;
 
-/// Lines that a memory-bound thread waits for at once: assumed.
+/// Outstanding cache-line misses of a memory-bound thread: assumed.
 pub const OUTSTANDING: f64 = 4.0;
-/// Nanoseconds that it computes per line: assumed.
+/// Nanoseconds of computation per line: assumed.
 pub const THINK_NS: f64 = 10.0;
-/// Bytes per second of a node's memory where nobody told: two channels of DDR4-3200 at 80 %, assumed.
+/// Memory bandwidth of a node in bytes per second where it is not known: two channels of DDR4-3200 at 80 %, assumed.
 const BANDWIDTH_BYTES_PER_S: f64 = 40e9;
-/// The same of a link between two nodes: assumed.
+/// Bandwidth of a link between two nodes in bytes per second: assumed.
 const LINK_BYTES_PER_S: f64 = 20e9;
-/// Evidence below which a node's row is taken to be like all others'.
+/// Amount of evidence below which a node's accesses are assumed to be distributed as the whole machine's.
 const LEAST: f64 = 0.5;
 
-/// A live machine with what the traffic model needs, and in sentences what was assumed.
+/// Completes a live machine with what the traffic model needs. Returns it with the assumptions, one sentence each.
 ///
 /// # Errors
-/// The completed machine contradicts itself: a mistake of ours.
+/// The completed machine is inconsistent, which is a defect of this program.
 pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
     let nodes = machine.nodes();
     let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
     let mut reachable = pairs.filter(|(from, to)| from.has_cpus() && to.has_memory());
     let mut notes = Vec::new();
     if reachable.any(|(from, to)| machine.idle_latency_ns(from.id, to.id).is_none()) {
-        notes.push("latencies are not known here: taken as 100 ns times distance over 10".to_owned());
+        notes.push("this machine's latencies are not known: 100 ns times distance / 10 is assumed".to_owned());
     }
     if nodes.iter().any(|node| node.has_memory() && node.memory_bandwidth_bytes_per_s.is_none()) {
-        notes.push(format!("bandwidths are not known here: taken as {} GB/s per node", BANDWIDTH_BYTES_PER_S / 1e9));
+        notes.push(format!(
+            "this machine's memory bandwidths are not known: {} GB/s per node is assumed",
+            BANDWIDTH_BYTES_PER_S / 1e9
+        ));
     }
     if machine.links().is_empty() && nodes.len() > 1 {
         notes.push(format!(
-            "links are not known here: taken as one from each node to each other, of {} GB/s",
+            "this machine's links are not known: one link of {} GB/s from each node to each other is assumed",
             LINK_BYTES_PER_S / 1e9
         ));
     }
@@ -47,26 +50,27 @@ pub fn completed(machine: &Machine) -> Result<(Machine, Vec<String>), Problem> {
     Ok((machine.filled_in(latency_ns, BANDWIDTH_BYTES_PER_S, LINK_BYTES_PER_S)?, notes))
 }
 
-/// One node's threads since the last look.
+/// Running time of one node's threads since the last observation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Running {
-    /// Nanoseconds for which they ran, all together.
+    /// Sum of the threads' running times in nanoseconds.
     pub ran_ns: f64,
 }
 
-/// What is asked, and the counters that would show it.
+/// The estimated load, and the counters that would show it.
 #[derive(Clone, Debug, Default)]
 pub struct Estimate {
-    /// For the traffic model.
+    /// Input of the traffic model.
     pub load: Load,
-    /// As counters; `free_bytes` are left 0.
+    /// The same as counters of nodes; `free_bytes` is 0.
     pub nodes: Vec<NodeCounters>,
-    /// Memory accesses in all.
+    /// Total number of memory accesses.
     pub accesses: f64,
 }
 
-/// From the flow of evidence (from node, row, to home, column) and who ran. `latency_ns[from][home]`: what an access takes now. `measured`: memory accesses
-/// by node that samples of the processor stand for, in place of assumed rates; empty, or all 0: there were none.
+/// Estimates the load from the flow of evidence (accessing node as row, home node as column) and the running times. `latency_ns[from][home]` is the present
+/// latency of an access. `measured` holds the memory accesses by node that processor samples stand for, which replace the assumed rates; empty or all 0: no
+/// samples.
 #[must_use]
 pub fn estimate(
     flow: &[f64],
@@ -94,7 +98,7 @@ pub fn estimate(
         let latency: f64 = shares.iter().enumerate().map(|(home, share)| share * latency_ns[from][home]).sum();
         let (outstanding, think_ns) = match measured.get(from).filter(|_| is_measured) {
             None => (OUTSTANDING, THINK_NS),
-            // It runs and asks memory for nothing.
+            // Its threads run and access no memory.
             Some(accesses) if *accesses <= 0.0 => continue,
             Some(accesses) => pace(threads * elapsed_ns / accesses, latency),
         };
@@ -106,14 +110,14 @@ pub fn estimate(
     out
 }
 
-/// Lines waited for at once and nanoseconds of work per line of a thread that takes `each_ns` per access of this latency: [`OUTSTANDING`] as long as that
-/// leaves time to work.
+/// Returns outstanding lines, and nanoseconds of computation per line, of a thread that takes `each_ns` per access of this latency: [`OUTSTANDING`] lines as
+/// long as that leaves time to compute.
 fn pace(each_ns: f64, latency_ns: f64) -> (f64, f64) {
     let waits_ns = latency_ns / OUTSTANDING;
     if each_ns >= waits_ns { (OUTSTANDING, each_ns - waits_ns) } else { (latency_ns / each_ns, 0.0) }
 }
 
-/// Mean latency of the evidence's accesses, each pair of nodes at what it takes now; `None` without evidence or probes.
+/// Mean latency of the observed accesses in nanoseconds, with the probed latency of each pair of nodes; `None` without evidence or probes.
 #[must_use]
 pub fn mean_latency_ns(flow: &[f64], probes: &[Vec<Option<f64>>]) -> Option<f64> {
     let nodes = probes.len();
@@ -130,7 +134,7 @@ pub fn mean_latency_ns(flow: &[f64], probes: &[Vec<Option<f64>>]) -> Option<f64>
     (weight > 0.0).then(|| sum / weight)
 }
 
-/// Local share of the flow, and the sample standard deviation over mean of what each home serves, percent; `None` without evidence.
+/// Local access ratio of the flow, and its imbalance: sample standard deviation over mean by home node, in percent; `None` without evidence.
 #[must_use]
 pub fn shares(flow: &[f64], nodes: usize) -> Option<(f64, f64)> {
     let total: f64 = flow.iter().sum();

@@ -1,27 +1,27 @@
-//! What the loop says of each decision and of what came of it: the lines of its journal, from which `explain` tells every move back to its evidence.
+//! The events that the loop records for each decision and its outcome: the lines of the journal, from which `explain` traces every move back to its evidence.
 //!
-//! A journal is JSON lines, one [`Entry`] each. Whatever is decided has a number ([`Decision::decision`]), which the orders, outcomes, comparisons and
-//! undoings that follow name. Nodes are the kernel's numbers, addresses are hexadecimal strings, times nanoseconds. Readers skip events that they do
-//! not know ([`Event::Unknown`]) and refuse a greater [`VERSION`]. docs/service.md describes the format for people.
+//! A journal is JSON lines, one [`Entry`] each. Each decision has a number ([`Decision::decision`]), to which the orders, outcomes, comparisons and undo
+//! actions that follow refer. Nodes are the kernel's numbers, addresses are hexadecimal strings, times are nanoseconds. Readers skip events that they do not
+//! know ([`Event::Unknown`]) and refuse a greater [`VERSION`]. docs/service.md describes the format.
 //!
-//! A long decision is one [`Event::Decision`] and as many [`Event::Orders`] as [`ORDERS_PER_LINE`] makes of it, so that no line grows without limit.
+//! A long decision is one [`Event::Decision`] and several [`Event::Orders`] of at most [`ORDERS_PER_LINE`] batches, so that no line grows without limit.
 
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Version of the format. Fields may be added within one; a change of meaning makes a new one.
+/// Version of the format. Adding a field keeps the version; changing the meaning of one increases it.
 pub const VERSION: u32 = 1;
 
-/// Batches in one [`Event::Orders`] at most.
+/// Maximum number of batches in one [`Event::Orders`].
 pub const ORDERS_PER_LINE: usize = 256;
 
-/// Takes events. The loop's only way to a journal: it must neither fail nor wait for long, and counts what it cannot keep.
+/// Receives events, the loop's only way to a journal. An implementation must not fail or block; it counts the events that it cannot keep.
 pub trait Sink {
-    /// Keeps one event.
+    /// Records one event.
     fn record(&mut self, event: Event);
 }
 
-/// Drops everything: for loops whose journal nobody wants.
+/// Drops all events: for loops without a journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournal;
 
@@ -29,7 +29,7 @@ impl Sink for NoJournal {
     fn record(&mut self, _: Event) {}
 }
 
-/// Keeps events in memory: for tests, and for runs that are told at their end.
+/// Keeps events in memory: for tests, and for runs that report at their end.
 impl Sink for Vec<Event> {
     fn record(&mut self, event: Event) {
         self.push(event);
@@ -39,48 +39,48 @@ impl Sink for Vec<Event> {
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// [`VERSION`] of the writer.
+    /// Format version of the writer ([`VERSION`]).
     pub v: u32,
-    /// Number within its run, from 0; a gap is a loss.
+    /// Number of the line within its run, from 0; a gap means that lines were lost.
     pub line: u64,
-    /// Nanoseconds since 1970, by the system's clock, which may be set back: order is by [`Entry::line`].
+    /// Nanoseconds since 1970 by the system clock. The clock may be set back, so lines are ordered by [`Entry::line`].
     pub unix_ns: u64,
-    /// What happened.
+    /// The event, whose fields are part of the same JSON object.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// What happened.
+/// An event of the loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A loop begins. Decisions are numbered anew from 1.
+    /// A loop starts. Decisions are numbered from 1 again.
     Start(Start),
-    /// What was seen in one interval.
+    /// The evidence of one interval.
     Observation(Observation),
-    /// What the policy made of an observation.
+    /// A decision of the policy on an observation.
     Decision(Decision),
-    /// What was ordered by a decision, or a part of it.
+    /// The orders of a decision, or some of them.
     Orders(Orders),
-    /// What came of a decision's orders, or of undoing them.
+    /// The outcome of a decision's orders, or of undoing them.
     Action(Action),
-    /// Windows with a decision's changes held against windows without.
+    /// Windows with a decision's changes compared with windows without them.
     Comparison(Comparison),
-    /// Copies of a file were made, refused or given back.
+    /// Copies of a file were made, refused or released.
     Copies(Copies),
-    /// Pages that went to and fro are left alone.
+    /// Pages that moved back and forth are excluded from moves for a time.
     PingPong(PingPong),
-    /// The loop looks less often, or as often as before.
+    /// The loop lengthens its interval, or returns to the usual one.
     BackOff(BackOff),
     /// A setting of the system was changed or restored.
     Setting(Setting),
-    /// Targets that came or went.
+    /// Targets that were added or removed.
     Targets(Targets),
-    /// Somebody steered: pause, resume, reload, stop.
+    /// A control command: pause, resume, reload, stop, add or remove.
     Steered(Steered),
-    /// What was lost since the last such event.
+    /// Data that was lost since the last such event.
     Losses(Losses),
-    /// Something is wrong, and the loop goes on without it.
+    /// An error that does not end the loop.
     Trouble(Trouble),
     /// The loop ends.
     Stop(Stop),
@@ -89,30 +89,30 @@ pub enum Event {
     Unknown,
 }
 
-/// A loop begins.
+/// The start of a run: machine, settings, targets and sources of evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Start {
-    /// Which run, distinct among all in one journal.
+    /// Name of the run, unique within a journal.
     pub run: String,
     /// Version of numapilot.
     pub version: String,
     /// Release of the kernel, as `uname -r`.
     pub kernel: String,
-    /// The loop's own process.
+    /// Process id of the loop.
     pub pid: u32,
-    /// Whose it is.
+    /// User of the loop.
     pub uid: u32,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// Its nodes.
+    /// Nodes of the machine.
     pub nodes: Vec<NodeFacts>,
     /// The policy with its options, as given.
     pub policy: String,
-    /// Nothing is moved: orders are only told.
+    /// Dry run: orders are reported and not carried out.
     pub dry_run: bool,
-    /// What it begins with.
+    /// Targets at the start.
     pub targets: Vec<Target>,
-    /// Where evidence comes from, those that do not work here too.
+    /// Sources of evidence, including those that are not available.
     pub evidence: Vec<EvidenceSource>,
     /// Every setting in force, by name.
     pub settings: serde_json::Value,
@@ -121,142 +121,142 @@ pub struct Start {
 /// A memory node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
-    /// The kernel's number.
+    /// The kernel's number of the node.
     pub node: u16,
-    /// Online CPUs.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// Memory in bytes; 0: none.
+    /// Memory in bytes; 0 for a node without memory.
     pub memory_bytes: u64,
 }
 
-/// A process that is looked after.
+/// A managed process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of `/proc/PID/stat`): with the number, which process is meant.
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`); with the process id it identifies the process.
     pub start_ticks: u64,
-    /// Whose it is (real user).
+    /// Real user of the process.
     pub uid: u32,
-    /// Its name, as `comm` tells. Never its command line.
+    /// Name of the process (`comm`). Never its command line.
     pub name: String,
 }
 
 /// A source of evidence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvidenceSource {
-    /// Such as `pmu`, `fault`, `probe`, `resctrl`.
+    /// Name of the source, such as `pmu`, `fault`, `probe` or `resctrl`.
     pub name: String,
     /// Whether it is used.
     pub used: bool,
-    /// How, or why not and what to do about it.
+    /// How the source is used, or why it is not and the remedy.
     pub detail: String,
 }
 
-/// What was seen in one interval.
+/// The evidence of one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Number, from 1.
+    /// Number of the observation, from 1.
     pub observation: u64,
     /// Nanoseconds since the observation before.
     pub elapsed_ns: u64,
-    /// Sampled accesses, all targets.
+    /// Sampled accesses of all targets.
     pub samples: u64,
     /// Samples lost.
     pub samples_lost: u64,
-    /// Hinting faults.
+    /// Number of hinting faults.
     pub hint_faults: u64,
-    /// Uses of files' pages that processes only read.
+    /// Uses of file pages that processes only read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub file_uses: u64,
-    /// Accesses that one sample stands for; 0: not known (faults tell no rate).
+    /// Accesses that one sample stands for; 0: not known (faults have no rate).
     pub accesses_per_sample: f64,
-    /// Pages of which something is remembered.
+    /// Pages in the evidence table.
     pub pages_known: u64,
-    /// Threads of targets.
+    /// Threads of all targets.
     pub threads: u64,
-    /// Each node.
+    /// One entry per node.
     pub nodes: Vec<NodeSeen>,
 }
 
 /// One node in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeSeen {
-    /// The kernel's number.
+    /// The kernel's number of the node.
     pub node: u16,
     /// Evidence (samples or faults) of threads on this node, by home node in the order of [`Observation::nodes`].
     pub to: Vec<f64>,
-    /// Memory that could be given out at the end of the interval, in bytes.
+    /// Available memory at the end of the interval, in bytes.
     pub available_bytes: u64,
-    /// Nanoseconds that a probing access from here took, by home node; `None`: not probed.
+    /// Latency of a probe access from this node in nanoseconds, by home node; `None`: not probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe_ns: Option<Vec<Option<f64>>>,
-    /// Share of its peak that the memory controller carries, 0 to 1, estimated.
+    /// Estimated utilisation of the memory controller, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilisation: Option<f64>,
 }
 
-/// What the policy made of an observation.
+/// A decision of the policy on an observation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Number within the run, from 1.
+    /// Number of the decision within the run, from 1.
     pub decision: u64,
-    /// The observation that it rests on.
+    /// Number of the observation that the decision is based on.
     pub observation: u64,
-    /// The policy's own words.
+    /// The policy's explanation.
     pub because: String,
-    /// Pages that it orders to be moved, copied or split, of any size.
+    /// Pages ordered to be moved, copied or split, of any size.
     pub pages: u64,
-    /// Their bytes.
+    /// Size of these pages in bytes.
     pub bytes: u64,
-    /// Threads that it orders elsewhere.
+    /// Threads ordered to another node.
     pub threads: u64,
-    /// Nanoseconds per second of running that it should save, over all threads; predicted, `None` where the policy does not predict.
+    /// Predicted gain in nanoseconds per second of running, summed over all threads; `None`: the policy does not predict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_gain_ns_per_s: Option<f64>,
-    /// Nanoseconds that carrying it out should cost; predicted.
+    /// Predicted cost of carrying out the decision, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_cost_ns: Option<f64>,
-    /// It is told and not carried out, for this reason (dry run, paused, rate used up); empty: it is carried out.
+    /// Why the decision is reported and not carried out (dry run, paused, rate limit reached); empty: it is carried out.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub held_back: String,
 }
 
-/// What was ordered.
+/// Orders of a decision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Orders {
-    /// By which decision.
+    /// Number of the decision.
     pub decision: u64,
-    /// Ranges of pages.
+    /// Orders about ranges of pages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<Batch>,
-    /// Threads and processes.
+    /// Orders about threads and processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<ThreadOrder>,
 }
 
-/// Pages that lie beside each other and have the same fate.
+/// Adjacent pages with the same order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Whose.
+    /// Process id.
     pub pid: u32,
     /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
-    /// Bytes of one: 4,096, or those of a large page.
+    /// Page size in bytes: 4,096, or that of a large page.
     pub page_bytes: u64,
-    /// Their fate.
+    /// What is ordered for these pages.
     #[serde(flatten)]
     pub fate: PageDecision,
-    /// Evidence: accesses seen of these pages, by the node of the accessing thread; nodes without any are left out.
+    /// Evidence: observed accesses to these pages, by accessing node; nodes without accesses are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<SeenFrom>,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
-    /// Nanoseconds per second of running that it should save; predicted.
+    /// Predicted gain in nanoseconds per second of running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted_gain_ns_per_s: Option<f64>,
 }
@@ -268,102 +268,102 @@ impl Batch {
         self.first.saturating_add(self.pages.saturating_mul(self.page_bytes))
     }
 
-    /// Bytes in all.
+    /// Size of the batch in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pages.saturating_mul(self.page_bytes)
     }
 }
 
-/// What is to become of pages.
+/// What is ordered for pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "fate", rename_all = "kebab-case")]
 pub enum PageDecision {
-    /// They move.
+    /// The pages move.
     Move {
-        /// Where they are; `None`: not known, or on several nodes.
+        /// Present home node; `None`: not known, or several nodes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<u16>,
-        /// Where to.
+        /// Destination node.
         to: u16,
     },
-    /// Each of these nodes gets a copy.
+    /// The pages are copied to several nodes.
     Copy {
-        /// The nodes.
+        /// Nodes that get a copy.
         nodes: Vec<u16>,
     },
-    /// Large pages are split, and stay where they are.
+    /// Large pages are split and stay on their node.
     Split,
-    /// Their next accesses are to fault, so as to be seen.
+    /// The pages are unmapped, so that their next accesses fault and are observed.
     Unmap,
 }
 
-/// Accesses seen from one node.
+/// Observed accesses from one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeenFrom {
     /// Node of the accessing threads.
     pub node: u16,
-    /// Reads (or accesses of either kind, where the source cannot tell), aged: not whole numbers.
+    /// Number of reads (or of all accesses, where the source does not distinguish), aged and therefore fractional.
     pub reads: f64,
-    /// Writes.
+    /// Number of writes, aged likewise.
     pub writes: f64,
 }
 
-/// A thread, or a whole process, is to run elsewhere.
+/// An order to run a thread, or a whole process, on other nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadOrder {
-    /// Whose.
+    /// Process id.
     pub pid: u32,
-    /// Which thread; `None`: all of the process.
+    /// Thread id; `None`: all threads of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
-    /// Nodes whose CPUs it may use from now on.
+    /// Nodes whose CPUs the thread may use from now on.
     pub nodes: Vec<u16>,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
 }
 
-/// What came of orders.
+/// The outcome of orders.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Action {
-    /// Of which decision.
+    /// Number of the decision.
     pub decision: u64,
-    /// Whether they were carried out or taken back.
+    /// Whether the orders were undone (`true`) or carried out.
     pub undo: bool,
-    /// Pages by what the kernel said of them.
+    /// Number of pages by the kernel's answer.
     pub pages: PageOutcomes,
-    /// Threads moved.
+    /// Number of threads that were moved.
     pub threads_moved: u64,
-    /// Threads that could not be moved: ended, or not allowed.
+    /// Number of threads that could not be moved because they ended or the system refused.
     pub threads_refused: u64,
     /// Bytes copied from node to node.
     pub moved_bytes: u64,
-    /// Nanoseconds that it took.
+    /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// Where pages did not move, and why; the first [`ORDERS_PER_LINE`] ranges.
+    /// Ranges that did not move, with the reason; the first [`ORDERS_PER_LINE`] of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stayed: Vec<Stayed>,
 }
 
-/// Counts of pages by what the kernel answered: they add up to what was ordered.
+/// Number of pages by the kernel's answer; the counts add up to the pages ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageOutcomes {
     /// Moved (or copied, or split) as ordered.
     pub moved: u64,
-    /// There already.
+    /// On the destination node already.
     pub already_there: u64,
-    /// No longer there: unmapped, given back, swapped out, or the process has ended.
+    /// No longer present: unmapped, freed, swapped out, or the process has ended.
     pub gone: u64,
     /// In use by the kernel or a device, after as many tries as the settings allow.
     pub busy: u64,
-    /// The target had no room, or would have had less than the guard leaves free.
+    /// The destination node had too little free memory, or would have had less than the reserve.
     pub no_room: u64,
-    /// Not allowed: shared with other processes without the right to move such pages, locked away, or another user's.
+    /// Not permitted: shared with other processes without the right to move shared pages, locked, or another user's.
     pub refused: u64,
-    /// Not tried: the rate limit, a pause or the end came first.
+    /// Not tried because of the rate limit, a pause or the end of the run.
     pub not_tried: u64,
-    /// Anything else.
+    /// Any other answer.
     pub other: u64,
 }
 
@@ -383,7 +383,7 @@ impl PageOutcomes {
         ]
     }
 
-    /// Adds another's counts.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &PageOutcomes) {
         self.moved += other.moved;
         self.already_there += other.already_there;
@@ -395,218 +395,218 @@ impl PageOutcomes {
         self.other += other.other;
     }
 
-    /// All pages.
+    /// Sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_name().iter().map(|(_, count)| count).sum()
     }
 }
 
-/// Pages that stayed.
+/// A range of pages that did not move.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stayed {
-    /// Whose.
+    /// Process id.
     pub pid: u32,
-    /// Address of the first.
+    /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
-    /// How many.
+    /// Number of pages.
     pub pages: u64,
-    /// A name of [`PageOutcomes::by_name`].
+    /// The outcome, as named by [`PageOutcomes::by_name`].
     pub outcome: String,
 }
 
-/// What processes said of copies of a file.
+/// The processes' answers about copies of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copies {
-    /// Of which decision; 0: by none, a process came to a node that has a copy, or left one.
+    /// Number of the decision; 0: no decision, because a process moved to or from a node that has a copy.
     pub decision: u64,
-    /// The file's path, as the process has it.
+    /// Path of the file, as the process maps it.
     pub file: String,
-    /// Each mapping's answer.
+    /// One answer per mapping.
     pub processes: Vec<CopyTold>,
 }
 
-/// What a process did with one mapping.
+/// A process's answer for one mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTold {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// The node whose copy it was to show.
+    /// The node whose copy the mapping was to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    /// The mapping's bytes.
+    /// Size of the mapping in bytes.
     pub bytes: u64,
-    /// `copied`, `left`, `collapsed` or `given-back`.
+    /// The result: `copied`, `left`, `collapsed` or `given-back`.
     pub done: String,
-    /// Why it was left.
+    /// Why the mapping was left unchanged; empty otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
 }
 
-/// Windows with changes against windows without.
+/// A comparison of windows with changes and windows without.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Decisions that are judged together.
+    /// Decisions that are evaluated together.
     pub decisions: Vec<u64>,
     /// What was measured, with its unit, such as `instructions per ns of running`.
     pub measure: String,
-    /// With their changes.
+    /// Windows with the changes.
     pub with: Windows,
-    /// Without.
+    /// Windows without the changes.
     pub without: Windows,
-    /// Change of the measure by the changes, percent; above 0: better.
+    /// Change of the measure in percent; a positive value is an improvement.
     pub change_percent: f64,
-    /// Half of its 95 % interval, percent; `None`: too few windows to tell.
+    /// Half-width of its 95 % confidence interval in percent; `None`: too few windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plus_minus_percent: Option<f64>,
-    /// What follows.
+    /// Whether the changes are kept.
     pub verdict: Verdict,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
 }
 
-/// Windows of one kind.
+/// Statistics of the windows on one side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
-    /// How many.
+    /// Number of windows.
     pub windows: u64,
-    /// Nanoseconds in all.
+    /// Total length in nanoseconds.
     pub elapsed_ns: u64,
-    /// Mean of the measure.
+    /// Mean of the measure over the windows.
     pub mean: f64,
 }
 
-/// What follows from a comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The changes stay.
+    /// The changes are kept.
     Kept,
-    /// They are taken back.
+    /// The changes are undone.
     Undone,
-    /// It is not known yet.
+    /// The comparison is not complete yet.
     #[default]
     Undecided,
 }
 
-/// Pages that went to and fro.
+/// A range of pages that moved back and forth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PingPong {
-    /// The decision that would have moved them once more.
+    /// Number of the decision that would have moved the pages again.
     pub decision: u64,
-    /// Whose.
+    /// Process id.
     pub pid: u32,
-    /// Address of the first.
+    /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
-    /// How many pages.
+    /// Number of pages.
     pub pages: u64,
-    /// How often they have moved.
+    /// Number of their moves so far.
     pub moves: u64,
-    /// Nanoseconds for which they are left alone now; `None`: for good.
+    /// Nanoseconds for which the pages are not moved; `None`: they are not moved again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_alone_ns: Option<u64>,
 }
 
-/// The loop's pace changes.
+/// A change of the loop's interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackOff {
-    /// Nanoseconds between observations before.
+    /// Previous interval between observations, in nanoseconds.
     pub was_ns: u64,
-    /// And from now on.
+    /// New interval in nanoseconds.
     pub now_ns: u64,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub because: String,
 }
 
-/// A setting of the system, beyond the targets' pages.
+/// A change of a system setting other than the targets' pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Which, such as `kernel.numa_balancing` or `affinity of 4711/4712`.
+    /// Name of the setting, such as `kernel.numa_balancing` or `affinity of 4711/4712`.
     pub name: String,
-    /// What it was.
+    /// Previous value.
     pub was: String,
-    /// What it is.
+    /// Present value.
     pub now: String,
-    /// What happened to it.
+    /// What was done to the setting.
     pub done: SettingDone,
 }
 
-/// What happened to a setting.
+/// What was done to a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SettingDone {
-    /// Changed; the earlier value is kept.
+    /// Changed; the previous value is recorded.
     #[default]
     Changed,
-    /// Put back.
+    /// Restored to the previous value.
     Restored,
-    /// Not put back: somebody else has changed it since.
+    /// Not restored, because another program has changed it since.
     LeftAlone,
-    /// Could not be changed or put back.
+    /// Could not be changed or restored.
     Failed,
 }
 
-/// Targets that came or went.
+/// Targets that were added or removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Targets {
-    /// Came.
+    /// Added targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Target>,
-    /// Went.
+    /// Removed targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<Target>,
-    /// Why: ended, exec, command, found.
+    /// The reason: ended, exec, command or found.
     pub because: String,
 }
 
-/// Somebody steered.
+/// A control command and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steered {
-    /// What was asked: pause, resume, reload, stop, add, remove.
+    /// The command: pause, resume, reload, stop, add or remove.
     pub command: String,
-    /// By which user; `None`: by a signal.
+    /// User who gave the command; `None`: it came by a signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_uid: Option<u32>,
-    /// What came of it.
+    /// The answer.
     pub answer: String,
 }
 
-/// What was lost since the last such event: nothing is lost silently.
+/// Data lost since the last such event; every loss is counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Names and counts, such as `samples` and `journal lines`.
+    /// Losses by kind, such as `samples` and `journal lines`.
     pub lost: Vec<Loss>,
 }
 
 /// One kind of loss.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// What.
+    /// What was lost.
     pub what: String,
-    /// How many.
+    /// Number of items lost.
     pub count: u64,
 }
 
-/// Something is wrong.
+/// An error that does not end the loop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// What, with its remedy.
+    /// The error and its remedy.
     pub what: String,
-    /// How often since it was last told.
+    /// Number of occurrences since it was last reported.
     pub times: u64,
 }
 
-/// The loop ends.
+/// The end of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why: a signal, a command, the targets ended, a failure.
+    /// The reason: a signal, a command, the end of the targets, or a failure.
     pub because: String,
-    /// What it did in all.
+    /// Totals of the run.
     pub counters: crate::status::Counters,
-    /// What it took.
+    /// Resources that the loop used.
     pub own: crate::status::OwnUse,
 }
 
@@ -615,7 +615,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Addresses as `"0x7f..."`: readable, and beyond what JSON readers keep of numbers.
+/// Addresses as `"0x7f..."`, because many JSON readers keep numbers only up to 2^53.
 mod hexadecimal {
     use serde::Deserialize;
     use serde::Deserializer;
@@ -630,7 +630,7 @@ mod hexadecimal {
         let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
         let digits = text.strip_prefix("0x").unwrap_or(&text);
         u64::from_str_radix(digits, 16)
-            .map_err(|_| D::Error::custom(format!("{text:?} is no hexadecimal address, such as \"0x7f0000000000\"")))
+            .map_err(|_| D::Error::custom(format!("{text:?} is not a hexadecimal address, such as \"0x7f0000000000\"")))
     }
 }
 

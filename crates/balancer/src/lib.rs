@@ -1,9 +1,8 @@
-//! The closed loop: sample, decide with any placement policy, act, measure, keep or undo.
+//! The balancing loop: sample, decide with a placement policy, act, measure, keep or undo.
 //!
-//! Policies are those of `numapilot-placement`, unchanged; whatever touches the kernel goes through `numapilot-kernel`. What decides is pure and stands
-//! apart from what touches the system: [`evidence`], [`estimate`], [`regression_guard`], [`allowance`] and
-//! [`observe`] know no clock and no file; [`system`] knows no policy;
-//! [`pilot`] brings them together, and a [`control_port`] steers it and hears what it does.
+//! The policies are those of `numapilot-placement`, unchanged; all access to the kernel goes through `numapilot-kernel`. The deciding modules are pure:
+//! [`evidence`], [`estimate`], [`regression_guard`], [`allowance`] and [`observe`] use no clock and no file. The modules in [`system`] know no policy.
+//! [`balancing_loop`] connects the two; a [`control_port`] controls the loop and receives its events.
 
 pub mod allowance;
 pub mod balancing_loop;
@@ -13,9 +12,9 @@ pub mod estimate;
 pub mod event;
 pub mod evidence;
 pub mod observe;
+mod order_events;
 pub mod packer;
 pub mod packing;
 pub mod regression_guard;
 pub mod status;
 pub mod system;
-mod tell;

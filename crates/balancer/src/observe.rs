@@ -1,4 +1,4 @@
-//! From evidence to what a policy is told. Pure.
+//! Converts evidence into a policy's samples. Pure.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -9,29 +9,29 @@ use numapilot_placement::Sample;
 
 use crate::evidence::table::Known;
 
-/// Somebody used a page.
+/// An observed use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Process, by its number for policies.
+    /// Process, by the number that policies use.
     pub process: u32,
-    /// Address over 4,096.
+    /// Page number: the address divided by 4,096.
     pub page: u64,
-    /// It is mapped as a part of a large page.
+    /// Whether the page is part of a large page.
     pub is_large: bool,
-    /// Thread, by its number for policies; 0 where it has ended since.
+    /// Thread, by the number that policies use; 0 if it has ended since.
     pub thread: u32,
-    /// Index of the node on which it ran.
+    /// Index of the node on which the thread ran.
     pub from: u8,
-    /// Index of the node where the page was then.
+    /// Index of the page's home node at that time.
     pub home: u8,
-    /// The processor sampled it; else the kernel saw a fault, or (of files) tells that it was used.
+    /// Whether the processor sampled it; otherwise it is a fault, or the kernel reported a use of a file page.
     pub is_sampled: bool,
-    /// It is a page of a file that its processes can only read.
+    /// Whether it is a file page that the processes can only read.
     pub is_read_only: bool,
 }
 
 impl Use {
-    /// The page as it is mapped.
+    /// The page in the size in which it is mapped.
     #[must_use]
     pub fn key(&self) -> PageKey {
         match self.is_large {
@@ -47,15 +47,15 @@ impl Use {
             thread: self.thread,
             from: usize::from(self.from),
             home: usize::from(self.home),
-            // Faults do not tell loads from stores: nobody may take the page for one that is only read, unless it cannot be written.
+            // Faults do not distinguish loads from stores, so the page counts as written unless it cannot be.
             is_write: !self.is_read_only,
             latency_ns: None,
         }
     }
 }
 
-/// The interval's uses as samples, in their order. For a policy without memory, each page's other users that `known` remembers follow: faults are so few
-/// that two users of a page hardly ever fall into one interval.
+/// Returns the interval's uses as samples, in their order. For a policy without memory, each page's other users in `known` follow, because faults are so few
+/// that two users of a page rarely fall into one interval.
 pub fn samples(uses: &[Use], remembers: bool, known: impl Fn(&Use) -> Option<Known>) -> Vec<Sample> {
     let mut samples: Vec<Sample> = uses.iter().map(Use::sample).collect();
     if remembers {

@@ -1,58 +1,58 @@
-//! Bounded harm: windows before a change are held against windows after it, what does not pay is taken back, and the time that moving takes is bounded by
-//! what it may cost. Pure.
+//! Bounds the harm of changes: compares windows before a change with windows after it, undoes changes that do not pay, and limits the time spent on moving.
+//! Pure.
 //!
-//! A *measure* is a figure per window that is better when greater, such as instructions per nanosecond of running. A batch of changes is judged once
-//! enough windows have passed: it is undone where the measure fell by more than the limit and by more than chance explains, and kept otherwise.
-//! Moving is paid from an account: it holds a share `max_harm` of the time that the targets have run, and an advance. Changes that were kept are paid back,
-//! others are not, so that in the long run no more than that share is lost to changes that brought nothing.
+//! A *measure* is a figure per window for which greater is better, such as instructions per nanosecond of running. A batch of changes is evaluated once enough
+//! windows have passed: it is undone if the measure fell by more than the limit and by more than chance explains, and kept otherwise. Moving is charged to an
+//! account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that are kept is refunded. So in the long run
+//! changes without benefit cost no more than that share.
 
 use std::collections::VecDeque;
 
-/// Windows kept from before a change.
+/// Number of windows kept from before a change.
 const BEFORE: usize = 6;
-/// Windows after it, before it is judged.
+/// Number of windows after a change, before it is evaluated.
 const AFTER: usize = 6;
-/// Windows with changes in a row, after which none are made until they are judged.
+/// Number of consecutive windows with changes, after which no further changes are made until the batch is evaluated.
 const LONGEST: usize = 20;
-/// Nanoseconds that may be spent before anything is known, in all.
+/// Initial balance of the account in nanoseconds.
 const ADVANCE_NS: f64 = 1e9;
-/// Student's t for 95 % and some ten degrees of freedom.
+/// Student's t for 95 % and about ten degrees of freedom.
 const T95: f64 = 2.2;
 
-/// What follows from windows.
+/// The evaluation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// Mean before, and how many windows.
+    /// Mean of the measure before the changes, and number of windows.
     pub before: (f64, usize),
-    /// Mean after, and how many windows.
+    /// Mean of the measure after the changes, and number of windows.
     pub after: (f64, usize),
-    /// Change in percent; above 0: better.
+    /// Change in percent; a positive value is an improvement.
     pub change_percent: f64,
-    /// Half of its 95 % interval, percent.
+    /// Half-width of its 95 % confidence interval, in percent.
     pub plus_minus_percent: f64,
-    /// It is to be taken back.
+    /// Whether the batch is to be undone.
     pub undo: bool,
 }
 
-/// The watch over changes.
+/// Evaluates changes and limits their cost.
 #[derive(Clone, Debug)]
 pub struct RegressionGuard {
     max_harm: f64,
     windows: VecDeque<f64>,
     before: Vec<f64>,
-    /// Windows since the last change of the batch that is being judged; `None`: there is none.
+    /// Windows since the last change of the batch that is being evaluated; `None`: there is no batch.
     after: Option<Vec<f64>>,
-    /// What is left to be spent on moving, nanoseconds.
+    /// Balance of the account for moving, in nanoseconds.
     account_ns: f64,
     batch_ns: f64,
     /// Windows since the first change of the batch.
     since_first: usize,
-    /// The last window had a measure.
+    /// Whether the last window had a measure.
     can_judge: bool,
 }
 
 impl RegressionGuard {
-    /// `max_harm`: a share, such as 0.01.
+    /// `max_harm`: the share of the targets' running time that may be lost, such as 0.01.
     #[must_use]
     pub fn new(max_harm: f64) -> RegressionGuard {
         RegressionGuard {
@@ -67,45 +67,46 @@ impl RegressionGuard {
         }
     }
 
-    /// Whether changes may be made now; else why not.
+    /// Whether changes may be made now.
     ///
     /// # Errors
-    /// The account is empty, or changes wait to be judged.
+    /// The account is empty, or changes wait for their evaluation.
     pub fn may_change(&self) -> Result<(), &'static str> {
         if self.account_ns <= 0.0 {
-            Err("moving has taken as much time as it may, for what it brought")
+            Err("the time that moving pages may cost is used up (max-harm)")
         } else if self.can_judge && self.after.is_some() && self.since_first >= LONGEST {
-            Err("a window without changes: the last ones are being judged")
+            Err("the last changes are being measured before more are made")
         } else {
             Ok(())
         }
     }
 
-    /// Nanoseconds left to spend.
+    /// Balance of the account in nanoseconds.
     #[must_use]
     pub fn account_ns(&self) -> f64 {
         self.account_ns
     }
 
-    /// A batch is under judgement.
+    /// Whether a batch is being evaluated.
     #[must_use]
     pub fn is_judging(&self) -> bool {
         self.after.is_some()
     }
 
-    /// Changes were made, which took so long.
+    /// Registers changes that took `took_ns` nanoseconds.
     pub fn changed(&mut self, took_ns: f64) {
         if self.after.is_none() {
             self.since_first = 0;
             self.before = self.windows.iter().copied().collect();
         }
-        // Windows in which pages are copied say what copying costs, not what it brings.
+        // Windows in which pages are copied show the cost of copying, not its benefit.
         self.after = Some(Vec::new());
         self.account_ns -= took_ns;
         self.batch_ns += took_ns;
     }
 
-    /// A window is over: its measure (`None`: there is none), and for how long the targets' threads ran in it. Gives a judgement when the time has come.
+    /// Ends a window. `measure` is its measure, if there is one; `ran_ns` is the running time of the targets' threads. Returns an evaluation once enough
+    /// windows have passed.
     pub fn window(&mut self, measure: Option<f64>, ran_ns: f64) -> Option<Judgement> {
         self.account_ns = (self.account_ns + self.max_harm * ran_ns).min(ADVANCE_NS * 4.0);
         let measure = measure.filter(|measure| measure.is_finite() && *measure > 0.0);

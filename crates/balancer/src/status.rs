@@ -1,7 +1,7 @@
-//! What the loop is doing now, for whoever asks: the control socket and the metrics.
+//! The present status of the loop, for the control socket and the metrics.
 //!
-//! The loop puts a [`Status`] on the [`Board`] once per observation; readers take the last one and never wait for the loop. Whoever steers sends
-//! [`Steering`] through a channel that the loop looks into between two steps.
+//! The loop publishes a [`Status`] on the [`Board`] once per observation; readers take the latest one and never block the loop. Clients send [`Steering`]
+//! through a channel, which the loop reads between two steps.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -22,71 +22,71 @@ pub const VERSION: u32 = 1;
 /// A snapshot of the loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// [`VERSION`].
+    /// Version of the format ([`VERSION`]).
     pub v: u32,
-    /// Which run, as in the journal.
+    /// Name of the run, as in the journal.
     pub run: String,
-    /// The loop's process.
+    /// Process id of the loop.
     pub pid: u32,
-    /// Whose it is.
+    /// User of the loop.
     pub uid: u32,
-    /// When it began, in nanoseconds since 1970.
+    /// Start time in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// When this was written, in nanoseconds since 1970.
+    /// Time of this status in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// What it does.
+    /// State of the loop.
     pub state: State,
-    /// Why it is in that state, in a few words.
+    /// The reason for the state, in a few words.
     pub because: String,
     /// The policy with its options.
     pub policy: String,
-    /// The policy's last words.
+    /// The policy's last explanation.
     pub policy_says: String,
-    /// Nothing is moved.
+    /// Dry run: nothing is moved.
     pub dry_run: bool,
-    /// Nanoseconds between two observations now.
+    /// Present interval between observations, in nanoseconds.
     pub interval_ns: u64,
-    /// Every process looked after.
+    /// Every managed process.
     pub targets: Vec<TargetStatus>,
     /// Every memory node.
     pub nodes: Vec<NodeStatus>,
-    /// Where evidence comes from.
+    /// Sources of evidence.
     pub evidence: Vec<EvidenceSource>,
     /// Totals since the start; they only grow.
     pub counters: Counters,
-    /// Over the last interval.
+    /// Rates over the last interval.
     pub rates: Rates,
-    /// What the loop itself takes.
+    /// Resources that the loop itself uses.
     pub own: OwnUse,
     /// Everything lost since the start, by kind.
     pub losses: Vec<Loss>,
 }
 
-/// What the loop does.
+/// State of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// Not yet at its first observation.
+    /// Before its first observation.
     #[default]
     Starting,
-    /// It looks, decides and acts.
+    /// It observes, decides and acts.
     Running,
-    /// Somebody paused it: it does nothing until resumed.
+    /// Paused by a command: it does nothing until resumed.
     Paused,
-    /// There is nothing to look after, or too little traffic to care for.
+    /// There are no targets, or they cause too little traffic.
     Idle,
-    /// It looks less often, because looking brought nothing or did harm.
+    /// It observes less often, because the targets are idle.
     BackedOff,
-    /// It is putting things back and ends.
+    /// It restores settings and ends.
     Stopping,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [State; 6] =
         [State::Starting, State::Running, State::Paused, State::Idle, State::BackedOff, State::Stopping];
 
-    /// Its name, as in JSON.
+    /// Name of the state, as in JSON.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -100,56 +100,56 @@ impl State {
     }
 }
 
-/// One process.
+/// Status of one managed process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetStatus {
-    /// Which.
+    /// The process.
     #[serde(flatten)]
     pub target: Target,
-    /// Its threads.
+    /// Number of its threads.
     pub threads: u64,
-    /// Pages of which something is remembered.
+    /// Number of its pages in the evidence table.
     pub pages_known: u64,
-    /// Evidence seen of it in the last interval: samples or faults.
+    /// Evidence about it in the last interval: number of samples or faults.
     pub samples: u64,
-    /// Share of these that were local, 0 to 1; `None`: none seen.
+    /// Share of these that was local, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
     /// Bytes moved for it since the start.
     pub moved_bytes: u64,
-    /// Where its memory was seen used lately, the most first: the hottest stretches of 2 MiB.
+    /// Its hottest 2 MiB ranges of memory by recent uses, the most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotStretch>,
 }
 
-/// A stretch of a process's memory.
+/// A range of a process's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HotStretch {
-    /// Lowest address of a page that was seen used.
+    /// Lowest address of a page with an observed use.
     pub address: u64,
-    /// Uses seen; older ones count less.
+    /// Observed uses; older ones count less.
     pub uses: f64,
-    /// Share of them from the node where the page lay, 0 to 1.
+    /// Share of local uses, 0 to 1.
     pub local_share: f64,
 }
 
-/// One memory node.
+/// Status of one memory node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// The kernel's number.
+    /// The kernel's number of the node.
     pub node: u16,
     /// Memory in bytes.
     pub memory_bytes: u64,
     /// Free bytes (MemFree).
     pub free_bytes: u64,
-    /// Bytes that could be given out without swapping, estimated as the guard does.
+    /// Bytes available without swapping, estimated as for the actuator's reserve.
     pub available_bytes: u64,
-    /// Bytes per second that this node's memory serves, estimated; `None`: no source tells rates.
+    /// Estimated traffic of this node's memory in bytes per second; `None`: no source of rates.
     pub served_bytes_per_s: Option<f64>,
-    /// Share of its peak that the controller carries, 0 to 1, estimated.
+    /// Estimated utilisation of the memory controller, 0 to 1.
     pub utilisation: Option<f64>,
-    /// Share of the accesses seen from this node's CPUs that were local, 0 to 1; `None`: none seen.
+    /// Local access ratio of the observed accesses from this node's CPUs, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
-    /// Nanoseconds of a probing access from this node, by home node in the order of [`Status::nodes`]; empty: not probed.
+    /// Latency of a probe access from this node in nanoseconds, by home node in the order of [`Status::nodes`]; empty: not probed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probe_ns: Vec<Option<f64>>,
 }
@@ -165,41 +165,41 @@ pub struct Counters {
     pub samples: u64,
     /// Samples lost.
     pub samples_lost: u64,
-    /// Hinting faults.
+    /// Number of hinting faults.
     pub hint_faults: u64,
-    /// Uses of files' pages that processes only read, as the kernel tells them (`--replicate`).
+    /// Uses of file pages that processes only read, as the kernel reports them (`--replicate`).
     #[serde(default)]
     pub file_uses: u64,
-    /// Pages by what came of their orders; undoing not counted.
+    /// Pages by the outcome of their orders, without undo actions.
     pub pages: PageOutcomes,
     /// Pages moved back.
     pub pages_undone: u64,
-    /// Bytes copied from node to node, undoing included.
+    /// Bytes copied between nodes, including undo actions.
     pub moved_bytes: u64,
-    /// Bytes that the kernel's own NUMA balancing moved meanwhile, of all processes of the machine; `None`: the kernel does not tell.
+    /// Bytes that the kernel's own NUMA balancing moved in the same time, for all processes; `None`: the kernel has no such counter.
     #[serde(default)]
     pub kernel_moved_bytes: Option<u64>,
-    /// Nanoseconds spent in moving.
+    /// Nanoseconds spent on moving.
     pub moving_ns: u64,
-    /// Processor nanoseconds spent in asking the policy.
+    /// Processor time spent in the policy, in nanoseconds.
     #[serde(default)]
     pub deciding_ns: u64,
-    /// Processor nanoseconds spent before the first look: opening events, learning the machine, taking memory for probes.
+    /// Processor time before the first observation in nanoseconds: opening events, reading the machine, allocating probe buffers.
     #[serde(default)]
     pub starting_ns: u64,
     /// Threads moved.
     pub threads_moved: u64,
     /// Comparisons after which changes were kept.
     pub kept: u64,
-    /// Comparisons after which changes were taken back.
+    /// Comparisons after which changes were undone.
     pub undone: u64,
-    /// Ranges left alone for going to and fro.
+    /// Ranges excluded from moves because they moved back and forth.
     pub ping_pongs: u64,
-    /// Times that the loop slowed down.
+    /// Number of times that the loop lengthened its interval.
     pub back_offs: u64,
 }
 
-/// Over the last interval.
+/// Rates over the last interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     /// Samples per second.
@@ -208,18 +208,18 @@ pub struct Rates {
     pub hint_faults_per_s: f64,
     /// Bytes moved per second.
     pub moved_bytes_per_s: f64,
-    /// Share of the evidence that was local, 0 to 1; `None`: none seen.
+    /// Local access ratio of the evidence, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
-    /// Standard deviation (sample) over mean of the evidence by home node, percent; `None`: none seen.
+    /// Sample standard deviation over mean of the evidence by home node, in percent; `None`: no evidence.
     pub imbalance_percent: Option<f64>,
 }
 
-/// What the loop itself takes.
+/// Resources that the loop itself uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnUse {
     /// Processor time since the start, user and system, in nanoseconds.
     pub cpu_ns: u64,
-    /// Of one CPU over the last interval, percent.
+    /// Processor time over the last interval, in percent of one CPU.
     pub cpu_percent: f64,
     /// Resident memory in bytes.
     pub resident_bytes: u64,
@@ -228,7 +228,7 @@ pub struct OwnUse {
 }
 
 impl OwnUse {
-    /// What this process takes now. `before` is the last answer and how long ago it was, in nanoseconds; without it the share is over the whole life.
+    /// Reads the present resource use of this process. `before` is the previous reading and its age in nanoseconds; without it `cpu_percent` is 0.
     #[must_use]
     pub fn now(before: Option<(OwnUse, u64)>) -> OwnUse {
         let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -243,7 +243,7 @@ impl OwnUse {
         let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages: u64 = statm.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        // SAFETY: asks for a constant of the system.
+        // SAFETY: reads a constant of the system.
         let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let open_files =
             std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64);
@@ -254,48 +254,48 @@ impl OwnUse {
     }
 }
 
-/// Where the loop leaves its last status for others.
+/// Holds the loop's latest status for readers.
 #[derive(Clone, Debug, Default)]
 pub struct Board(Arc<Mutex<Arc<Status>>>);
 
 impl Board {
-    /// An empty one: a loop that has not started.
+    /// Makes a board with the status of a loop that has not started.
     #[must_use]
     pub fn new() -> Board {
         Board::default()
     }
 
-    /// Replaces what is there.
+    /// Replaces the status.
     pub fn put(&self, status: Status) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(status);
     }
 
-    /// What was put last.
+    /// Returns the latest status.
     #[must_use]
     pub fn get(&self) -> Arc<Status> {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What somebody asks of the loop.
+/// A control command to the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Do nothing until resumed; what was done stays.
+    /// Do nothing until resumed; what was moved stays.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
-    /// Read the configuration again, all of it or nothing.
+    /// Read the configuration again; if it has an error, nothing changes.
     Reload,
-    /// Put back what was changed system-wide, and end.
+    /// Restore system-wide settings, and end.
     Stop,
-    /// Look after a process too.
+    /// Manage another process.
     AddTarget(Target),
-    /// Look after it no longer; its pages stay where they are.
+    /// Stop managing a process; its pages stay where they are.
     RemoveTarget(Target),
 }
 
 impl Command {
-    /// Its name in the journal and on the control socket.
+    /// Name of the command in the journal and on the control socket.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -309,14 +309,14 @@ impl Command {
     }
 }
 
-/// A command on its way to the loop. Who may give it was checked before.
+/// A command on its way to the loop. The client's permission has been checked already.
 #[derive(Debug)]
 pub struct Steering {
-    /// What is asked.
+    /// The command.
     pub command: Command,
-    /// By which user; `None`: by a signal.
+    /// User who gave the command; `None`: it came by a signal.
     pub by_uid: Option<u32>,
-    /// Where the answer goes, in words: done, or why not. Nobody may be waiting any more.
+    /// Channel for the answer: what was done, or why it was refused. The receiver may be gone.
     pub answer: Option<Sender<Result<String, String>>>,
 }
 

@@ -1,6 +1,6 @@
-/* numapilot.h: questions about a recorded program's memory accesses, in C11 and C++11. Link with -lnumapilot (pkg-config: numapilot).
+/* numapilot.h: queries on a recorded program's memory accesses, for C11 and C++11. Link with -lnumapilot (pkg-config: numapilot).
  *
- * Made from the library's sources: do not edit. docs/c-api.md explains, with complete programs. In short:
+ * Generated from the library's sources: do not edit. docs/c-api.md is the manual, with complete programs. In short:
  *
  *     numapilot_trace trace;
  *     if (numapilot_trace_open("program.numatrace", &trace) != NUMAPILOT_OK) errx(1, "%s", numapilot_message());
@@ -14,10 +14,10 @@
  *     numapilot_flow_close(flow);
  *     numapilot_trace_close(trace);
  *
- * Rules: functions return NUMAPILOT_OK (0) or another code, and numapilot_message() says more. None ends the program. Handles are numbers: a closed or
- * made-up one is NUMAPILOT_BAD_HANDLE. Texts are UTF-8, belong to the trace, and stay until it is closed. Set `type_size` of a struct to its sizeof before
- * a call: so programs and libraries of different versions understand each other. Any number of threads may read a trace; a flow belongs to
- * one thread at a time. After fork() parent and child both go on. */
+ * Rules: functions return NUMAPILOT_OK (0) or an error code, and numapilot_message() returns the error's message. No function ends the program. Handles are
+ * numbers: a closed or invalid one gives NUMAPILOT_BAD_HANDLE. Texts are UTF-8, belong to the trace, and are valid until it is closed. Set `type_size` of
+ * a struct to its sizeof before a call, so that programs and libraries of different versions work together. Any number of threads may read a trace; a
+ * flow is for one thread at a time. After fork() the handles work in the parent and in the child. */
 
 #ifndef NUMAPILOT_H
 #define NUMAPILOT_H
@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-/* The Arrow C data and stream interfaces (arrow.apache.org/docs/format/CDataInterface.html), as every header that has them defines them. */
+/* The Arrow C data and stream interfaces (arrow.apache.org/docs/format/CDataInterface.html), with the guards that the specification prescribes. */
 #ifndef ARROW_C_DATA_INTERFACE
 #define ARROW_C_DATA_INTERFACE
 struct ArrowSchema {
@@ -73,32 +73,32 @@ typedef struct ArrowArrayStream ArrowArrayStream;
 // An argument is null, out of range, or of a wrong size.
 #define NUMAPILOT_BAD_ARGUMENT 1
 
-// The handle was closed, or never was one of this kind.
+// The handle is closed, or is not a handle of this kind.
 #define NUMAPILOT_BAD_HANDLE 2
 
-// The file is not there, or cannot be read.
+// The file does not exist, or cannot be read.
 #define NUMAPILOT_IO 3
 
-// The file is no trace, is damaged, or is of a later version.
+// The file is not a trace, is damaged, or has a newer format.
 #define NUMAPILOT_BAD_TRACE 4
 
-// There is no row of that number.
+// There is no row with that number.
 #define NUMAPILOT_NOT_FOUND 5
 
-// Another thread is using this flow at this moment (a flow belongs to one thread at a time; a trace may be read by all), or the trace is still being
+// Another thread is using this flow (one thread at a time may use a flow; any number may read a trace), or the trace is still being
 // recorded.
 #define NUMAPILOT_BUSY 6
 
 // Too many traces or flows are open.
 #define NUMAPILOT_TOO_MANY 7
 
-// A mistake inside of the library; its message says where. Please report it.
+// An internal error of the library: please report it with its message.
 #define NUMAPILOT_INTERNAL 8
 
 // Version of this header: 0.1.0.
 #define NUMAPILOT_API_VERSION 256
 
-// A time that never came: the object or thread lived until the end.
+// The time of an event that did not occur: the object or thread lived until the end of the recording.
 #define NUMAPILOT_NEVER UINT64_MAX
 
 // An object, thread, process or CPU that is not known.
@@ -107,25 +107,25 @@ typedef struct ArrowArrayStream ArrowArrayStream;
 // A node that is not known.
 #define NUMAPILOT_NO_NODE UINT16_MAX
 
-// Which fields of a filter count.
+// Which fields of a filter are conditions.
 typedef enum numapilot_condition {
-  // `thread`.
+  // Compare `thread`.
   NUMAPILOT_CONDITION_THREAD = 1,
-  // `process`.
+  // Compare `process`.
   NUMAPILOT_CONDITION_PROCESS = 2,
-  // `object`.
+  // Compare `object`.
   NUMAPILOT_CONDITION_OBJECT = 4,
-  // `site`.
+  // Compare `site`.
   NUMAPILOT_CONDITION_SITE = 8,
-  // `kind`.
+  // Compare `kind`.
   NUMAPILOT_CONDITION_KIND = 16,
-  // `node`.
+  // Compare `node`.
   NUMAPILOT_CONDITION_NODE = 32,
-  // `home`.
+  // Compare `home`.
   NUMAPILOT_CONDITION_HOME = 64,
-  // `is_write`.
+  // Compare `is_write`.
   NUMAPILOT_CONDITION_WRITE = 128,
-  // `is_remote`.
+  // Compare `is_remote`.
   NUMAPILOT_CONDITION_REMOTE = 256,
 } numapilot_condition;
 
@@ -133,11 +133,11 @@ typedef enum numapilot_condition {
 typedef enum numapilot_kind {
   // A data symbol of a binary.
   NUMAPILOT_KIND_STATIC = 0,
-  // A heap block; each instance apart.
+  // A heap block; each allocation is an object.
   NUMAPILOT_KIND_HEAP = 1,
   // An anonymous mapping.
   NUMAPILOT_KIND_ANONYMOUS = 2,
-  // An allocator's own memory, where no block of the program covers it.
+  // Memory of an allocator that no block of the program covers.
   NUMAPILOT_KIND_ALLOCATOR = 3,
   // A mapped file.
   NUMAPILOT_KIND_FILE = 4,
@@ -151,53 +151,53 @@ typedef enum numapilot_kind {
   NUMAPILOT_KIND_UNKNOWN = 8,
 } numapilot_kind;
 
-// What an access was.
+// Properties of an access, as bits.
 typedef enum numapilot_access_flag {
-  // A store or read-modify-write.
+  // It is a store or a read-modify-write.
   NUMAPILOT_ACCESS_FLAG_WRITE = 1,
-  // An atomic operation.
+  // It is an atomic operation.
   NUMAPILOT_ACCESS_FLAG_ATOMIC = 2,
-  // Part of a ranged operation, such as memcpy.
+  // It is part of a ranged operation, such as memcpy.
   NUMAPILOT_ACCESS_FLAG_RANGE = 4,
-  // It crossed nodes. Neither this nor `Local`: node or home is unknown.
+  // It is remote: node and home differ. If neither this bit nor `Local` is set, node or home is unknown.
   NUMAPILOT_ACCESS_FLAG_REMOTE = 8,
-  // It stayed on its node.
+  // It is local: node and home are the same.
   NUMAPILOT_ACCESS_FLAG_LOCAL = 16,
 } numapilot_access_flag;
 
-// An open trace. A number: copy it as you like, close it once. `{0}` is none.
+// An open trace. The handle is a number: it may be copied, and must be closed once. `{0}` is no trace.
 typedef struct numapilot_trace {
-  // Of no meaning but to the library.
+  // Opaque: only the library interprets it.
   uint64_t handle;
 } numapilot_trace;
 
-// What a trace is as a whole. Texts stay until the trace is closed.
+// Facts about a whole trace. Its texts are valid until the trace is closed.
 typedef struct numapilot_info {
   // Set to sizeof(struct numapilot_info).
   size_t type_size;
-  // Sampled accesses.
+  // Number of sampled accesses.
   uint64_t accesses;
-  // Object instances.
+  // Number of object instances.
   uint64_t objects;
-  // Sites: what objects from one place in the source share.
+  // Number of sites: the objects of a site come from one place in the source.
   uint64_t sites;
-  // Threads.
+  // Number of threads.
   uint64_t threads;
-  // Processes.
+  // Number of processes.
   uint64_t processes;
-  // Call stacks; number 0 is "unknown".
+  // Number of call stacks; stack 0 is "unknown".
   uint64_t stacks;
-  // Resolved code addresses; number 0 is "unknown".
+  // Number of resolved code addresses; address 0 is "unknown".
   uint64_t locations;
   // Program time of the recording, in nanoseconds.
   uint64_t duration_ns;
-  // One cache line in so many was simulated; 1: all.
+  // One cache line in this many was simulated; 1: all.
   uint64_t line_sampling;
-  // Records that were lost: totals are lower bounds if this is not 0.
+  // Number of records that were lost: totals are lower bounds if this is not 0.
   uint64_t lost;
   // 1: the machine, page homes and program time are simulated, not measured.
   uint32_t is_simulated;
-  // 1: its accesses are page faults, whose rates say nothing of memory traffic.
+  // 1: its accesses are page faults, whose rates do not measure memory traffic.
   uint32_t holds_faults;
   // Engine that recorded it, such as "instrument".
   const char *engine;
@@ -211,7 +211,7 @@ typedef struct numapilot_info {
 typedef struct numapilot_object {
   // Set to sizeof(struct numapilot_object).
   size_t type_size;
-  // Its number.
+  // Its number, from 0.
   uint32_t object;
   // Number of its site.
   uint32_t site;
@@ -219,7 +219,7 @@ typedef struct numapilot_object {
   uint64_t address;
   // Size in bytes.
   uint64_t bytes;
-  // Program time of its birth in nanoseconds; 0: it was there when the recording began.
+  // Program time of its birth in nanoseconds; 0: it existed when the recording began.
   uint64_t birth_ns;
   // Program time of its death, or NUMAPILOT_NEVER.
   uint64_t death_ns;
@@ -237,7 +237,7 @@ typedef struct numapilot_object {
   uint16_t kind;
   // Line in `file`, or 0.
   uint32_t line;
-  // The name that people know: of the variable, symbol, file or section.
+  // Name of its variable, symbol, file or section.
   const char *name;
   // Function that allocates it, or empty.
   const char *function;
@@ -245,33 +245,33 @@ typedef struct numapilot_object {
   const char *file;
   // Binary of that code or symbol, or empty.
   const char *module;
-  // Its kind in a word, such as "heap".
+  // Its kind as a word, such as "heap".
   const char *kind_name;
-  // Sampled accesses to it.
+  // Number of sampled accesses to it.
   uint64_t accesses;
 } numapilot_object;
 
-// What objects from one place in the source share.
+// A site: what the objects from one place in the source share.
 typedef struct numapilot_site {
   // Set to sizeof(struct numapilot_site).
   size_t type_size;
-  // Its number.
+  // Its number, from 0.
   uint32_t site;
   // One of enum numapilot_kind.
   uint16_t kind;
   // 0.
   uint16_t reserved;
-  // As of an object.
+  // As in numapilot_object.
   const char *name;
-  // As of an object.
+  // As in numapilot_object.
   const char *function;
-  // As of an object.
+  // As in numapilot_object.
   const char *file;
-  // As of an object.
+  // As in numapilot_object.
   const char *module;
-  // As of an object.
+  // As in numapilot_object.
   const char *kind_name;
-  // As of an object.
+  // As in numapilot_object.
   uint32_t line;
   // 0.
   uint32_t reserved_too;
@@ -285,7 +285,7 @@ typedef struct numapilot_thread {
   uint32_t thread;
   // Number of its process.
   uint32_t process;
-  // The kernel's id.
+  // The kernel's id of it.
   uint32_t tid;
   // Thread that created it, or NUMAPILOT_NONE.
   uint32_t parent;
@@ -295,7 +295,7 @@ typedef struct numapilot_thread {
   uint32_t stack_object;
   // Node of that CPU, or NUMAPILOT_NO_NODE.
   uint16_t node;
-  // 1: its totals below were counted, not estimated; 0: the engine does not count, and they are 0.
+  // 1: the engine counted the totals below; 0: it does not count, and they are 0.
   uint16_t has_totals;
   // 0.
   uint32_t reserved;
@@ -305,13 +305,13 @@ typedef struct numapilot_thread {
   uint64_t end_ns;
   // Its name, or empty.
   const char *name;
-  // Function that it began in, or empty.
+  // Its start function, or empty.
   const char *start_function;
-  // Memory accesses that it made: all of them, not the sampled ones.
+  // Number of all its memory accesses, whether sampled or not.
   uint64_t memory_accesses;
-  // How many of them wrote.
+  // How many of these are writes.
   uint64_t memory_writes;
-  // Sampled accesses that it made.
+  // Number of its sampled accesses.
   uint64_t accesses;
 } numapilot_thread;
 
@@ -319,13 +319,13 @@ typedef struct numapilot_thread {
 typedef struct numapilot_process {
   // Set to sizeof(struct numapilot_process).
   size_t type_size;
-  // Its number.
+  // Its number, from 0.
   uint32_t process;
-  // The kernel's id.
+  // The kernel's id of it.
   uint32_t pid;
-  // Process that made it, or NUMAPILOT_NONE.
+  // Process that forked it or that it replaced, or NUMAPILOT_NONE.
   uint32_t parent;
-  // 1: it began by exec in its parent's place.
+  // 1: it replaced its parent by exec.
   uint32_t by_exec;
   // Program time of its start in nanoseconds.
   uint64_t start_ns;
@@ -355,25 +355,25 @@ typedef struct numapilot_frame {
   uint32_t is_inlined;
 } numapilot_frame;
 
-// Conditions on accesses: every one that is set must hold. Begin with `NUMAPILOT_FILTER_ALL`, which lets all pass.
+// Conditions on accesses: every one that is set must hold. Start with `NUMAPILOT_FILTER_ALL`, which every access passes.
 typedef struct numapilot_filter {
   // Set to sizeof(struct numapilot_filter).
   size_t type_size;
-  // Program time in nanoseconds from which on.
+  // Earliest program time, in nanoseconds.
   uint64_t from_ns;
-  // Program time before which; 0: until the end.
+  // Program time in nanoseconds before which accesses pass; 0: no limit.
   uint64_t to_ns;
-  // Bits of enum numapilot_condition: which of the fields below count.
+  // Bits of enum numapilot_condition: which of the fields below are conditions.
   uint32_t conditions;
-  // Thread.
+  // Number of the thread that made the access.
   uint32_t thread;
-  // Process.
+  // Number of the process of that thread.
   uint32_t process;
-  // Object instance.
+  // Number of the object instance.
   uint32_t object;
-  // Site of the object.
+  // Number of the site of the object.
   uint32_t site;
-  // Kind of the object: one of enum numapilot_kind; NUMAPILOT_KIND_UNKNOWN takes the accesses without an object.
+  // Kind of the object: one of enum numapilot_kind; NUMAPILOT_KIND_UNKNOWN selects the accesses without an object.
   uint32_t kind;
   // Node of the CPU that made the access.
   uint16_t node;
@@ -381,41 +381,41 @@ typedef struct numapilot_filter {
   uint16_t home;
   // 1: stores only; 0: loads only.
   uint8_t is_write;
-  // 1: remote only; 0: local only. Accesses of unknown home are neither.
+  // 1: remote only; 0: local only. Accesses to a page of unknown home pass neither.
   uint8_t is_remote;
   // 0.
   uint8_t reserved[2];
 } numapilot_filter;
 
-// An open flow. A number: copy it as you like, close it once. `{0}` is none. One thread at a time may advance it.
+// An open flow. The handle is a number: it may be copied, and must be closed once. `{0}` is no flow. One thread at a time may advance a flow.
 typedef struct numapilot_flow {
-  // Of no meaning but to the library.
+  // Opaque: only the library interprets it.
   uint64_t handle;
 } numapilot_flow;
 
-// One sampled access. 64 bytes; later versions only give meaning to what is reserved.
+// One sampled access, 64 bytes. Later versions may only use the reserved bytes.
 typedef struct numapilot_access {
   // Program time in nanoseconds.
   uint64_t time_ns;
-  // Address.
+  // Virtual address accessed.
   uint64_t address;
-  // Memory accesses that all samples of its cache line stand for: lines are sampled as a whole.
+  // Memory accesses that all samples of its cache line represent: lines are sampled as a whole.
   double cluster;
   // Its row in the trace; rows are in order of time.
   uint32_t row;
-  // Thread that made it.
+  // Thread that made the access.
   uint32_t thread;
   // Object that was live at that address then, or NUMAPILOT_NONE.
   uint32_t object;
-  // Code address; 0: unknown.
+  // Number of the code address; 0: unknown.
   uint32_t location;
-  // Call stack; 0: unknown.
+  // Number of the call stack; 0: unknown.
   uint32_t stack;
-  // Memory accesses that it stands for.
+  // Number of memory accesses that the sample represents.
   uint32_t weight;
   // Latency in cycles as the hardware measured it, or NUMAPILOT_NONE.
   uint32_t latency_cycles;
-  // CPU, or NUMAPILOT_NONE.
+  // CPU that executed it, or NUMAPILOT_NONE.
   uint32_t cpu;
   // Node of that CPU, or NUMAPILOT_NO_NODE.
   uint16_t node;
@@ -423,13 +423,13 @@ typedef struct numapilot_access {
   uint16_t home;
   // Bits of enum numapilot_access_flag.
   uint8_t flags;
-  // Level that answered: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another core's cache, 6 line-fill buffer.
+  // Level that served it: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another core's cache, 6 line-fill buffer.
   uint8_t level;
   // 0.
   uint8_t reserved[2];
 } numapilot_access;
 
-// A figure with its 95 % interval; a point where nothing was left out.
+// A figure with its 95 % interval; the interval is a point if the figure was counted and not sampled.
 typedef struct numapilot_estimate {
   // Best value.
   double value;
@@ -443,19 +443,19 @@ typedef struct numapilot_estimate {
 typedef struct numapilot_statistics {
   // Set to sizeof(struct numapilot_statistics).
   size_t type_size;
-  // Samples that passed.
+  // Samples that pass the filter.
   uint64_t samples;
-  // How many of these crossed nodes.
+  // How many of these are remote.
   uint64_t remote_samples;
-  // How many of these wrote.
+  // How many of these are writes.
   uint64_t write_samples;
-  // Memory accesses that they stand for.
+  // Memory accesses that the samples represent.
   struct numapilot_estimate accesses;
-  // Share of them that is remote, of all whose home is known.
+  // Share of these accesses that is remote, among those whose home is known.
   struct numapilot_estimate remote;
-  // Share of them that writes. Of 0 samples that write, `high` is the bound on what "read-only" can mean.
+  // Share of these accesses that writes. If no sample writes, `high` is the upper bound on that share.
   struct numapilot_estimate writes;
-  // Share of the trace's memory accesses that they are.
+  // Their share of the trace's memory accesses.
   struct numapilot_estimate share;
 } numapilot_statistics;
 
@@ -463,17 +463,17 @@ typedef struct numapilot_statistics {
 extern "C" {
 #endif // __cplusplus
 
-// What the last function that failed on this thread said, in English, one line. Never null. Valid until the next failure on this thread.
+// The message of the last failure on this thread: one line of English. Never null. Valid until the next failure on this thread.
 const char *numapilot_message(void);
 
-// The name of a code, such as `NUMAPILOT_BAD_HANDLE`; never null.
+// Name of a code, such as `NUMAPILOT_BAD_HANDLE`; "unknown code" for another number. Never null.
 const char *numapilot_code_name(int code);
 
 // Version of the library, as `0xMMmmpp`; the header's is `NUMAPILOT_API_VERSION`.
 uint32_t numapilot_version(void);
 
-// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the
-// tables are made first, in the folder.
+// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the extension may be omitted. If its recorder was killed, this
+// first writes the tables into the folder.
 //
 // Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY;
 // `*trace` is `{0}` then.
@@ -482,60 +482,60 @@ uint32_t numapilot_version(void);
 // `path` is null or a text that ends with a zero byte; `trace` is null or good for a write.
 int numapilot_trace_open(const char *path, struct numapilot_trace *trace);
 
-// Closes a trace. Texts and rows of it are gone; flows that are open keep what they need and go on.
+// Closes a trace. Its texts become invalid; open flows and streams keep the data that they need, and still work.
 int numapilot_trace_close(struct numapilot_trace trace);
 
-// What the trace is as a whole.
+// Gets facts about the whole trace.
 //
 // # Safety
 // `info` is null or points to a struct whose `type_size` is set.
 int numapilot_trace_info(struct numapilot_trace trace, struct numapilot_info *info);
 
-// Object number `object`, from 0 up to the trace's `objects`.
+// Gets object number `object`, which is less than `objects` of numapilot_info.
 //
 // # Safety
 // `row` is null or points to a struct whose `type_size` is set.
 int numapilot_object_at(struct numapilot_trace trace, uint32_t object, struct numapilot_object *row);
 
-// Site number `site`, from 0 up to the trace's `sites`.
+// Gets site number `site`, which is less than `sites` of numapilot_info.
 //
 // # Safety
 // `row` is null or points to a struct whose `type_size` is set.
 int numapilot_site_at(struct numapilot_trace trace, uint32_t site, struct numapilot_site *row);
 
-// Thread number `thread`, from 0 up to the trace's `threads`.
+// Gets thread number `thread`, which is less than `threads` of numapilot_info.
 //
 // # Safety
 // `row` is null or points to a struct whose `type_size` is set.
 int numapilot_thread_at(struct numapilot_trace trace, uint32_t thread, struct numapilot_thread *row);
 
-// Process number `process`, from 0 up to the trace's `processes`.
+// Gets process number `process`, which is less than `processes` of numapilot_info.
 //
 // # Safety
 // `row` is null or points to a struct whose `type_size` is set.
 int numapilot_process_at(struct numapilot_trace trace, uint32_t process, struct numapilot_process *row);
 
-// Functions at a code address: number `depth`, from 0 (the innermost inlined one) up to the one that has the code. NUMAPILOT_NOT_FOUND beyond.
+// Gets a function at a code address: number `depth`, from 0 (the innermost inlined one) to the function that contains the code; NUMAPILOT_NOT_FOUND beyond.
 //
 // # Safety
 // `frame` is null or points to a struct whose `type_size` is set.
 int numapilot_frame_at(struct numapilot_trace trace, uint32_t location, size_t depth, struct numapilot_frame *frame);
 
-// A call stack: up to `capacity` locations, innermost first; `*count` is how many it has, which may be more. Stack 0 is unknown and empty.
+// Gets a call stack: up to `capacity` locations, innermost first; `*count` is how many it has, which may be more. Stack 0 is unknown and empty.
 //
 // # Safety
 // `locations` is null or good for `capacity` writes; `count` is null or good for a write.
 int numapilot_stack_at(struct numapilot_trace trace, uint32_t stack, uint32_t *locations, size_t capacity, size_t *count);
 
-// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With `object` alone it is that object's Object
-// Event Flow, with `thread` alone that thread's Thread Event Flow.
+// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With the condition `object` alone it is that
+// object's Object Event Flow, with `thread` alone that thread's Thread Event Flow.
 //
 // # Safety
 // `filter` is null or points to a struct whose `type_size` is set; `flow` is null or good for a write.
 int numapilot_flow_open(struct numapilot_trace trace, const struct numapilot_filter *filter, struct numapilot_flow *flow);
 
-// The next accesses of the flow, up to `capacity`: `*count` of them are in `rows`; 0: the flow is at its end. `row_size` is sizeof(struct
-// numapilot_access). Most programs use `numapilot_foreach` instead.
+// Writes the next accesses of the flow, up to `capacity`, to `rows`, and their number to `*count`; 0 at the end of the flow. `row_size` is
+// sizeof(struct numapilot_access). Most programs use `numapilot_foreach` instead.
 //
 // # Safety
 // `rows` is null or good for `capacity` rows; `count` is null or good for a write.
@@ -544,10 +544,10 @@ int numapilot_flow_next(struct numapilot_flow flow, struct numapilot_access *row
 // Goes back to the beginning of the flow.
 int numapilot_flow_rewind(struct numapilot_flow flow);
 
-// Closes a flow.
+// Closes a flow. Its handle is invalid afterwards.
 int numapilot_flow_close(struct numapilot_flow flow);
 
-// Figures over the accesses that pass the filter (null: all). Hits in caches, which recordings of hardware may hold, are left out as in the report.
+// Computes figures over the accesses that pass the filter (null: all). Cache hits, which hardware recordings may hold, are excluded, as in the report.
 //
 // # Safety
 // `filter` is null or points to a struct whose `type_size` is set, and so is `statistics`.
@@ -566,7 +566,7 @@ int numapilot_export_accesses(struct numapilot_trace trace, const struct numapil
 #endif  /* NUMAPILOT_H */
 
 
-/* A filter that lets all pass. */
+/* A filter without conditions: every access passes. */
 #ifdef __cplusplus
 #define NUMAPILOT_FILTER_ALL (numapilot_filter_all())
 static inline numapilot_filter numapilot_filter_all(void) {
@@ -578,7 +578,7 @@ static inline numapilot_filter numapilot_filter_all(void) {
 #define NUMAPILOT_FILTER_ALL ((numapilot_filter){.type_size = sizeof(numapilot_filter)})
 #endif
 
-/* What numapilot_foreach keeps on the stack: accesses are handed out many at a time. */
+/* State of numapilot_foreach, on the stack: a batch of accesses. */
 typedef struct numapilot_batch {
   size_t at, count;
   int code;
@@ -600,8 +600,8 @@ static inline const numapilot_access *numapilot_batch_next(numapilot_batch *batc
   return &batch->rows[batch->at++];
 }
 
-/* Walks a flow from where it is to its end: `access` is a const numapilot_access * that is good until the next turn. Ends early, too, when the
- * flow cannot be used; where that matters, call numapilot_batch_next() in a loop of your own and look at `code`. */
+/* Iterates over a flow from its current position to its end: `access` is a const numapilot_access *, valid until the next iteration. The loop also ends
+ * when the flow gives an error; to detect that, call numapilot_batch_next() in a loop of your own and check `code`. */
 #define numapilot_foreach(flow, access)                                                                                  \
   for (numapilot_batch numapilot_batch_of_##access = numapilot_batch_start(), *numapilot_once_##access = &numapilot_batch_of_##access; \
        numapilot_once_##access; numapilot_once_##access = NULL)                                                          \

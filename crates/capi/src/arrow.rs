@@ -1,5 +1,5 @@
 //! Accesses in bulk, through the Arrow C stream interface (<https://arrow.apache.org/docs/format/CStreamInterface.html>): pyarrow, Polars, DuckDB, nanoarrow
-//! and others take them without a copy of their own. A stream holds its trace: closing the trace leaves it working.
+//! and others import them without a copy. A stream keeps its trace in memory, so it still works after the trace is closed.
 
 use std::ffi::c_int;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use crate::filter::{FilterRow, filter_of};
 use crate::handles::Held;
 use crate::trace::{OpenTrace, TraceHandle, opened};
 
-/// An open trace as what it holds of the flows.
+/// An open trace that dereferences to its flows.
 struct Flows(Held<OpenTrace>);
 
 impl Deref for Flows {

@@ -1,4 +1,4 @@
-//! Where code and call stacks are: resolved addresses with the functions at them, innermost inlined one first.
+//! Call stacks and code addresses: resolved addresses with their functions, the innermost inlined one first.
 
 use std::ffi::{c_char, c_int};
 
@@ -30,7 +30,7 @@ pub struct FrameRow {
 
 versioned!(FrameRow);
 
-/// Functions at a code address: number `depth`, from 0 (the innermost inlined one) up to the one that has the code. NUMAPILOT_NOT_FOUND beyond.
+/// Gets a function at a code address: number `depth`, from 0 (the innermost inlined one) to the function that contains the code; NUMAPILOT_NOT_FOUND beyond.
 ///
 /// # Safety
 /// `frame` is null or points to a struct whose `type_size` is set.
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn numapilot_frame_at(
     })
 }
 
-/// A call stack: up to `capacity` locations, innermost first; `*count` is how many it has, which may be more. Stack 0 is unknown and empty.
+/// Gets a call stack: up to `capacity` locations, innermost first; `*count` is how many it has, which may be more. Stack 0 is unknown and empty.
 ///
 /// # Safety
 /// `locations` is null or good for `capacity` writes; `count` is null or good for a write.

@@ -1,4 +1,4 @@
-//! The border to C: what went wrong as a code and a message for the calling thread, structs with their size in front, pointers that may be null.
+//! The C boundary: errors as a code and a message for the calling thread, structs that begin with their size, and pointers that may be null.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -11,23 +11,23 @@ use crate::text::c_string;
 pub const NUMAPILOT_OK: c_int = 0;
 /// An argument is null, out of range, or of a wrong size.
 pub const NUMAPILOT_BAD_ARGUMENT: c_int = 1;
-/// The handle was closed, or never was one of this kind.
+/// The handle is closed, or is not a handle of this kind.
 pub const NUMAPILOT_BAD_HANDLE: c_int = 2;
-/// The file is not there, or cannot be read.
+/// The file does not exist, or cannot be read.
 pub const NUMAPILOT_IO: c_int = 3;
-/// The file is no trace, is damaged, or is of a later version.
+/// The file is not a trace, is damaged, or has a newer format.
 pub const NUMAPILOT_BAD_TRACE: c_int = 4;
-/// There is no row of that number.
+/// There is no row with that number.
 pub const NUMAPILOT_NOT_FOUND: c_int = 5;
-/// Another thread is using this flow at this moment (a flow belongs to one thread at a time; a trace may be read by all), or the trace is still being
+/// Another thread is using this flow (one thread at a time may use a flow; any number may read a trace), or the trace is still being
 /// recorded.
 pub const NUMAPILOT_BUSY: c_int = 6;
 /// Too many traces or flows are open.
 pub const NUMAPILOT_TOO_MANY: c_int = 7;
-/// A mistake inside of the library; its message says where. Please report it.
+/// An internal error of the library: please report it with its message.
 pub const NUMAPILOT_INTERNAL: c_int = 8;
 
-/// A code with what people read about it.
+/// An error: its code and its message.
 pub(crate) struct Failure {
     pub code: c_int,
     pub message: String,
@@ -41,33 +41,34 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::new(CString::default());
 }
 
-fn tell(failure: Failure) -> c_int {
+/// Keeps the message for [`numapilot_message`] on this thread, and returns the code.
+fn record(failure: Failure) -> c_int {
     let text = c_string(&failure.message);
-    // A thread that is ending has no message any more: the code alone must do.
+    // The thread-local is gone while its thread is exiting: then only the code reports the error.
     let _ = MESSAGE.try_with(|message| message.try_borrow_mut().map(|mut message| *message = text));
     failure.code
 }
 
-/// Runs what a function of the API does: errors and panics become codes.
+/// Runs the body of an API function, and converts errors and panics to codes.
 pub(crate) fn guarded(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => NUMAPILOT_OK,
-        Ok(Err(failure)) => tell(failure),
+        Ok(Err(failure)) => record(failure),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().map(String::as_str);
             let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            tell(failure(NUMAPILOT_INTERNAL, format!("mistake in libnumapilot, please report it: {said}")))
+            record(failure(NUMAPILOT_INTERNAL, format!("internal error in libnumapilot, please report it: {said}")))
         }
     }
 }
 
-/// What the last function that failed on this thread said, in English, one line. Never null. Valid until the next failure on this thread.
+/// The message of the last failure on this thread: one line of English. Never null. Valid until the next failure on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_message() -> *const c_char {
     MESSAGE.try_with(|message| message.try_borrow().map_or(c"".as_ptr(), |text| text.as_ptr())).unwrap_or(c"".as_ptr())
 }
 
-/// The name of a code, such as `NUMAPILOT_BAD_HANDLE`; never null.
+/// Name of a code, such as `NUMAPILOT_BAD_HANDLE`; "unknown code" for another number. Never null.
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_code_name(code: c_int) -> *const c_char {
     let name: &CStr = match code {
@@ -94,7 +95,7 @@ pub extern "C" fn numapilot_version() -> u32 {
 /// Version of this header: 0.1.0.
 pub const NUMAPILOT_API_VERSION: u32 = 0x0000_0100;
 
-/// Writes `value` to where C wants it.
+/// Writes `value` through the caller's pointer; `name` is the argument's name in messages.
 ///
 /// # Safety
 /// `to` is null or good for a `T`.
@@ -112,7 +113,7 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T, name: &str) -> Result<(), Fail
 /// # Safety
 /// The type is `repr(C)`, begins with a `usize`, and any bytes are a value of it.
 pub(crate) unsafe trait Versioned: Copy {
-    /// Smallest size that any version of the library had: the caller's may be as small, or larger than ours.
+    /// Smallest size in any version of the library. The caller's struct may be that small, or larger than ours.
     const LEAST: usize;
     fn set_size(&mut self, bytes: usize);
 }
@@ -120,7 +121,7 @@ pub(crate) unsafe trait Versioned: Copy {
 /// Structs that are `repr(C)`, have a `type_size: usize` in front, and take any bytes in their other fields.
 macro_rules! versioned {
     ($($row:ty),*) => {$(
-        // SAFETY: whoever names a struct here says so (above).
+        // SAFETY: each struct that is listed here meets the conditions above.
         unsafe impl $crate::ffi::Versioned for $row {
             const LEAST: usize = size_of::<$row>();
             fn set_size(&mut self, bytes: usize) {
@@ -131,7 +132,7 @@ macro_rules! versioned {
 }
 pub(crate) use versioned;
 
-/// Fills the caller's struct: as much of it as both sides know.
+/// Fills the caller's struct, up to the smaller of the two sizes.
 ///
 /// # Safety
 /// `to` is null or points to a struct whose first word is its size.
@@ -154,12 +155,12 @@ pub(crate) unsafe fn take<T: Versioned>(from: *const T, defaults: T, name: &str)
     let mut value = defaults;
     // SAFETY: as in `fill`.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast::<u8>(), theirs.min(size_of::<T>())) };
-    // SAFETY: the caller says that so many bytes are there.
+    // SAFETY: the caller's `type_size` states that this many bytes exist.
     let more = (size_of::<T>()..theirs).any(|at| unsafe { from.cast::<u8>().add(at).read() } != 0);
     if more {
         return Err(failure(
             NUMAPILOT_BAD_ARGUMENT,
-            format!("{name} asks for something that this version of libnumapilot does not know"),
+            format!("{name} sets a field that this version of libnumapilot does not know"),
         ));
     }
     Ok(value)

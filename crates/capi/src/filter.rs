@@ -1,4 +1,4 @@
-//! Which accesses to look at: C's form of the flows' filter.
+//! The filter of accesses, in C's form.
 
 use numapilot_flows::{Filter, ObjectKind, SiteId, Trace};
 use numapilot_machine::NodeId;
@@ -6,27 +6,27 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs};
 
 use crate::ffi::*;
 
-/// Conditions on accesses: every one that is set must hold. Begin with `NUMAPILOT_FILTER_ALL`, which lets all pass.
+/// Conditions on accesses: every one that is set must hold. Start with `NUMAPILOT_FILTER_ALL`, which every access passes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FilterRow {
     /// Set to sizeof(struct numapilot_filter).
     pub type_size: usize,
-    /// Program time in nanoseconds from which on.
+    /// Earliest program time, in nanoseconds.
     pub from_ns: u64,
-    /// Program time before which; 0: until the end.
+    /// Program time in nanoseconds before which accesses pass; 0: no limit.
     pub to_ns: u64,
-    /// Bits of enum numapilot_condition: which of the fields below count.
+    /// Bits of enum numapilot_condition: which of the fields below are conditions.
     pub conditions: u32,
-    /// Thread.
+    /// Number of the thread that made the access.
     pub thread: u32,
-    /// Process.
+    /// Number of the process of that thread.
     pub process: u32,
-    /// Object instance.
+    /// Number of the object instance.
     pub object: u32,
-    /// Site of the object.
+    /// Number of the site of the object.
     pub site: u32,
-    /// Kind of the object: one of enum numapilot_kind; NUMAPILOT_KIND_UNKNOWN takes the accesses without an object.
+    /// Kind of the object: one of enum numapilot_kind; NUMAPILOT_KIND_UNKNOWN selects the accesses without an object.
     pub kind: u32,
     /// Node of the CPU that made the access.
     pub node: u16,
@@ -34,33 +34,33 @@ pub struct FilterRow {
     pub home: u16,
     /// 1: stores only; 0: loads only.
     pub is_write: u8,
-    /// 1: remote only; 0: local only. Accesses of unknown home are neither.
+    /// 1: remote only; 0: local only. Accesses to a page of unknown home pass neither.
     pub is_remote: u8,
     /// 0.
     pub reserved: [u8; 2],
 }
 
-/// Which fields of a filter count.
+/// Which fields of a filter are conditions.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum Condition {
-    /// `thread`.
+    /// Compare `thread`.
     Thread = 1,
-    /// `process`.
+    /// Compare `process`.
     Process = 2,
-    /// `object`.
+    /// Compare `object`.
     Object = 4,
-    /// `site`.
+    /// Compare `site`.
     Site = 8,
-    /// `kind`.
+    /// Compare `kind`.
     Kind = 16,
-    /// `node`.
+    /// Compare `node`.
     Node = 32,
-    /// `home`.
+    /// Compare `home`.
     Home = 64,
-    /// `is_write`.
+    /// Compare `is_write`.
     Write = 128,
-    /// `is_remote`.
+    /// Compare `is_remote`.
     Remote = 256,
 }
 
@@ -70,11 +70,11 @@ pub enum Condition {
 pub enum Kind {
     /// A data symbol of a binary.
     Static = 0,
-    /// A heap block; each instance apart.
+    /// A heap block; each allocation is an object.
     Heap = 1,
     /// An anonymous mapping.
     Anonymous = 2,
-    /// An allocator's own memory, where no block of the program covers it.
+    /// Memory of an allocator that no block of the program covers.
     Allocator = 3,
     /// A mapped file.
     File = 4,
@@ -109,7 +109,7 @@ impl FilterRow {
     };
 }
 
-/// C's filter as the flows' own; null lets all pass. Rows that the trace does not have are errors: nobody means to ask for them.
+/// Converts C's filter; null passes every access. A number that the trace does not have is an error, because it is a mistake of the caller.
 ///
 /// # Safety
 /// `filter` is null or points to a struct whose `type_size` is set.
@@ -123,7 +123,7 @@ pub(crate) unsafe fn filter_of(trace: &Trace, filter: *const FilterRow) -> Resul
     if row.conditions & !known != 0 || row.reserved != [0; 2] {
         return Err(failure(
             NUMAPILOT_BAD_ARGUMENT,
-            "the filter has conditions that this version of libnumapilot does not know",
+            "the filter sets conditions that this version of libnumapilot does not know",
         ));
     }
     let is = |condition: Condition| row.conditions & condition as u32 != 0;
@@ -136,7 +136,7 @@ pub(crate) unsafe fn filter_of(trace: &Trace, filter: *const FilterRow) -> Resul
     };
     let to = if row.to_ns == 0 { u64::MAX } else { row.to_ns };
     if row.from_ns >= to {
-        return Err(failure(NUMAPILOT_BAD_ARGUMENT, "filter: from_ns and to_ns leave no time between them"));
+        return Err(failure(NUMAPILOT_BAD_ARGUMENT, "filter: from_ns must be less than to_ns"));
     }
     let kind = bounded(Condition::Kind, "kind", row.kind, ObjectKind::ALL.len())?;
     Ok(Filter {

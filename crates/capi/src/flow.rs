@@ -1,5 +1,5 @@
-//! Flows: accesses in order of program time, of everything, of a thread (Thread Event Flow), of an object (Object Event Flow), or of what a
-//! filter lets pass; handed out in batches.
+//! Flows: accesses in order of program time, returned in batches: all of them, those of a thread (Thread Event Flow), of an object (Object Event
+//! Flow), or those that pass a filter.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -13,43 +13,43 @@ use crate::handles::{Held, Table};
 use crate::rows::{NUMAPILOT_NO_NODE, NUMAPILOT_NONE};
 use crate::trace::{OpenTrace, TraceHandle, bad_handle, opened};
 
-/// How many flows may be open at once.
+/// Most flows that may be open at once.
 const FLOWS: usize = 1 << 16;
 static OPEN: Table<Flow, FLOWS> = Table::new(0x66);
 
-/// An open flow. A number: copy it as you like, close it once. `{0}` is none. One thread at a time may advance it.
+/// An open flow. The handle is a number: it may be copied, and must be closed once. `{0}` is no flow. One thread at a time may advance a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowHandle {
-    /// Of no meaning but to the library.
+    /// Opaque: only the library interprets it.
     pub handle: u64,
 }
 
-/// One sampled access. 64 bytes; later versions only give meaning to what is reserved.
+/// One sampled access, 64 bytes. Later versions may only use the reserved bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct AccessRow {
     /// Program time in nanoseconds.
     pub time_ns: u64,
-    /// Address.
+    /// Virtual address accessed.
     pub address: u64,
-    /// Memory accesses that all samples of its cache line stand for: lines are sampled as a whole.
+    /// Memory accesses that all samples of its cache line represent: lines are sampled as a whole.
     pub cluster: f64,
     /// Its row in the trace; rows are in order of time.
     pub row: u32,
-    /// Thread that made it.
+    /// Thread that made the access.
     pub thread: u32,
     /// Object that was live at that address then, or NUMAPILOT_NONE.
     pub object: u32,
-    /// Code address; 0: unknown.
+    /// Number of the code address; 0: unknown.
     pub location: u32,
-    /// Call stack; 0: unknown.
+    /// Number of the call stack; 0: unknown.
     pub stack: u32,
-    /// Memory accesses that it stands for.
+    /// Number of memory accesses that the sample represents.
     pub weight: u32,
     /// Latency in cycles as the hardware measured it, or NUMAPILOT_NONE.
     pub latency_cycles: u32,
-    /// CPU, or NUMAPILOT_NONE.
+    /// CPU that executed it, or NUMAPILOT_NONE.
     pub cpu: u32,
     /// Node of that CPU, or NUMAPILOT_NO_NODE.
     pub node: u16,
@@ -57,29 +57,29 @@ pub struct AccessRow {
     pub home: u16,
     /// Bits of enum numapilot_access_flag.
     pub flags: u8,
-    /// Level that answered: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another core's cache, 6 line-fill buffer.
+    /// Level that served it: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another core's cache, 6 line-fill buffer.
     pub level: u8,
     /// 0.
     pub reserved: [u8; 2],
 }
 
-/// What an access was.
+/// Properties of an access, as bits.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub enum AccessFlag {
-    /// A store or read-modify-write.
+    /// It is a store or a read-modify-write.
     Write = 1,
-    /// An atomic operation.
+    /// It is an atomic operation.
     Atomic = 2,
-    /// Part of a ranged operation, such as memcpy.
+    /// It is part of a ranged operation, such as memcpy.
     Range = 4,
-    /// It crossed nodes. Neither this nor `Local`: node or home is unknown.
+    /// It is remote: node and home differ. If neither this bit nor `Local` is set, node or home is unknown.
     Remote = 8,
-    /// It stayed on its node.
+    /// It is local: node and home are the same.
     Local = 16,
 }
 
-/// Where a flow is. Only whoever holds `is_busy` may look at `next`.
+/// A flow and its position. Only the thread that set `is_busy` may access `next`.
 pub(crate) struct Flow {
     trace: Held<OpenTrace>,
     is_busy: AtomicBool,
@@ -89,8 +89,8 @@ pub(crate) struct Flow {
 // SAFETY: `next` is only touched by the thread that has set `is_busy`; everything else is read only.
 unsafe impl Sync for Flow {}
 
-/// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With `object` alone it is that object's Object
-/// Event Flow, with `thread` alone that thread's Thread Event Flow.
+/// Opens the flow of all accesses that pass the filter (null: all), in order of program time. With the condition `object` alone it is that
+/// object's Object Event Flow, with `thread` alone that thread's Thread Event Flow.
 ///
 /// # Safety
 /// `filter` is null or points to a struct whose `type_size` is set; `flow` is null or good for a write.
@@ -115,8 +115,8 @@ pub unsafe extern "C" fn numapilot_flow_open(
     })
 }
 
-/// The next accesses of the flow, up to `capacity`: `*count` of them are in `rows`; 0: the flow is at its end. `row_size` is sizeof(struct
-/// numapilot_access). Most programs use `numapilot_foreach` instead.
+/// Writes the next accesses of the flow, up to `capacity`, to `rows`, and their number to `*count`; 0 at the end of the flow. `row_size` is
+/// sizeof(struct numapilot_access). Most programs use `numapilot_foreach` instead.
 ///
 /// # Safety
 /// `rows` is null or good for `capacity` rows; `count` is null or good for a write.
@@ -139,8 +139,8 @@ pub unsafe extern "C" fn numapilot_flow_next(
             return Err(failure(NUMAPILOT_BAD_ARGUMENT, why));
         }
         let found = open_flow(flow)?;
-        let turn = Turn::of(&found)?;
-        // SAFETY: `turn` says that this thread alone has it.
+        let exclusive = Exclusive::of(&found)?;
+        // SAFETY: `exclusive` ensures that no other thread accesses it.
         let next = unsafe { &mut *found.next.get() };
         let mut written = 0;
         if capacity > 0 {
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn numapilot_flow_next(
                 written < capacity
             });
         }
-        drop(turn);
+        drop(exclusive);
         // SAFETY: as above.
         unsafe { put(count, written, "count") }
     })
@@ -162,14 +162,14 @@ pub unsafe extern "C" fn numapilot_flow_next(
 pub extern "C" fn numapilot_flow_rewind(flow: FlowHandle) -> c_int {
     guarded(|| {
         let found = open_flow(flow)?;
-        let _turn = Turn::of(&found)?;
-        // SAFETY: the turn says that this thread alone has it.
+        let _exclusive = Exclusive::of(&found)?;
+        // SAFETY: `_exclusive` ensures that no other thread accesses it.
         unsafe { (*found.next.get()).rewind() };
         Ok(())
     })
 }
 
-/// Closes a flow.
+/// Closes a flow. Its handle is invalid afterwards.
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_flow_close(flow: FlowHandle) -> c_int {
     guarded(|| OPEN.close(flow.handle).map_err(|error| bad_handle("flow", error)))
@@ -179,19 +179,19 @@ fn open_flow(flow: FlowHandle) -> Result<Held<Flow>, Failure> {
     OPEN.get(flow.handle).map_err(|error| bad_handle("flow", error))
 }
 
-/// The right to advance a flow.
-struct Turn<'a>(&'a AtomicBool);
+/// Exclusive use of a flow's position, until it is dropped.
+struct Exclusive<'a>(&'a AtomicBool);
 
-impl Turn<'_> {
-    fn of(flow: &Flow) -> Result<Turn<'_>, Failure> {
+impl Exclusive<'_> {
+    fn of(flow: &Flow) -> Result<Exclusive<'_>, Failure> {
         match flow.is_busy.swap(true, Ordering::Acquire) {
             true => Err(failure(NUMAPILOT_BUSY, "another thread is using this flow; open one for each thread")),
-            false => Ok(Turn(&flow.is_busy)),
+            false => Ok(Exclusive(&flow.is_busy)),
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

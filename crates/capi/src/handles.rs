@@ -1,14 +1,14 @@
-//! Handles: numbers that C holds in place of pointers.
+//! Handles: numbers that C holds instead of pointers.
 //!
-//! A number names a slot, the slot's generation and the kind of thing, so one that was closed, or was made up, is noticed. Slots count their users; what
-//! is closed while somebody reads it goes away with its last user. No locks: in a child that was forked at whatever moment, every slot works on
-//! (what another thread was using then is never freed there, that is all).
+//! A handle encodes a slot, the slot's generation and the kind of thing, so that a closed or invalid handle is detected. Slots count their users; a value
+//! that is closed while it is in use is freed by its last user. There are no locks: every slot works in a forked child, except that a value which
+//! another thread was using at the fork is never freed there.
 
 use std::ops::Deref;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-/// In a slot's state: generation (32 bits), whether it is open, whether somebody is filling or emptying it, users (30 bits; being open counts as one).
+/// Fields of a slot's state: generation (32 bits), open, being filled or emptied, number of users (30 bits; being open counts as one).
 const GENERATION_SHIFT: u32 = 32;
 const OPEN: u64 = 1 << 31;
 const TAKEN: u64 = 1 << 30;
@@ -21,22 +21,22 @@ struct Slot<T> {
 
 /// All handles of one kind.
 pub(crate) struct Table<T: 'static, const SLOTS: usize> {
-    /// In every handle's lowest byte: tells a trace's handle from a flow's.
+    /// Lowest byte of every handle: distinguishes handles of traces from those of flows.
     kind: u8,
     hint: AtomicUsize,
     slots: [Slot<T>; SLOTS],
 }
 
-/// Why a handle gives nothing.
+/// Why a handle is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadHandle {
-    /// Of another kind, or never given out.
+    /// It is of another kind, or was never returned.
     Unknown,
-    /// Closed before.
+    /// It is already closed.
     Closed,
 }
 
-/// Something open, for as long as this is held.
+/// A use of an open value, which is not freed while this exists.
 pub(crate) struct Held<T: 'static> {
     slot: &'static Slot<T>,
 }
@@ -47,7 +47,7 @@ impl<T: Sync + Send, const SLOTS: usize> Table<T, SLOTS> {
         Table { kind, hint: AtomicUsize::new(0), slots }
     }
 
-    /// Opens a handle; gives `value` back where every slot is in use.
+    /// Opens a handle to `value`; returns `value` if every slot is in use.
     pub fn open(&'static self, value: T) -> Result<u64, T> {
         let start = self.hint.load(Ordering::Relaxed);
         for step in 0..SLOTS {
@@ -60,7 +60,7 @@ impl<T: Sync + Send, const SLOTS: usize> Table<T, SLOTS> {
             {
                 continue;
             }
-            // Never 0, so that a zeroed handle is none.
+            // Never 0, so that a zeroed handle is invalid.
             let generation = ((state >> GENERATION_SHIFT) as u32).wrapping_add(1).max(1);
             slot.value.store(Box::into_raw(Box::new(value)), Ordering::Relaxed);
             slot.state.store(u64::from(generation) << GENERATION_SHIFT | OPEN | 1, Ordering::Release);
@@ -70,7 +70,7 @@ impl<T: Sync + Send, const SLOTS: usize> Table<T, SLOTS> {
         Err(value)
     }
 
-    /// What the handle stands for.
+    /// The value of the handle.
     pub fn get(&'static self, handle: u64) -> Result<Held<T>, BadHandle> {
         let (slot, generation) = self.slot(handle)?;
         let mut state = slot.state.load(Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl<T: Sync + Send, const SLOTS: usize> Table<T, SLOTS> {
         }
     }
 
-    /// Closes it. What it stands for goes away when the last user is done.
+    /// Closes the handle. Its value is freed when the last user is done.
     pub fn close(&'static self, handle: u64) -> Result<(), BadHandle> {
         let (slot, generation) = self.slot(handle)?;
         let mut state = slot.state.load(Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! The C API of joined traces: open, iterate objects, threads and flows, filter, count, export. `include/numapilot.h` is made from these sources;
-//! `docs/c-api.md` has complete programs.
+//! The C API of joined traces: open, iterate objects, threads and flows, filter, count, export. `include/numapilot.h` is generated from these
+//! sources; `docs/c-api.md` has complete programs.
 //!
-//! What every function keeps: it never panics across the border and never aborts; it returns 0 or a code and leaves a message for its thread; handles
-//! are numbers, not pointers, so that a closed or made-up one is an error and no crash; readers run in parallel; nothing is locked, so that a fork
-//! at any moment leaves the child with working handles.
+//! Rules for every function: it never panics across the C boundary and never aborts. It returns 0 or a code, and stores a message for its thread.
+//! Handles are numbers instead of pointers, so that a closed or invalid one gives an error instead of a crash. Readers run in parallel. There are no
+//! locks, so that the handles work in the child of a fork at any moment.
 
 mod arrow;
 mod code;

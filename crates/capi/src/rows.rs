@@ -7,7 +7,7 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use crate::ffi::*;
 use crate::trace::{OpenTrace, SiteTexts, TraceHandle, opened};
 
-/// A time that never came: the object or thread lived until the end.
+/// The time of an event that did not occur: the object or thread lived until the end of the recording.
 pub const NUMAPILOT_NEVER: u64 = u64::MAX;
 /// An object, thread, process or CPU that is not known.
 pub const NUMAPILOT_NONE: u32 = u32::MAX;
@@ -20,7 +20,7 @@ pub const NUMAPILOT_NO_NODE: u16 = u16::MAX;
 pub struct ObjectRow {
     /// Set to sizeof(struct numapilot_object).
     pub type_size: usize,
-    /// Its number.
+    /// Its number, from 0.
     pub object: u32,
     /// Number of its site.
     pub site: u32,
@@ -28,7 +28,7 @@ pub struct ObjectRow {
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// Program time of its birth in nanoseconds; 0: it was there when the recording began.
+    /// Program time of its birth in nanoseconds; 0: it existed when the recording began.
     pub birth_ns: u64,
     /// Program time of its death, or NUMAPILOT_NEVER.
     pub death_ns: u64,
@@ -46,7 +46,7 @@ pub struct ObjectRow {
     pub kind: u16,
     /// Line in `file`, or 0.
     pub line: u32,
-    /// The name that people know: of the variable, symbol, file or section.
+    /// Name of its variable, symbol, file or section.
     pub name: *const c_char,
     /// Function that allocates it, or empty.
     pub function: *const c_char,
@@ -54,35 +54,35 @@ pub struct ObjectRow {
     pub file: *const c_char,
     /// Binary of that code or symbol, or empty.
     pub module: *const c_char,
-    /// Its kind in a word, such as "heap".
+    /// Its kind as a word, such as "heap".
     pub kind_name: *const c_char,
-    /// Sampled accesses to it.
+    /// Number of sampled accesses to it.
     pub accesses: u64,
 }
 
-/// What objects from one place in the source share.
+/// A site: what the objects from one place in the source share.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct SiteRow {
     /// Set to sizeof(struct numapilot_site).
     pub type_size: usize,
-    /// Its number.
+    /// Its number, from 0.
     pub site: u32,
     /// One of enum numapilot_kind.
     pub kind: u16,
     /// 0.
     pub reserved: u16,
-    /// As of an object.
+    /// As in numapilot_object.
     pub name: *const c_char,
-    /// As of an object.
+    /// As in numapilot_object.
     pub function: *const c_char,
-    /// As of an object.
+    /// As in numapilot_object.
     pub file: *const c_char,
-    /// As of an object.
+    /// As in numapilot_object.
     pub module: *const c_char,
-    /// As of an object.
+    /// As in numapilot_object.
     pub kind_name: *const c_char,
-    /// As of an object.
+    /// As in numapilot_object.
     pub line: u32,
     /// 0.
     pub reserved_too: u32,
@@ -98,7 +98,7 @@ pub struct ThreadRow {
     pub thread: u32,
     /// Number of its process.
     pub process: u32,
-    /// The kernel's id.
+    /// The kernel's id of it.
     pub tid: u32,
     /// Thread that created it, or NUMAPILOT_NONE.
     pub parent: u32,
@@ -108,7 +108,7 @@ pub struct ThreadRow {
     pub stack_object: u32,
     /// Node of that CPU, or NUMAPILOT_NO_NODE.
     pub node: u16,
-    /// 1: its totals below were counted, not estimated; 0: the engine does not count, and they are 0.
+    /// 1: the engine counted the totals below; 0: it does not count, and they are 0.
     pub has_totals: u16,
     /// 0.
     pub reserved: u32,
@@ -118,13 +118,13 @@ pub struct ThreadRow {
     pub end_ns: u64,
     /// Its name, or empty.
     pub name: *const c_char,
-    /// Function that it began in, or empty.
+    /// Its start function, or empty.
     pub start_function: *const c_char,
-    /// Memory accesses that it made: all of them, not the sampled ones.
+    /// Number of all its memory accesses, whether sampled or not.
     pub memory_accesses: u64,
-    /// How many of them wrote.
+    /// How many of these are writes.
     pub memory_writes: u64,
-    /// Sampled accesses that it made.
+    /// Number of its sampled accesses.
     pub accesses: u64,
 }
 
@@ -134,13 +134,13 @@ pub struct ThreadRow {
 pub struct ProcessRow {
     /// Set to sizeof(struct numapilot_process).
     pub type_size: usize,
-    /// Its number.
+    /// Its number, from 0.
     pub process: u32,
-    /// The kernel's id.
+    /// The kernel's id of it.
     pub pid: u32,
-    /// Process that made it, or NUMAPILOT_NONE.
+    /// Process that forked it or that it replaced, or NUMAPILOT_NONE.
     pub parent: u32,
-    /// 1: it began by exec in its parent's place.
+    /// 1: it replaced its parent by exec.
     pub by_exec: u32,
     /// Program time of its start in nanoseconds.
     pub start_ns: u64,
@@ -154,7 +154,7 @@ pub struct ProcessRow {
 
 versioned!(ObjectRow, SiteRow, ThreadRow, ProcessRow);
 
-/// Object number `object`, from 0 up to the trace's `objects`.
+/// Gets object number `object`, which is less than `objects` of numapilot_info.
 ///
 /// # Safety
 /// `row` is null or points to a struct whose `type_size` is set.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn numapilot_object_at(trace: TraceHandle, object: u32, ro
     })
 }
 
-/// Site number `site`, from 0 up to the trace's `sites`.
+/// Gets site number `site`, which is less than `sites` of numapilot_info.
 ///
 /// # Safety
 /// `row` is null or points to a struct whose `type_size` is set.
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn numapilot_site_at(trace: TraceHandle, site: u32, row: *
     })
 }
 
-/// Thread number `thread`, from 0 up to the trace's `threads`.
+/// Gets thread number `thread`, which is less than `threads` of numapilot_info.
 ///
 /// # Safety
 /// `row` is null or points to a struct whose `type_size` is set.
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn numapilot_thread_at(trace: TraceHandle, thread: u32, ro
     })
 }
 
-/// Process number `process`, from 0 up to the trace's `processes`.
+/// Gets process number `process`, which is less than `processes` of numapilot_info.
 ///
 /// # Safety
 /// `row` is null or points to a struct whose `type_size` is set.

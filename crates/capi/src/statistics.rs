@@ -1,4 +1,4 @@
-//! Figures over the accesses that a filter lets pass, each with its 95 % interval: those of `numapilot report`.
+//! Figures over the accesses that pass a filter, each with its 95 % interval, as in `numapilot report`.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use crate::ffi::*;
 use crate::filter::{FilterRow, filter_of};
 use crate::trace::{TraceHandle, opened};
 
-/// A figure with its 95 % interval; a point where nothing was left out.
+/// A figure with its 95 % interval; the interval is a point if the figure was counted and not sampled.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct EstimateRow {
@@ -26,19 +26,19 @@ pub struct EstimateRow {
 pub struct StatisticsRow {
     /// Set to sizeof(struct numapilot_statistics).
     pub type_size: usize,
-    /// Samples that passed.
+    /// Samples that pass the filter.
     pub samples: u64,
-    /// How many of these crossed nodes.
+    /// How many of these are remote.
     pub remote_samples: u64,
-    /// How many of these wrote.
+    /// How many of these are writes.
     pub write_samples: u64,
-    /// Memory accesses that they stand for.
+    /// Memory accesses that the samples represent.
     pub accesses: EstimateRow,
-    /// Share of them that is remote, of all whose home is known.
+    /// Share of these accesses that is remote, among those whose home is known.
     pub remote: EstimateRow,
-    /// Share of them that writes. Of 0 samples that write, `high` is the bound on what "read-only" can mean.
+    /// Share of these accesses that writes. If no sample writes, `high` is the upper bound on that share.
     pub writes: EstimateRow,
-    /// Share of the trace's memory accesses that they are.
+    /// Their share of the trace's memory accesses.
     pub share: EstimateRow,
 }
 
@@ -50,7 +50,7 @@ impl From<Estimate> for EstimateRow {
     }
 }
 
-/// Figures over the accesses that pass the filter (null: all). Hits in caches, which recordings of hardware may hold, are left out as in the report.
+/// Computes figures over the accesses that pass the filter (null: all). Cache hits, which hardware recordings may hold, are excluded, as in the report.
 ///
 /// # Safety
 /// `filter` is null or points to a struct whose `type_size` is set, and so is `statistics`.

@@ -1,13 +1,13 @@
-//! Texts for C: every name of a trace once, ended by a zero byte, at an address that stays as long as the trace is open.
+//! Strings for C: each name of a trace is stored once, NUL-terminated, at an address that is valid while the trace is open.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
 
-/// Where a text begins in [`Texts`].
+/// Offset of a text in [`Texts`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TextAt(u32);
 
-/// Grows while a trace is opened, then stays.
+/// Collects the strings while a trace is being opened.
 #[derive(Default)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
@@ -15,7 +15,7 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// The text's place. A text that does not fit any more (4 GiB of names) becomes the empty one.
+    /// Adds a text, and returns its offset. A text beyond 4 GiB of names becomes the empty text.
     pub fn add(&mut self, text: &str) -> TextAt {
         if self.bytes.is_empty() {
             self.bytes.push(0);
@@ -32,7 +32,7 @@ impl Texts {
         TextAt(start)
     }
 
-    /// Ends the growing: addresses are good from now on.
+    /// Ends the collection; the addresses are fixed from now on.
     pub fn finish(mut self) -> Finished {
         if self.bytes.is_empty() {
             self.bytes.push(0);
@@ -41,7 +41,7 @@ impl Texts {
     }
 }
 
-/// Texts that do not move any more.
+/// The collected strings, at fixed addresses.
 pub(crate) struct Finished(Box<[u8]>);
 
 impl Finished {
@@ -50,7 +50,7 @@ impl Finished {
     }
 }
 
-/// Zero bytes, which C would take for the end, become U+FFFD.
+/// The text as a C string; NUL bytes in it become U+FFFD.
 pub(crate) fn c_string(text: &str) -> CString {
     CString::new(text).unwrap_or_else(|_| CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default())
 }

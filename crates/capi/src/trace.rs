@@ -1,4 +1,4 @@
-//! Traces: opening, closing, and what is known of one as a whole.
+//! Traces: opening, closing, and facts about a whole trace.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
@@ -10,47 +10,47 @@ use crate::ffi::*;
 use crate::handles::{BadHandle, Held, Table};
 use crate::text::{Finished, TextAt, Texts};
 
-/// How many traces may be open at once.
+/// Most traces that may be open at once.
 const TRACES: usize = 1024;
 static OPEN: Table<OpenTrace, TRACES> = Table::new(0x74);
 
-/// An open trace. A number: copy it as you like, close it once. `{0}` is none.
+/// An open trace. The handle is a number: it may be copied, and must be closed once. `{0}` is no trace.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceHandle {
-    /// Of no meaning but to the library.
+    /// Opaque: only the library interprets it.
     pub handle: u64,
 }
 
-/// What a trace is as a whole. Texts stay until the trace is closed.
+/// Facts about a whole trace. Its texts are valid until the trace is closed.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct TraceInfo {
     /// Set to sizeof(struct numapilot_info).
     pub type_size: usize,
-    /// Sampled accesses.
+    /// Number of sampled accesses.
     pub accesses: u64,
-    /// Object instances.
+    /// Number of object instances.
     pub objects: u64,
-    /// Sites: what objects from one place in the source share.
+    /// Number of sites: the objects of a site come from one place in the source.
     pub sites: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Call stacks; number 0 is "unknown".
+    /// Number of call stacks; stack 0 is "unknown".
     pub stacks: u64,
-    /// Resolved code addresses; number 0 is "unknown".
+    /// Number of resolved code addresses; address 0 is "unknown".
     pub locations: u64,
     /// Program time of the recording, in nanoseconds.
     pub duration_ns: u64,
-    /// One cache line in so many was simulated; 1: all.
+    /// One cache line in this many was simulated; 1: all.
     pub line_sampling: u64,
-    /// Records that were lost: totals are lower bounds if this is not 0.
+    /// Number of records that were lost: totals are lower bounds if this is not 0.
     pub lost: u64,
     /// 1: the machine, page homes and program time are simulated, not measured.
     pub is_simulated: u32,
-    /// 1: its accesses are page faults, whose rates say nothing of memory traffic.
+    /// 1: its accesses are page faults, whose rates do not measure memory traffic.
     pub holds_faults: u32,
     /// Engine that recorded it, such as "instrument".
     pub engine: *const c_char,
@@ -60,7 +60,7 @@ pub struct TraceInfo {
     pub machine: *const c_char,
 }
 
-/// Where the texts of each row are.
+/// Texts of a site.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SiteTexts {
     pub name: TextAt,
@@ -86,8 +86,8 @@ pub(crate) struct OpenTrace {
     whole: [TextAt; 3],
 }
 
-/// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the ending may be left out. If its recorder was killed, the
-/// tables are made first, in the folder.
+/// Opens a trace: the folder NAME.numatrace that `numapilot record` wrote; the extension may be omitted. If its recorder was killed, this
+/// first writes the tables into the folder.
 ///
 /// Returns 0, or NUMAPILOT_IO, NUMAPILOT_BAD_TRACE, NUMAPILOT_BUSY (it is still being recorded), NUMAPILOT_BAD_ARGUMENT or NUMAPILOT_TOO_MANY;
 /// `*trace` is `{0}` then.
@@ -114,13 +114,13 @@ pub unsafe extern "C" fn numapilot_trace_open(path: *const c_char, trace: *mut T
     })
 }
 
-/// Closes a trace. Texts and rows of it are gone; flows that are open keep what they need and go on.
+/// Closes a trace. Its texts become invalid; open flows and streams keep the data that they need, and still work.
 #[unsafe(no_mangle)]
 pub extern "C" fn numapilot_trace_close(trace: TraceHandle) -> c_int {
     guarded(|| OPEN.close(trace.handle).map_err(|error| bad_handle("trace", error)))
 }
 
-/// What the trace is as a whole.
+/// Gets facts about the whole trace.
 ///
 /// # Safety
 /// `info` is null or points to a struct whose `type_size` is set.
@@ -135,17 +135,17 @@ pub unsafe extern "C" fn numapilot_trace_info(trace: TraceHandle, info: *mut Tra
 
 versioned!(TraceInfo);
 
-/// The trace behind a handle, for as long as it is held.
+/// The trace of a handle, which is not freed while the result exists.
 pub(crate) fn opened(trace: TraceHandle) -> Result<Held<OpenTrace>, Failure> {
     OPEN.get(trace.handle).map_err(|error| bad_handle("trace", error))
 }
 
 pub(crate) fn bad_handle(what: &str, error: BadHandle) -> Failure {
     let why = match error {
-        BadHandle::Unknown => "is no handle of that kind",
-        BadHandle::Closed => "was closed before",
+        BadHandle::Unknown => "is invalid: this library never returned it",
+        BadHandle::Closed => "is already closed",
     };
-    failure(NUMAPILOT_BAD_HANDLE, format!("the {what} {why}"))
+    failure(NUMAPILOT_BAD_HANDLE, format!("the {what} handle {why}"))
 }
 
 fn cannot_open(path: &Path, error: &FlowError) -> Failure {

@@ -1,4 +1,4 @@
-//! `include/numapilot.h` is what these sources make of it.
+//! Checks that `include/numapilot.h` is what cbindgen generates from these sources.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use cbindgen::{Builder, Config, DocumentationStyle, EnumConfig, ExportConfig, Language, RenameRule, Style};
 
 const SOURCES: &[&str] =
-    &["border.rs", "trace.rs", "rows.rs", "code.rs", "filter.rs", "flow.rs", "statistics.rs", "arrow.rs"];
+    &["ffi.rs", "trace.rs", "rows.rs", "code.rs", "filter.rs", "flow.rs", "statistics.rs", "arrow.rs"];
 const NAMES: &[(&str, &str)] = &[
     ("TraceHandle", "numapilot_trace"),
     ("FlowHandle", "numapilot_flow"),

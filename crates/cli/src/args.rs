@@ -75,26 +75,26 @@ pub enum Command {
     Topo(TopoArgs),
     /// Measure this machine: latency, caches, bandwidth, latency under load, hand-off; and make a model of it
     Measure(Box<MeasureArgs>),
-    /// Say which engines work here, and for each that does not why, and what to do about it
+    /// Show which engines work on this machine, and for each that does not, the reason and the remedy
     Doctor(DoctorArgs),
     /// Check what numapilot claims about hardware, on this machine
     Selftest(Box<SelftestArgs>),
     /// Record a program: its memory accesses, objects, threads and page homes
     Record(Box<RecordArgs>),
-    /// Make a trace of what `perf mem record` or `perf record -d` recorded
+    /// Convert a recording of `perf mem record` or `perf record -d` to a trace
     Import(ImportArgs),
     /// Show a recording: which objects are accessed remotely, by which threads, and when
     Report(Box<ReportArgs>),
-    /// Ask a trace, or a fleet of traces, in SQL
+    /// Query a trace, or a fleet of traces, in SQL
     #[command(disable_help_flag = true)]
     Query(QueryArgs),
     /// Run a recorded or described program on a simulated machine, under one placement policy or several
     Simulate(Box<SimulateArgs>),
-    /// Predict what another placement of some objects would do to a recorded program
+    /// Predict the run time of a recorded program under another placement of some objects
     Whatif(Box<WhatifArgs>),
     /// Compare recordings of a program before and after a change, object by object
     Compare(Box<CompareArgs>),
-    /// Fail if a program's memory placement is worse than it may be: for CI, on any machine
+    /// Fail if a program's memory placement exceeds limits that you set: a gate for CI, on any machine
     Check(Box<CheckArgs>),
     /// Run a program under a plan, or with numactl's options
     Run(Box<RunArgs>),
@@ -104,17 +104,17 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Show the machine, its processes and their memory, live on the terminal
     Top(Box<TopArgs>),
-    /// Serve the machine's NUMA figures to Prometheus
+    /// Serve the machine's NUMA metrics to Prometheus
     Export(PrometheusArgs),
-    /// Show a process's memory by object and node, and what lies far from its threads
+    /// Show a process's memory by object and node, and which of it is far from its threads
     Maps(Box<MapsArgs>),
-    /// Tell the pilot's decisions back to their evidence
+    /// Explain the balancer's decisions: their evidence, orders and results
     Explain(Box<ExplainArgs>),
-    /// Ask or steer a running `balance`
+    /// Show the status of a running `balance`, or control it
     Ctl(CtlArgs),
     /// Move a process's pages from some nodes to others
     Move(MoveArgs),
-    /// Say on which nodes a program with a given demand would run best, as `numad -w` does
+    /// Recommend nodes for a program with a given demand, as `numad -w` does
     Advise(AdviseArgs),
     /// Place the memory and threads of running programs, and undo what does not help
     Balance(Box<BalanceArgs>),
@@ -161,7 +161,7 @@ pub struct TopoArgs {
 #[command(after_help = "\
 Examples:
   numapilot doctor
-  numapilot doctor --json                               with every fact that was looked at
+  numapilot doctor --json                               with every fact that was checked
   numapilot doctor && numapilot record -- ./app
 
 It opens the events that the engines would open, and closes them again; nothing is changed.
@@ -184,9 +184,9 @@ Examples:
   numapilot record --plan app.toml --machine memprof-c -- ./app  what if a plan placed it
   numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
-  numapilot record --engine fault -- ./app                  on this machine: who touches which page first, and where
-  numapilot record --pid 4711 --for 10s                     the same of a program that runs already
-  numapilot record --system --for 10s                       of everything on this machine (needs rights)
+  numapilot record --engine fault -- ./app                  on this machine: first toucher and home node of each page
+  numapilot record --pid 4711 --for 10s                     the same for a program that runs already
+  numapilot record --system --for 10s                       all processes of this machine (needs rights)
 
 With engines `instrument` and `emulate` the program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls
 speak of it, and times are the program's own on that machine (docs/virtual-time.md).
@@ -213,10 +213,10 @@ pub struct RecordArgs {
     /// Where pages go at their first touch
     #[arg(long, value_enum, default_value_t = Placement::FirstTouch)]
     pub placement: Placement,
-    /// A plan file that decides otherwise for some objects and threads: tries a fix before anyone makes it
+    /// Place some objects and threads by this plan file: tries a fix without changing the program
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// The same program without call-outs: is run first, up to three times with the same arguments and no input; its processor time narrows predictions
+    /// The same program built without call-outs: runs first, up to three times, with the same arguments and no input; its processor time narrows predictions
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system"])]
     pub native: Option<OsString>,
     /// Keep one memory access in N as a sample, on average (randomised)
@@ -228,10 +228,10 @@ pub struct RecordArgs {
     /// Sample only accesses that missed the L3, where the processor can choose so (AMD Zen 4 and later)
     #[arg(long)]
     pub l3_misses_only: bool,
-    /// Simulate one cache line in N, chosen by a hash of its address (1: all of them, exact and slower)
+    /// Simulate one cache line in N, chosen by a hash of its address (1: every line, exact and slower)
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub lines: u32,
-    /// How far a thread's clock may run ahead of the others', in microseconds of program time
+    /// Greatest lead of a thread's clock over the other threads' clocks, in microseconds of program time
     #[arg(long, value_name = "US", default_value_t = 100)]
     pub window: u64,
     /// Seed of the sampling intervals
@@ -243,7 +243,7 @@ pub struct RecordArgs {
     /// Threads alive at one time that can be recorded
     #[arg(long, value_name = "N", default_value_t = 1024)]
     pub max_threads: u32,
-    /// Ring of each thread, in KiB (a power of two)
+    /// Size of each thread's ring buffer, in KiB (a power of two)
     #[arg(long, value_name = "KIB", default_value_t = 1024)]
     pub ring_size: u32,
     /// Set a variable in the program's environment
@@ -282,13 +282,13 @@ pub struct RecordArgs {
 #[command(after_help = "\
 Examples:
   perf mem record --phys-data -- --sample-cpu -g -- ./app     on the machine in question, as root
-  numapilot import perf.data                                  there or anywhere else
+  numapilot import perf.data                                  on that machine or another
   numapilot report perf.numatrace
 
-  perf record -e page-faults -c 1 -d -g --sample-cpu -- ./app who touches which page first, on any machine
+  perf record -e page-faults -c 1 -d -g --sample-cpu -- ./app first touchers of pages, on any machine
   perf record -o - -d -e page-faults ./app | numapilot import - -o app.numatrace
 
-What the recording lacks stays unknown and is said (docs/import.md).")]
+What the recording lacks stays unknown, and the output names it (docs/import.md).")]
 pub struct ImportArgs {
     /// The recording (`-`: standard input)
     #[arg(value_name = "PERF.DATA")]
@@ -328,7 +328,7 @@ Examples:
   numapilot report app.numatrace
   numapilot report app.numatrace --object block         by name, or by number: --object S3, --object 1734
   numapilot report app.numatrace --thread 5 --json
-  numapilot report app.numatrace --findings             all findings, and the price of every fix, losses too
+  numapilot report app.numatrace --findings             all findings, and the predicted gain of every fix
   numapilot report app.numatrace --plan app.toml        the first findings' fixes as a plan (docs/plan-format.md)
   numapilot report app.numatrace --functions --stacks
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
@@ -343,7 +343,7 @@ pub struct ReportArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// Every finding with its evidence and the price of every fix, also of those that would lose
+    /// Every finding with its evidence and the predicted gain of every fix, losses included
     #[arg(long)]
     pub findings: bool,
     /// Write a plan of the first findings' fixes to this file (`-`: standard output): edit it, then `numapilot run --plan`
@@ -367,7 +367,7 @@ pub struct ReportArgs {
     /// The node-to-node matrix and the links
     #[arg(long)]
     pub matrix: bool,
-    /// Objects one by one, not grouped by the place that allocates them
+    /// Objects one by one, not grouped by allocation site
     #[arg(long)]
     pub instances: bool,
     /// Rows per table
@@ -397,14 +397,14 @@ pub struct ReportArgs {
     pub look: LookArgs,
 }
 
-/// What else a report is written to. `-` is standard output; then nothing else is printed.
+/// Files that a report writes besides its text. `-` is standard output; then nothing else is printed.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Files for other programs (`-`: standard output)")]
 pub struct ExportArgs {
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Which picture
+    /// Picture to write
     #[arg(long, value_name = "VIEW", requires = "svg", default_value = "traffic", value_parser = words(View::ALL.map(View::word), View::from_word))]
     pub view: View,
     /// Write a profile for pprof
@@ -416,7 +416,7 @@ pub struct ExportArgs {
     /// Write a table as CSV
     #[arg(long, value_name = "FILE", requires = "table")]
     pub csv: Option<PathBuf>,
-    /// Which table
+    /// Table to write
     #[arg(long, value_name = "TABLE", requires = "csv", value_parser = words(Table::ALL.map(Table::word), Table::from_word))]
     pub table: Option<Table>,
 }
@@ -428,12 +428,12 @@ impl ExportArgs {
     }
 }
 
-/// A parser of words that stand for values, with the words in the help.
+/// A parser that maps a fixed set of words to values, and lists the words in the help.
 fn words<T: Clone + Send + Sync + 'static, const N: usize>(
     words: [&'static str; N],
     parse: fn(&str) -> Option<T>,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words).try_map(move |word| parse(&word).ok_or("no such word"))
+    PossibleValuesParser::new(words).try_map(move |word| parse(&word).ok_or("unknown word"))
 }
 
 #[derive(Debug, Args)]
@@ -458,22 +458,22 @@ pub struct SimulateArgs {
     /// Machine: model name or file [default: the one it was recorded on]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// Do the program's main part (what follows initialisation) this many times
+    /// Repeat the program's main part (what follows initialisation) this many times
     #[arg(long, value_name = "N", conflicts_with = "run_for")]
     pub repeat: Option<u32>,
     /// Repeat the main part until the whole would last this many seconds at its recorded pace
     #[arg(long = "for", value_name = "SECONDS")]
     pub run_for: Option<f64>,
-    /// Cut each run off at this many simulated seconds
+    /// End each run after this many simulated seconds
     #[arg(long, value_name = "SECONDS")]
     pub until: Option<f64>,
-    /// Where threads run at first
+    /// CPUs on which the threads start
     #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
     pub bind: SimulateBind,
-    /// Seed of everything random
+    /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// One point of the series for each such interval, in milliseconds [default: 100]
+    /// Interval between two points of the time series, in milliseconds [default: 100]
     #[arg(long, value_name = "MS")]
     pub series: Option<f64>,
     /// List the policies and their options
@@ -491,7 +491,7 @@ pub struct SimulateArgs {
     /// Write where every page is at the end of each run to this file, as CSV (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub placement: Option<PathBuf>,
-    /// Which picture
+    /// Picture to write
     #[arg(long, value_enum, default_value_t = SimulateView::Bars)]
     pub view: SimulateView,
     /// No progress
@@ -522,13 +522,13 @@ pub struct WhatifArgs {
     /// processes=pin, threads=pin
     #[arg(long = "set", value_name = "OBJECT=WHERE", required_unless_present = "plan")]
     pub set: Vec<String>,
-    /// All rules of a plan together, as `report --plan` writes it, on the machine of the recording
+    /// Price all rules of a plan together, as `report --plan` writes it, on the machine of the recording
     #[arg(long, value_name = "FILE", conflicts_with_all = ["set", "machine"])]
     pub plan: Option<PathBuf>,
-    /// Machine: model name or file; simulated there [default: the one it was recorded on]
+    /// Simulate the program on this machine: model name or file [default: the machine of the recording]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// Seed of what is random in a simulation
+    /// Seed of the simulation's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print JSON
@@ -577,7 +577,7 @@ pub struct LookArgs {
     /// When to use colour
     #[arg(long, value_enum, default_value_t = Colour::Auto)]
     pub color: Colour,
-    /// Columns to stay within
+    /// Width of the output, in columns
     #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(80..=400))]
     pub width: u16,
 }
@@ -586,9 +586,9 @@ pub struct LookArgs {
 pub enum Colour {
     /// On a terminal, unless NO_COLOR is set
     Auto,
-    /// Yes
+    /// Always use colour
     Always,
-    /// No
+    /// Never use colour
     Never,
 }
 
@@ -621,10 +621,10 @@ fn time(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        other => return Err(format!("`{other}` is no unit of time; use ms, s, m or h")),
+        other => return Err(format!("`{other}` is not a unit of time; use ms, s, m or h")),
     };
-    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and end one day".to_owned())
+    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is not a number"))?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and finite".to_owned())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes, each once: some already tell theirs.
+/// An error with its causes, each once, because some errors already include their cause's message.
 fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! Writing results: to standard output, or to a file that appears whole or not at all.
+//! Writes results to standard output, or to a file that appears only when it is complete.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use numapilot_report::text::Look;
 use crate::args::Colour;
 use crate::args::LookArgs;
 
-/// How text for standard output is rendered.
+/// Width and colours of text for standard output.
 pub fn look(arguments: &LookArgs) -> Look {
     let colour = match arguments.color {
         Colour::Always => true,
@@ -24,7 +24,7 @@ pub fn look(arguments: &LookArgs) -> Look {
     Look { width: usize::from(arguments.width), colour }
 }
 
-/// Prints to standard output; a closed pipe is no failure.
+/// Prints to standard output. (A closed pipe ends the process by SIGPIPE, quietly.)
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
@@ -43,7 +43,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// The same for what is written bit by bit.
+/// Like [`write_file`], for output that `write` produces in pieces.
 pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     if path == Path::new("-") {
         let mut out = std::io::stdout().lock();
@@ -55,7 +55,7 @@ pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     Ok(file.finish()?)
 }
 
-/// A file that has its name only once it is whole; dropped before, it leaves nothing behind.
+/// A file that gets its name only when it is complete. If it is dropped before, it is removed.
 pub struct PendingFile {
     file: fs::File,
     temporary: PathBuf,
@@ -64,7 +64,7 @@ pub struct PendingFile {
 }
 
 impl PendingFile {
-    /// Begins it, beside where it will be.
+    /// Creates a temporary file in the folder of `path`.
     pub fn create(path: &Path) -> io::Result<PendingFile> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.tmp", std::process::id()));
@@ -73,7 +73,7 @@ impl PendingFile {
         Ok(PendingFile { file, temporary, path: path.to_owned(), is_whole: false })
     }
 
-    /// It is whole.
+    /// Gives the completed file its name.
     pub fn finish(mut self) -> io::Result<()> {
         fs::rename(&self.temporary, &self.path)?;
         self.is_whole = true;

@@ -14,7 +14,7 @@ const ALARM: f64 = 0.01;
 const ENOUGH_SAMPLES: f64 = 100.0;
 /// Half of a 95 % interval, in standard errors.
 const HALF_INTERVAL: f64 = 1.959_964;
-/// Differences below this are nothing that a reader would act on: threads are scheduled differently in each run.
+/// Smallest difference that matters to a reader; threads are scheduled differently in each run.
 const RUN_TO_RUN: f64 = 0.01;
 
 /// The two-sided quantile of the normal distribution by bisection of Mills' bound, which is slightly too large: the test gets no looser than
@@ -41,13 +41,13 @@ fn shares(row: &Value) -> Vec<(String, &Value)> {
 }
 
 struct Difference {
-    /// Which share, and both its values.
+    /// Name of the share, and its value in both recordings.
     what: String,
-    /// In standard errors of the difference.
+    /// The difference, in standard errors.
     errors: f64,
 }
 
-/// Differences of all shares of sites that both reports know well enough.
+/// Differences of all shares of sites for which both reports have enough samples.
 fn differences(first: &Value, second: &Value) -> Vec<Difference> {
     let mut result = Vec::new();
     for row in first["sites"].as_array().expect("sites") {

@@ -121,7 +121,7 @@ fn built(folder: &Path) -> PathBuf {
     build(folder, "truth", "c++", &generated(), &["-std=c++20", &include, object.to_str().expect("UTF-8 path")])
 }
 
-/// What `truth_log.h` writes.
+/// The log of a run, as `truth_log.h` writes it: its true allocations, frees and accesses.
 #[derive(Clone, Debug)]
 struct Entry {
     kind_of_entry: u32,
@@ -225,7 +225,7 @@ struct Verdict {
 impl Verdict {
     fn wrong(&mut self, message: String, burst: &Entry) {
         self.wrong += 1;
-        // One of each instance, so that different faults can be seen.
+        // One error for each instance, so that different errors show.
         if self.examples.len() < 12 && self.instances.insert(burst.instance) {
             self.examples.push(message);
         }

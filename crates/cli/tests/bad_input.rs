@@ -1,4 +1,4 @@
-//! Damaged traces, foreign files and impossible wishes: each gives an exit code other than 0 and one line on standard error that names what is wrong
+//! Damaged traces, foreign files and impossible options: each gives an exit code other than 0 and one line on standard error that names what is wrong
 //! and what to do; nothing panics, and nothing half-written stays behind.
 
 mod common;
@@ -31,7 +31,7 @@ struct Sample {
     program: PathBuf,
 }
 
-/// A sound trace with its raw chunks, made once, and the program behind it.
+/// An intact trace with its raw chunks, recorded once, and its program.
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
@@ -44,7 +44,7 @@ fn sample() -> &'static Sample {
     })
 }
 
-/// A copy of the sound trace.
+/// A copy of the intact trace.
 fn copy(into: &Path) -> PathBuf {
     let trace = into.join("copy.numatrace");
     let _ = fs::remove_dir_all(&trace);
@@ -60,7 +60,7 @@ fn copy(into: &Path) -> PathBuf {
     trace
 }
 
-/// Holds a failure to the form that all failures have.
+/// Checks that a failure has the form of all failures.
 #[track_caller]
 fn complains(ran: &Ran, must_contain: &[&str]) {
     assert!(ran.code != 0 && ran.code != 101 && ran.code > 0, "exit code {}\n{}\n{}", ran.code, ran.stdout, ran.stderr);
@@ -118,7 +118,7 @@ fn flipped_bits_in_tables_are_found() {
     }
 }
 
-/// The remedy that the message names does work.
+/// Make sure that the remedy that the message names works.
 #[test]
 fn damaged_tables_can_be_rebuilt() {
     let folder = scratch();
@@ -157,7 +157,7 @@ fn damaged_meta_is_named() {
         let bit = random.below(8 * damaged.len() as u64);
         damaged[(bit / 8) as usize] ^= 1 << (bit % 8);
         fs::write(&path, &damaged).expect("a damaged meta.json");
-        // A changed digit in a duration still is a sound file: what matters is that nothing falls over.
+        // A file with a changed digit in a duration is still valid: it is enough that nothing panics.
         let ran = report(&trace);
         if ran.code != 0 {
             complains(&ran, &[]);

@@ -1,5 +1,5 @@
-//! `balance` as a service, on this machine: a dry run needs neither several nodes nor rights to move anything. Steered by its socket and by signals, read by
-//! metrics and journal; and what a killed one has left changed is put back by the next.
+//! `balance` as a service, on this machine: a dry run needs neither several nodes nor rights to move pages. Tests control it by its socket and by signals, read
+//! its metrics and journal, and check that the next start restores what a killed daemon left changed.
 
 use std::io::Read;
 use std::io::Write;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_numapilot");
 
-/// A daemon and what it looks after, which both end with it.
+/// A daemon and a process that it manages; both end when this is dropped.
 struct Daemon {
     folder: tempfile::TempDir,
     daemon: Child,
@@ -24,7 +24,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// `None`: this machine's kernel does not let us see page faults, which is said.
+    /// `None` if this machine's kernel does not let us see page faults; the test then reports that it did not run.
     fn start() -> Option<Daemon> {
         let folder = tempfile::tempdir().unwrap();
         let target = Command::new("sleep").arg("600").spawn().unwrap();
@@ -73,7 +73,7 @@ impl Daemon {
         unsafe { libc::kill(self.daemon.id().cast_signed(), signal) };
     }
 
-    /// Waits until the status is as wished.
+    /// Waits until the status meets the condition.
     fn until(&self, what: &str, is: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         while !is(&self.status()) {
@@ -125,12 +125,12 @@ fn a_daemon_is_steered_and_read_from_its_start_to_its_end() {
     assert!(page.contains("\nnumapilot_targets ") && page.contains("\nnumapilot_dry_run 1\n"), "{page}");
     assert!(!page.contains("sleep"), "no names of programs: {page}");
 
-    // A sound file is taken, a wrong one and one that takes a new start are not.
+    // A valid file is applied; an invalid one and one whose changes need a restart are not.
     write_config(daemon.folder.path(), pid, "2%");
     assert_eq!(daemon.says(&["reload"]), "reloaded\n");
     write_config(daemon.folder.path(), pid + 1, "2%");
     let refusal = String::from_utf8(daemon.ctl(&["reload"]).stderr).unwrap();
-    assert!(refusal.contains("takes a new start"), "{refusal}");
+    assert!(refusal.contains("needs a restart"), "{refusal}");
     write_config(daemon.folder.path(), pid, "lots");
     let refusal = String::from_utf8(daemon.ctl(&["reload"]).stderr).unwrap();
     assert!(refusal.contains("n.toml, line 3"), "{refusal}");
@@ -176,7 +176,7 @@ fn a_killed_daemon_leaves_a_journal_that_reads_and_a_socket_that_the_next_replac
     let told =
         Command::new(BINARY).args(["explain", "--journal"]).arg(daemon.folder.path().join("journal")).output().unwrap();
     let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("no end on record") && told.contains("ended: stopped by user"), "{told}");
+    assert!(told.contains("its end is not in the journal") && told.contains("ended: stopped by user"), "{told}");
 }
 
 #[test]

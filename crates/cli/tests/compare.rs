@@ -59,7 +59,7 @@ fn interleaving_is_seen_to_help_and_as_much_as_predicted() {
     let page = std::fs::read_to_string(page).expect("the page");
     assert!(page.contains("<svg") && page.contains("block") && page.contains("predicted"));
 
-    // The other way round it is a regression, and a gate closes.
+    // With the two sides exchanged it is a regression, and `--max-slowdown` fails.
     let worse = run(&["compare", &after, &before, "--max-slowdown", "2%"]);
     assert_eq!(worse.code, 3, "{}", worse.stderr);
     assert!(worse.stdout.contains("slower"), "{}", worse.stdout);

@@ -1,7 +1,7 @@
 //! Unmodified programs in an emulator: what they print and how they end is theirs, what is counted is exact where the truth is known, and the two simulating
 //! engines agree on real programs.
 //!
-//! Where no emulator takes plugins, these tests hold the refusal to its remedy instead, and are counted as tests that did not run.
+//! Without an emulator that accepts plugins, these tests check the error message and its remedy, and are counted as tests that did not run.
 
 mod common;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const OPTIONS: [&str; 4] = ["--engine", "emulate", "--machine", "opteron-8385"];
 
-/// Whether this system has an emulator for us. Tests return where it has none.
+/// Whether this system has an emulator with plugins; tests return if it has none.
 fn emulates() -> bool {
     static REFUSAL: OnceLock<Option<String>> = OnceLock::new();
     let refusal = REFUSAL.get_or_init(|| {
@@ -163,7 +163,7 @@ int main(void) {
 }
 "#;
 
-/// What the C library does in its own memory before it hands a block or a thread over is done to something, too.
+/// Make sure that what the C library accesses in its own memory, before it returns a block or a thread, has an object.
 #[test]
 fn every_access_inside_an_allocation_has_an_object() {
     if !emulates() {
@@ -390,6 +390,6 @@ fn what_cannot_be_emulated_is_refused_with_its_remedy() {
     let mut command = numapilot(&["record", "--engine", "emulate", "-o"]);
     let ran = finish(command.arg(&trace).args(["--", "/bin/true"]).env("NUMAPILOT_QEMU", "/bin/false"));
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("/bin/false is no QEMU") && ran.stderr.contains("qemu-user"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("/bin/false is not QEMU") && ran.stderr.contains("qemu-user"), "{}", ran.stderr);
     assert!(!trace.exists(), "nothing is left behind");
 }

@@ -1,4 +1,4 @@
-//! The experiments' scripts (`experiments/`) understand what `simulate --json` prints, so that they cannot rot between runs of an hour.
+//! The experiments' scripts (`experiments/`) can read what `simulate --json` prints. Their full runs take an hour, so this test keeps them working in between.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! The stack that grows by itself is one object, as large as it gets: whatever lies in a deep frame belongs to it, whoever uses it, in whichever process.
+//! The main thread's stack, which grows on demand, is one object of its greatest size. Data in a deep frame belongs to it, for any thread and process that
+//! uses it.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Homes as the kernel gives them, from a compiled program to the report's figures: a block's second life at an address, and first touches by code that is not
-//! instrumented, with page-fault events and without.
+//! Home nodes as the kernel assigns them, from a compiled program to the report's figures: a block's second life at an address, and first touches by code that
+//! is not instrumented, with page-fault events and without.
 
 mod common;
 

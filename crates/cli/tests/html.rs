@@ -30,7 +30,7 @@ fn node(arguments: &[&str]) -> Command {
     command
 }
 
-/// The browser's path.
+/// Path of the browser, Chromium or Chrome.
 fn chromium() -> PathBuf {
     if let Some(path) = std::env::var_os("CHROMIUM") {
         return path.into();

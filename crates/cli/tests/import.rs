@@ -128,7 +128,7 @@ fn recordings_of_perf_become_traces() {
             meta["duration_ns"]
         );
         let notes = meta["notes"].to_string();
-        assert!(notes.contains("page faults: they show who touched each page first"), "{name}: {notes}");
+        assert!(notes.contains("page faults: they show which thread touched each page first"), "{name}: {notes}");
         // One node: every home is known without physical addresses.
         assert_eq!(import["with_home"], import["accesses"], "{name}");
     }
@@ -181,7 +181,7 @@ fn what_is_no_sound_recording_is_refused_by_name() {
     refuse(b"", &["is empty", "record again"]);
     refuse(b"PERFFILE\x68\0\0\0\0\0\0\0", &["version 1", "newer perf"]);
     refuse(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3], &["by gzip", "gunzip <FILE"]);
-    refuse(b"<html>not a recording</html>", &["is no perf.data", "perf record"]);
+    refuse(b"<html>not a recording</html>", &["is not a perf.data file", "perf record"]);
     refuse(&whole[..50], &["at byte", "cannot be read"]);
     let mut damaged = whole.clone();
     damaged[8] = 99;
@@ -243,7 +243,7 @@ fn samples_of_cycles_make_no_claims_about_accesses() {
     assert!(text.contains("560 samples of `cycles` for 560 cycles"), "{text}");
     assert!(!text.contains("OBJECTS") && !text.contains(" remote"), "{text}");
     let page = fs::read_to_string(page).expect("the page");
-    assert!(page.contains("Nothing is known of memory accesses"), "the page's summary");
+    assert!(page.contains("Memory accesses were not sampled"), "the page's summary");
     let check = run(&["check", "--max-remote", "90%", "--trace", trace]);
     assert_ne!(check.code, 0, "a limit on what nobody knows was kept: {}", check.stdout);
 }

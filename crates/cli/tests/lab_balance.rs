@@ -1,5 +1,5 @@
-//! `balance` on a real kernel with four nodes (the lab): programs of which it is known where their memory belongs, under two policies, beside the kernel's
-//! own NUMA balancing in the same guest; and programs that do to the daemon what programs do: end, exec, fork, remap, lock; and a daemon that is killed.
+//! `balance` on a real kernel with four nodes (the lab): programs whose best placement is known, under two policies, beside the kernel's own NUMA balancing in
+//! the same guest; programs that end, exec, fork, remap and lock memory while they are managed; and a daemon that is killed.
 
 mod common;
 
@@ -29,8 +29,8 @@ fn guest(folder: &Path, kernel: Kernel, script: &str) -> (String, String) {
     (outcome.stdout, outcome.stderr)
 }
 
-/// The program's word on where its pages were, in order of time. Of pages that the kernel has unmapped for a moment, to see who uses them, Linux 6.1 tells
-/// nothing (`gup_can_follow_protnone` in `mm/gup.c`): looks that met many of them are left out.
+/// The nodes of the program's pages as it read them, in order of time. Linux 6.1 does not report the node of pages that NUMA balancing has unmapped
+/// (`gup_can_follow_protnone` in `mm/gup.c`), so readings with many of these are left out.
 fn placements(output: &str, mark: &str) -> Vec<Value> {
     let part = output.split(&format!("BEGIN {mark}\n")).nth(1).expect("the mark").split("END").next().expect("an end");
     part.lines()
@@ -49,7 +49,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Starts the program, then the daemon on it, for so long as the program runs.
+/// Starts the program, then the daemon that manages it until the program ends.
 fn balanced(mark: &str, program: &str, seconds: u32, options: &str) -> String {
     format!(
         "echo BEGIN {mark}; $moves {program} 2 {seconds} 0.5 2> e & pid=$!; ready e; \
@@ -133,8 +133,8 @@ fn a_dry_run_tells_and_moves_nothing() {
         return;
     }
     let folder = scratch();
-    // The kernel looks all the time: a dry run leaves its settings alone, and lives by what it finds. The memory is bound: on a busy machine the kernel would
-    // have moved everything before the daemon has seen enough, and nothing would be left to decide.
+    // The kernel scans continuously, because a dry run does not change its settings and depends on them. The memory is bound: on a busy machine the kernel
+    // would have moved everything before the daemon has seen enough, and nothing would be left to decide.
     let looking = "export MOVES_STAY=1; echo 1 > /proc/sys/kernel/numa_balancing; cd /sys/kernel/debug/sched/numa_balancing; \
         echo 100 > scan_period_min_ms; echo 200 > scan_period_max_ms; cd /tmp; ";
     let script = looking.to_owned() + &balanced("dry", "shared", 8, "--policy carrefour:gate=1 --dry-run --json");

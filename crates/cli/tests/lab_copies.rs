@@ -27,7 +27,7 @@ fn guest(folder: &Path, kernel: Kernel, script: &str) -> String {
     outcome.stdout
 }
 
-/// What each worker said: its node, how many of its 512 pages were there, and what it read.
+/// The output of each worker: its node, how many of its 512 pages were on it, and what it read.
 fn workers(output: &str, mark: &str) -> Vec<(u64, u64, u64)> {
     let part = output.split(&format!("BEGIN {mark}\n")).nth(1).expect("the mark").split("END").next().expect("an end");
     let rows = part.lines().filter(|line| line.starts_with("{\"worker\""));

@@ -17,7 +17,7 @@ fn number(name: &str, usual: u64) -> u64 {
 fn moments(count: u64, seed: u64) -> Vec<f64> {
     let mut state = seed;
     let mut random = || {
-        // Knuth's MMIX.
+        // Knuth's linear congruential generator (MMIX).
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as f64 / (1_u64 << 31) as f64
     };
@@ -98,7 +98,7 @@ fn a_killed_daemon_loses_no_page_and_leaves_nothing_changed() {
     let output = &outcome.stdout;
     assert!(!output.contains("FAILED"), "seed {seed}");
     assert!(output.contains(&format!("put back by the next start {kills}\n")), "seed {seed}");
-    // That so many were put back says something only if there was something to put back.
+    // The number of restores means something only if there was something to restore.
     let words: Vec<&str> =
         output.lines().find(|line| line.starts_with("ROUNDS")).expect("a sum").split([' ', ',']).collect();
     let after = |name: &str| words[words.iter().position(|word| *word == name).expect(name) + 1].parse::<u64>().ok();

@@ -1,4 +1,5 @@
-//! `move` on real kernels with four nodes (the lab): every page of a program goes where it is sent, small ones and huge ones, and each one's fate is told.
+//! `move` on real kernels with four nodes (the lab): every page of a program moves to its target node, small ones and huge ones, and each one's outcome is
+//! reported.
 
 mod common;
 

@@ -23,17 +23,17 @@ use numapilot_traffic::phase_time_s;
 const SOURCE: &str = include_str!("programs/moves.c");
 const MACHINE: &str = "opteron-8385";
 const NODES: usize = 4;
-/// So much that the modelled machine's caches do not hold a thread's part of it.
+/// Size of the program's memory, MiB: a thread's part exceeds the modelled machine's caches.
 const MIB: usize = 32;
 const PAGES: usize = MIB << 20 >> 12;
-/// Without copies, which no stock kernel makes: a simulated page with copies is at home on the node that had it before.
+/// Policies without copies, because no stock kernel makes them; a simulated page with copies keeps its former home node.
 const POLICIES: [&str; 2] = ["pilot:replicate=off", "carrefour:replicate=off"];
 
 struct Case {
     program: &'static str,
     /// Recorded: so many times through the memory. Seconds would be the host's, which may be busy.
     turns: u32,
-    /// The recording is repeated until it lasts so long, as policies think in seconds. What does something else as time goes on is not repeated.
+    /// The recording is repeated until it lasts this long, because policies act over seconds. Programs with phases are not repeated.
     simulated_s: Option<&'static str>,
     /// Seconds in the guest.
     guest_s: u32,
@@ -47,7 +47,7 @@ enum Held {
     Pages,
     /// What the placement costs, where every thread uses all pages alike and many spreads are as good.
     Cost,
-    /// Nothing, only told: the daemon is, from run to run, more or less far with following the last phase when the program ends.
+    /// Nothing is required, figures are only printed: when the program ends, the daemon has followed the last phase to a different extent in each run.
     Nothing,
 }
 
@@ -62,10 +62,10 @@ const CASES: [Case; 4] = [
 /// to either of the nodes that use them, and the pilot corrects what costs something.
 const COST: f64 = 1.05;
 
-/// Where each page of the program's memory is; `None`: nobody knows.
+/// The node of each page of the program's memory; `None` if unknown.
 type Placement = Vec<Option<usize>>;
 
-/// The program's last words: where its memory begins, and each page's node.
+/// The program's last output: the address of its memory, and each page's node.
 fn own_words(output: &str) -> (u64, Placement) {
     let line =
         output.lines().find_map(|line| line.strip_prefix("pages 0x")).expect("the program tells where its pages are");
@@ -74,7 +74,7 @@ fn own_words(output: &str) -> (u64, Placement) {
     (u64::from_str_radix(address, 16).expect("an address"), nodes)
 }
 
-/// Where the simulated machine's policies leave the program's pages, by policy.
+/// The pages' nodes under the simulated machine's policies, by policy.
 fn simulated(folder: &Path, case: &Case) -> BTreeMap<String, Placement> {
     let program = build(folder, "recorded", "cc", SOURCE, &[]);
     let (trace, csv) = (folder.join("moves.numatrace"), folder.join("homes.csv"));
@@ -107,7 +107,7 @@ fn simulated(folder: &Path, case: &Case) -> BTreeMap<String, Placement> {
     all
 }
 
-/// Where the daemon's policies leave them in the guest: by program and policy.
+/// The pages' nodes under the daemon's policies in the guest, by program and policy.
 fn in_the_lab(folder: &Path) -> BTreeMap<(String, String), Placement> {
     let program = build_plain(folder, "moves", SOURCE, &[]);
     let runs = CASES.iter().flat_map(|case| POLICIES.map(|policy| (case, policy))).map(|(case, policy)| {

@@ -1,5 +1,5 @@
-//! Who may do what, on a real kernel (the lab): without rights each thing that is missing is named with its remedy, and what can go on goes on; users cannot
-//! steer each other's processes, nor read of them; and two daemons do not place the same process.
+//! Rights, on a real kernel (the lab): each missing right is named with its remedy, and everything that works without it continues; users can neither control
+//! nor see each other's processes; and two daemons never manage the same process.
 
 mod common;
 
@@ -92,8 +92,8 @@ kill $roots $own
         told.says(&format!("system-{level}"), &["perf_event_paranoid", "status 1"]);
         told.says_perfmon(&format!("system-{level}"));
     }
-    told.says("own-2", &["numa_balancing", "run as root", "looks", "status 0"]);
-    // Levels above 2 are Debian's: nobody without the right sees anything.
+    told.says("own-2", &["numa_balancing", "run as root", "observations", "status 0"]);
+    // Levels above 2 are Debian's: without the capability, users see no events.
     for level in 3..=4 {
         told.says(&format!("own-{level}"), &["perf_event_paranoid", "status 1"]);
         told.says_perfmon(&format!("own-{level}"));
@@ -105,9 +105,9 @@ kill $roots $own
         let stay = told.of(mark).contains("shared");
         told.says(mark, if stay { &["moved", "CAP_SYS_NICE", "status 3"] } else { &["moved", "status 0"] });
     }
-    told.says("pack-own", &["packing", "looks", "status 0"]);
+    told.says("pack-own", &["packing", "observations", "status 0"]);
     told.says("advise", &["status 0"]);
-    told.says("no-nice", &["looks", "status 0"]);
+    told.says("no-nice", &["observations", "status 0"]);
     told.says("no-ptrace", &["CAP_SYS_PTRACE", "status 1"]);
     told.says("no-perfmon", &["status 1"]);
     told.says_perfmon("no-perfmon");

@@ -1,5 +1,5 @@
-//! A daemon over a whole guest of the lab for a long time, with programs that come and go and clients that steer: its memory, descriptors and threads must
-//! not grow, and no program's output may change. A minute by default; `NUMAPILOT_SOAK_MINUTES=60` or `tools/soak` for longer ones.
+//! A daemon that manages a whole guest of the lab for a long time, with programs that start and end and clients that control it: its memory, descriptors and
+//! threads must not grow, and no program's output may change. A minute by default; `NUMAPILOT_SOAK_MINUTES=60` or `tools/soak` for longer ones.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn size(line: &str) -> Option<Size> {
     Some(Size { at_s, resident_kib, anonymous_kib, descriptors, threads, ran_ms })
 }
 
-/// Quiet moments from which on quarters are held against each other.
+/// Least number of quiet moments at which quarters of the run are compared, not halves.
 const LONG: usize = 16;
 
 /// What grew. Of a long run between the second quarter (the first is for warming up) and the last: medians, since a quiet moment may have a straggler. Of a

@@ -1,4 +1,4 @@
-//! `numapilot topo` on real kernels with several memory nodes: what it tells is the machine that the guest was given.
+//! `numapilot topo` on real kernels with several memory nodes: it shows the machine that the guest was given.
 
 use std::process::Command;
 use std::thread;

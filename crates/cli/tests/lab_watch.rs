@@ -68,7 +68,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// What stands between `== NAME` and the next such line.
+    /// The text between `== NAME` and the next such line.
     fn part(&self, name: &str) -> &str {
         let begin = format!("== {name}\n");
         let at = self.stdout.find(&begin).unwrap_or_else(|| panic!("no {name} in {} ({})", self.stdout, self.how));

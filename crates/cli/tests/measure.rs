@@ -1,5 +1,5 @@
 //! `numapilot measure` on this machine, and on real kernels with several memory nodes (the lab): every matrix has the right rows and columns, memory is where
-//! it was asked for (by the kernel's word, and by an exact count of accesses), and the model that comes of it runs in `simulate`. Times mean nothing there.
+//! it was asked for (by the kernel's word, and by an exact count of accesses), and the resulting model runs in `simulate`. Times in the lab mean nothing.
 
 mod common;
 

@@ -60,7 +60,7 @@ fn a_program_that_computes_is_priced_as_one() {
     let mut command = numapilot(&["record", "--machine", "opteron-8385", "--native", &native, "-o"]);
     let ran = finish(command.arg(&anchored).arg("--").arg(&instrumented)).succeeded();
     assert_eq!(ran.stdout.lines().count(), 1, "only the recorded run is heard: {}", ran.stdout);
-    assert!(ran.stderr.contains("of processor time at") && ran.stderr.contains("anchors"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("of processor time at") && ran.stderr.contains("calibrates"), "{}", ran.stderr);
     let meta: Value = serde_json::from_slice(&fs::read(anchored.join("meta.json")).expect("meta")).expect("JSON");
     assert_eq!(meta["native"]["program"].as_str(), Some(native.as_str()));
     let runs = meta["native"]["runs"].as_array().expect("runs");
@@ -72,7 +72,7 @@ fn a_program_that_computes_is_priced_as_one() {
     };
     let (before, after) = (price(&charged), price(&anchored));
     assert_eq!(own_work(&before), (1.0, 0.5, 2.0), "as charged");
-    // How its accesses hang together was recorded: what cores make of it is open, not the number itself. The model knows its cores.
+    // The number of dependent accesses was recorded; how far cores overlap them is uncertain. The model describes its cores.
     let sources = before["uncertainty"]["sources"].as_array().expect("sources");
     let is_open = |place: &str| sources.iter().any(|source| source["place"] == place);
     assert!(is_open("program.overlap") && is_open("program.streamed_outstanding"), "{sources:?}");
@@ -99,7 +99,7 @@ fn what_is_no_native_run_is_refused_before_anything_is_recorded() {
         ran.stderr
     };
     let said = refused(&instrumented.display().to_string(), &[]);
-    assert!(said.contains("--native") && said.contains("call-outs itself"), "{said}");
+    assert!(said.contains("--native") && said.contains("instrumented by numapilot"), "{said}");
     let said = refused(&plain.display().to_string(), &["x"]);
     assert!(said.contains("ended with status 7 (`no such mode`)"), "{said}");
     let said = refused("/no/such/program", &[]);

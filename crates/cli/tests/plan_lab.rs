@@ -10,7 +10,7 @@ use common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 
 const KERNELS: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
-/// Of each object.
+/// Pages of each object.
 const PAGES: u32 = 256;
 
 /// The line of each object: the policy of its mapping, and its pages by node.

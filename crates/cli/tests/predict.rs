@@ -84,7 +84,7 @@ fn what_if_predicts_with_an_interval_and_names_what_it_set() {
 fn wrong_wishes_are_answered_with_what_is_right() {
     let trace = trace();
     let cases: [(&[&str], &str); 7] = [
-        (&["simulate", &trace, "--policy", "carefour"], "no policy is called \"carefour\""),
+        (&["simulate", &trace, "--policy", "carefour"], "there is no policy \"carefour\""),
         (&["simulate", &trace, "--policy", "pilot:speed=9"], "has no option \"speed\""),
         (&["simulate", "nowhere.numatrace"], "nowhere.numatrace: there is no such"),
         (&["simulate", "--policy", "pilot", "/dev/null"], "neither a trace"),

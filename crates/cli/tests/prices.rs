@@ -101,8 +101,8 @@ fn a_plan_that_takes_nothing_or_has_no_price_is_refused_with_what_to_do() {
     let folder = scratch();
     let trace = root().join("testdata/traces/streamcluster.numatrace").display().to_string();
     let cases = [
-        ("file = \"nowhere.c\"\npolicy = \"interleave\"", "no rule takes anything in this recording"),
-        ("function = \"*\"\npolicy = \"split\"", "line 2: object made: `split` has no price"),
+        ("file = \"nowhere.c\"\npolicy = \"interleave\"", "no rule matches anything in this recording"),
+        ("function = \"*\"\npolicy = \"split\"", "line 2: object made: the gain of `split` cannot be predicted"),
         ("function = \"*\"\npolicy = \"node\"\nnode = 9", "names node 9"),
     ];
     for (number, (rule, needed)) in cases.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `explain` and `ctl` as a user meets them: a journal and a control socket with the service's own code behind them.
+//! `explain` and `ctl` from the command line, with a journal and a control socket that the service's own code provides.
 
 use std::process::Command;
 use std::process::Output;
@@ -25,7 +25,7 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("UTF-8")
 }
 
-/// A run with one decision: ordered, half carried out, judged and taken back.
+/// A run with one decision: ordered, carried out in part, compared and undone.
 fn write_journal(folder: &std::path::Path) -> String {
     let file = folder.join("journal.jsonl");
     let mut journal = Journal::start(JournalSettings::new(file.clone())).unwrap();
@@ -95,7 +95,7 @@ fn a_decision_is_told_back_to_its_evidence() {
     let list = text(&numapilot(&["explain", "--journal", &file]));
     for part in [
         "Run r1 began",
-        "policy pilot, 4 nodes, Linux 6.1.0; 1 decisions; no end on record",
+        "policy pilot, 4 nodes, Linux 6.1.0; 1 decisions; its end is not in the journal",
         "evidence from fault",
         "undone",
     ] {
@@ -133,7 +133,7 @@ fn what_explain_cannot_do_is_said() {
         (vec!["explain", "--journal", "/nowhere/j"], "/nowhere/j"),
         (vec!["explain", "--journal", &file, "--decision", "7"], "decision 7 is not there"),
         (vec!["explain", "--journal", &file, "--run", "zz"], "no run is called zz"),
-        (vec!["explain", "--journal", &file, "--page", "xyz"], "no hexadecimal address"),
+        (vec!["explain", "--journal", &file, "--page", "xyz"], "not a hexadecimal address"),
     ] {
         let output = numapilot(&arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The command line as people and scripts meet it: help, JSON, width, colours, exit status, untouched streams, and the compiler
+//! The command line as users and scripts see it: help, JSON, width, colours, exit status, untouched streams, and the compiler
 //! wrappers under build systems.
 
 mod common;

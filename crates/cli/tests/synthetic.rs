@@ -1,4 +1,4 @@
-//! The text and JSON reports of every kind of synthetic trace: the empty one, the huge thread counts, the names that nobody would wish.
+//! The text and JSON reports of every kind of synthetic trace: the empty one, huge thread counts, hostile names.
 
 mod common;
 

@@ -1,15 +1,15 @@
-//! Holds the house style that no compiler checks: width, length, leftovers, headers, and documents that agree with the program.
+//! Checks the house style that no compiler checks: width, length, leftovers, headers, and documents that agree with the program.
 
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Lines of code and prose may be this long; the C headers that draw record layouts need the room.
+/// Lines of code and prose may be this long; the C headers that draw record layouts need this width.
 const MAX_COLUMNS: usize = 160;
-/// Past this a file holds more than one idea.
+/// Longer files hold more than one idea.
 const MAX_LINES: usize = 800;
-/// Words that are put together here from halves, so that this file does not trip over itself.
+/// Banned words, in two halves, so that this file does not contain them.
 const BANNED: &[(&str, &str)] =
     &[("dbg", "!("), ("todo", "!("), ("unimplemented", "!("), ("FIX", "ME"), ("XX", "X "), ("#[ign", "ore")];
 
@@ -17,7 +17,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
 }
 
-/// Every file that git tracks or would track, relative to the root. Falls back to nothing outside a checkout, and says so.
+/// Every file that git tracks or would track, relative to the root. Panics outside a git checkout.
 fn files() -> Vec<PathBuf> {
     let output = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -78,7 +78,7 @@ fn code_is_neither_wide_nor_long_and_has_no_leftovers() {
     complain(problems);
 }
 
-/// What only printed that it did not run would be counted as passed.
+/// Tests that only print that they did not run would be counted as passed.
 #[test]
 fn tests_say_in_one_way_that_they_did_not_run() {
     let ways =

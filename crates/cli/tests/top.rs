@@ -81,7 +81,7 @@ impl Session {
         self.screen.screen().contents()
     }
 
-    /// Takes output in until the screen is as wished.
+    /// Reads output until the screen meets the condition.
     fn wait(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) -> Duration {
         let began = Instant::now();
         while !is_so(self.screen.screen()) {
@@ -104,7 +104,7 @@ impl Session {
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
-    /// Its end: the exit code, with the terminal as it was before.
+    /// Waits for the program's end: its exit code, after a check that the terminal is restored.
     fn end(mut self) -> i32 {
         let began = Instant::now();
         let status = loop {
@@ -159,7 +159,7 @@ fn the_running_machine_is_shown_and_keys_work() {
     session.wait("help closed", |screen| !screen.contents().contains("Any key closes this"));
     session.press("2");
     session.wait_for("not available here, because");
-    // By its number: others of its name may run as well.
+    // Found by its process ID, because other processes may have the same name.
     let pid = session.child.id();
     session.press(&format!("3/{pid}"));
     session.wait_for(&format!("filter: {pid}"));

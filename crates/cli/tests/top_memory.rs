@@ -15,7 +15,7 @@ use common::*;
 const SOURCE: &str = include_str!("programs/again.c");
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that ends with the value: its input does.
+/// A process that ends when this is dropped, because its standard input closes.
 struct Running(Child);
 
 impl Running {
@@ -52,11 +52,11 @@ fn number_in(file: &Path) -> u32 {
     }
 }
 
-/// The screen's text with this process opened, `o` pressed so often; tried until it holds `words`, or for a while.
+/// The screen's text with this process opened, `o` pressed this many times; tried until it holds `words`, or for a while.
 fn opened(folder: &Path, pid: u32, options: &[&str], words: &str) -> String {
     let picture = folder.join("top.svg");
     let began = Instant::now();
-    // Whoever knows more is asked beside the screen, and on a busy machine answers late: it is looked at longer and longer.
+    // Evidence providers run beside the screen and answer late on a busy machine, so each attempt waits longer.
     for looks in [6, 12, 24, 48, 96] {
         let mut command = numapilot(&["top", "--interval", "700ms", "--size", "110x40"]);
         command.arg("--count").arg(looks.to_string());

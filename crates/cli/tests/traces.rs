@@ -1,4 +1,4 @@
-//! Which trace a name means, and whether it is whole: names with and without their ending, and recordings that go on while somebody asks for them.
+//! Names of traces, with and without their ending, and commands on traces that are still being recorded.
 
 mod common;
 
@@ -107,5 +107,5 @@ fn every_command_takes_a_trace_by_its_name_with_and_without_the_ending() {
         assert_eq!(told(&bare), told(&whole), "{command:?}");
     }
     let missing = run(&["report", &folder.path().join("other").display().to_string()]);
-    assert!(missing.code == 1 && missing.stderr.contains("is no trace"), "{}", missing.stderr);
+    assert!(missing.code == 1 && missing.stderr.contains("is not a trace"), "{}", missing.stderr);
 }

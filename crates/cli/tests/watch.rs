@@ -1,5 +1,5 @@
-//! `stat` and `export` as they are used: commands with their exit codes, targets that die, every form of output, files that appear whole; and a server whose
-//! clients are slow, rude, and many.
+//! `stat` and `export` as they are used: commands with their exit codes, targets that die, every form of output, files that appear whole; and a server with
+//! slow, invalid and many clients.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn a_command_keeps_its_exit_code_and_its_output() {
     }
     let missing = run(&["stat", "--", "/no/such/program"]);
     assert!(missing.code == 1 && missing.stderr.contains("/no/such/program"), "{}", missing.stderr);
-    // One that outlives its time is ended.
+    // A command that runs longer than `--for` is terminated.
     let began = Instant::now();
     let cut = run(&["stat", "--for", "200ms", "--", "sleep", "100"]);
     assert_eq!(cut.code, 128 + libc::SIGTERM);
@@ -218,7 +218,7 @@ impl Export {
             assert_eq!(stderr.read(&mut byte).expect("its first line"), 1, "it says where it listens: {told}");
             told.push(char::from(byte[0]));
         }
-        // What it says later must not block it.
+        // Drain its later output, which would otherwise block it.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         let address = told.trim().rsplit("at ").next().expect("an address").to_owned();
         Export { child, address: address.trim_start_matches("http://").trim_end_matches("/metrics").to_owned() }
@@ -265,7 +265,7 @@ fn a_server_answers_the_polite_whatever_the_others_do() {
     let mut endless = server.connect();
     let filler = vec![b'a'; 1 << 20];
     let _ = endless.write_all(b"GET /metrics HTTP/1.1\r\nX: ").and_then(|()| endless.write_all(&filler));
-    // One that says nothing, one that says half, and many that do so together: others are served all the same.
+    // A client that sends nothing, one that sends half a request, and many of both: other clients are still served.
     let silent = server.connect();
     let mut half = server.connect();
     half.write_all(b"GET /met").expect("sent");

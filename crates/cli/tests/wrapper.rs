@@ -274,7 +274,7 @@ int main(void) {
 }
 "#;
 
-/// The call-outs' own code is nobody's whether or not its names are there, however the program or the library was linked.
+/// The call-outs' own code belongs to no part, with or without symbol names, however the program or the library was linked.
 #[test]
 fn stripping_does_not_change_the_share_of_instrumented_code() {
     let folder = scratch();
@@ -324,7 +324,7 @@ fn a_program_that_computes_in_registers_is_not_called_blind() {
     assert!(report["headline"]["blindness"].is_null());
 }
 
-/// A compiler cache first on PATH starts the wrapper behind it, which passes its own links over and finds the cache again: that ends, with a sentence.
+/// A compiler cache first on PATH starts the wrapper behind it, which skips its own links and finds the cache again: this must end with an error message.
 #[test]
 fn a_compiler_that_leads_back_to_the_wrapper_is_refused_and_not_asked_for_ever() {
     let folder = scratch();

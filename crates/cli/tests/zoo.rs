@@ -1,4 +1,5 @@
-//! The zoo's scripts (`zoo/`, docs/zoo.md) hold to their own cases, and its manifest is sound, so that they cannot rot between runs of an hour.
+//! The zoo's scripts (`zoo/`, docs/zoo.md) pass their own unit tests, and its manifest is valid. Full runs take an hour, so this test keeps them working in
+//! between.
 
 mod common;
 

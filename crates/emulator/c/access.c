@@ -55,7 +55,7 @@ void np_on_update(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, v
     access_line(slot, true, address, (uint64_t)data);
 }
 
-/* A locked instruction. It gets no clock from others, as in instrumented programs (np_rmw); who reads what it wrote cannot be told from any other read here. */
+/* A locked instruction. It gets no clock from others, as in instrumented programs (np_rmw); a read of what it wrote looks like any other read here. */
 void np_on_atomic(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data) {
     struct np_slot *slot = np_guest.slot;
     if (np_unlikely(slot == NULL) || !(info & np_store_bit)) return;

@@ -1,6 +1,6 @@
-/* filled.c: buffers that the kernel has just filled for the emulated program: whoever made the call touched their pages first, where nobody had before.
+/* filled.c: buffers that the kernel has just filled for the emulated program: the calling thread is the first toucher of their untouched pages.
  *
- * The tracker's hooks tell of calls that the program makes by name; here are those that libraries make inside (fread, getline, iostreams). Not followed: calls
+ * The tracker's hooks report calls that the program makes by name; here are those that libraries make inside (fread, getline, iostreams). Not followed: calls
  * that fill memory later (io_uring, which QEMU's user mode lacks, and aio). */
 #define _GNU_SOURCE
 #include "user.h"

@@ -96,7 +96,7 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
     else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2);
 }
 
-/* A forked child has no slot until its tracker says so: until then it must not write to its parent's. The tracker in it is told, because it may have been
+/* A forked child has no slot until its tracker says so: until then it must not write to its parent's. The tracker in it is notified, because it may have been
  * meant to share its parent's memory (vfork), and then has passed no handler. */
 static void begin_child(struct np_guest *guest) {
     own_pid = (uint32_t)getpid();

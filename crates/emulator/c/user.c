@@ -1,4 +1,4 @@
-/* user.c: the user-mode plugin's beginning: is this the emulator that it is for? */
+/* user.c: the entry point of the user-mode plugin, which checks that it runs in a supported emulator. */
 #include "user.h"
 
 #include <string.h>

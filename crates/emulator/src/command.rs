@@ -1,7 +1,7 @@
 //! The command line of an emulated program.
 //!
-//! The loader inside the emulation is told of the tracker by `-E LD_PRELOAD=...`: in QEMU's own environment the tracker would be loaded into QEMU. QEMU runs
-//! binaries only, so `#!` lines are followed here as the kernel follows them.
+//! `-E LD_PRELOAD=...` preloads the tracker into the emulated program; in QEMU's own environment the variable would load it into QEMU. QEMU runs
+//! binaries only, so this module resolves `#!` lines as the kernel does.
 
 use std::error::Error;
 use std::ffi::OsStr;
@@ -19,18 +19,18 @@ const MAX_SCRIPT_DEPTH: usize = 5;
 /// Bytes of a `#!` line that the kernel reads (BINPRM_BUF_SIZE).
 const LINE_BYTES: usize = 256;
 
-/// What is to be emulated, and by what.
+/// An emulated program and its emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Emulation<'a> {
-    /// The emulator.
+    /// Path of the emulator.
     pub qemu: &'a Path,
-    /// The plugin, unpacked.
+    /// Path of the unpacked plugin.
     pub plugin: &'a Path,
     /// For the emulated program's `LD_PRELOAD`: the tracker, and what the user preloads.
     pub preload: &'a OsStr,
     /// The program or script.
     pub program: &'a Path,
-    /// Its arguments, the first as the user wrote it.
+    /// Arguments of the program, the first as the user wrote it.
     pub arguments: &'a [OsString],
 }
 
@@ -41,7 +41,7 @@ pub enum NotEmulated {
     Comma(OsString),
     /// The program cannot be read.
     Unreadable(io::Error),
-    /// Its `#!` lines lead from script to script.
+    /// The `#!` lines of the program lead from script to script without end.
     Scripts,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for NotEmulated {
                 write!(f, "QEMU cannot pass on LD_PRELOAD={} because of the comma in it", list.display())
             }
             NotEmulated::Unreadable(error) => write!(f, "the program cannot be read ({error})"),
-            NotEmulated::Scripts => write!(f, "its `#!` lines lead from script to script"),
+            NotEmulated::Scripts => write!(f, "its `#!` lines lead from script to script without end"),
         }
     }
 }

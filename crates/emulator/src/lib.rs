@@ -1,7 +1,7 @@
-//! Unmodified programs on a simulated machine: QEMU's user mode emulates them, and a plugin of ours sees every access.
+//! Unmodified programs on a simulated machine: QEMU's user mode emulates them, and numapilot's plugin records every access.
 //!
 //! `c/` holds the plugin's sources (`user.h` says how it works), `build.rs` builds it together with the runtime's simulated memory system. This crate carries
-//! the plugin, finds a QEMU that takes it, and writes the command line. The engine itself (arena, draining, trace) is in `numapilot-sources`.
+//! the plugin, finds a QEMU that can load it, and writes the command line. The engine itself (arena, draining, trace) is in `numapilot-sources`.
 
 mod command;
 mod qemu;

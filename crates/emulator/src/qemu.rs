@@ -1,7 +1,7 @@
-//! Finding a QEMU user-mode emulator that takes our plugin.
+//! Finds a QEMU user-mode emulator that can load numapilot's plugin.
 //!
-//! QEMU can be built without plugins: Debian's `qemu-user` 10 and later are static builds that lack them, 7.2 (Debian 12) has them. Version numbers say
-//! little, so each candidate is asked: the plugin, told to `probe`, ends the emulator with a status of its own.
+//! QEMU can be built without plugins: Debian's `qemu-user` 10 and later are static builds that lack them, 7.2 (Debian 12) has them. Version numbers are
+//! no guide, so each candidate is tested: with the argument `probe`, the plugin ends the emulator with a special exit status.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::process::Stdio;
 /// Names the emulator to use: a path, or a name on PATH.
 pub const QEMU_VARIABLE: &str = "NUMAPILOT_QEMU";
 
-/// What QEMU calls its emulator of x86-64 programs.
+/// Name of QEMU's emulator of x86-64 programs.
 const NAMES: &[&str] = &["qemu-x86_64"];
 
 /// The plugin's answer to a probe (`PROBE_STATUS` in user.c).
@@ -26,7 +26,7 @@ const REMEDY: &str = "install a QEMU user-mode emulator of version 4.2 to 8.2 th
 /// An emulator that takes the plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qemu {
-    /// The executable.
+    /// Path of the executable.
     pub path: PathBuf,
     /// The first line of `--version`.
     pub version: String,
@@ -35,9 +35,9 @@ pub struct Qemu {
 /// Why no emulator can be used, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What stands in the way.
+    /// Why programs cannot be emulated.
     pub reason: String,
-    /// The next step.
+    /// What the user can do.
     pub remedy: String,
 }
 
@@ -51,7 +51,7 @@ pub type Availability = Result<Qemu, Unavailable>;
 pub fn availability(plugin: &Path) -> Availability {
     if crate::PLUGIN.is_empty() {
         return Err(Unavailable {
-            reason: format!("emulation needs an x86-64 host, and this is {}", std::env::consts::ARCH),
+            reason: format!("emulation needs an x86-64 host, but this host is {}", std::env::consts::ARCH),
             remedy: "record on an x86-64 machine".to_owned(),
         });
     }
@@ -94,7 +94,7 @@ fn candidates(named: Option<OsString>, path: Option<OsString>) -> Vec<PathBuf> {
     }
 }
 
-/// Its version, or why it is of no use.
+/// The version of a QEMU, or why it cannot be used.
 fn probe(qemu: &Path, plugin: &Path) -> Result<String, String> {
     let shown = qemu.display();
     let run = |arguments: &[&OsStr]| {
@@ -108,7 +108,7 @@ fn probe(qemu: &Path, plugin: &Path) -> Result<String, String> {
     let told = run(&[OsStr::new("--version")])?;
     let version = String::from_utf8_lossy(&told.stdout).lines().next().unwrap_or("").trim().to_owned();
     if !version.contains("qemu") && !version.contains("QEMU") {
-        return Err(format!("{shown} is no QEMU"));
+        return Err(format!("{shown} is not QEMU"));
     }
     let mut argument = plugin.as_os_str().to_owned();
     argument.push(",probe=on");
@@ -119,7 +119,7 @@ fn probe(qemu: &Path, plugin: &Path) -> Result<String, String> {
     }
     let said = String::from_utf8_lossy(&answer.stderr);
     let said = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it gave no reason").trim().to_owned();
-    Err(format!("{shown} ({version}) does not take our plugin: {said}"))
+    Err(format!("{shown} ({version}) cannot load numapilot's plugin: {said}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Accesses in memory: rows in order of program time, and the two orders of them (by thread, by object).
+//! Accesses in memory: rows in order of program time, and two indexes of them (by thread, by object).
 //!
-//! A row costs 56 bytes and each order 4 more. Rows are kept whole, not by column: a flow picks rows that lie far apart, and one row is then one
-//! miss of the cache and not thirteen. Rows that share a time keep the order in which they really happened.
+//! A row takes 56 bytes, and 4 more in each index. Rows are stored whole, not by column: a flow reads rows that are far apart, and a row then costs one
+//! cache miss instead of thirteen. Rows with the same time keep the order in which they really happened.
 
 use std::hint::black_box;
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::model::LocationId;
 
-/// Of a cache line.
+/// Size of a cache line.
 const LINE_BYTES: u64 = 64;
 const NO_NODE: u16 = u16::MAX;
 const NO_CPU: u32 = u32::MAX;
@@ -26,10 +26,10 @@ const FLAG_ATOMIC: u8 = 2;
 const FLAG_RANGE: u8 = 4;
 const LEVEL_SHIFT: u8 = 4;
 
-/// One access, with everything the join found out about it.
+/// One sampled access, with the object, location and home that the join determined.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AccessRef {
-    /// Its row: rows are in order of time.
+    /// Number of its row; rows are in order of time.
     pub row: u32,
     /// Program time.
     pub time: TimeNs,
@@ -43,7 +43,7 @@ pub struct AccessRef {
     pub location: LocationId,
     /// Call stack; 0 where unknown.
     pub stack: StackId,
-    /// CPU.
+    /// CPU that executed it.
     pub cpu: Option<CpuId>,
     /// Node of that CPU.
     pub node: Option<NodeId>,
@@ -55,34 +55,34 @@ pub struct AccessRef {
     pub is_atomic: bool,
     /// Part of a ranged operation.
     pub is_range: bool,
-    /// Level that answered.
+    /// Level that served it.
     #[serde(skip)]
     pub level: Level,
-    /// Latency in cycles, where the engine knows it.
+    /// Latency in cycles, if the engine measures it.
     pub latency_cycles: Option<u32>,
-    /// How many memory accesses it stands for.
+    /// Number of memory accesses that it represents.
     pub weight: u32,
-    /// How many accesses all samples of its cache line (in its address space) stand for, where only some lines were simulated:
-    /// they were chosen together. Its own weight where every line was.
+    /// Number of accesses that all samples of its cache line (in its address space) represent, if only some lines were simulated, because
+    /// these samples were chosen together. Its own weight if every line was simulated.
     pub cluster: f64,
 }
 
 impl AccessRef {
-    /// Whether it crossed nodes; `None` where node or home is unknown.
+    /// Whether it is remote; `None` if node or home is unknown.
     #[inline]
     #[must_use]
     pub fn is_remote(&self) -> Option<bool> {
         Some(self.node? != self.home?)
     }
 
-    /// Whether it left the core's own caches, as far as is known: recordings of the hardware hold hits, too, which are no memory accesses.
+    /// Whether it missed the core's own caches, as far as is known. Hardware recordings also hold cache hits, which are not memory accesses.
     #[inline]
     #[must_use]
     pub fn is_memory_access(&self) -> bool {
         !matches!(self.level, Level::L1 | Level::L2 | Level::L3 | Level::LineFill)
     }
 
-    /// An access with nothing known but its address: a start for builders and tests.
+    /// An access of which only the address is known, for builders and tests.
     #[must_use]
     pub fn at(address: u64) -> AccessRef {
         AccessRef {
@@ -107,7 +107,7 @@ impl AccessRef {
     }
 }
 
-/// One access, packed.
+/// One access, in packed form.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     time: u64,
@@ -117,7 +117,7 @@ struct Row {
     location: u32,
     stack: u32,
     weight: u32,
-    /// 0: its own weight.
+    /// As [`AccessRef::cluster`]; 0 means its own weight.
     cluster: f32,
     latency: u32,
     cpu: u32,
@@ -126,7 +126,7 @@ struct Row {
     flags: u8,
 }
 
-/// The rows.
+/// The accesses of a trace, as packed rows.
 #[derive(Clone, Debug, Default)]
 pub struct Accesses {
     rows: Vec<Row>,
@@ -139,13 +139,13 @@ impl Accesses {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Makes room for `rows` more rows.
+    /// Reserves memory for `rows` more rows.
     pub fn reserve(&mut self, rows: usize) {
         self.rows.reserve(rows);
     }
@@ -169,7 +169,7 @@ impl Accesses {
         });
     }
 
-    /// Appends rows of the table.
+    /// Appends the rows of the table `accesses`.
     pub(crate) fn append(&mut self, columns: &AccessColumns) {
         let row = |row: usize| Row {
             time: columns.time_ns[row],
@@ -194,7 +194,7 @@ impl Accesses {
         self.rows.extend((0..columns.len()).map(row));
     }
 
-    /// Whether every access names an object and a thread that are there; says which does not.
+    /// Checks that every access refers to an existing object and thread; the error names the first that does not.
     pub(crate) fn check(&self, objects: usize, threads: usize) -> Result<(), String> {
         let bad_object = |row: &Row| row.object != NO_OBJECT && row.object as usize >= objects;
         let bad_thread = |row: &Row| row.thread as usize >= threads;
@@ -206,7 +206,7 @@ impl Accesses {
         })
     }
 
-    /// The row, put together.
+    /// The row, unpacked.
     ///
     /// # Panics
     /// If there is no such row.
@@ -216,20 +216,20 @@ impl Accesses {
         self.rows[row].unpacked(row as u32)
     }
 
-    /// Brings these rows into the caches: reads that do not wait for each other, so that the memory system has many under way.
+    /// Prefetches these rows into the caches, by independent reads that the memory system overlaps.
     #[inline]
     pub(crate) fn fetch(&self, rows: &[u32]) {
-        // A row may lie on two cache lines.
+        // A row may span two cache lines.
         let ends = |row: &u32| self.rows.get(*row as usize).map_or(0, |row| row.time ^ u64::from(row.flags));
         black_box(rows.iter().map(ends).fold(0, |all, one| all ^ one));
     }
 
-    /// Rows in order of time.
+    /// Iterates over the rows in order of time.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
         self.walk(0..self.rows.len() as u32)
     }
 
-    /// The rows of these numbers; skipping some of them costs nothing.
+    /// Iterates over the rows with these numbers; skipped rows cost nothing.
     pub(crate) fn walk<R: ExactSizeIterator<Item = u32>>(&self, numbers: R) -> Walk<'_, R> {
         Walk { accesses: self, numbers }
     }
@@ -241,8 +241,8 @@ impl Accesses {
         }
     }
 
-    /// Finds the weight of each row's cluster: all samples of one cache line in one address space. `space` tells a thread's.
-    /// To be called when the rows have their final order.
+    /// Computes the weight of each row's cluster: all samples of one cache line in one address space. `space` gives a thread's
+    /// address space. Call it when the rows have their final order.
     pub(crate) fn cluster_by_line(&mut self, space: impl Fn(ThreadIndex) -> u32) {
         let key = |row: &Row| (space(ThreadIndex(row.thread)), row.address / LINE_BYTES);
         let mut weights: HashMap<(u32, u64), f32> = HashMap::new();
@@ -263,7 +263,7 @@ impl Accesses {
     }
 }
 
-/// Rows by their numbers. What is skipped is not put together: a flow that is handed out in batches goes on where the last one ended.
+/// Iterator over rows by their numbers. It does not unpack skipped rows, so that a flow in batches resumes cheaply where the last batch ended.
 pub(crate) struct Walk<'a, R> {
     accesses: &'a Accesses,
     numbers: R,
@@ -384,7 +384,7 @@ mod tests {
         let mut accesses = Accesses::default();
         for row in 0..rows {
             let object = (row % 3 > 0).then_some(ObjectId(row % 7));
-            // Times that repeat, and go back once in a while.
+            // Times that repeat, and sometimes decrease.
             let time = TimeNs(u64::from(row / 2 + 5 * (row % 11)));
             let (thread, weight, node) = (ThreadIndex(row % 4), row + 1, (row % 5 > 0).then_some(NodeId(3)));
             let (is_write, level) = (row % 2 == 0, Level::PeerCache);

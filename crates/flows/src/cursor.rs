@@ -1,4 +1,4 @@
-//! A place in a flow: where a walk over accesses stands, to go on from later.
+//! A position in a flow, from which a walk over accesses continues.
 
 use numapilot_trace::ids::{ObjectId, ThreadIndex};
 
@@ -6,20 +6,20 @@ use crate::access::AccessRef;
 use crate::filter::Filter;
 use crate::trace::Trace;
 
-/// Rows of a thread's or an object's flow that are asked of memory at once: they lie far apart, and many misses at a time take little longer than one.
+/// Rows of a thread's or an object's flow that are prefetched together: they are far apart, and overlapped misses take little longer than one.
 const AHEAD: usize = 32;
 
-/// A walk over the accesses that a filter lets pass, in order of program time. It walks only one flow where the filter names an object or a thread. It knows
-/// no trace: give it the same one each time.
+/// A walk over the accesses that pass a filter, in order of program time. If the filter names an object or a thread, it reads only that flow. It does not
+/// refer to a trace: pass the same one each time.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     path: Path,
-    /// What the path leaves to check.
+    /// Conditions that the path does not already meet.
     filter: Option<Filter>,
     next: usize,
 }
 
-/// Which rows to walk: the fewest that hold all that the filter lets pass.
+/// Which rows to walk: the shortest flow that has every access that passes the filter.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     All,
@@ -28,7 +28,7 @@ enum Path {
 }
 
 impl Cursor {
-    /// At the beginning.
+    /// A cursor at the beginning.
     #[must_use]
     pub fn new(mut filter: Filter) -> Cursor {
         let path = match (filter.object.take(), filter.thread) {
@@ -47,9 +47,9 @@ impl Cursor {
         self.next = 0;
     }
 
-    /// Hands accesses to `take`, until it wants no more (false), or there are none.
+    /// Passes accesses to `take`, until it returns false or there are no more.
     pub fn walk(&mut self, trace: &Trace, mut take: impl FnMut(AccessRef) -> bool) {
-        // Two loops: without conditions a row is handed on as it is read, and never put together in memory.
+        // Two loops: without conditions a row is passed on as it is read, without a copy in memory.
         match &self.filter {
             None => self.next = self.path.walk(self.next, trace, take),
             Some(filter) => {
@@ -61,8 +61,8 @@ impl Cursor {
 }
 
 impl Path {
-    /// Visits accesses from the `from`th on, until `visit` says false; which one is next. By index, not by skipping: what was walked before must cost
-    /// nothing.
+    /// Visits accesses from number `from` on, until `visit` returns false, and returns the number of the next one. It indexes instead of skipping, so that
+    /// accesses before `from` cost nothing.
     #[inline]
     fn walk(self, from: usize, trace: &Trace, mut visit: impl FnMut(AccessRef) -> bool) -> usize {
         let rows = match self {

@@ -1,8 +1,8 @@
-//! From recorded waits to dependences between threads: who waited for whom. The rules are in `docs/simulator.md`, "Recorded programs"; each function here is
-//! one of them.
+//! Derives the dependences between threads from their recorded waits: which thread waited for which. The rules are in `docs/simulator.md`, "Recorded
+//! programs"; each function here implements one of them.
 //!
-//! A trace tells of every wait when it began and ended, and of what kind it was. Whose deed ended it follows from the kind and the times: program time
-//! hands over clocks exactly, so a wait ends at the very nanosecond at which its cause happened.
+//! A trace has the begin, the end and the kind of every wait. The event that ended a wait follows from the kind and the times: virtual time passes clocks
+//! between threads exactly, so a wait ends at the nanosecond at which its cause happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,67 +12,67 @@ use crate::trace::Trace;
 /// Stamps are rounded down to nanoseconds: equal clocks may differ by this much.
 const SAME_NS: f64 = 1.5;
 
-/// What a thread does to another, or waits for.
+/// A synchronisation step of a thread: it signals an event, or waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
-    /// One more has arrived at an event.
+    /// Arrives at an event: one more of the arrivals that it needs.
     Arrive(u32),
-    /// Waits until all have arrived.
+    /// Waits until the event has all its arrivals.
     Await(u32),
-    /// Waits until its fellows, on average, have come to the same point of the recording: whose deed ended the wait is not known.
+    /// Waits until the other threads, on average, have reached the same point of the recording; for waits whose cause is not known.
     Follow,
-    /// Sleeps so many nanoseconds.
+    /// Sleeps for this many nanoseconds.
     Sleep(f64),
 }
 
-/// What is known of a thread's life.
+/// Process, creator and lifetime of a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// Process, as an index.
     pub process: u32,
-    /// The process's number.
+    /// The kernel's id of the process.
     pub pid: u32,
     /// Thread that made it, as an index.
     pub parent: Option<u32>,
     /// Start in program time, ns.
     pub start_ns: f64,
-    /// End; that of the recording for threads that did not end.
+    /// End in program time, ns; the end of the recording for a thread whose end was not recorded.
     pub end_ns: f64,
 }
 
-/// A wait of a thread, and what it was for.
+/// A wait of a thread, and the step that ended it.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
-    /// Begin in program time, ns.
+    /// Start in program time, ns.
     pub began_ns: f64,
-    /// End, ns.
+    /// End in program time, ns.
     pub ended_ns: f64,
-    /// What ended it.
+    /// What the thread waited for.
     pub deed: Deed,
 }
 
-/// What orders one thread: its waits, and moments at which it arrives somewhere or would have waited.
+/// The synchronisation steps of one thread: its waits, and the moments at which it arrives at an event or would have waited.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
-    /// Ascending, not overlapping.
+    /// Waits, ascending and not overlapping.
     pub waits: Vec<Waited>,
-    /// Ascending by time, then by event.
+    /// Program time in ns and step of each mark, ascending by time, then by event.
     pub marks: Vec<(f64, Deed)>,
 }
 
-/// A piece of a thread's life.
+/// A segment of a thread's lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
-    /// Begin in program time, ns.
+    /// Start in program time, ns.
     pub from_ns: f64,
-    /// End, ns; what takes no time ends where it begins.
+    /// End in program time, ns; equal to the start for a step that takes no time.
     pub to_ns: f64,
-    /// What was done; `None`: work.
+    /// The synchronisation step; `None`: the thread works.
     pub deed: Option<Deed>,
 }
 
 impl Order {
-    /// The thread's life, piece by piece in order, without gaps: work, and what orders it.
+    /// The thread's lifetime as segments in order, without gaps: work and synchronisation steps.
     #[must_use]
     pub fn pieces(&self, life: Life) -> Vec<Piece> {
         let mut pieces = Vec::new();
@@ -107,14 +107,14 @@ impl Order {
     }
 }
 
-/// Who waited for whom in a recording. Lists are by thread.
+/// The dependences between the threads of a recording. Lists are indexed by thread.
 #[derive(Clone, Debug, Default)]
 pub struct Dependences {
-    /// When each thread lived.
+    /// Process, creator and lifetime of each thread.
     pub lives: Vec<Life>,
-    /// What orders it.
+    /// Synchronisation steps of each thread.
     pub orders: Vec<Order>,
-    /// How many arrivals each event needs.
+    /// Number of arrivals that each event needs, indexed by event.
     pub events: Vec<u32>,
 }
 
@@ -138,7 +138,7 @@ struct Resolver<'a> {
 }
 
 impl Trace {
-    /// Who waited for whom, from the recorded waits, their kinds and their times.
+    /// Derives the dependences from the recorded waits, their kinds and their times.
     #[must_use]
     pub fn dependences(&self) -> Dependences {
         let end_ns = self.end().0 as f64;
@@ -207,13 +207,13 @@ impl Resolver<'_> {
         (0..self.lives.len() as u32).filter(move |&thread| self.lives[thread as usize].process == process)
     }
 
-    /// A new event that needs so many arrivals.
+    /// Adds an event that needs this many arrivals.
     fn event(&mut self, needed: u32) -> u32 {
         self.events.push(needed);
         self.events.len() as u32 - 1
     }
 
-    /// The wait goes on when the event is complete.
+    /// Makes the wait end when the event is complete.
     fn await_event(&mut self, row: Row<'_>, event: u32) {
         self.orders[row.thread as usize].waits[row.at].deed = Deed::Await(event);
     }
@@ -222,7 +222,7 @@ impl Resolver<'_> {
         self.orders[thread as usize].marks.push((at_ns, deed));
     }
 
-    /// A thread begins when its creator came to that point; one without a known creator when it did.
+    /// A thread starts when its creator reaches the point of its creation; a thread without a known creator at its recorded time.
     fn creations(&mut self) {
         for thread in 0..self.lives.len() as u32 {
             let life = self.lives[thread as usize];
@@ -237,7 +237,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Waits at one barrier that end at one moment are one meeting. Threads that meet there at other times, and work at that moment, are those that came last.
+    /// Waits at one barrier that end at one moment are one episode. Threads that wait there in other episodes, and work at that moment, arrived last.
     fn barriers(&mut self) {
         let mut meetings: BTreeMap<(u32, &str, u64, u64), Vec<Row<'_>>> = BTreeMap::new();
         let mut guests: BTreeMap<(u32, &str, u64), BTreeSet<u32>> = BTreeMap::new();
@@ -275,7 +275,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The thread that always comes last has no waits to show: it is the creator of those that wait, or else the only one that works.
+    /// The thread that always arrives last has no waits: it is the creator of those that wait, or else the only one that works.
     fn only_worker(&self, process: u32, rows: &[Row<'_>], at_ns: f64) -> Option<u32> {
         let parent = self.lives[rows[0].thread as usize].parent;
         let working: Vec<u32> = self.threads_of(process).filter(|&thread| self.works(thread, at_ns)).collect();
@@ -285,7 +285,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Members of a team wait for its next region; the thread that opens it is the one that works then. Before that, it has waited for all of them.
+    /// Members of a team wait for its next parallel region; the thread that opens it works at that moment, and has waited for all of them before.
     fn team_starts(&mut self) {
         let mut teams: BTreeMap<(u32, u64), Vec<Row<'_>>> = BTreeMap::new();
         for &row in self.rows.iter().filter(|row| row.kind == "team_start") {
@@ -318,7 +318,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A thread waits for an event at a moment: in the recorded wait that ended then, or without one, having come last itself.
+    /// Makes a thread wait for an event at a moment: in the recorded wait that ended then, or without one if the thread itself arrived last.
     fn await_at(&mut self, thread: u32, at_ns: f64, event: u32) {
         let waits = &mut self.orders[thread as usize].waits;
         match waits.iter_mut().find(|wait| (wait.ended_ns - at_ns).abs() <= SAME_NS) {
@@ -327,7 +327,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The end of the last region: its opener waits for those whose work ended while it waited, the latest at that very moment.
+    /// The end of a region: the thread that opened it waits for those whose work ended while it waited, the latest of them at that moment.
     fn team_ends(&mut self) {
         let open: Vec<Row<'_>> = self.rows.iter().copied().filter(|row| row.kind == "team_end").collect();
         for row in open {

@@ -5,34 +5,34 @@ use std::path::PathBuf;
 use numapilot_trace::chunk::{ChunkError, Recorder};
 use numapilot_trace::tables::TableError;
 
-/// Errors of finalising and opening a trace.
+/// An error while finalising or opening a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
-    /// The raw form cannot be used.
+    /// The raw form (`raw/`) cannot be read.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// The tables cannot be used.
+    /// The tables cannot be read or written.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// Not a trace at all.
-    #[error("{} is no trace: give the NAME.numatrace folder that `numapilot record` wrote", .0.display())]
+    /// The folder holds no trace.
+    #[error("{} is not a trace: give the NAME.numatrace folder that `numapilot record` wrote", .0.display())]
     NotATrace(PathBuf),
-    /// Its recorder is still at work.
+    /// The recorder of the trace is still running.
     #[error(
-        "{} is still being recorded{}: open it when the recording has ended; the recorder's process ends it on an interrupt (Ctrl-C, `kill -INT`)",
+        "{} is still being recorded{}: open it when the recording has ended; an interrupt (Ctrl-C, `kill -INT`) to the recorder's process ends it",
         path.display(),
         by(recorder)
     )]
     StillRecording {
         /// The trace.
         path: PathBuf,
-        /// Who records.
+        /// The process that records it.
         recorder: Recorder,
     },
-    /// Nobody can tell whether its recorder is still at work.
+    /// The recorder ran on another host, and without file locks it is unknown whether it is still running.
     #[error(
-        "{} was being recorded{} on {}, and its file system has no locks that would tell whether that goes on: open it there, or, if that process has \
-         ended, remove raw/recorder.json in it",
+        "{} was being recorded{} on {}, and its file system supports no file locks, so it is unknown whether the recording is still running: open the \
+         trace on that host, or, if the recorder has ended, remove raw/recorder.json in the trace",
         path.display(),
         by(recorder),
         recorder.host
@@ -40,7 +40,7 @@ pub enum FlowError {
     MayBeRecording {
         /// The trace.
         path: PathBuf,
-        /// Who recorded.
+        /// The process that recorded it.
         recorder: Recorder,
     },
     /// The tables contradict each other.
@@ -58,11 +58,11 @@ pub enum FlowError {
     TooLarge {
         /// The trace.
         path: PathBuf,
-        /// Its rows.
+        /// Rows of its table `accesses`.
         rows: u64,
     },
-    /// A helper thread died.
-    #[error("writing the tables of {} ended in a programming error; please report it", .0.display())]
+    /// A worker thread panicked.
+    #[error("internal error while writing the tables of {}; please report it", .0.display())]
     Worker(PathBuf),
 }
 
@@ -71,13 +71,13 @@ fn by(recorder: &Recorder) -> String {
     if recorder.pid == 0 { String::new() } else { format!(" by process {}", recorder.pid) }
 }
 
-/// Errors of finalising a recording that is read piece by piece.
+/// An error while finalising a recording that is read piece by piece.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError<E> {
-    /// The recording's own.
+    /// The source cannot be read.
     #[error(transparent)]
     Source(E),
-    /// The trace's.
+    /// The trace cannot be written.
     #[error(transparent)]
     Flow(#[from] FlowError),
 }

@@ -1,4 +1,4 @@
-//! Which accesses to look at: every condition that is set must hold.
+//! The filter of accesses: every condition that is set must hold.
 
 use std::ops::Range;
 
@@ -9,24 +9,24 @@ use crate::access::AccessRef;
 use crate::model::{ObjectKind, SiteId};
 use crate::trace::Trace;
 
-/// Conditions on accesses. The default lets all pass.
+/// Conditions on accesses. The default has none, so every access passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Program time, half open.
+    /// Program time of the access, half open.
     pub time: Option<Range<TimeNs>>,
     /// Node of the CPU that made the access.
     pub node: Option<NodeId>,
     /// Home node of the page.
     pub home: Option<NodeId>,
-    /// Thread.
+    /// Thread that made the access.
     pub thread: Option<ThreadIndex>,
-    /// Process.
+    /// Process of that thread.
     pub process: Option<ProcessIndex>,
-    /// Object instance.
+    /// Object instance that is accessed.
     pub object: Option<ObjectId>,
     /// Site of the object.
     pub site: Option<SiteId>,
-    /// Kind of object; [`ObjectKind::Unknown`] takes the accesses without one.
+    /// Kind of object; [`ObjectKind::Unknown`] selects the accesses without an object.
     pub kind: Option<ObjectKind>,
     /// Stores only (`true`) or loads only (`false`).
     pub is_write: Option<bool>,
@@ -35,7 +35,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Whether nothing is asked for.
+    /// Whether no condition is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Filter::default()

@@ -1,7 +1,7 @@
-//! From records to tables: decode, join, symbolise, write.
+//! Makes tables from records: decode, join, symbolise, write.
 //!
-//! Each step has a thread: one reads the records (or decodes and merges the raw form, which the second then does as well), one joins, one puts batches of
-//! accesses in order of time and encodes them. Memory: some million accesses, the live objects and one row per object.
+//! The steps run on several threads: one reads the records, one joins them, and one sorts batches of accesses by time and encodes them. For the raw form the
+//! join's thread also decodes and merges. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,37 +22,37 @@ use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
 use crate::trace::Losses;
 
-/// Accesses that travel to the writer at once.
+/// Accesses that are sent to the writer at a time.
 const BATCH_ROWS: usize = 1 << 16;
-/// Batches of records that wait for the join.
+/// Most batches of records that are queued for the join.
 const WAITING_BATCHES: usize = 2;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
-/// What became of a recording.
+/// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Sampled accesses: rows of `accesses`.
     pub samples: u64,
-    /// Memory accesses that they stand for.
+    /// Memory accesses that they represent: the sum of their weights.
     pub accesses: u64,
-    /// Object instances.
+    /// Number of object instances.
     pub objects: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Processes.
+    /// Number of process images.
     pub processes: u64,
     /// Distinct code addresses that were looked up.
     pub locations: u64,
-    /// The recorder was killed before the end.
+    /// Whether the recorder was killed before the end.
     pub interrupted: bool,
-    /// What got lost.
+    /// Counts of what was lost or is unknown.
     pub losses: Losses,
-    /// What of the programs was instrumented; `None` for engines that need no instrumentation.
+    /// Which parts of the programs were instrumented; `None` for engines that need no instrumentation.
     pub instrumentation: Option<Instrumentation>,
 }
 
-/// What finalising is at, for a progress display: the step, and records done so far.
+/// Callback for a progress display: the current step, and the number of records done.
 pub type Progress<'a> = &'a mut dyn FnMut(&'static str, u64);
 
 /// Makes the tables and `meta.json` of the recording in `dir` (`NAME.numatrace`) from its `raw/`. Existing tables are replaced.
@@ -63,15 +63,15 @@ pub fn finalise(dir: &Path) -> Result<Summary, FlowError> {
     finalise_with(dir, &mut |_, _| {})
 }
 
-/// [`finalise`], with a call every now and then that tells how far it is.
+/// Does what [`finalise`] does, and calls `progress` repeatedly.
 ///
 /// # Errors
-/// As [`finalise`].
+/// If there is no readable raw form, or the tables cannot be written.
 pub fn finalise_with(dir: &Path, progress: Progress<'_>) -> Result<Summary, FlowError> {
     finalise_under(FolderLock::take(dir), dir, progress)
 }
 
-/// Makes the tables if there are none, as [`finalise`] does. False: another process made them meanwhile.
+/// Makes the tables if there are none, as [`finalise`] does; false if another process made them meanwhile.
 pub(crate) fn finalise_if_missing(dir: &Path) -> Result<bool, FlowError> {
     let lock = FolderLock::take(dir);
     if dir.join(META_FILE).exists() {
@@ -83,7 +83,7 @@ pub(crate) fn finalise_if_missing(dir: &Path) -> Result<bool, FlowError> {
 fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Result<Summary, FlowError> {
     let raw = RawTrace::open(dir)?;
     let mut problems = raw.problems().to_vec();
-    // The program does not run twice: what was recorded must outlive a loss of power.
+    // The run cannot be repeated, so the trace must survive a power failure.
     let made = make((lock, Durability::Synced), dir, raw.start(), &mut *progress, |feed| {
         let mut merge = raw.merge();
         for record in &mut merge {
@@ -95,14 +95,14 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
         Ok::<_, FlowError>(())
     })?;
     let missing_chunks = raw.missing_chunks();
-    let told = Told { start: raw.start(), end: raw.end(), problems, missing_chunks };
-    made.finish(&told, progress)
+    let session = SessionFacts { start: raw.start(), end: raw.end(), problems, missing_chunks };
+    made.finish(&session, progress)
 }
 
-/// Makes the tables and `meta.json` in `dir`, which is made if it is not there, of a recording that is read piece by piece. There is no raw form then.
+/// Makes the tables and `meta.json` of a recording that is read piece by piece, in `dir`, which is created if necessary. No raw form is written.
 ///
 /// # Errors
-/// The source's own, or the tables cannot be written (a full disk). There is no `meta.json` then.
+/// The source cannot be read, or the tables cannot be written (a full disk). There is no `meta.json` then.
 pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Summary, StreamError<S::Error>> {
     let start = source.start().map_err(StreamError::Source)?;
     let made = make((FolderLock::take(dir), Durability::Written), dir, &start, &mut |_, _| {}, |feed| {
@@ -123,8 +123,8 @@ pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Su
         })
     })?;
     let end = source.end();
-    let told = Told { start: &start, end: Some(&end), problems: Vec::new(), missing_chunks: 0 };
-    Ok(made.finish(&told, &mut |_, _| {})?)
+    let session = SessionFacts { start: &start, end: Some(&end), problems: Vec::new(), missing_chunks: 0 };
+    Ok(made.finish(&session, &mut |_, _| {})?)
 }
 
 fn read_all<S: RecordSource>(
@@ -135,15 +135,15 @@ fn read_all<S: RecordSource>(
     loop {
         let mut batch = empties.try_recv().unwrap_or_default();
         let has_more = source.read(&mut batch).map_err(StreamError::Source)?;
-        // A join that is gone has failed, and says so itself.
+        // If the join's thread has ended, it failed, and returns its own error.
         if sender.send(batch).is_err() || !has_more {
             return Ok(());
         }
     }
 }
 
-/// What a recording tells beside its records.
-struct Told<'a> {
+/// Metadata of a recording: what it has besides its records.
+struct SessionFacts<'a> {
     start: &'a SessionStart,
     /// `None`: the recorder was killed.
     end: Option<&'a SessionEnd>,
@@ -151,7 +151,7 @@ struct Told<'a> {
     missing_chunks: u64,
 }
 
-/// The table of accesses, written, and what the other tables are made of.
+/// The written table of accesses, and the joined data for the other tables.
 struct Made {
     writer: TraceWriter,
     joined: Joined,
@@ -186,15 +186,15 @@ fn make<E: From<FlowError>>(
 
 impl Made {
     /// Writes the other tables and `meta.json`.
-    fn finish(self, told: &Told<'_>, progress: Progress<'_>) -> Result<Summary, FlowError> {
+    fn finish(self, session: &SessionFacts<'_>, progress: Progress<'_>) -> Result<Summary, FlowError> {
         let Made { mut writer, mut joined, samples, weight } = self;
         progress("symbols", 0);
         let names = resolve(&joined);
         joined.losses.unresolved_locations = names.unresolved.values().sum();
-        count_problems(&mut joined.losses, told);
+        count_problems(&mut joined.losses, session);
         progress("tables", 0);
-        rows::write_tables(&mut writer, &joined, &names, &told.problems)?;
-        let mut meta = meta(told, &joined, samples, weight);
+        rows::write_tables(&mut writer, &joined, &names, &session.problems)?;
+        let mut meta = meta(session, &joined, samples, weight);
         meta.more.insert("unresolved".to_owned(), unresolved(&names));
         if meta.engine == "instrument" {
             let found = Instrumentation::of(&joined, &meta.more);
@@ -217,7 +217,7 @@ impl Made {
     }
 }
 
-/// Takes records into the join, and hands its accesses to the writer.
+/// Feeds records to the join, and sends its accesses to the writer.
 struct Feed<'a> {
     joiner: Joiner<ElfLayouts>,
     batch: AccessColumns,
@@ -225,7 +225,7 @@ struct Feed<'a> {
     empties: Receiver<AccessColumns>,
     progress: Progress<'a>,
     records: u64,
-    /// Records of one stamp.
+    /// Records with the same order stamp, which are held until a later stamp comes.
     tied: Vec<Record>,
 }
 
@@ -240,7 +240,7 @@ impl<'a> Feed<'a> {
             "instrument" | "emulate" => {
                 Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
             }
-            // Samples of the hardware point at the instruction, and the first one of a page is hardly the first access.
+            // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             "import" | "pmu" => Conventions::SAMPLED,
             "fault" => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
             _ => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
@@ -251,7 +251,7 @@ impl<'a> Feed<'a> {
         Feed { joiner, batch, sender, empties, progress, records: 0, tied: Vec::new() }
     }
 
-    /// Takes a record, which waits until no other of its stamp can come. False: as [`Feed::record`].
+    /// Adds a record, which is held until no other with its stamp can come. Returns false as [`Feed::record`] does.
     fn push(&mut self, record: Record) -> bool {
         let is_tied = self.tied.first().is_none_or(|first| first.stamp.order == record.stamp.order);
         let more = (is_tied && self.tied.len() < ties::TIED_MAX) || self.settle();
@@ -259,7 +259,7 @@ impl<'a> Feed<'a> {
         more
     }
 
-    /// Takes what waits.
+    /// Feeds the held records to the join.
     fn settle(&mut self) -> bool {
         let mut tied = std::mem::take(&mut self.tied);
         if tied.len() > 1 {
@@ -271,7 +271,7 @@ impl<'a> Feed<'a> {
         more
     }
 
-    /// Takes a record. False: the writer has failed, and nothing more is of use; its error is reported when it is joined.
+    /// Feeds a record to the join. Returns false if the writer has failed; its error is reported when its thread is joined.
     #[inline]
     fn record(&mut self, record: &Record) -> bool {
         self.records += 1;
@@ -321,7 +321,7 @@ fn push_row(batch: &mut AccessColumns, joined: &JoinedAccess) {
 type Written = (numapilot_trace::tables::TableWriter<AccessColumns>, u64, u64);
 
 /// Writes accesses in row groups, in order of time. Threads' clocks differ by little at any moment, so it is enough to hold one row
-/// group back: what comes later is later (a straggler beyond that is out of order in the file; readers sort).
+/// group back. A later straggler is out of order in the file; readers sort.
 fn write_accesses(
     mut table: numapilot_trace::tables::TableWriter<AccessColumns>,
     receiver: &Receiver<AccessColumns>,
@@ -345,16 +345,16 @@ fn write_accesses(
     Ok((table, samples, weight))
 }
 
-fn count_problems(losses: &mut Losses, told: &Told<'_>) {
-    for problem in &told.problems {
+fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
+    for problem in &session.problems {
         match problem.damage {
             Damage::TornTail => losses.torn_chunks += 1,
             Damage::NoBases(records) => losses.inconsistent_records += records,
             Damage::Header | Damage::Version(_) | Damage::Checksum | Damage::Record(_) => losses.damaged_chunks += 1,
         }
     }
-    losses.damaged_chunks += told.missing_chunks;
-    if let Some(end) = told.end {
+    losses.damaged_chunks += session.missing_chunks;
+    if let Some(end) = session.end {
         // The arena's counters hold what threads also reported, if they could.
         losses.ring_full = losses.ring_full.max(end.lost_full);
         losses.no_slot = losses.no_slot.max(end.lost_no_slot);
@@ -364,8 +364,8 @@ fn count_problems(losses: &mut Losses, told: &Told<'_>) {
     }
 }
 
-fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
-    let start = told.start;
+fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
+    let start = session.start;
     let number = |name: &str| start.config.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let sampling = (samples > 0 || start.engine != "track").then(|| Sampling {
         period: number("sample_period"),
@@ -385,8 +385,8 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
         command: start.command.clone(),
         directory: start.directory.clone(),
         start_unix_ns: start.start_unix_ns,
-        duration_ns: duration_ns(told, joined),
-        host_duration_ns: told.end.map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
+        duration_ns: duration_ns(session, joined),
+        host_duration_ns: session.end.map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
         clock: ClockInfo {
             source: match (start.simulated, start.engine.as_str()) {
                 (true, _) => "virtual",
@@ -395,30 +395,30 @@ fn meta(told: &Told<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
                 (false, _) => "tsc",
             }
             .to_owned(),
-            // A recording of another tool has nanoseconds for stamps, and does not tell how long a cycle of its latencies is.
+            // A recording of another tool has stamps in nanoseconds, and does not have the frequency of the cycles of its latencies.
             khz: if start.engine == "import" { 0 } else { start.clock_khz },
             order_khz: start.order_khz,
             start_order: start.start_order,
         },
         sampling,
-        losses: meta_losses(&joined.losses, told),
-        exits: exits(told, joined),
-        interrupted: told.end.is_none(),
+        losses: meta_losses(&joined.losses, session),
+        exits: exits(session, joined),
+        interrupted: session.end.is_none(),
         host: start.host.clone(),
         config: start.config.clone(),
         native: start.more.get("native").and_then(|native| serde_json::from_value(native.clone()).ok()).flatten(),
         tables: std::collections::BTreeMap::new(),
-        more: more(told),
+        more: more(session),
     }
 }
 
-/// Program time: to the last record. An imported recording went on to its own last one, which need not have become a record here; its stamps are nanoseconds.
-fn duration_ns(told: &Told<'_>, joined: &Joined) -> u64 {
-    let end = told.end.filter(|_| told.start.engine == "import");
-    end.map_or(0, |end| end.end_order.saturating_sub(told.start.start_order)).max(joined.end.0)
+/// Program time up to the last record. For an imported recording, up to its own last event, which may not be a record here; its stamps are nanoseconds.
+fn duration_ns(session: &SessionFacts<'_>, joined: &Joined) -> u64 {
+    let end = session.end.filter(|_| session.start.engine == "import");
+    end.map_or(0, |end| end.end_order.saturating_sub(session.start.start_order)).max(joined.end.0)
 }
 
-/// Code addresses without a name: in which binary how many, and why.
+/// Code addresses without a name: their number by binary, and the reason.
 fn unresolved(names: &Names) -> serde_json::Value {
     let rows = names.unresolved.iter().map(|((module, why), count)| {
         serde_json::json!({ "module": &**module, "why": why.to_string(), "remedy": remedy(module, *why), "count": count })
@@ -434,17 +434,17 @@ fn remedy(module: &str, why: Unresolved) -> String {
     }
 }
 
-/// What the recorder said at the end.
-fn more(told: &Told<'_>) -> serde_json::Map<String, serde_json::Value> {
-    let mut more = told.end.map(|end| end.more.clone()).unwrap_or_default();
-    if let Some(why) = told.end.and_then(|end| end.stopped_early.clone()) {
+/// Facts that the recorder wrote at the end.
+fn more(session: &SessionFacts<'_>) -> serde_json::Map<String, serde_json::Value> {
+    let mut more = session.end.map(|end| end.more.clone()).unwrap_or_default();
+    if let Some(why) = session.end.and_then(|end| end.stopped_early.clone()) {
         more.insert("stopped_early".to_owned(), why.into());
     }
     more
 }
 
-fn meta_losses(losses: &Losses, told: &Told<'_>) -> MetaLosses {
-    let (problems, missing_chunks) = (&told.problems, told.missing_chunks);
+fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
+    let (problems, missing_chunks) = (&session.problems, session.missing_chunks);
     let torn = problems.iter().filter(|problem| problem.damage == Damage::TornTail).map(|problem| problem.bytes).sum();
     let no_stamps =
         problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
@@ -472,10 +472,10 @@ fn meta_losses(losses: &Losses, told: &Told<'_>) -> MetaLosses {
     }
 }
 
-fn exits(told: &Told<'_>, joined: &Joined) -> Vec<ExitInfo> {
-    let wait_status = told.end.and_then(|end| end.wait_status);
+fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
+    let wait_status = session.end.and_then(|end| end.wait_status);
     let rows = joined.processes.iter().zip(&joined.process_extras).map(|(process, extra)| {
-        // The recorder waited for the first process only.
+        // The recorder has the exit status of the first process only.
         let status = wait_status.filter(|_| process.index.0 == 0);
         let signal = status.map(|status| status & 0x7f).filter(|&signal| signal != 0);
         let code = status.filter(|_| signal.is_none()).map(|status| (status >> 8) & 0xff).or(extra.exit_code);
@@ -484,7 +484,7 @@ fn exits(told: &Told<'_>, joined: &Joined) -> Vec<ExitInfo> {
     rows.collect()
 }
 
-/// Strings that tables share.
+/// The empty string, shared by all rows.
 pub(crate) fn empty() -> Arc<str> {
     Arc::from("")
 }

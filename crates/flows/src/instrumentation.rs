@@ -1,5 +1,5 @@
-//! What of the recorded programs was instrumented, and how much its processes ran: kept in `meta.json` under `instrumentation`, because the binaries
-//! may be gone when the trace is read.
+//! Which parts of the recorded programs were instrumented, and the CPU time of their processes. They are stored in `meta.json` under `instrumentation`,
+//! because the binaries may be gone when the trace is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::join::Joined;
 
-/// Its key in `meta.json`.
+/// Key in `meta.json`.
 pub(crate) const KEY: &str = "instrumentation";
-/// What the recorder noted of processor times.
+/// Key of the CPU times that the recorder measured.
 const TIMES: &str = "processor_time";
-/// Libraries of the system and of compilers: nobody rebuilds them, and their block copies are counted where instrumented code calls them.
+/// Libraries of the system and of compilers. Users do not rebuild them, and their block copies are counted where instrumented code calls them.
 const RUNTIME: &[&str] = &[
     "ld-linux",
     "libc",
@@ -38,60 +38,60 @@ const RUNTIME: &[&str] = &[
     "libnumapilot-plan",
 ];
 
-/// Of a recording by engine `instrument`.
+/// The instrumentation of a recording by engine `instrument`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Instrumentation {
     /// Binaries that were loaded, the programs first, then by size.
     pub modules: Vec<Module>,
-    /// Process images with call-outs in them.
+    /// Number of process images that contain call-outs.
     pub processes: u64,
-    /// Accesses that these made, by their call-outs.
+    /// Accesses of these processes, counted by their call-outs.
     pub accesses: u64,
-    /// Their processor time in user mode, ns, at least; `None`: not known.
+    /// Lower bound on their CPU time in user mode, ns; `None` if it is not known.
     pub user_ns: Option<u64>,
 }
 
-/// One binary.
+/// Instrumentation of one binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Module {
-    /// Its path.
+    /// Path of the binary.
     pub path: String,
-    /// It is a program, not a library.
+    /// Whether it is a program; otherwise a library.
     pub is_program: bool,
-    /// A library of the system or of a compiler.
+    /// Whether it is a library of the system or of a compiler.
     pub is_runtime: bool,
-    /// The call-outs are linked into it.
+    /// Whether the call-outs are linked into it.
     pub has_archive: bool,
-    /// Bytes of code; 0: not known.
+    /// Bytes of code; 0 if not known.
     pub code_bytes: u64,
-    /// Of these, instrumented.
+    /// Of these, bytes of instrumented code.
     pub instrumented_bytes: u64,
     /// The largest parts that are not instrumented.
     pub left_out: Vec<Part>,
-    /// Why nothing is known of it; empty otherwise.
+    /// Why the binary could not be examined; empty if it was.
     pub unknown: String,
 }
 
-/// A compile unit or function.
+/// A compile unit or function that is not instrumented.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// Its name.
+    /// Name of the compile unit or function.
     pub name: String,
     /// Bytes of code.
     pub bytes: u64,
 }
 
 impl Module {
-    /// Its name without the folder.
+    /// File name of the binary, without its folder.
     #[must_use]
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Share of its code that is instrumented, 0 to 1; `None`: not known.
+    /// Share of its code that is instrumented, 0 to 1; `None` if not known.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         (self.code_bytes > 0).then(|| self.instrumented_bytes as f64 / self.code_bytes as f64)
@@ -99,18 +99,18 @@ impl Module {
 }
 
 impl Instrumentation {
-    /// Binaries that the user can have instrumented: all but the system's.
+    /// Binaries that the user can instrument: all except those of the system and of compilers.
     pub fn own_modules(&self) -> impl Iterator<Item = &Module> {
         self.modules.iter().filter(|module| !module.is_runtime)
     }
 
-    /// As `meta.json` has it (`more`: its fields that no other reader knows); `None` for other engines and older recordings.
+    /// Reads it from the additional fields `more` of `meta.json`; `None` for other engines and older recordings.
     #[must_use]
     pub fn read(more: &serde_json::Map<String, Value>) -> Option<Instrumentation> {
         serde_json::from_value(more.get(KEY)?.clone()).ok()
     }
 
-    /// Of what the join found; reads the binaries. `more`: what the recorder told at the end.
+    /// Examines the binaries that the join found. `more`: the additional fields of the session's end.
     pub(crate) fn of(joined: &Joined, more: &serde_json::Map<String, Value>) -> Instrumentation {
         let programs: BTreeSet<&str> = joined.processes.iter().map(|process| &*process.exe).collect();
         let mut modules: BTreeMap<&str, Module> = BTreeMap::new();
@@ -140,7 +140,7 @@ impl Instrumentation {
     }
 }
 
-/// Of these processes; `None` where one was never looked at.
+/// CPU time in user mode of these processes, ns; `None` if it was not measured for one of them.
 fn user_ns(more: &serde_json::Map<String, Value>, pids: &BTreeSet<u64>) -> Option<u64> {
     let rows = more.get(TIMES)?.as_array()?;
     let mut sums: BTreeMap<u64, u64> = BTreeMap::new();
@@ -165,7 +165,7 @@ fn look(path: &str, build_id: &[u8], is_program: bool) -> Module {
     }
 }
 
-/// By the file's name up to its version: `libm.so.6`, `libc-2.31.so`, `ld-linux-x86-64.so.2`.
+/// Whether the file's name, up to its version, is in [`RUNTIME`]: `libm.so.6`, `libc-2.31.so`, `ld-linux-x86-64.so.2`.
 fn is_runtime(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.split(".so").next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! The join: every access gets its object, its thread, its call stack and its home node. Thread Event Flows and Object
+//! The join gives every access its object, its thread, its call stack and its home node. Thread Event Flows and Object
 //! Event Flows are two orders of the same rows.
 //!
 //! [`Trace`] is a joined trace in memory. The definitions of everything computed from it are in `docs/metrics.md`.

@@ -9,18 +9,18 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs,
 use numapilot_trace::record::{AllocKind, Counters};
 use serde::Serialize;
 
-/// The kinds of object that an access can reach.
+/// Kinds of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum ObjectKind {
     /// A data symbol of a mapped binary (also thread-local storage templates).
     Static = 0,
-    /// A heap block; each instance apart.
+    /// A heap block; each allocation is an instance.
     Heap = 1,
     /// An anonymous mapping made by the program.
     Anonymous = 2,
-    /// An allocator's own memory (`[heap]`, arenas), where no block of the program covers it.
+    /// Memory of an allocator (`[heap]`, arenas) that no block of the program covers.
     Allocator = 3,
     /// A mapped file.
     File = 4,
@@ -55,7 +55,7 @@ impl ObjectKind {
         Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
     }
 
-    /// The word that people read and that tables and JSON hold.
+    /// Its word in reports, tables and JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -71,7 +71,7 @@ impl ObjectKind {
         }
     }
 
-    /// The kind with this word.
+    /// The kind with this word; `None` for another word.
     #[must_use]
     pub fn from_word(word: &str) -> Option<ObjectKind> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
@@ -83,14 +83,14 @@ impl ObjectKind {
 #[serde(transparent)]
 pub struct SiteId(pub u32);
 
-/// Where objects come from and what to call them: an allocation site, a symbol, a file, a section, or "stacks of `worker`".
+/// The origin and name of objects: an allocation site, a symbol, a file, a section, or "stacks of `worker`".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Site {
     /// Kind of its objects.
     pub kind: ObjectKind,
-    /// The name that people know: the variable that the block was assigned to, the symbol, the file.
+    /// Name of its objects: the variable to which the block is assigned, the symbol, or the file.
     pub name: Arc<str>,
-    /// Function that allocates, where there is one.
+    /// Function that allocates, or empty.
     pub function: Arc<str>,
     /// Source file that allocates or declares; empty where unknown.
     pub file: Arc<str>,
@@ -116,9 +116,9 @@ impl Site {
 /// One object instance. It is live in the half-open interval from `birth` to `death`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Object {
-    /// Its row.
+    /// Id of the object: its row.
     pub id: ObjectId,
-    /// What its instances share; also gives its kind and name.
+    /// Its site, which has its kind and name.
     pub site: SiteId,
     /// Process in which it was born. Children of a fork see the same instance until one of them frees it.
     pub process: ProcessIndex,
@@ -126,19 +126,19 @@ pub struct Object {
     pub address: VirtAddr,
     /// Size in bytes.
     pub bytes: u64,
-    /// Program time of birth; 0 for what was there when the recording began.
+    /// Program time of birth; 0 for what existed when the recording began.
     pub birth: TimeNs,
     /// Program time of death in the process that made it; `None` if it lived until the end.
     pub death: Option<TimeNs>,
     /// Thread that allocated it (for a stack: the thread whose stack it is).
     pub thread: Option<ThreadIndex>,
-    /// CPU on which that thread was then.
+    /// CPU on which that thread ran then.
     pub cpu: Option<CpuId>,
     /// Node of that CPU.
     pub node: Option<NodeId>,
     /// Call stack of the allocation; 0 where there is none.
     pub stack: StackId,
-    /// Which call made it, for heap blocks.
+    /// The call that allocated it, for heap blocks.
     #[serde(skip)]
     pub alloc_kind: Option<AllocKind>,
 }
@@ -146,13 +146,13 @@ pub struct Object {
 /// A process image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Index of the process image, from 0.
     pub index: ProcessIndex,
     /// Kernel's process id.
     pub pid: u32,
     /// Process that forked or exec'ed it, if recorded.
     pub parent: Option<ProcessIndex>,
-    /// It began by exec in its parent's place.
+    /// Whether it replaced its parent by exec.
     pub by_exec: bool,
     /// Path of the executable.
     pub exe: Arc<str>,
@@ -175,7 +175,7 @@ pub struct Thread {
     pub tid: u32,
     /// Its name, or empty.
     pub name: Arc<str>,
-    /// Function that it began in, where resolved.
+    /// Its start function, or empty.
     pub start_function: Arc<str>,
     /// Thread that created it.
     pub parent: Option<ThreadIndex>,
@@ -196,9 +196,9 @@ pub struct Thread {
 /// Exact totals of one thread at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountersAt {
-    /// Program time.
+    /// Program time of the reading.
     pub time: TimeNs,
-    /// Whose.
+    /// Thread whose totals these are.
     pub thread: ThreadIndex,
     /// Node the thread ran on up to this moment.
     pub node: Option<NodeId>,
@@ -210,21 +210,21 @@ pub struct CountersAt {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlacementCause {
-    /// The node of the thread that touched them first.
+    /// They were placed on the node of the thread that touched them first.
     #[default]
     FirstTouch,
-    /// A memory policy, or want of room: not the toucher's node.
+    /// A memory policy or a full node placed them elsewhere than on the first-touch node.
     Policy,
     /// They were moved.
     Moved,
-    /// They were there before the recording.
+    /// They were placed before the recording.
     Found,
-    /// Nobody saw who touched them first: their home is unknown, and the node given is that of the first thread seen on them.
+    /// The first toucher was not recorded: their home is unknown, and `node` is that of the first thread that was seen to access them.
     UnknownToucher,
 }
 
 impl PlacementCause {
-    /// By its word in the tables; an unknown one is taken for the commonest.
+    /// The cause with this word in the tables; [`PlacementCause::FirstTouch`] for an unknown word.
     pub(crate) fn from_word(word: &str) -> PlacementCause {
         match word {
             "policy" => PlacementCause::Policy,
@@ -235,7 +235,7 @@ impl PlacementCause {
         }
     }
 
-    /// Whether it comes of a first touch, wherever the page went.
+    /// Whether a first touch placed the page, on whichever node.
     #[must_use]
     pub fn is_first(self) -> bool {
         matches!(self, PlacementCause::FirstTouch | PlacementCause::Policy)
@@ -245,19 +245,19 @@ impl PlacementCause {
 /// A run of pages that got a home, or changed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// Program time.
+    /// Program time of the placement.
     pub time: TimeNs,
-    /// Thread that touched, ordered or moved.
+    /// Thread that touched the pages first, set their policy, or moved them.
     pub thread: ThreadIndex,
     /// First address of the first page.
     pub address: VirtAddr,
-    /// Pages of 4096 bytes.
+    /// Number of pages of 4096 bytes.
     pub pages: u32,
-    /// The home from now on.
+    /// Home node of the pages from now on.
     pub node: NodeId,
-    /// Why.
+    /// Why the pages got this home.
     pub cause: PlacementCause,
-    /// Object that lay there.
+    /// Object that was live there then.
     pub object: Option<ObjectId>,
 }
 
@@ -266,13 +266,13 @@ pub struct Placement {
 pub struct Wait {
     /// Thread that waited.
     pub thread: ThreadIndex,
-    /// What for, in the trace format's words: `join`, `mutex`, `barrier`, `sleep`, ...
+    /// Kind of the wait, in the trace format's words: `join`, `mutex`, `barrier`, `sleep`, ...
     pub kind: Arc<str>,
     /// Address of the lock or barrier; for joins the other thread's index or process's number.
     pub object: u64,
-    /// Begin in program time.
+    /// Program time at which it began.
     pub began: TimeNs,
-    /// End.
+    /// Program time at which it ended.
     pub ended: TimeNs,
 }
 
@@ -304,6 +304,6 @@ pub struct Frame {
     pub line: u32,
     /// Column in bytes, from 1; 0 where the compiler wrote none.
     pub column: u32,
-    /// It was inlined into the next frame.
+    /// Whether it was inlined into the next frame.
     pub inlined: bool,
 }

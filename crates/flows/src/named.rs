@@ -1,4 +1,4 @@
-//! Objects by the names that people give them: a site's number (S3), an instance's number, or a name.
+//! Looks objects up as the command line names them: by a site's number (S3), an instance's number (17), or a name.
 
 use numapilot_trace::ids::ObjectId;
 
@@ -6,7 +6,7 @@ use crate::filter::Filter;
 use crate::model::SiteId;
 use crate::trace::Trace;
 
-/// What a name stands for.
+/// The objects that a name denotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// All instances of a site.
@@ -15,7 +15,7 @@ pub enum Named {
     Object(ObjectId),
 }
 
-/// Why a name stands for nothing.
+/// Why a name denotes no object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// No site has this number.
@@ -24,19 +24,19 @@ pub enum NameError {
     /// No instance has this number.
     #[error("the trace has objects 0 to {0}")]
     NoObject(usize),
-    /// Nothing is called that.
-    #[error("no object has that name; the names and numbers (S3) of `numapilot report` can be used")]
+    /// No site has this name.
+    #[error("no object has that name; give a name or number (S3) that `numapilot report` shows")]
     NoName,
-    /// What is called that was never accessed.
-    #[error("there is one, but no sampled access reached it")]
+    /// Sites have this name, but no sampled access reached them.
+    #[error("an object of that name exists, but no sampled access reached it")]
     NotAccessed,
 }
 
 impl Trace {
-    /// Everything accessed that `name` stands for.
+    /// The objects that `name` denotes. A plain name gives every site of that name that a sampled access reached; a number gives that site or instance.
     ///
     /// # Errors
-    /// If that is nothing.
+    /// No site or instance has that number or name, or none of that name was accessed.
     pub fn objects_named(&self, name: &str) -> Result<Vec<Named>, NameError> {
         if let Some(site) = name.strip_prefix(['S', 's']).and_then(|rest| rest.parse().ok()).map(SiteId) {
             self.site(site).ok_or(NameError::NoSite)?;

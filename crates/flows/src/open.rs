@@ -1,4 +1,4 @@
-//! From tables to flows in memory.
+//! Opens a trace: reads its tables into flows in memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,17 +25,17 @@ use crate::rows::alloc_kind_from_name;
 use crate::sizes::{Life, SiteSize, Span, keep_within_processes, site_sizes};
 use crate::trace::{Losses, Tables, Trace};
 
-/// Ids beyond these are damage: they are numbered one by one.
+/// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACKS_MAX: u32 = 1 << 26;
 const LOCATIONS_MAX: u32 = 1 << 26;
 const NODES_MAX: u16 = 4096;
 
 impl Trace {
-    /// Opens `NAME.numatrace`; the ending may be left out. Where the tables are missing because the recorder was killed, they are made from `raw/` first, and
-    /// [`Trace::was_rebuilt`] says so.
+    /// Opens `NAME.numatrace`; the extension may be omitted. If the tables are missing because the recorder was killed, this first makes them from `raw/`,
+    /// and [`Trace::was_rebuilt`] is then true.
     ///
     /// # Errors
-    /// If `dir` is no trace, is still being recorded, is of a newer format, or is damaged.
+    /// If `dir` is not a trace, is still being recorded, has a newer format, or is damaged.
     pub fn open(dir: &Path) -> Result<Trace, FlowError> {
         let dir = &name::find(dir);
         let mut was_rebuilt = false;
@@ -55,7 +55,7 @@ impl Trace {
     }
 }
 
-/// What is recorded so far is a part that nobody chose: figures of it would be wrong, and its tables would outlive the recording.
+/// Fails if the trace is still being recorded: the part recorded so far is arbitrary, so its figures would mislead, and its tables would remain.
 fn refuse_unfinished(dir: &Path) -> Result<(), FlowError> {
     let path = dir.to_path_buf();
     match activity(dir) {
@@ -158,13 +158,13 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
-/// Each object's life, by order stamps.
+/// Birth, death and size of each object, by order stamps.
 fn lives(columns: &ObjectColumns) -> Vec<Life> {
     let rows = columns.site.iter().zip(&columns.bytes).zip(columns.birth_order.iter().zip(&columns.death_order));
     rows.map(|((&site, &bytes), (&birth, &death))| Life { site, bytes, birth, death }).collect()
 }
 
-/// What the objects of each site take. Those of a process that has ended are live no more from the last that was recorded of it.
+/// Memory that the objects of each site take. Objects of a process that has ended are live until the last event recorded of it.
 fn sizes(
     (mut lives, process_of): (Vec<Life>, Vec<u32>),
     threads: &ThreadColumns,
@@ -282,7 +282,7 @@ fn counters(columns: CounterColumns, by_home: HomeCounterColumns) -> Result<Vec<
             },
         })
         .collect();
-    // Both tables are in the same order, and rows without accesses have none in the second.
+    // Both tables are in the same order; a row without accesses has no rows in the second.
     let mut next = 0;
     for home in by_home.rows() {
         let key = (home.time_ns, home.thread, home.node);
@@ -324,7 +324,7 @@ fn waits(columns: SyncColumns) -> Vec<Wait> {
     rows.collect()
 }
 
-/// What importing could not read.
+/// Number of records that an import could not read.
 fn unread(meta: &Meta) -> u64 {
     let import = meta.more.get("import");
     let count =

@@ -1,4 +1,4 @@
-//! Rows of the tables, from what the join and the symbols know.
+//! Makes the rows of the tables from the joined data and the symbols.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ pub(crate) fn alloc_kind_from_name(name: &str) -> Option<AllocKind> {
     ALLOC_KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
 }
 
-/// Puts accesses in order of time, a row group at a time. Its buffers are used again and again: fresh memory would cost a page
-/// fault for every few rows.
+/// Sorts accesses by time, a row group at a time. It reuses its buffers, because fresh memory would cost a page fault for every
+/// few rows.
 #[derive(Default)]
 pub(crate) struct TimeSorter {
     held: AccessColumns,
@@ -45,22 +45,22 @@ pub(crate) struct TimeSorter {
 }
 
 impl TimeSorter {
-    /// Rows held.
+    /// Number of rows in the buffer.
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Takes rows over; `batch` is empty afterwards and keeps its memory.
+    /// Moves rows from `batch` to the buffer; `batch` is empty afterwards and keeps its memory.
     pub fn take(&mut self, batch: &mut AccessColumns) {
         if self.held.len() + batch.len() > self.held.time_ns.capacity() {
-            // Once for all where there is much to come, instead of by doubling.
+            // Reserve once if many rows are expected, instead of growing by doubling.
             let many = if self.held.len() > 4 * batch.len() { 2 * ROWS_PER_GROUP } else { 0 };
             self.held.reserve(batch.len().max(many));
         }
         self.held.append(batch);
     }
 
-    /// Gives the first `rows` held rows by time (real order among equals), as a range of columns, to `use_them`. They are not held any more.
+    /// Passes the first `rows` rows by time (order stamp among equals), as a range of columns, to `use_them`, and removes them from the buffer.
     pub fn first<E>(
         &mut self,
         rows: usize,
@@ -74,7 +74,7 @@ impl TimeSorter {
         }
         self.keys.clear();
         self.keys.extend(self.held.time_ns.iter().copied().zip(0..));
-        // What stayed from the last time is a sorted run, which the stable sort makes use of.
+        // The rows from the last time are a sorted run, which the stable sort exploits.
         self.keys.sort();
         let (first, rest) = self.keys.split_at(rows);
         gather(&self.held, first, &mut self.sorted);
@@ -108,7 +108,7 @@ fn gather(columns: &AccessColumns, keys: &[(u64, u32)], out: &mut AccessColumns)
     pick(&columns.weight, keys, &mut out.weight);
 }
 
-/// Writes every table but `accesses`.
+/// Writes every table except `accesses`.
 pub(crate) fn write_tables(
     writer: &mut TraceWriter,
     joined: &Joined,

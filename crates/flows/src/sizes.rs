@@ -1,14 +1,14 @@
-//! How much memory the objects of a site take: at their peak, and in all.
+//! Memory that the objects of a site take: at the peak, and in total.
 //!
-//! Pure functions of births and deaths. The moments are order stamps where the tables have them (what really happened before what), so that threads whose
-//! program times differ are not taken for each other's contemporaries. What is live at a moment was born at it or before, and dies after it.
+//! Pure functions of births and deaths. Moments are order stamps where the tables have them, because program times of different threads do not order their
+//! events. An object is live at a moment if it was born at or before it, and dies after it.
 
 use serde::Serialize;
 
 /// Sizes of all objects of a site, also of those that no sampled access reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SiteSize {
-    /// Objects that were ever made.
+    /// Number of objects that were ever allocated.
     pub allocated_instances: u64,
     /// Sum of their sizes in bytes: grows with every allocation, whatever is freed.
     pub total_allocated_bytes: u64,
@@ -18,12 +18,12 @@ pub struct SiteSize {
     pub peak_live_instances: u64,
 }
 
-/// One object's life.
+/// Lifetime and size of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// Its site's number.
+    /// Number of its site.
     pub site: u32,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Moment of its birth.
     pub birth: u64,
@@ -66,18 +66,18 @@ pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
     sizes
 }
 
-/// What was recorded of a process, by order stamps.
+/// The recorded span of a process, in order stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     /// Start of its first thread; 0 where none was seen.
     pub first: u64,
     /// The last birth or death of an object or a thread.
     pub last: u64,
-    /// Its end was seen.
+    /// Whether its end was recorded.
     pub ended: bool,
 }
 
-/// Keeps lives within those of their processes: symbols of a binary have no birth of their own, and what a process leaves is gone when it has ended.
+/// Limits lifetimes to those of their processes: symbols of a binary have no birth of their own, and a process's memory is gone when it has ended.
 pub(crate) fn keep_within_processes(lives: &mut [Life], process_of: &[u32], spans: &[Span]) {
     for (life, &process) in lives.iter_mut().zip(process_of) {
         let Some(span) = spans.get(process as usize) else { continue };

@@ -14,20 +14,20 @@ use numapilot_trace::ids::StackId;
 use crate::join::{Binary, Joined, Layouts, SiteKey};
 use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};
 
-/// Fewer code addresses than this are not worth a second thread.
+/// Number of code addresses from which several threads resolve them.
 const PARALLEL_FROM: usize = 500;
 const WORKERS_MAX: usize = 4;
 
 /// Names of a whole recording.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// By location.
+    /// Resolved code addresses, indexed by location id.
     pub locations: Vec<Location>,
-    /// Distinct sites.
+    /// Distinct sites, indexed by site id.
     pub sites: Vec<Site>,
-    /// From the join's site numbers to `sites`.
+    /// Maps the join's site keys to `sites`.
     pub site_of_key: Vec<SiteId>,
-    /// Locations without a function name, by binary and reason.
+    /// Number of locations without a function name, by binary and reason.
     pub unresolved: BTreeMap<(Arc<str>, Unresolved), u64>,
 }
 
@@ -45,7 +45,7 @@ impl Layouts for ElfLayouts {
     }
 }
 
-/// Shares equal strings.
+/// Interns strings: equal strings share one allocation.
 #[derive(Default)]
 struct Strings(HashMap<String, Arc<str>>);
 
@@ -60,7 +60,7 @@ impl Strings {
     }
 }
 
-/// Resolves everything.
+/// Resolves all code addresses, sites and static objects of a joined recording.
 pub(crate) fn resolve(joined: &Joined) -> Names {
     let mut strings = Strings::default();
     let mut names = Names::default();
@@ -79,7 +79,7 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
                 })
                 .collect(),
             Err(why) => {
-                // The first location stands for "unknown".
+                // Location 0 is "unknown".
                 if !names.locations.is_empty() {
                     *names.unresolved.entry((module.clone(), why)).or_default() += 1;
                 }
@@ -95,7 +95,7 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
     names
 }
 
-/// `libfoo.so+0x1234`: what an address without a symbol is called.
+/// The name of an address without a symbol: `libfoo.so+0x1234`.
 fn placeholder(module: &str, offset: u64) -> String {
     let base = module.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or("unknown");
     let base = numapilot_symbols::tidy(base);
@@ -148,7 +148,7 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     results
 }
 
-/// What names sites, with what it has read of sources and binaries.
+/// Names sites, and caches the sources and binaries that it has read.
 #[derive(Default)]
 struct Namer {
     sites: SiteNamer,
@@ -189,7 +189,7 @@ fn name_site_of(
 ) -> Site {
     let named = |kind, name: Arc<str>| Site { kind, name, ..Site::default() };
     match key {
-        // Whoever recorded did not see who mapped it.
+        // The recording does not have the call that mapped it.
         SiteKey::Allocation(kind @ ObjectKind::Anonymous, StackId(0)) => {
             named(*kind, strings.share("anonymous memory"))
         }

@@ -1,9 +1,9 @@
-//! Records of different threads with one stamp: which came first.
+//! Orders records of different threads that have the same stamp.
 //!
-//! A counter may tick more slowly than threads hand a block over (10 ns on some x86-64 machines, 10 to 42 ns on many Arm ones), so equal stamps say
-//! nothing. The events do: a block is made where none lives, given back where one begins, and used while it lives; a mapping likewise; and a
-//! thread's own records keep their order. [`settle`] searches an order of the tied records that breaks none of this. Where several are left (one
-//! address handed on twice within a tick), any of them has the same births and deaths, and an access between goes to the earlier block.
+//! A counter may tick more slowly than threads pass a block on (10 ns on some x86-64 machines, 10 to 42 ns on many Arm ones), so equal stamps do not
+//! order records. The events constrain the order: a block is allocated where none is live, freed at its start, and accessed while it is live; the same
+//! holds for mappings; and a thread's own records keep their order. [`settle`] searches for an order of the tied records that meets these constraints.
+//! If there are several (one address was reused twice within a tick), all have the same births and deaths, and an access between goes to the earlier block.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::{AllocKind, Event, Record};
 use numapilot_trace::wire::layout;
 
-/// Records of one stamp that are looked at together: more are no ties, but stamps that stand still.
+/// Most records of one stamp that are ordered together. More mean that the counter stands still.
 pub(crate) const TIED_MAX: usize = 1024;
 
-/// Steps of the search after which the rest is left as it came.
+/// Steps of the search after which the remaining records keep the order in which they came.
 const STEPS_MAX: usize = 20_000;
 
-/// What lives before the first of the tied records.
+/// What is live before the first of the tied records.
 pub(crate) trait Live {
     /// The address space of a thread.
     fn space_of(&self, thread: ThreadIndex) -> u32;
@@ -38,7 +38,7 @@ enum What {
     Other,
 }
 
-/// A record as the search sees it.
+/// A record, as the search uses it.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     what: What,
@@ -59,7 +59,7 @@ impl Item {
     }
 }
 
-/// Puts records of one stamp, each thread's own in their order, into an order that can have happened. Leaves them alone where none is found.
+/// Puts records of one stamp, in which each thread's own are in order, into an order that is possible. Leaves them unchanged if none is found.
 pub(crate) fn settle(records: &mut Vec<Record>, live: &impl Live) {
     if records.iter().all(|record| record.thread == records[0].thread) {
         return;
@@ -94,7 +94,7 @@ fn items(records: &[Record], live: &impl Live) -> Vec<Item> {
         };
         items.push(Item { what, space: live.space_of(record.thread), start, end: start.saturating_add(bytes), lane });
     }
-    // A free covers the block that it ends.
+    // A free covers the block that it frees.
     for index in 0..items.len() {
         if items[index].what == What::Free {
             let own = items[index];
@@ -144,10 +144,10 @@ impl<'a, L: Live> Search<'a, L> {
         Search { items, live, lanes, order: Vec::new(), changes: Vec::new(), steps: 0 }
     }
 
-    /// The order found; where there is none (records were lost), as far as it goes, and then as they came.
+    /// The order that was found. If there is none (records were lost), the longest prefix, and then the records as they came.
     fn run(mut self) -> Vec<usize> {
         let mut best: Vec<usize> = Vec::new();
-        // What was tried at each depth.
+        // The choices tried at each depth.
         let mut tried: Vec<usize> = vec![0];
         while self.order.len() < self.items.len() && self.steps < STEPS_MAX {
             self.steps += 1;
@@ -189,7 +189,7 @@ impl<'a, L: Live> Search<'a, L> {
         self.lanes[self.items[index].lane].push_front(index);
     }
 
-    /// Blocks that live now and overlap the item.
+    /// Blocks that are live now and overlap the item.
     fn living(&self, item: &Item) -> Vec<(u64, u64)> {
         let mut blocks = self.live.blocks(item.space, item.start, item.end);
         for change in &self.changes {
@@ -214,32 +214,32 @@ impl<'a, L: Live> Search<'a, L> {
         last.map_or_else(|| self.live.is_mapped(item.space, item.start, item.end), |change| change.is_birth)
     }
 
-    /// A block covers the item at some time of the tie.
+    /// Whether a block covers the item at some time within the tie.
     fn is_heap(&self, item: &Item) -> bool {
         let is_made = |with: &Item| matches!(with.what, What::Alloc { .. }) && with.overlaps(item);
         self.items.iter().any(is_made) || !self.live.blocks(item.space, item.start, item.end).is_empty()
     }
 
-    /// So does a mapping.
+    /// Whether a mapping covers the item at some time within the tie.
     fn is_ever_mapped(&self, item: &Item) -> bool {
         self.items.iter().any(|with| with.what == What::Map && with.overlaps(item))
             || self.live.is_mapped(item.space, item.start, item.end)
     }
 
-    /// Another thread has an end of a mapping left that overlaps.
+    /// Whether another thread still has to unmap a mapping that overlaps the item.
     fn awaits_unmap(&self, item: &Item) -> bool {
         let others = self.lanes.iter().enumerate().filter(|(lane, _)| *lane != item.lane);
         let mut left = others.flat_map(|(_, left)| left).map(|index| &self.items[*index]);
         left.any(|with| with.what == What::Unmap && with.overlaps(item))
     }
 
-    /// Whether the next record of this thread can have come next.
+    /// Whether the next record of this thread can be next in the order.
     fn may_come(&self, lane: usize) -> bool {
         let Some(item) = self.lanes[lane].front().map(|index| &self.items[*index]) else { return false };
         match item.what {
             What::Other => true,
             What::Alloc { replaces } => self.living(item).iter().all(|block| replaces && block.0 == item.start),
-            // A block that no record of a birth tells of was made before the recording, or its birth was lost.
+            // A block without a record of its birth was allocated before the recording, or the record was lost.
             What::Free => self.living(item).iter().any(|block| block.0 == item.start) || !self.is_heap(item),
             What::Access if self.is_heap(item) => !self.living(item).is_empty(),
             What::Access | What::Place | What::Unmap => self.is_mapped(item) || !self.is_ever_mapped(item),
@@ -250,7 +250,7 @@ impl<'a, L: Live> Search<'a, L> {
 
 #[cfg(test)]
 mod tests {
-    //! Traces whose real order is known, with a counter that ticks too slowly to tell it.
+    //! Traces whose real order is known, with a counter that ticks too slowly to show it.
 
     use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -15,20 +15,20 @@ use crate::model::{
 };
 use crate::sizes::{Life, SiteSize, site_sizes};
 
-/// What a trace is made of; [`Trace::from_tables`] adds the orders. Row numbers are ids: `objects[3].id` is 3.
+/// The tables of a trace; [`Trace::from_tables`] adds the flows. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// Accesses, in any order.
     pub accesses: Accesses,
-    /// Object instances.
+    /// Object instances, by id.
     pub objects: Vec<Object>,
-    /// What instances share.
+    /// Sites, by id: what the instances of one place in the source share.
     pub sites: Vec<Site>,
-    /// How much memory each site's objects take; empty: worked out from the program times of births and deaths.
+    /// Memory of each site's objects; if empty, it is computed from the program times of births and deaths.
     pub site_sizes: Vec<SiteSize>,
-    /// Threads.
+    /// Threads, by index.
     pub threads: Vec<Thread>,
-    /// Processes.
+    /// Process images, by index.
     pub processes: Vec<Process>,
     /// Resolved code addresses; row 0 is "unknown".
     pub locations: Vec<Location>,
@@ -44,11 +44,11 @@ pub struct Tables {
     pub marks: Vec<(TimeNs, String)>,
     /// Program time at which the recording ended.
     pub end: TimeNs,
-    /// What got lost, and what could not be known.
+    /// Counts of what was lost or is unknown.
     pub losses: Losses,
 }
 
-/// Everything that was lost or stayed unknown, counted.
+/// Counts of what was lost or is unknown, by cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Losses {
     /// Records dropped because a ring stayed full.
@@ -57,7 +57,7 @@ pub struct Losses {
     pub no_slot: u64,
     /// Records not written because recording had stopped (disk full, recorder gone).
     pub stopped: u64,
-    /// Records of threads that had already ended: what the C library frees after them.
+    /// Records of threads that had already ended, such as the C library's frees of their memory.
     pub after_end: u64,
     /// Stacks dropped because the stack table was full.
     pub stack_table: u64,
@@ -67,7 +67,7 @@ pub struct Losses {
     pub torn_chunks: u64,
     /// Stacks that ended early because unwinding failed.
     pub failed_unwinds: u64,
-    /// Stacks cut at the greatest depth.
+    /// Stacks cut at the maximum depth.
     pub truncated_stacks: u64,
     /// Code addresses without a function name.
     pub unresolved_locations: u64,
@@ -86,9 +86,9 @@ pub struct Losses {
 /// What a trace's samples are evidence of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Memory accesses.
+    /// Memory accesses, at known rates.
     Accesses,
-    /// Page faults: first touches, and uses at rates that say nothing of memory traffic.
+    /// Page faults: first touches, and later uses at rates that do not measure memory traffic.
     PageFaults,
     /// Nothing about memory: an imported recording of other events (cycles, instructions).
     Other,
@@ -103,7 +103,7 @@ impl Losses {
     }
 }
 
-/// A trace with its flows.
+/// A trace in memory, with its flows.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     tables: Tables,
@@ -156,13 +156,13 @@ impl Trace {
         &self.meta
     }
 
-    /// What of the recorded programs was instrumented; `None` for engines that need no instrumentation, and in traces that do not tell.
+    /// Which parts of the recorded programs were instrumented; `None` for engines that need no instrumentation, and in older traces.
     #[must_use]
     pub fn instrumentation(&self) -> Option<Instrumentation> {
         Instrumentation::read(&self.meta.more)
     }
 
-    /// The machine that the recording carries; none in traces made without one.
+    /// The machine that the trace describes; `None` in a trace without one.
     #[must_use]
     pub fn machine(&self) -> Option<Machine> {
         serde_json::from_value(self.meta.machine.clone()).ok()
@@ -213,19 +213,19 @@ impl Trace {
         self.by_object.group(object.0)
     }
 
-    /// Brings these rows, which somebody will ask for one by one, into the caches.
+    /// Prefetches these rows into the caches, before they are read one by one.
     #[inline]
     pub(crate) fn fetch(&self, rows: &[u32]) {
         self.tables.accesses.fetch(rows);
     }
 
-    /// The access in this row, which there is.
+    /// The access in this row, which must exist.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> AccessRef {
         self.tables.accesses.get(row)
     }
 
-    /// The access in this row.
+    /// The access in this row; `None` past the last row.
     #[must_use]
     pub fn access(&self, row: u32) -> Option<AccessRef> {
         ((row as usize) < self.tables.accesses.len()).then(|| self.tables.accesses.get(row as usize))
@@ -237,7 +237,7 @@ impl Trace {
         &self.tables.objects
     }
 
-    /// One object.
+    /// The object with this id; `None` if there is none.
     #[must_use]
     pub fn object(&self, id: ObjectId) -> Option<&Object> {
         self.tables.objects.get(id.0 as usize)
@@ -249,13 +249,13 @@ impl Trace {
         &self.tables.sites
     }
 
-    /// One site.
+    /// The site with this id; `None` if there is none.
     #[must_use]
     pub fn site(&self, id: SiteId) -> Option<&Site> {
         self.tables.sites.get(id.0 as usize)
     }
 
-    /// How much memory the objects of a site take in the whole recording, whatever was sampled; zeros for an unknown site.
+    /// Memory of a site's objects in the whole recording, whether sampled or not; zeros for an unknown site.
     #[must_use]
     pub fn site_size(&self, id: SiteId) -> SiteSize {
         self.tables.site_sizes.get(id.0 as usize).copied().unwrap_or_default()
@@ -267,7 +267,7 @@ impl Trace {
         self.site(self.object(object)?.site)
     }
 
-    /// Kind of an object; unknown for one that is not there.
+    /// Kind of an object; [`ObjectKind::Unknown`] for an id that does not exist.
     #[must_use]
     pub fn kind_of(&self, object: Option<ObjectId>) -> ObjectKind {
         object.and_then(|id| self.site_of(id)).map_or(ObjectKind::Unknown, |site| site.kind)
@@ -279,7 +279,7 @@ impl Trace {
         &self.tables.threads
     }
 
-    /// One thread.
+    /// The thread with this index; `None` if there is none.
     #[must_use]
     pub fn thread(&self, index: ThreadIndex) -> Option<&Thread> {
         self.tables.threads.get(index.0 as usize)
@@ -291,7 +291,7 @@ impl Trace {
         &self.tables.processes
     }
 
-    /// One process.
+    /// The process with this index; `None` if there is none.
     #[must_use]
     pub fn process(&self, index: ProcessIndex) -> Option<&Process> {
         self.tables.processes.get(index.0 as usize)
@@ -315,31 +315,31 @@ impl Trace {
         &self.tables.locations
     }
 
-    /// One resolved code address; "unknown" for an id that is not there.
+    /// The resolved code address with this id; "unknown" for an id that does not exist.
     #[must_use]
     pub fn location(&self, id: LocationId) -> &Location {
         self.tables.locations.get(id.0 as usize).unwrap_or(&self.tables.locations[0])
     }
 
-    /// Exact totals over time.
+    /// Exact totals over time, by thread, in order of time.
     #[must_use]
     pub fn counters(&self) -> &[CountersAt] {
         &self.tables.counters
     }
 
-    /// Whether its accesses are page faults: first touches and what the kernel unmapped to see who uses it, at rates that say nothing of memory traffic.
+    /// Whether its accesses are page faults: first touches and NUMA hinting faults, at rates that do not measure memory traffic.
     #[must_use]
     pub fn holds_faults(&self) -> bool {
         holds_faults(&self.meta)
     }
 
-    /// What its samples are evidence of. Where that is other than accesses, no figure about accesses is known.
+    /// What its samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         evidence(&self.meta)
     }
 
-    /// Pages that got a home or changed it, in order, where accesses are page faults; of other traces none are kept in memory.
+    /// Pages that got a home or changed it, in order, if accesses are page faults; other traces do not keep them in memory.
     #[must_use]
     pub fn placements(&self) -> &[Placement] {
         &self.tables.placements
@@ -351,13 +351,13 @@ impl Trace {
         &self.tables.waits
     }
 
-    /// Marks that the program set.
+    /// Marks that the program set: program time and text.
     #[must_use]
     pub fn marks(&self) -> &[(TimeNs, String)] {
         &self.tables.marks
     }
 
-    /// What got lost.
+    /// Counts of what was lost or is unknown.
     #[must_use]
     pub fn losses(&self) -> &Losses {
         &self.tables.losses
@@ -376,12 +376,12 @@ impl Trace {
     }
 }
 
-/// See [`Trace::holds_faults`].
+/// Implements [`Trace::holds_faults`], from the trace's metadata.
 pub(crate) fn holds_faults(meta: &Meta) -> bool {
     evidence(meta) == Evidence::PageFaults
 }
 
-/// See [`Trace::evidence`].
+/// Implements [`Trace::evidence`], from the trace's metadata.
 fn evidence(meta: &Meta) -> Evidence {
     let told = meta.more.get("evidence").and_then(serde_json::Value::as_str);
     match (meta.engine.as_str(), told) {

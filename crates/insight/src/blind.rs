@@ -1,37 +1,38 @@
-//! Recordings that saw too little to judge by: accesses that the processes' processor time does not allow for.
+//! Detects recordings that saw too few accesses to judge by, given the processor time that the processes used.
 //!
 //! An instrumented program makes tens to hundreds of millions of accesses per second of processor time, simulation included; even one that mostly
 //! calls the kernel makes ten million per second in user mode. One that makes less than [`RATE_MIN`] spends its time in code that was not
-//! instrumented, or in registers. Which of these, the share of instrumented code tells: a program whose own code is instrumented is believed.
+//! instrumented, or in registers. The share of instrumented code distinguishes these cases: a program whose own code is
+//! instrumented counts as seen.
 
 use numapilot_flows::{Instrumentation, Trace};
 use serde::Serialize;
 
-/// Accesses per second of user time below which a recording with uninstrumented code in it says nothing. A tenth of the least that was measured on an
+/// Accesses per second of user time below which a recording with uninstrumented code cannot be judged. A tenth of the least that was measured on an
 /// instrumented program which accesses memory at all (docs/instrument.md has the figures).
 pub const RATE_MIN: f64 = 1e6;
-/// User time that it takes to judge: the loader and the tracker take up to a few hundredths of a second without an access.
+/// Least user time for a judgement, ns: the loader and the tracker take up to a few hundredths of a second without an access.
 const JUDGED_FROM_NS: u64 = 100_000_000;
-/// A binary with less of its code instrumented has a gap.
+/// Share of instrumented code, 0 to 1, below which a binary counts as a cause.
 const SHARE_MIN: f64 = 0.9;
-/// Parts that a sentence names.
+/// Largest number of parts that a sentence names.
 const PARTS_NAMED: usize = 3;
 
 /// A recording that saw too little.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Blindness {
-    /// Accesses that were seen.
+    /// Number of accesses that were seen.
     pub accesses: u64,
-    /// Processor time in user mode of the instrumented processes, ns, at least; `None`: not known.
+    /// Lower bound of the instrumented processes' processor time in user mode, ns; `None` if it is not known.
     pub user_ns: Option<u64>,
     /// What was not seen, and why, in whole sentences.
     pub causes: Vec<String>,
-    /// What to do.
+    /// What to do, in a whole sentence.
     pub remedy: String,
 }
 
 impl Blindness {
-    /// The first line of every report: how little was seen.
+    /// The first line of every report: how little was seen, why, and the remedy.
     #[must_use]
     pub fn says(&self) -> String {
         let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
@@ -45,7 +46,7 @@ impl Blindness {
     }
 }
 
-/// `None`: nothing speaks against the recording, or it is not known.
+/// Why this recording cannot be judged; `None` if it can be, or if nothing is known of its instrumentation.
 pub(crate) fn of(trace: &Trace) -> Option<Blindness> {
     if trace.meta().engine != "instrument" {
         return None;
@@ -53,7 +54,7 @@ pub(crate) fn of(trace: &Trace) -> Option<Blindness> {
     judge(&trace.instrumentation()?)
 }
 
-/// By what was instrumented and seen alone: what a recorder knows at the end.
+/// The same from counts alone, which a recorder knows at its end without opening the trace.
 #[must_use]
 pub fn judge(seen: &Instrumentation) -> Option<Blindness> {
     let causes = causes(seen);
@@ -62,7 +63,7 @@ pub fn judge(seen: &Instrumentation) -> Option<Blindness> {
         Some(ns) => is_slow(ns),
         None => seen.accesses == 0,
     };
-    let remedy = "Compile all of the program with `numapilot cc`, `c++` or `fc` and record again; `--engine emulate` records it as it is, slower.";
+    let remedy = "Compile the whole program with `numapilot cc`, `c++` or `fc` and record it again, or record it unchanged with the slower `--engine emulate`.";
     (is_blind && !causes.is_empty()).then(|| Blindness {
         accesses: seen.accesses,
         user_ns: seen.user_ns,
@@ -84,12 +85,12 @@ fn causes(seen: &Instrumentation) -> Vec<String> {
     let words = gaps.map(|module| {
         let name = module.name();
         match (module.instrumented_bytes, module.has_archive) {
-            (0, true) => format!("{name} was linked by numapilot, but none of its code is instrumented: its objects were compiled otherwise."),
+            (0, true) => format!("{name} was linked by numapilot, but none of its code is instrumented, because another compiler compiled its object files."),
             (0, false) => format!("{name} is not instrumented."),
             _ => {
                 let parts: Vec<&str> = module.left_out.iter().take(PARTS_NAMED).map(|part| part.name.as_str()).collect();
                 let share = (module.share().unwrap_or(0.0) * 100.0).floor();
-                format!("{share:.0} % of the code of {name} is instrumented, and not: {}.", parts.join(", "))
+                format!("{share:.0} % of the code of {name} is instrumented. Not instrumented: {}.", parts.join(", "))
             }
         }
     });
@@ -127,7 +128,7 @@ mod tests {
         );
         assert!(found.says().contains("none of its code is instrumented") && found.says().contains("numapilot cc"));
         let part = judge(&seen(5_000, 2_000_000_000, 200)).expect("blind").says();
-        assert!(part.contains("20 % of the code of server is instrumented, and not: hdr.c."), "{part}");
+        assert!(part.contains("20 % of the code of server is instrumented. Not instrumented: hdr.c."), "{part}");
     }
 
     #[test]

@@ -34,33 +34,33 @@ impl Limit {
     }
 }
 
-/// What became of a limit.
+/// Whether a limit is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Within the limit.
+    /// The figure is within the limit.
     Kept,
     /// The estimate lies beyond it, its interval does not.
     InDoubt,
     /// The whole interval lies beyond it.
     Exceeded,
-    /// The recordings do not hold what it takes to tell.
+    /// The recordings do not hold the data for a judgement.
     Unknown,
 }
 
-/// A limit, judged.
+/// A limit, the figure found, and the verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judgement {
     /// The limit.
     #[serde(flatten)]
     pub limit: Limit,
-    /// What was found; `None` where it is not known.
+    /// The figure that the limit is about, as a share; `None` where it is not known.
     pub found: Option<Estimate>,
-    /// The verdict.
+    /// Whether the limit is kept.
     pub verdict: Verdict,
-    /// The object to blame: the one limited, or the one with most remote accesses, or the one that draws most accesses to one node.
+    /// The object that contributes most: the limited one, the one with most remote accesses, or the one with most accesses to one node.
     pub object: Option<ObjectSummary>,
-    /// Why nothing can be told, or what else to know.
+    /// Why there is no verdict; empty where there is one.
     pub remark: String,
 }
 
@@ -86,10 +86,12 @@ fn judge_one(
     };
     let remote = || most(|object| object.share * object.remote);
     let (found, object, unknown) = match limit {
-        Limit::Remote(_) => (over(|run| run.remote_share), remote(), "no access has a known home"),
-        Limit::Imbalance(_) => {
-            (over(|run| run.imbalance), most(|object| object.share * object.busiest_node), "no access has a known home")
-        }
+        Limit::Remote(_) => (over(|run| run.remote_share), remote(), "no access has a known home node"),
+        Limit::Imbalance(_) => (
+            over(|run| run.imbalance),
+            most(|object| object.share * object.busiest_node),
+            "no access has a known home node",
+        ),
         Limit::RemoteOf(name, _) => {
             let object =
                 objects.iter().filter(|object| object.name == *name).max_by(|a, b| a.share.total_cmp(&b.share));
@@ -98,7 +100,7 @@ fn judge_one(
         Limit::Slowdown(_) => (
             baseline.and_then(|baseline| slowdown(baseline, runs)),
             remote(),
-            "run times cannot be compared with the baseline's",
+            "run times cannot be compared with those of the baseline",
         ),
     };
     let greatest = limit.greatest();

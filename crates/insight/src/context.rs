@@ -32,8 +32,8 @@ impl<'t> Analysis<'t> {
         Analysis { trace, filter, nodes: all, memory_nodes, position }
     }
 
-    /// Looks at `trace` on `machine`: all of that one's nodes, in its order. Without a machine: the nodes that the trace names, and of none is it known that it
-    /// has memory.
+    /// Looks at `trace` on `machine`, with all nodes of the machine in its order. Without a machine: with the nodes that the trace names, all of which count
+    /// as nodes with memory.
     #[must_use]
     pub fn on(trace: &'t Trace, machine: Option<&Machine>, filter: Filter) -> Analysis<'t> {
         let Some(machine) = machine else { return Analysis::new(trace, trace.nodes(), &[], filter) };
@@ -43,13 +43,13 @@ impl<'t> Analysis<'t> {
         Analysis::new(trace, &nodes, &with_memory, filter)
     }
 
-    /// The trace.
+    /// The trace that is analysed.
     #[must_use]
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
 
-    /// The same with another filter.
+    /// The same analysis with another filter.
     #[must_use]
     pub fn with(self, filter: Filter) -> Analysis<'t> {
         Analysis { filter, ..self }
@@ -67,25 +67,25 @@ impl<'t> Analysis<'t> {
         &self.memory_nodes
     }
 
-    /// The filter.
+    /// The filter through which the trace is analysed.
     #[must_use]
     pub fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// Place of a node in per-node lists.
+    /// Position of a node in per-node lists; `None` if the node is unknown.
     #[must_use]
     pub fn node_position(&self, node: NodeId) -> Option<usize> {
         self.position.get(usize::from(node.0)).filter(|&&index| index != u16::MAX).map(|&index| usize::from(index))
     }
 
-    /// Why nothing can be judged by this recording; `None` where nothing speaks against it.
+    /// Why nothing can be judged from this recording; `None` where it can be.
     #[must_use]
     pub fn blindness(&self) -> Option<Blindness> {
         crate::blind::of(self.trace)
     }
 
-    /// Named patterns with their fixes and prices, on `machine`; what cannot be said, and why, where evidence is missing.
+    /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
     #[must_use]
     pub fn findings(&self, machine: Option<&Machine>) -> Findings {
         crate::patterns::find(self, machine)
@@ -104,7 +104,7 @@ impl<'t> Analysis<'t> {
     }
 }
 
-/// What every share is a share of.
+/// Sums over all accesses that the filter lets pass: the denominators of shares.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AllSums {
     pub all: Tally,

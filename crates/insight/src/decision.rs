@@ -16,9 +16,9 @@ use crate::estimate::{Estimate, Tally, Weight, net_share};
 pub enum RowKey {
     /// All instances of a site.
     Site(SiteId),
-    /// One instance.
+    /// One object instance.
     Object(ObjectId),
-    /// Accesses at which no object is known.
+    /// Accesses to memory of no known object.
     Unknown,
 }
 
@@ -26,26 +26,26 @@ pub enum RowKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Too few samples to say.
+    /// Too few samples for a classification.
     TooFewSamples,
     /// Nearly all accesses are local already.
     Local,
-    /// Nearly only its allocating thread uses it, from another node than its home.
+    /// Nearly all accesses come from its allocating thread, which runs on another node than its home node.
     PrivateRemote,
-    /// Nearly only one node uses it, and it is not where the memory is: allocate there, or move it there.
+    /// Nearly all accesses come from one node, which is not its home node: allocate it there, or move it there.
     UsedElsewhere,
-    /// Several nodes read it and hardly anybody writes: a copy per node is possible.
+    /// Several nodes read it, and hardly any access writes: a copy per node is possible.
     SharedRead,
-    /// Several nodes use it, with writes: spread it over the nodes if its controller is busy.
+    /// Several nodes read and write it: spread it over the nodes if its memory controller has a high utilisation.
     SharedWritten,
 }
 
 /// One row. Shares are between 0 and 1; per-node lists follow [`Analysis::nodes`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecisionRow {
-    /// What it is about.
+    /// The allocation site or object that the row is about.
     pub key: RowKey,
-    /// Kind of object.
+    /// Kind of the object, such as heap block or static symbol.
     pub kind: ObjectKind,
     /// Name, such as `block`.
     pub name: String,
@@ -60,9 +60,9 @@ pub struct DecisionRow {
     /// What its objects take, accessed or not, in the whole recording whatever the filter: at their peak, and in all.
     #[serde(flatten)]
     pub size: SiteSize,
-    /// Samples behind the row.
+    /// Number of samples that the row rests on.
     pub samples: u64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
     /// Share of all memory accesses.
     pub share: Estimate,
@@ -103,7 +103,7 @@ pub struct DecisionRow {
     pub nodes: u64,
     /// Mean latency in cycles over the samples that know it.
     pub mean_latency_cycles: Option<f64>,
-    /// How it is used.
+    /// How the object is used.
     pub pattern: Pattern,
 }
 

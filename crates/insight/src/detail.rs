@@ -19,11 +19,11 @@ pub const PAGE_BYTES: u64 = 4096;
 /// One thread's part in an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectThread {
-    /// Thread.
+    /// Index of the thread in the trace.
     pub thread: ThreadIndex,
     /// Node it was seen on most.
     pub node: Option<NodeId>,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of the object's accesses.
     pub share: Estimate,
@@ -31,9 +31,9 @@ pub struct ObjectThread {
     pub remote: Estimate,
     /// Of its accesses to the object, the share that writes.
     pub writes: Estimate,
-    /// First sampled access.
+    /// Time of the first sampled access.
     pub first: TimeNs,
-    /// Last sampled access.
+    /// Time of the last sampled access.
     pub last: TimeNs,
     /// Accesses in each slice of the object's series.
     pub over_time: Vec<f64>,
@@ -42,11 +42,11 @@ pub struct ObjectThread {
 /// A stretch of an object's pages.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PageRow {
-    /// First address.
+    /// Address of the first byte.
     pub address: VirtAddr,
     /// Number of pages.
     pub pages: u64,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of the object's accesses.
     pub share: Estimate,
@@ -54,7 +54,7 @@ pub struct PageRow {
     pub remote: Estimate,
     /// Of its accesses, the share that writes.
     pub writes: Estimate,
-    /// Accesses from each node.
+    /// Number of accesses from each node.
     pub from_node: Vec<f64>,
     /// Accesses served by each node: where the pages were.
     pub on_node: Vec<f64>,
@@ -65,9 +65,9 @@ pub struct PageRow {
 /// A place in the code that reaches an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CodeRow {
-    /// Code address.
+    /// Code address, as an index of the trace.
     pub location: LocationId,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of the accesses looked at.
     pub share: Estimate,
@@ -80,13 +80,13 @@ pub struct CodeRow {
 /// One object's flow, summed up. The flow itself is `trace.oef(id)`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectDetail {
-    /// Its row.
+    /// The decision row of the object.
     pub row: DecisionRow,
     /// The objects looked at: one instance, or all of a site.
     pub objects: Vec<ObjectId>,
     /// Its threads, most accesses first.
     pub threads: Vec<ObjectThread>,
-    /// Over program time.
+    /// Accesses over program time.
     pub series: Series,
     /// Its pages from low to high addresses, in at most as many stretches as asked for. Empty for a site with several instances.
     pub pages: Vec<PageRow>,
@@ -100,13 +100,13 @@ pub struct ObjectDetail {
 /// One thread's flow, summed up. The flow itself is `trace.tef(thread)`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadDetail {
-    /// Its row.
+    /// The row of the thread in the ranking of threads.
     pub row: ThreadRow,
     /// The sites that it reaches, most accesses first; shares are of this thread's accesses.
     pub sites: Vec<DecisionRow>,
     /// Code that makes its accesses, most first.
     pub code: Vec<CodeRow>,
-    /// Over program time.
+    /// Accesses over program time.
     pub series: Series,
 }
 

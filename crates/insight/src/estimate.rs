@@ -23,7 +23,7 @@ const FEW: u64 = 5;
 /// A value with its 95 % interval. Unit and meaning are those of the field that holds it; shares lie between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Best value.
+    /// The estimate itself.
     pub value: f64,
     /// Lower end of the 95 % interval.
     pub low: f64,
@@ -79,7 +79,7 @@ pub(crate) fn student(freedom: usize) -> f64 {
     STUDENT.get(freedom.saturating_sub(1)).copied().unwrap_or(Z)
 }
 
-/// What one sample stands for.
+/// The number of accesses that a sample stands for, alone and with its cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
     /// Accesses that it stands for.
@@ -147,7 +147,7 @@ impl Tally {
         }
     }
 
-    /// How many accesses there were.
+    /// Estimates the number of accesses.
     #[must_use]
     pub fn total(&self) -> Estimate {
         if self.variance <= 0.0 {

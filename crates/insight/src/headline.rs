@@ -1,4 +1,4 @@
-//! What the first three lines of a report say.
+//! The three figures and the verdict at the top of every report.
 
 use numapilot_flows::Evidence;
 use serde::Serialize;
@@ -8,14 +8,14 @@ use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::totals::Totals;
 
-/// The findings that matter most, as data; wording is the report's.
+/// The figures and the verdict at the top of a report. The report words them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Headline {
     /// Totals: share of remote accesses, controller imbalance.
     pub totals: Totals,
-    /// The site that draws most accesses, if any does.
+    /// The allocation site with most accesses; `None` where no access has a known object.
     pub top: Option<DecisionRow>,
-    /// The machine-wide verdict.
+    /// Whether there is anything to fix on the machine as a whole.
     pub verdict: Verdict,
     /// Why there is no verdict, where too little was seen.
     pub blindness: Option<Blindness>,
@@ -29,31 +29,31 @@ pub enum Verdict {
     Blind,
     /// No memory access was seen.
     NothingSeen,
-    /// No event of memory accesses was sampled: nothing is known of them.
+    /// No event that samples memory accesses was recorded, so nothing is known of them.
     NotSampled,
     /// Few remote accesses and balanced controllers.
     NothingToFix,
-    /// Accesses travel.
+    /// Many accesses are remote; the memory controllers are evenly loaded.
     Remote,
-    /// Accesses pile up on one controller.
+    /// One memory controller is overloaded; accesses are mostly local.
     Imbalanced,
-    /// Both.
+    /// Many accesses are remote, and one memory controller is overloaded.
     RemoteAndImbalanced,
 }
 
-/// Remote share from which accesses are said to travel.
+/// Remote share, 0 to 1, from which the verdict says that many accesses are remote.
 const MUCH_REMOTE: f64 = 0.1;
-/// Imbalance (sample definition) from which a controller is said to be overloaded: one node at about twice the mean of four.
+/// Imbalance (sample definition) from which a controller counts as overloaded: one of four nodes at about twice the mean.
 const MUCH_IMBALANCE: f64 = 0.5;
 
 impl Analysis<'_> {
-    /// The headline.
+    /// Computes the figures and the verdict for the top of the report.
     #[must_use]
     pub fn headline(&self) -> Headline {
         self.headline_of(&self.sites())
     }
 
-    /// The headline, where [`Analysis::sites`] is at hand.
+    /// The same for callers that already have the result of [`Analysis::sites`].
     #[must_use]
     pub fn headline_of(&self, sites: &[DecisionRow]) -> Headline {
         let totals = self.totals();

@@ -15,25 +15,25 @@ use crate::estimate::{Estimate, Tally};
 /// A thread and what it reaches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadRow {
-    /// Thread.
+    /// Index of the thread in the trace.
     pub thread: ThreadIndex,
-    /// Its process.
+    /// Index of its process in the trace.
     pub process: ProcessIndex,
-    /// Kernel's thread id.
+    /// Thread id of the kernel.
     pub tid: u32,
-    /// Its name, or empty.
+    /// Name of the thread; empty where unknown.
     pub name: String,
     /// Function it began in, or empty.
     pub start_function: String,
-    /// CPU it started on.
+    /// CPU on which it started; `None` where unknown.
     pub cpu: Option<CpuId>,
-    /// Node of that CPU.
+    /// Node of that CPU; `None` where unknown.
     pub node: Option<NodeId>,
     /// Program time of its start.
     pub start: TimeNs,
     /// Program time of its end, if seen.
     pub end: Option<TimeNs>,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Memory accesses; exact where they were counted and no filter is set.
     pub accesses: Estimate,
@@ -54,17 +54,17 @@ pub struct ThreadRow {
 /// A function, by its own accesses (inlined ones count for the inlined function).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FunctionRow {
-    /// Demangled name.
+    /// Demangled name of the function.
     pub function: String,
-    /// Binary.
+    /// Path of the binary.
     pub module: String,
     /// Source file, or empty.
     pub file: String,
     /// Line with most accesses, or 0.
     pub line: u32,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
     /// Share of all memory accesses.
     pub share: Estimate,
@@ -81,9 +81,9 @@ pub struct FunctionRow {
 pub struct StackRow {
     /// Stack; its frames are `trace.stack(id)`.
     pub stack: StackId,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
     /// Share of all memory accesses.
     pub share: Estimate,

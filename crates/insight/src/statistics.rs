@@ -7,7 +7,7 @@ use crate::estimate::{Estimate, Tally};
 /// Figures over some accesses. Shares lie between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Samples that passed.
+    /// Number of samples that pass the filter.
     pub samples: u64,
     /// How many of these crossed nodes.
     pub remote_samples: u64,

@@ -37,9 +37,9 @@ pub struct Imbalance {
 pub struct Matrix {
     /// Nodes of rows and columns.
     pub nodes: Vec<NodeId>,
-    /// Memory accesses.
+    /// Number of memory accesses by accessing node (row) and home node (column).
     pub accesses: Vec<Vec<Estimate>>,
-    /// How they were found.
+    /// Whether they were counted or sampled.
     pub source: Source,
 }
 
@@ -48,9 +48,9 @@ pub struct Matrix {
 pub struct Totals {
     /// How the accesses, shares and per-node figures were found.
     pub source: Source,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
     /// Of these with known home: remote ones.
     pub remote_accesses: Estimate,
@@ -77,13 +77,13 @@ pub struct Totals {
 pub struct Bin {
     /// Its start; it ends where the next begins.
     pub start: TimeNs,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
-    /// Share that is remote.
+    /// Share of these accesses that is remote.
     pub remote: Estimate,
-    /// Share that writes.
+    /// Share of these accesses that writes.
     pub writes: Estimate,
     /// Accesses made from each node.
     pub from_node: Vec<f64>,
@@ -96,7 +96,7 @@ pub struct Bin {
 pub struct Series {
     /// Width of a slice in nanoseconds.
     pub bin_ns: u64,
-    /// Slices.
+    /// The slices, in order of time.
     pub bins: Vec<Bin>,
 }
 
@@ -112,7 +112,7 @@ impl Analysis<'_> {
         (counted > 0).then_some(counted as f64)
     }
 
-    /// Totals.
+    /// Totals over the accesses that the filter lets pass.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let sums = self.sum();
@@ -154,7 +154,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// The node-to-node matrix.
+    /// Computes the node-to-node matrix.
     #[must_use]
     pub fn matrix(&self) -> Matrix {
         let n = self.nodes.len();

@@ -24,7 +24,7 @@ pub struct PageUse {
     pub one_thread: u64,
     /// By several threads, all on one node.
     pub one_node: u64,
-    /// From several nodes.
+    /// Number of pages that several nodes use.
     pub several_nodes: u64,
 }
 
@@ -33,9 +33,9 @@ pub struct PageUse {
 pub struct Away {
     /// Node on which they lie.
     pub home: NodeId,
-    /// Node that uses them.
+    /// The node that uses the pages.
     pub node: NodeId,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
     /// Faults from there on them.
     pub faults: u64,
@@ -44,17 +44,17 @@ pub struct Away {
 /// First touches from one line by one thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TouchLine {
-    /// Function; empty where unknown.
+    /// Name of the function; empty where unknown.
     pub function: String,
     /// Source file; empty where unknown.
     pub file: String,
-    /// Line; 0 where unknown.
+    /// Line in the source file; 0 where unknown.
     pub line: u32,
-    /// Thread.
+    /// Index of the thread in the trace.
     pub thread: ThreadIndex,
     /// Node on which it ran.
     pub node: Option<NodeId>,
-    /// Pages.
+    /// Number of pages.
     pub pages: u64,
 }
 
@@ -63,11 +63,11 @@ pub struct TouchLine {
 pub struct TouchSite {
     /// Site; `None`: memory of no known object.
     pub site: Option<SiteId>,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
     /// Its place in the source.
     pub place: String,
-    /// Pages touched first.
+    /// Number of pages touched first.
     pub pages: u64,
     /// Of these, on each node, in the order of the analysis' nodes.
     pub on_node: Vec<u64>,
@@ -84,7 +84,7 @@ pub struct TouchSite {
 pub struct Touches {
     /// Page faults that were recorded.
     pub faults: u64,
-    /// Pages touched first.
+    /// Number of pages touched first.
     pub first_touches: u64,
     /// Of these, on each node, in the order of the analysis' nodes.
     pub on_node: Vec<u64>,
@@ -96,11 +96,11 @@ pub struct Touches {
     pub moved: u64,
     /// Faults on pages that were there already.
     pub later: u64,
-    /// How pages are used.
+    /// How the pages are used after their first touch.
     pub uses: PageUse,
     /// Pages used from other nodes than their own, most pages first.
     pub away: Vec<Away>,
-    /// Sites, most pages first.
+    /// Allocation sites, those with most pages first.
     pub sites: Vec<TouchSite>,
 }
 

@@ -13,9 +13,9 @@ use crate::totals::{LINE_BYTES, Matrix};
 pub struct LinkTraffic {
     /// Which link of the machine.
     pub link: LinkId,
-    /// Where it begins.
+    /// The node or router at which the link begins.
     pub from: Endpoint,
-    /// Where it ends.
+    /// The node or router at which the link ends.
     pub to: Endpoint,
     /// Memory accesses whose data crossed it.
     pub accesses: f64,

@@ -1,8 +1,8 @@
-//! Where the interval of a price comes from: the sampling of accesses, and what the ensemble's members make of what is not known.
+//! The interval of a predicted gain: it combines the sampling error with the spread of the gain over the ensemble of possible machines and programs.
 //!
-//! The gain of each member is taken to scatter as that of the machine as described does when other accesses are sampled: in proportion, since what a
-//! sample says of the places of accesses is the same for all members. Where the sampling alone leaves open whether there is a gain, parts that cancel are
-//! behind it, and it scatters by as much for each. `docs/patterns.md`, "Interval".
+//! Each member's gain has a sampling error in proportion to that of the machine as described, because the samples say the same of all members. Where the
+//! sampling alone leaves open whether there is a gain, parts of opposite sign cancel, so each member has the same absolute error. `docs/patterns.md`,
+//! "Interval".
 
 use serde::Serialize;
 
@@ -12,10 +12,10 @@ use crate::price::members::Open;
 /// Quantiles of the interval that every price has, and of the narrower one beside it.
 const ENDS: (f64, f64) = (0.025, 0.975);
 const LIKELY: (f64, f64) = (0.05, 0.95);
-/// Of each member, so many values stand for what sampling adds.
+/// Number of values per member that represent the sampling error.
 const SCATTER: usize = 20;
 
-/// What an interval is made of.
+/// The sources of the interval of a predicted gain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Uncertainty {
     /// Median of the ensemble's gains. The value itself is that of the machine and the program as described.
@@ -24,24 +24,24 @@ pub struct Uncertainty {
     pub likely: (f64, f64),
     /// Half of the 95 % interval that the sampling alone gives.
     pub of_samples: f64,
-    /// Members of the ensemble.
+    /// Number of members of the ensemble.
     pub members: usize,
-    /// Where the width comes from, what makes most of it first.
+    /// The sources of the interval's width, largest share first.
     pub sources: Vec<Source>,
 }
 
-/// One thing that is not known.
+/// One unknown, and its share of the interval's width.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Source {
-    /// Its place in a model file, `program.NAME`, or `samples`.
+    /// Its key in a model file, `program.NAME`, or `samples`.
     pub place: String,
-    /// What it is.
+    /// The unknown in words.
     pub words: String,
-    /// What is taken, the least and the most that it may be, in its own unit; `None` of the samples.
+    /// The assumed, least and greatest value, in its own unit; `None` for the samples.
     pub range: Option<(f64, f64, f64)>,
     /// Share of the gain's variance (squared rank correlation with it, of first order).
     pub share: f64,
-    /// What would narrow it.
+    /// The recording or measurement that would narrow its range.
     pub narrowed_by: String,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn interval(value: f64, gains: &[f64], sampled: f64, open: &[Open]) -
     (gain, uncertainty)
 }
 
-/// Gains of members, each with what sampling adds.
+/// Gains of the members, each with the sampling error added.
 fn scattered(value: f64, gains: &[f64], sampled: f64) -> Vec<f64> {
     let mut members: Vec<f64> = gains.iter().copied().filter(|gain| gain.is_finite()).collect();
     if members.is_empty() {
@@ -90,7 +90,7 @@ fn student_4(share: f64) -> f64 {
     square.max(0.0).sqrt().copysign(share - 0.5)
 }
 
-/// Of sorted values, between the two nearest.
+/// Quantile of sorted values, interpolated linearly between the two nearest.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = share * (sorted.len() - 1) as f64;
     let (low, part) = (at as usize, at.fract());
@@ -128,7 +128,7 @@ fn sources(gains: &[f64], sampled: f64, open: &[Open]) -> Vec<Source> {
     sources
 }
 
-/// Places in order, from 0.
+/// Ranks of the values, from 0.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -139,7 +139,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Of two lists of ranks (Spearman).
+/// Correlation of two lists of ranks (Spearman).
 fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let mean = (a.len() as f64 - 1.0) / 2.0;
     let product: f64 = a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum();

@@ -1,5 +1,5 @@
-//! Pages that somebody unseen touched first: code that was not compiled with call-outs, or the kernel on its behalf. Their home is unknown where no page-fault
-//! event names the thread, and what follows from homes is then not said of their object.
+//! Pages whose first toucher is unknown: uninstrumented code touched them, or the kernel on its behalf. Without a page-fault event that names the thread, their
+//! home node is unknown too, so no placement of their object is judged.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use numapilot_flows::{PlacementCause, SiteId};
 
 use crate::context::Analysis;
 
-/// Share of an object's pages from which on nothing is said of its placement.
+/// Share of an object's pages with an unknown first toucher, 0 to 1, from which its placement is not judged.
 const MATERIAL_SHARE: f64 = 0.05;
-/// Objects that are named one by one.
+/// Largest number of objects that are named one by one.
 const NAMED_MAX: usize = 5;
 
 /// A site many of whose pages have an unknown first toucher.
@@ -21,7 +21,7 @@ pub(crate) struct UnseenSite {
     pub share: f64,
 }
 
-/// Sites with enough such pages, those with the most first.
+/// Sites in which at least [`MATERIAL_SHARE`] of the pages have an unknown first toucher, those with most such pages first.
 pub(crate) fn unseen_sites(analysis: &Analysis<'_>) -> Vec<UnseenSite> {
     let trace = analysis.trace();
     let mut pages: BTreeMap<SiteId, (u64, u64)> = BTreeMap::new();
@@ -50,14 +50,14 @@ pub(crate) fn unseen_sites(analysis: &Analysis<'_>) -> Vec<UnseenSite> {
     sites.into_iter().map(|(_, site)| site).collect()
 }
 
-/// The same in whole sentences, with what would make them known.
+/// The sites in whole sentences, with the remedy.
 pub(crate) fn sentences(sites: &[UnseenSite]) -> Vec<String> {
     let mut said: Vec<String> = sites
         .iter()
         .take(NAMED_MAX)
         .map(|site| {
             format!(
-                "The first toucher of {:.0} % of the pages of {} is unknown: code without call-outs, or the kernel on its behalf, touched them. Their home \
+                "The first toucher of {:.0} % of the pages of {} is unknown: uninstrumented code, or the kernel on its behalf, touched them. Their home \
                  node is unknown too, and no placement of this object is judged. Record as root or with kernel.perf_event_paranoid 1 or less: page-fault \
                  events then name the thread.",
                 site.share * 100.0,

@@ -1,5 +1,5 @@
-//! What if: a recorded program with other homes for some of its objects. Priced as the findings' fixes are, by the same function: the same change has the same
-//! gain and interval. What comes of it is *predicted*.
+//! What if: predicts the gain of other placements of a recorded program's objects, threads or processes. The same function prices the fixes of findings, so the
+//! same change has the same gain and interval in both.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,14 @@ use crate::usage::{Usage, index_of};
 const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
                      write processes=pin or threads=pin";
 
-/// One wish: some memory, and where it should be.
+/// One requested change: some memory, threads or processes, and where they should be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacementOverride {
-    /// In words.
+    /// The request as text, such as `block: interleave`.
     pub words: String,
     about: About,
     kind: FixKind,
-    /// Pages go to who touched them first, whatever the program asked for.
+    /// Pages go to the node of their first toucher, whatever memory policy the program set.
     by_touch: bool,
 }
 
@@ -40,50 +40,50 @@ enum About {
     Objects(Vec<Named>),
     /// Whole sites, and instances of other sites that are priced as one group.
     Taken(Vec<SiteId>, Vec<ObjectId>),
-    /// Threads that were moved, or all processes; where they go follows from the recording.
+    /// Threads that the scheduler moved, or all processes; their nodes follow from the recording.
     Nothing,
     Threads(Vec<(ThreadIndex, NodeId)>),
     Processes(Vec<(ProcessIndex, NodeId)>),
 }
 
-/// Why a wish cannot be read, or not be priced.
+/// Why a change cannot be read or priced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WhatIfError {
-    /// It is not of that form.
+    /// The text is not of the form `OBJECT=WHERE`.
     #[error("write OBJECT=WHERE, with WHERE one of {KNOWN}")]
     Form,
-    /// There is no such place.
+    /// `WHERE` is not a known placement.
     #[error("{0:?} is none of {KNOWN}")]
     Where(String),
-    /// There is no such object.
+    /// No object has that name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The machine has no such memory.
-    #[error("{machine}: it has no node {node} with memory; those with memory are {those}")]
+    /// The machine has no memory on that node.
+    #[error("machine {machine} has no node {node} with memory; its nodes with memory are {those}")]
     Node {
         /// The machine's name.
         machine: String,
-        /// What was asked for.
+        /// The requested node.
         node: NodeId,
-        /// What there is.
+        /// The nodes with memory, separated by commas.
         those: String,
     },
-    /// A thread would run where it never did.
+    /// A thread would run on a node on which it did not run in the recording.
     #[error(
-        "thread {thread} did not run on node {node} in this recording, which so does not tell where the pages that it touches first would be; record with the \
-         plan instead, and compare"
+        "thread {thread} did not run on node {node} in this recording, so the placement of the pages that it would touch first there is not known; record with \
+         the plan instead, and compare"
     )]
     Seat {
-        /// The thread.
+        /// The thread, by its index in the trace.
         thread: ThreadIndex,
-        /// Where it would run.
+        /// The requested node.
         node: NodeId,
     },
     /// The recording cannot be priced.
     #[error("{0}")]
     Recording(String),
     /// The machine cannot be modelled.
-    #[error("nothing has a price on this machine: {0}")]
+    #[error("the gain cannot be predicted on this machine: {0}")]
     Machine(#[from] TrafficError),
 }
 
@@ -91,7 +91,7 @@ impl PlacementOverride {
     /// Reads `OBJECT=WHERE`.
     ///
     /// # Errors
-    /// If it is of another form, or names what the trace does not have.
+    /// If the text has another form, or names an object that the trace does not have.
     pub fn read(trace: &Trace, text: &str) -> Result<PlacementOverride, WhatIfError> {
         let (name, place) = text.rsplit_once('=').ok_or(WhatIfError::Form)?;
         let pin = |words: &str, kind| PlacementOverride {
@@ -112,8 +112,8 @@ impl PlacementOverride {
         Ok(PlacementOverride { words: format!("{name}: {place}"), about, kind, by_touch: place == "first-touch" })
     }
 
-    /// The memory that a plan's rule takes: all objects of `sites`, and `objects` of others. `by_touch`: its pages go to who touched them first, whatever the
-    /// program asked for. `None` if that is nothing.
+    /// The memory that a rule of a plan matches: all objects of `sites`, and `objects` of others. `by_touch`: its pages go to the node of their first toucher,
+    /// whatever memory policy the program set. `None` if both lists are empty.
     #[must_use]
     pub fn taken(
         words: String,
@@ -175,7 +175,7 @@ fn kind_of(place: &str) -> Option<FixKind> {
     })
 }
 
-/// How a fix is asked for, behind `OBJECT=`; `None`: as nothing that can be asked for memory.
+/// The text behind `OBJECT=` that requests a fix; `None` for fixes that are not about memory.
 #[must_use]
 pub fn place_of(kind: &FixKind) -> Option<String> {
     Some(match kind {
@@ -196,7 +196,7 @@ pub fn place_of(kind: &FixKind) -> Option<String> {
     })
 }
 
-/// How a fix is asked for, in full: one wish a site.
+/// The arguments of `whatif --set` that request a fix: one for each site.
 #[must_use]
 pub fn asked(fix: &crate::Fix) -> Vec<String> {
     match (&fix.kind, place_of(&fix.kind)) {
@@ -210,12 +210,12 @@ pub fn asked(fix: &crate::Fix) -> Vec<String> {
     }
 }
 
-/// What a run is like. Shares and times are those of the model, under load.
+/// Predicted run time and memory traffic of one placement, under load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outlook {
     /// Predicted run time, ns.
     pub run_time_ns: f64,
-    /// Its memory traffic.
+    /// Memory traffic of the whole run.
     pub total: Traffic,
 }
 
@@ -232,7 +232,7 @@ pub struct Traffic {
     pub metrics: Metrics,
 }
 
-/// What is predicted.
+/// The predicted effect of the changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The program as it was recorded.
@@ -245,12 +245,12 @@ pub struct Answer {
     pub uncertainty: Uncertainty,
     /// Further bytes of memory that it needs.
     pub more_bytes: u64,
-    /// Each wish in words, and the bytes of memory that it is about, where these are known.
+    /// Each change as text, and the bytes of memory that it moves; `None` for changes of threads and processes.
     pub set: Vec<(String, Option<u64>)>,
 }
 
 impl Analysis<'_> {
-    /// What wishes would gain on `machine`, on which the recording was made. Of two that concern the same memory, the later one counts.
+    /// Predicts what the changes would gain on `machine`, on which the recording was made. If two concern the same memory, the later one counts.
     ///
     /// # Errors
     /// If the recording has no prices, or the machine cannot do it.
@@ -301,7 +301,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// What is to be looked at closely for these wishes, and the groups of each.
+    /// The groups and instances that the changes need facts of, and the groups of each change.
     fn interest(&self, machine: &Machine, overrides: &[PlacementOverride]) -> (Interest, Vec<Vec<u32>>) {
         let trace = self.trace();
         let sites = trace.sites().len() as u32;
@@ -352,7 +352,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Instances that are groups of their own, numbered from `first` on, and the number behind the last. An instance belongs to the wish that names it first.
+/// Instances that are groups of their own, numbered from `first` on, and the number behind the last. An instance belongs to the first change that names it.
 fn apart(overrides: &[PlacementOverride], first: u32) -> (BTreeMap<ObjectId, u32>, u32) {
     let (mut apart, mut next) = (BTreeMap::new(), first);
     for change in overrides {
@@ -415,7 +415,7 @@ fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfErro
     }
 }
 
-/// A thread goes only where it ran: what it touched first, and where, is of the nodes on which it did.
+/// Checks that each thread goes to a node on which it ran, because first touches are known for those nodes only.
 fn check_seats(scene: &Scene<'_>, change: &PlacementOverride) -> Result<(), WhatIfError> {
     let About::Threads(seats) = &change.about else { return Ok(()) };
     let mut ran_on: HashMap<u32, Vec<u16>> = HashMap::new();

@@ -33,14 +33,14 @@ impl FromIterator<CpuId> for CpuMask {
 }
 
 impl CpuMask {
-    /// The CPUs, ascending.
+    /// The CPUs in the set, ascending.
     #[must_use]
     pub fn cpus(&self) -> Vec<CpuId> {
         let is_set = |cpu: &u32| self.0[*cpu as usize / 64] >> (cpu % 64) & 1 != 0;
         (0..(WORDS * 64) as u32).filter(is_set).map(CpuId).collect()
     }
 
-    /// CPUs in both.
+    /// The intersection of both sets.
     #[must_use]
     pub fn and(&self, other: &CpuMask) -> CpuMask {
         let mut both = self.clone();
@@ -48,14 +48,14 @@ impl CpuMask {
         both
     }
 
-    /// None at all.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|word| *word == 0)
     }
 }
 
-/// Where a thread may run.
+/// The CPUs on which a thread may run (`sched_getaffinity`).
 ///
 /// # Errors
 /// It has ended, or may not be looked at.

@@ -1,5 +1,5 @@
-//! What the kernel's own NUMA balancing has moved: `numa_pages_migrated` of `/proc/vmstat`. It counts pages that hinting faults made the kernel move, of
-//! all processes of the machine, and none of those that anybody asked for (`move_pages(2)`, `mbind(2)`): `mm/migrate.c`, `migrate_misplaced_folio`.
+//! Pages that the kernel's NUMA balancing has moved: `numa_pages_migrated` of `/proc/vmstat`. It counts pages that hinting faults made the kernel move, of
+//! all processes of the machine, and none that a program moved (`move_pages(2)`, `mbind(2)`): `mm/migrate.c`, `migrate_misplaced_folio`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl BalancingMoves {
         BalancingMoves { root: root.to_owned(), before: pages(root) }
     }
 
-    /// Bytes moved since; `None`: this kernel does not tell.
+    /// Bytes moved since then; `None`: this kernel does not count them.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         Some(pages(&self.root)?.checked_sub(self.before?)? * page_bytes())

@@ -1,4 +1,4 @@
-//! A process's pages in memory, mapping by mapping: which there are, and where huge ones may be.
+//! Lists a process's pages in memory, mapping by mapping, and where huge pages may be.
 
 use crate::actuator::page_bytes;
 use crate::error::KernelError;
@@ -13,15 +13,15 @@ const CHUNK: u64 = 16 << 10;
 pub struct Range {
     /// First address.
     pub start: u64,
-    /// Address after the last.
+    /// First address after the range.
     pub end: u64,
     /// Bytes in memory; 0 where not asked.
     pub resident_bytes: u64,
     /// Of these, in transparent huge pages.
     pub huge_bytes: u64,
-    /// Writes are seen by others.
+    /// Whether the mapping is shared: other processes see writes to it.
     pub is_shared: bool,
-    /// Backed by a file.
+    /// Whether a file backs the mapping.
     pub is_file: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which cgroup (version 2) a process lives in, and which CPUs and nodes that leaves it. `Documentation/admin-guide/cgroup-v2.rst`, "Cpuset".
+//! The cgroup (version 2) of a process, and the CPUs and nodes that its cpuset allows. `Documentation/admin-guide/cgroup-v2.rst`, "Cpuset".
 
 use std::fs;
 use std::path::Path;
@@ -37,11 +37,11 @@ pub fn members(folder: &Path) -> Vec<u32> {
 pub struct Cpuset {
     /// `cpuset.cpus` as it is written there; empty: all of its parent's.
     pub cpus: String,
-    /// `cpuset.mems`, likewise.
+    /// Text of `cpuset.mems`; empty if it inherits its parent's.
     pub mems: String,
-    /// CPUs that it has.
+    /// CPUs that its tasks may run on (`cpuset.cpus.effective`).
     pub effective_cpus: CpuMask,
-    /// Nodes that it has, ascending.
+    /// Nodes whose memory its tasks may use, ascending (`cpuset.mems.effective`).
     pub effective_mems: Vec<NodeId>,
 }
 

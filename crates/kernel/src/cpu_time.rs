@@ -1,4 +1,4 @@
-//! For how long each CPU has worked: `/proc/stat` (proc(5)).
+//! Busy time of each CPU: `/proc/stat` (proc(5)).
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::error::KernelError;
 /// One CPU's ticks since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Which.
+    /// The CPU.
     pub cpu: CpuId,
-    /// Ticks in which it worked for somebody: all but idle, waiting for devices, and taken by a hypervisor.
+    /// Ticks in which it ran code: all but idle, waiting for devices, and taken by a hypervisor.
     pub busy_ticks: u64,
     /// Ticks that a hypervisor took.
     pub stolen_ticks: u64,
-    /// All ticks.
+    /// Sum of the ticks of all kinds.
     pub all_ticks: u64,
 }
 
@@ -37,7 +37,7 @@ pub fn parse(text: &[u8]) -> impl Iterator<Item = CpuTime> {
 
 /// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`: guests are counted in user and nice.
 fn line(text: &[u8]) -> Option<CpuTime> {
-    // Without a number, the line is of all of them.
+    // The line without a number is the sum of all CPUs.
     let rest = text.strip_prefix(b"cpu").filter(|rest| rest.first().is_some_and(u8::is_ascii_digit))?;
     let mut words = rest.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let cpu = CpuId(number(words.next()?)?.try_into().ok()?);
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn ticks_are_read_by_cpu() {
         let cpu3 = CpuTime { cpu: CpuId(3), busy_ticks: 1 + 2 + 3 + 6 + 7, stolen_ticks: 8, all_ticks: 36 };
-        // Kernels before 2.6.11 told no more than four.
+        // Kernels before 2.6.11 wrote only four fields.
         let cpu10 = CpuTime { cpu: CpuId(10), busy_ticks: 6, stolen_ticks: 0, all_ticks: 10 };
         let text = b"cpu  1 2 3\ncpu3 1 2 3 4 5 6 7 8 9 10\ncpu10 1 2 3 4\ncpu\nintr 5\n";
         assert_eq!(parse(text).collect::<Vec<_>>(), [cpu3, cpu10]);

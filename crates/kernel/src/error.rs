@@ -12,17 +12,17 @@ pub enum KernelError {
     /// The process or thread has ended: an ordinary event.
     #[error("process {pid} has ended")]
     Gone {
-        /// Process or thread.
+        /// Process or thread id.
         pid: u32,
     },
     /// The caller may not look into that process.
     #[error(
-        "process {pid} cannot be looked into ({source}); run as its user or as root, or with CAP_SYS_PTRACE (and see kernel.yama.ptrace_scope)"
+        "process {pid} cannot be inspected ({source}); run as its user or as root, or with CAP_SYS_PTRACE (and see kernel.yama.ptrace_scope)"
     )]
     Denied {
-        /// Process.
+        /// Process id.
         pid: u32,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The caller may not move that process's pages.
@@ -30,34 +30,34 @@ pub enum KernelError {
         "pages of process {pid} may not be moved ({source}); run as its user or as root, or with CAP_SYS_NICE and CAP_SYS_PTRACE"
     )]
     MayNotMove {
-        /// Process.
+        /// Process id.
         pid: u32,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The process may not use that node's memory.
     #[error(
-        "process {pid} may not have memory on node {node}: its cpuset leaves it out (`Mems_allowed_list` in /proc/{pid}/status); choose \
+        "process {pid} may not have memory on node {node}: its cpuset excludes that node (`Mems_allowed_list` in /proc/{pid}/status); choose \
          another node or widen the cpuset"
     )]
     ForbiddenNode {
-        /// Process.
+        /// Process id.
         pid: u32,
-        /// Node.
+        /// The node.
         node: NodeId,
     },
-    /// Nothing can be put there.
-    #[error("node {node} has no memory here; `numapilot topo` shows the nodes that there are")]
+    /// The node has no memory.
+    #[error("node {node} has no memory on this machine; `numapilot topo` lists its nodes")]
     NoMemoryNode {
-        /// Node.
+        /// The node.
         node: NodeId,
     },
-    /// More than can be looked after.
+    /// More items than this crate supports at once.
     #[error("more than {limit} {what} at once; name fewer of them")]
     TooMany {
-        /// Of what.
+        /// What there are too many of.
         what: &'static str,
-        /// How many there may be.
+        /// The largest number that is allowed.
         limit: usize,
     },
     /// This kernel has no such call: built without NUMA support, say, or filtered in a container.
@@ -65,17 +65,17 @@ pub enum KernelError {
         "{call} is not available here ({source}); the kernel lacks it, or a container's seccomp profile forbids it"
     )]
     Unavailable {
-        /// System call.
+        /// Name of the system call.
         call: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// Anything else that a system call answered.
     #[error("{call} failed: {source}")]
     Call {
-        /// System call.
+        /// Name of the system call.
         call: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that cannot be read.
@@ -83,7 +83,7 @@ pub enum KernelError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that holds what the kernel never writes.
@@ -91,7 +91,7 @@ pub enum KernelError {
     Nonsense {
         /// The file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// What is wrong.
         what: &'static str,

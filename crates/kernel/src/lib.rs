@@ -1,9 +1,9 @@
-//! What the running Linux kernel says of processes and of where their memory lies: safe wrappers over the NUMA system calls, and parsers of the files
-//! under /proc that describe tasks and mappings.
+//! Information from the running Linux kernel about processes and the nodes of their memory: safe wrappers over the NUMA system calls, and parsers of the
+//! files under /proc that describe tasks and mappings.
 //!
 //! Owns: no policy and no state. Parsers take bytes and re-used buffers, and files are read under a root prefix, so that everything but the system calls
-//! is tested on captured text. Processes end at any moment and their numbers come back: whoever asks about a pid gets
-//! [`KernelError::Gone`] as an ordinary answer. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
+//! is tested on captured text. Processes end at any moment and their ids are reused: callers must expect
+//! [`KernelError::Gone`] as an ordinary result. Formats: `Documentation/filesystems/proc.rst`, `Documentation/admin-guide/mm/`.
 
 pub mod actuator;
 pub mod affinity;

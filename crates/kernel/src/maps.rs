@@ -1,5 +1,5 @@
-//! `/proc/PID/maps`, `smaps` and `numa_maps`: what a process has mapped, how much of it is there, and on which nodes. One walk over bytes each, into
-//! buffers of the caller.
+//! `/proc/PID/maps`, `smaps` and `numa_maps`: the mappings of a process, how much of each is in memory, and on which nodes. Each parser walks
+//! the bytes once and uses buffers of the caller.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -16,28 +16,28 @@ use crate::error::KernelError;
 pub struct MapLine<'a> {
     /// First address.
     pub start: u64,
-    /// Address after the last.
+    /// First address after the mapping.
     pub end: u64,
     /// `rwxp`, or with `-` and `s`.
     pub permissions: [u8; 4],
-    /// Offset in the file, bytes.
+    /// Offset in the file in bytes.
     pub offset: u64,
-    /// Device, major and minor.
+    /// Device number, major and minor.
     pub device: (u32, u32),
-    /// Inode; 0 for anonymous memory.
+    /// Inode number; 0 for anonymous memory.
     pub inode: u64,
     /// Path, `[heap]`, `[stack]`, ...; empty for anonymous memory. ` (deleted)` is part of it.
     pub path: &'a [u8],
 }
 
 impl MapLine<'_> {
-    /// Whether it can be executed.
+    /// Whether the mapping is executable.
     #[must_use]
     pub fn is_executable(&self) -> bool {
         self.permissions[2] == b'x'
     }
 
-    /// Whether writes to it are seen by others.
+    /// Whether the mapping is shared: other processes see writes to it.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.permissions[3] == b's'
@@ -54,7 +54,7 @@ impl MapLine<'_> {
 /// Reads a file of process `pid` into `buffer`, which is emptied before.
 ///
 /// # Errors
-/// The process has ended, or may not be looked into.
+/// The process has ended, or the caller may not inspect it.
 pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
     read_under(Path::new("/"), pid, name, buffer)
 }
@@ -70,8 +70,8 @@ pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Re
     result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
 }
 
-/// Forgets which pages of files a process has used (3 to `/proc/PID/clear_refs`), so that [`MapUse::referenced_kib`] counts from now on. Pages stay; the next
-/// use of each costs a walk of the page table.
+/// Clears the record of which file pages a process has accessed (3 to `/proc/PID/clear_refs`), so that [`MapUse::referenced_kib`] counts from now on.
+/// Pages stay; the next use of each costs a walk of the page table.
 ///
 /// # Errors
 /// The process has ended, or is another user's.
@@ -122,30 +122,30 @@ fn map_line(line: &[u8]) -> Option<MapLine<'_>> {
     })
 }
 
-/// What `smaps` says of a mapping's memory, KiB each.
+/// Memory of a mapping according to `smaps`, in KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapUse {
     /// First address.
     pub start: u64,
-    /// In memory.
+    /// Resident memory (`Rss`).
     pub resident_kib: u64,
-    /// Of this, in transparent huge pages.
+    /// Resident memory in transparent huge pages (`AnonHugePages`).
     pub huge_kib: u64,
-    /// Swapped out.
+    /// Swapped-out memory (`Swap`).
     pub swapped_kib: u64,
-    /// Of what is in memory: used by this process since [`clear_referenced`], or since it came.
+    /// Resident memory that this process has accessed since [`clear_referenced`], or since the page was mapped (`Referenced`).
     pub referenced_kib: u64,
-    /// Bytes of the kernel's pages for it (`KernelPageSize`).
+    /// Page size of the mapping (`KernelPageSize`).
     pub page_kib: u64,
 }
 
-/// Mappings of the text of `smaps` with their use.
+/// Mappings in the text of `smaps`, each with its memory.
 pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
     let mut rest = lines(text).peekable();
     std::iter::from_fn(move || {
         let line = rest.by_ref().find_map(map_line)?;
         let mut found = MapUse { start: line.start, ..MapUse::default() };
-        // What is said of a mapping begins with a capital, the next mapping with a digit.
+        // Lines about a mapping begin with a capital letter, the next mapping with a digit.
         while let Some(next) = rest.next_if(|next| next[0].is_ascii_uppercase()) {
             let Some(colon) = next.iter().position(|&byte| byte == b':') else { continue };
             let value = next[colon + 1..].trim_ascii().strip_suffix(b" kB").and_then(|digits| number(digits, 10));
@@ -173,13 +173,13 @@ pub struct NumaLine<'a> {
     pub file: &'a [u8],
     /// Anonymous pages, of `page_kib` each.
     pub anonymous_pages: u64,
-    /// KiB of a page (`kernelpagesize_kB`).
+    /// Page size in KiB (`kernelpagesize_kB`).
     pub page_kib: u64,
-    /// It is of the hugetlb file system.
+    /// Whether it is a hugetlb mapping.
     pub is_huge: bool,
-    /// It is the heap of `brk`.
+    /// Whether it is the heap of `brk`.
     pub is_heap: bool,
-    /// It is the main thread's stack.
+    /// Whether it is the main thread's stack.
     pub is_stack: bool,
 }
 

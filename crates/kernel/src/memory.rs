@@ -1,5 +1,5 @@
-//! Where pages lie, asked of the kernel: `move_pages` and `get_mempolicy`. Moving them is the same call with destinations, and the same answer per
-//! page ([`PageState`]).
+//! Queries the kernel for the nodes of pages and for memory policies: `move_pages` and `get_mempolicy`. Moving pages is the same call with destinations,
+//! and gives the same result per page ([`PageState`]).
 
 use std::io;
 
@@ -17,7 +17,7 @@ pub enum PageState {
     On(NodeId),
     /// Nothing there: never touched, given back, or swapped out (-ENOENT).
     Absent,
-    /// No such mapping, or the kernel's shared page of zeroes, which is nobody's (-EFAULT).
+    /// No such mapping, or the kernel's shared page of zeroes, which belongs to no process (-EFAULT).
     Unmapped,
     /// It stays where it is: shared by processes, and the caller may not move such pages (-EACCES).
     Shared,
@@ -60,7 +60,7 @@ pub struct PageQuery {
 unsafe impl Send for PageQuery {}
 
 impl PageQuery {
-    /// Buffers, empty.
+    /// A query with empty buffers, which later calls reuse.
     #[must_use]
     pub fn new() -> PageQuery {
         PageQuery::default()
@@ -107,7 +107,7 @@ impl PageQuery {
     }
 }
 
-/// A memory policy's way (`linux/mempolicy.h`).
+/// Mode of a memory policy (`MPOL_*` in `linux/mempolicy.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicyMode {
     /// On the node of the CPU that touches first.
@@ -118,7 +118,7 @@ pub enum PolicyMode {
     Bind,
     /// Round robin.
     Interleave,
-    /// As the default, said expressly.
+    /// On the node of the CPU that first touches the page, set explicitly.
     Local,
     /// On these nodes while they have room (Linux 5.15).
     PreferredMany,
@@ -131,9 +131,9 @@ pub enum PolicyMode {
 /// A memory policy of this thread, or of a mapping of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Way.
+    /// The policy's mode.
     pub mode: PolicyMode,
-    /// Nodes that it names.
+    /// Nodes that the policy names, ascending.
     pub nodes: Vec<NodeId>,
 }
 

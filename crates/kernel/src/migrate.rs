@@ -1,4 +1,4 @@
-//! All pages of a process from some nodes to others: what `migratepages` does, with every page accounted for.
+//! Moves all pages of a process from some nodes to others, as `migratepages` does, and accounts for every page.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,13 +56,13 @@ pub struct Migration {
     pub elsewhere: u64,
     /// Pages that were to move (or would be, in a dry run), by origin and target.
     pub wanted: BTreeMap<(NodeId, NodeId), u64>,
-    /// What became of them.
+    /// Outcomes of the pages.
     pub pages: Tally,
-    /// In the calls that move.
+    /// Time spent in the system calls that move pages.
     pub moving: Duration,
-    /// In all.
+    /// Total time.
     pub took: Duration,
-    /// The process ended meanwhile.
+    /// Whether the process ended during the migration.
     pub ended: bool,
     /// It was stopped before its end.
     pub stopped: bool,

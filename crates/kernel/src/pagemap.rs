@@ -1,5 +1,5 @@
-//! `/proc/PID/pagemap`: one word per page of a process's address space (`Documentation/admin-guide/mm/pagemap.rst`). Which pages are there is told to
-//! the process's user; physical addresses only with CAP_SYS_ADMIN (others read zeroes).
+//! `/proc/PID/pagemap`: one word per page of a process's address space (`Documentation/admin-guide/mm/pagemap.rst`). The process's
+//! user may read which pages are in memory; physical addresses need CAP_SYS_ADMIN (others read zeroes).
 
 use std::fs::File;
 use std::io;
@@ -8,36 +8,36 @@ use std::path::PathBuf;
 
 use crate::error::KernelError;
 
-/// What pagemap says of a page.
+/// A page's entry in pagemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageEntry(pub u64);
 
 impl PageEntry {
-    /// In memory.
+    /// Whether the page is in memory.
     #[must_use]
     pub fn is_present(self) -> bool {
         self.0 >> 63 & 1 != 0
     }
 
-    /// In swap.
+    /// Whether the page is swapped out.
     #[must_use]
     pub fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 != 0
     }
 
-    /// A file's page, or shared anonymous memory.
+    /// Whether it is a page of a file or of shared anonymous memory.
     #[must_use]
     pub fn is_file_or_shared(self) -> bool {
         self.0 >> 61 & 1 != 0
     }
 
-    /// Mapped by nobody else.
+    /// Whether no other process maps the page.
     #[must_use]
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 != 0
     }
 
-    /// Number of the page frame (physical address divided by the page's size), where the caller may know it.
+    /// Number of the page frame (physical address divided by the page size); `None` if the caller may not read it.
     #[must_use]
     pub fn frame(self) -> Option<u64> {
         let frame = self.0 & ((1 << 55) - 1);
@@ -45,7 +45,7 @@ impl PageEntry {
     }
 }
 
-/// A process's page map, held open: it stays that process's, whoever gets its number later.
+/// A process's page map, held open: it refers to that process even after its id is reused.
 #[derive(Debug)]
 pub struct PageMap {
     file: File,
@@ -55,10 +55,10 @@ pub struct PageMap {
 }
 
 impl PageMap {
-    /// Opens it.
+    /// Opens a process's page map.
     ///
     /// # Errors
-    /// The process has ended, or may not be looked into.
+    /// The process has ended, or the caller may not inspect it.
     pub fn open(pid: u32) -> Result<PageMap, KernelError> {
         let path = PathBuf::from(format!("/proc/{pid}/pagemap"));
         match File::open(&path) {

@@ -1,4 +1,4 @@
-//! Settings of the running kernel that decide what can be seen and what moves by itself.
+//! Settings of the running kernel that decide what can be sampled, and whether the kernel moves pages by itself.
 
 use std::fs;
 use std::path::Path;

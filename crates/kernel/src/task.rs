@@ -1,4 +1,4 @@
-//! Processes and threads: who there is, and holding on to one while its number may come back.
+//! Processes and threads: listing them, and referring to a process safely although its id may be reused.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::error::KernelError;
 
-/// Threads of a process, ascending.
+/// Ids of a process's threads, ascending.
 ///
 /// # Errors
 /// The process has ended.
@@ -54,7 +54,7 @@ fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
     Ok(out)
 }
 
-/// A thread's name, as `comm` in /proc tells; empty where it is gone.
+/// A thread's name (`comm` in /proc); empty if the thread has ended.
 #[must_use]
 pub fn name_of(pid: u32, tid: u32) -> String {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
@@ -68,20 +68,20 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What `/proc/PID/stat` (or that of a thread) says, as far as it is needed here.
+/// The fields of `/proc/PID/stat` (or that of a thread) that are used here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Name (`comm`).
+    /// Name of the task (`comm`).
     pub name: String,
     /// State: R, S, D, Z, ...
     pub state: u8,
-    /// Clock ticks since boot at which it started: with the number, which process is meant.
+    /// Clock ticks since boot at which it started; together with the id it identifies the process.
     pub start_ticks: u64,
     /// CPU on which it ran last.
     pub cpu: u32,
     /// Clock ticks for which it ran, user and system; of a process, all of its threads, the ended ones too.
     pub cpu_ticks: u64,
-    /// Where its program's code and its stack begin, which another program image changes; 0 or 1 where the caller may not know.
+    /// Start addresses of its code and of its stack, which `exec` changes; 0 or 1 where the caller may not read them.
     pub image: (u64, u64),
 }
 
@@ -93,7 +93,7 @@ pub fn stat(pid: u32) -> Result<Stat, KernelError> {
     stat_at(PathBuf::from(format!("/proc/{pid}/stat")), pid)
 }
 
-/// The same of a thread.
+/// Reads `/proc/PID/task/TID/stat`.
 ///
 /// # Errors
 /// It has ended.
@@ -103,7 +103,11 @@ pub fn stat_of_thread(pid: u32, tid: u32) -> Result<Stat, KernelError> {
 
 fn stat_at(path: PathBuf, pid: u32) -> Result<Stat, KernelError> {
     let text = fs::read(&path).map_err(|source| KernelError::of_file(path.clone(), pid, source))?;
-    parse_stat(&text).ok_or(KernelError::Nonsense { path, line: 1, what: "this is no line of a process" })
+    parse_stat(&text).ok_or(KernelError::Nonsense {
+        path,
+        line: 1,
+        what: "the text does not have the format of /proc/PID/stat",
+    })
 }
 
 /// Fields as in proc(5); the name stands in parentheses and may hold anything.
@@ -139,7 +143,7 @@ pub fn user_of(pid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// A process held by descriptor: it means the process that had the number when it was opened, whoever has it later (pidfd_open, Linux 5.3).
+/// A process held by a descriptor: it refers to the process that had the id when it was opened, even after the id is reused (pidfd_open, Linux 5.3).
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -147,7 +151,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes hold of a process.
+    /// Opens a descriptor of the process.
     ///
     /// # Errors
     /// It has ended, or the kernel is older than 5.3.
@@ -158,7 +162,7 @@ impl Process {
         let fd = i32::try_from(fd).unwrap_or(-1);
         if fd < 0 {
             let source = io::Error::last_os_error();
-            // A thread that is no process has a number too.
+            // The id of a thread that is not a process.
             return Err(match source.raw_os_error() {
                 Some(libc::EINVAL) => KernelError::Gone { pid },
                 _ => KernelError::of_call("pidfd_open", pid, source),
@@ -168,7 +172,7 @@ impl Process {
         Ok(Process { pid, fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Its number.
+    /// The process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid

@@ -69,7 +69,7 @@ static void add_own(pid_t pid, uint64_t from, uint64_t bytes) {
     unsigned at = 0;
     while (at < own_count && own[at].pid != 0) at++;
     if (at == OWN_MAX) {
-        fprintf(stderr, "launcher: the tracker has more memory of its own than can be told apart\n");
+        fprintf(stderr, "launcher: the tracker has more memory areas of its own than the launcher can exclude\n");
         _exit(2);
     }
     own[at] = (struct own){pid, from, from + ((bytes + PAGE - 1) & ~(uint64_t)(PAGE - 1))};
@@ -94,7 +94,7 @@ static int is_own(pid_t pid, uint64_t page) {
     return 0;
 }
 
-/* ---- page faults, as the kernel tells them: a ring per CPU ---- */
+/* ---- page faults, as the kernel reports them: a ring per CPU ---- */
 
 enum kind { FAULT, POPULATE, REFUSED, KINDS };
 
@@ -138,7 +138,7 @@ static void open_faults(pid_t pid) {
     for (int cpu = 0; cpu < cpus && cpu < CPUS_MAX; cpu++) {
         if (!open_event(pid, cpu, FAULT, PERF_COUNT_SW_PAGE_FAULTS, NULL) || !open_event(pid, cpu, REFUSED, ends, "ret != 0")
             || !open_event(pid, cpu, POPULATE, begins, populates)) {
-            fprintf(stderr, "launcher: not all page faults are told (%s)\n", strerror(errno));
+            fprintf(stderr, "launcher: not all page faults are recorded (%s)\n", strerror(errno));
             return;
         }
     }

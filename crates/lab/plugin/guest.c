@@ -1,4 +1,4 @@
-/* guest.c: the guest's processor as the plugin sees it: registers by name, memory, and whom it runs.
+/* guest.c: the guest's processor as the plugin sees it: registers by name, memory, and the running task.
  *
  * The running task is found as the kernel itself finds it: the base of a CPU's own data is in a register (while user code runs, in k_gs_base), and at a known
  * offset in it lies the pointer to the task. The offsets come from inside the guest (NP_MARK_KERNEL); until then tasks are unknown.
@@ -107,7 +107,7 @@ bool np_guest_memory(unsigned vcpu, uint64_t address, void *into, size_t bytes) 
 void np_guest_kernel(unsigned vcpu, uint64_t address) {
     struct np_mark_kernel told;
     if (!np_guest_memory(vcpu, address, &told, sizeof told)) {
-        np_complain("cannot read what the guest tells of its kernel");
+        np_complain("cannot read the description of the guest's kernel");
         return;
     }
     kernel = told;

@@ -1,4 +1,4 @@
-/* main.c: the system-mode plugin's beginning: its arguments, and what each translated block calls.
+/* main.c: the entry point of the system-mode plugin: its arguments, and what each translated block calls.
  *
  * Arguments: output=FILE, range=FIRST-END:NODE (guest-physical addresses, hexadecimal; as many as needed), cache=SETSxWAYS,
  * samples=FILE, period=ACCESSES, seed=NUMBER, cpus=FIRST-LAST:NODE and latency=FROM-TO:CYCLES (for samples; see sampler.c),
@@ -63,7 +63,7 @@ static void on_cpuid(unsigned said, void *data) {
     case NP_MARK_ONLY_ME: np_truth_only(vcpu); break;
     case NP_MARK_NOT_ME: np_truth_not(vcpu); break;
     case NP_MARK_KERNEL: np_guest_kernel(vcpu, np_general_register(vcpu, RBX)); break;
-    default: np_complain("a mark that is none: %" PRIu32, command);
+    default: np_complain("a mark of unknown kind: %" PRIu32, command);
     }
     /* The rest of this block counts already. */
     np_truth_block(vcpu, 0);
@@ -160,7 +160,7 @@ static bool take_argument(const char *text) {
 
 NP_QEMU_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int count, char **arguments) {
     if (!info->system_emulation || strcmp(info->target_name, "x86_64") != 0) {
-        np_complain("this is for QEMU's emulation of whole x86-64 machines");
+        np_complain("this plugin needs QEMU's full-system emulation of x86-64");
         return -1;
     }
     for (int i = 0; i < count; i++) {
@@ -174,7 +174,7 @@ NP_QEMU_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *i
         return -1;
     }
     if (np_options.one_thread && np_cpu_count > 1 && !np_guest_tells_cpus()) {
-        np_complain("this QEMU does not tell which processor runs when one thread runs them all: leave out -icount");
+        np_complain("this QEMU does not report which processor runs when one thread emulates all of them: leave out -icount");
         return -1;
     }
     if (!np_cache_start() || !np_truth_start() || !np_sampler_start()) {

@@ -1,4 +1,4 @@
-/* mark.h: what a guest tells the system-mode plugin: a `cpuid` instruction with NP_MARK in eax and a command in ecx. Any program may execute it, without
+/* mark.h: messages of a guest to the system-mode plugin: a `cpuid` instruction with NP_MARK in eax and a command in ecx. Any program may execute it, without
  * rights or devices; where no plugin listens it is a question about a leaf that no processor has, and does nothing. */
 #ifndef NUMAPILOT_MARK_H
 #define NUMAPILOT_MARK_H

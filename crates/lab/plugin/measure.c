@@ -1,7 +1,7 @@
 /* measure.c: runs a command in the guest as the region of interest: `measure begin|marked COMMAND ARGUMENTS...`. Its own accesses are not counted; with
  * `marked`, only what the command itself marks is.
  *
- * Before, it tells the plugin how to find the running task (mark.h): the offset of the kernel's pointer to it from kallsyms, those of its numbers from BTF
+ * Before, it lets the plugin find the running task (mark.h): the offset of the kernel's pointer to it from kallsyms, those of its numbers from BTF
  * (Documentation/bpf/btf.rst). Where it cannot, processes stay unknown, and it says so. */
 #define _GNU_SOURCE
 #include "mark.h"
@@ -108,7 +108,7 @@ static void tell_kernel(void) {
     bool found = types != NULL && find_offsets(types, size, &kernel) && find_current(&kernel.current);
     free(types);
     if (found) np_mark(NP_MARK_KERNEL, &kernel);
-    else fprintf(stderr, "measure: cannot tell the plugin of the kernel's tasks (%s and %s, as root): processes stay unknown\n", SYMBOLS, TYPES);
+    else fprintf(stderr, "measure: cannot find the kernel's task structure (needs %s and %s, as root): accesses have no process\n", SYMBOLS, TYPES);
 }
 
 int main(int count, char **arguments) {

@@ -1,4 +1,4 @@
-/* truth.c: the exact counts: what each vCPU's user code asked of each node in each region of interest, and of each page in all of them.
+/* truth.c: the exact counts: the accesses of each vCPU's user code to each node in each region of interest, and of each page in all of them.
  *
  * A page is a virtual one of an address space, on a node: one that moved has several rows. An access that straddles pages counts on its first byte.
  * Where the table of pages is full, the matrix still counts, and the file says how many accesses have no row. */
@@ -29,7 +29,7 @@ struct row {
     uint64_t key, count[2];
 };
 struct cpu {
-    atomic_bool stale; /* whom it runs has to be looked up */
+    atomic_bool stale; /* the running task has to be looked up */
     bool counted;
     unsigned space;
     struct counts now;

@@ -1,5 +1,5 @@
-//! KVM or emulation. A machine may offer /dev/kvm and still not run a stock kernel in it (nested virtualisation often cannot), so it is tried once,
-//! and the verdict is remembered for this CPU, host kernel and QEMU.
+//! Selects KVM or emulation. A machine may have /dev/kvm and still fail to run a stock kernel under it (as with nested virtualisation). The lab tries KVM
+//! once and stores the result for this CPU, host kernel and QEMU.
 
 use std::fs;
 use std::fs::File;
@@ -18,13 +18,13 @@ use crate::snapshot;
 /// A kernel that runs in KVM is up in one or two seconds.
 const PATIENCE: Duration = Duration::from_secs(12);
 
-/// How the guest's instructions are run.
+/// How the guest's instructions are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accelerator {
     /// KVM where it truly works, else emulation.
     #[default]
     Auto,
-    /// KVM, whatever comes of it.
+    /// KVM, without a test whether it works.
     Kvm,
     /// QEMU's emulation, one host thread per CPU of the guest.
     Emulated,
@@ -33,7 +33,7 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// QEMU's arguments.
+    /// QEMU's arguments that select the accelerator.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Accelerator::Kvm => &["-accel", "kvm"],
@@ -42,7 +42,7 @@ impl Accelerator {
         }
     }
 
-    /// In words, for reports of how a test ran.
+    /// The accelerator in words, for reports of how a test ran.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "KVM",
@@ -82,7 +82,7 @@ fn try_kvm(machine: &Machine) -> Result<(Waited, f64), LabError> {
     Ok((end, started.elapsed().as_secs_f64()))
 }
 
-/// QEMU stays, stopped, when KVM cannot go on: its state tells.
+/// QEMU stays, stopped, when KVM cannot continue: its state shows that.
 fn wait_or_crash(guest: &mut Guest) -> Waited {
     let end = Instant::now() + PATIENCE;
     loop {

@@ -1,6 +1,6 @@
 //! The lab's folder of downloads and snapshots: one per user, shared by all checkouts and by tests that run at once.
 //!
-//! Whatever lies in it is complete: things are made under another name and renamed, by one process at a time (a file lock each).
+//! Every entry is complete: one process at a time (a file lock each) makes it under another name and renames it.
 //! `NUMAPILOT_LAB_CACHE` moves it; deleting it is always safe while nothing runs.
 
 use std::env;
@@ -14,10 +14,10 @@ use std::time::SystemTime;
 use crate::error::AtPath;
 use crate::error::LabError;
 
-/// A snapshot that nobody restored for so long is deleted when a new one is made.
+/// A snapshot that was not restored for this long is deleted when a new one is made.
 const KEEP_SNAPSHOTS: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The folder.
+/// The lab's folder in the user's cache: downloads, kernels and snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Cache {
     root: PathBuf,
@@ -32,12 +32,12 @@ impl Cache {
             .or_else(|| from("HOME").map(|h| h.join(".cache/numapilot/lab")))
             .unwrap_or_else(|| env::temp_dir().join("numapilot-lab"));
         fs::create_dir_all(&root)
-            .at(&root, "cannot make the lab's folder; set NUMAPILOT_LAB_CACHE to one that can be written")?;
+            .at(&root, "cannot make the lab's folder; set NUMAPILOT_LAB_CACHE to a writable folder")?;
         let root = root.canonicalize().at(&root, "cannot resolve the lab's folder")?;
         Ok(Self { root })
     }
 
-    /// The folder itself.
+    /// Path of the folder.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with the lab: each message says what was tried, what came of it, and what to do.
+//! Errors of the lab: each message says what was tried, what happened, and the remedy.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Why the lab did not run a command to its end.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// The user asked for a run without it.
+    /// The user disabled the lab.
     #[error("the lab was not used: NUMAPILOT_LAB=skip is set; unset it to run what needs a kernel with several nodes")]
     Skipped,
     /// A file or folder of the lab could not be read or written.
@@ -18,17 +18,17 @@ pub enum LabError {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What was being done with it.
+        /// What failed.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
     /// A program that the set-up needs is missing.
     #[error("cannot run {program}: {error}; {remedy}")]
     Missing {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
         /// What to do.
         remedy: &'static str,
@@ -36,7 +36,7 @@ pub enum LabError {
     /// A program of the set-up failed.
     #[error("{what} failed: {command}\n{output}\n{remedy}")]
     Failed {
-        /// What it was to do.
+        /// Purpose of the program.
         what: &'static str,
         /// The command line.
         command: String,
@@ -45,7 +45,7 @@ pub enum LabError {
         /// What to do.
         remedy: &'static str,
     },
-    /// Something that was downloaded is not as expected.
+    /// A downloaded file does not have the expected content.
     #[error("{}: {what}", path.display())]
     Unexpected {
         /// The file.
@@ -53,10 +53,10 @@ pub enum LabError {
         /// What is wrong, and what to do.
         what: String,
     },
-    /// A machine that QEMU or the kernel cannot have.
+    /// A topology that QEMU or the kernel does not support.
     #[error("no such machine: {0}")]
     Topology(String),
-    /// A command that the guest cannot be given.
+    /// A command that cannot run in the guest.
     #[error("cannot run this in the lab: {0}")]
     Command(String),
     /// QEMU or the guest ended before the command did.
@@ -67,14 +67,14 @@ pub enum LabError {
         /// The end of its console and of what QEMU wrote.
         console: String,
     },
-    /// The guest, or its command, took longer than it was given.
+    /// The guest, or its command, exceeded its time limit.
     #[error(
         "ended after {limit:?}: {what} ({how})\n--- standard error so far ---\n{stderr}\n--- console ---\n{console}"
     )]
     Hung {
         /// The time it was given.
         limit: Duration,
-        /// What was waited for.
+        /// The event that did not happen in time.
         what: &'static str,
         /// How the guest was run.
         how: String,
@@ -83,15 +83,15 @@ pub enum LabError {
         /// The end of the guest's console.
         console: String,
     },
-    /// A CPU of the guest no longer runs; the emulator has lost it.
+    /// A CPU of the guest no longer runs, because of a defect of the emulator.
     #[error(
-        "CPU {cpu} of the guest has made no progress for {seconds} s, as its kernel says ({how}); the emulator lost a CPU, which starting anew mends\n\
+        "CPU {cpu} of the guest has made no progress for {seconds} s, as its kernel reports ({how}); the emulator stopped running it: start the guest again\n\
          --- standard error so far ---\n{stderr}\n--- console ---\n{console}"
     )]
     Stuck {
-        /// Which.
+        /// Number of the CPU.
         cpu: u32,
-        /// For how long, by the guest's clock.
+        /// Duration without progress in seconds, by the guest's clock.
         seconds: u64,
         /// How the guest was run.
         how: String,

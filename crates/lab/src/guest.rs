@@ -22,8 +22,8 @@ use serde_json::json;
 
 use crate::error::AtPath;
 use crate::error::LabError;
-use crate::patience::Patience;
 use crate::qmp::Monitor;
+use crate::time_limit::TimeLimit;
 
 /// The guest's init waits for a word: here snapshots are taken.
 pub(crate) const READY: &str = "numapilot-lab: ready";
@@ -35,16 +35,16 @@ pub(crate) const RUNNING: &str = "numapilot-lab: running";
 pub(crate) const DONE: &str = "numapilot-lab: done";
 /// Init could not do its part; the reason follows.
 const GAVE_UP: &str = "numapilot-lab: gave up";
-/// How much of the console is kept, bytes: its end tells why a guest died.
+/// How much of the console is kept, bytes: its end shows why a guest died.
 const CONSOLE: usize = 64 * 1024;
-/// How long QEMU may take to answer on its monitor and to end.
+/// Time limit for QEMU to answer on its monitor and to end.
 const MONITOR: Duration = Duration::from_secs(60);
 const ENDING: Duration = Duration::from_secs(10);
 
-/// What waiting for the console ended with.
+/// Outcome of waiting for a line of the console.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// The line came.
+    /// The guest printed the line.
     Seen,
     /// The time is over.
     TimedOut,
@@ -76,7 +76,7 @@ impl Guest {
             .args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(errors.reopen().at(errors.path(), "cannot open again")?);
+            .stderr(errors.reopen().at(errors.path(), "cannot be opened a second time")?);
         die_with_parent(&mut command, fd);
         let mut child = command.spawn().at(here, "cannot be started")?;
         drop(theirs);
@@ -94,14 +94,14 @@ impl Guest {
         Ok(guest)
     }
 
-    /// So much of QEMU's time, from now on.
-    pub(crate) fn patience(&self, limit: Duration) -> Patience {
-        Patience::new(self.child.id(), limit)
+    /// A time limit in QEMU's own time, from now on.
+    pub(crate) fn time_limit(&self, limit: Duration) -> TimeLimit {
+        TimeLimit::new(self.child.id(), limit)
     }
 
     /// Waits until init says `mark`, at most `limit` of QEMU's time.
     pub(crate) fn wait_for(&mut self, mark: &str, limit: Duration) -> Waited {
-        let patience = self.patience(limit);
+        let time_limit = self.time_limit(limit);
         loop {
             if let Some(at) = find(&self.console[self.searched..], mark.as_bytes()) {
                 self.searched += at + mark.len();
@@ -113,9 +113,9 @@ impl Guest {
                 self.drain();
                 return Waited::Ended;
             }
-            match self.pieces.recv_timeout(patience.left()) {
+            match self.pieces.recv_timeout(time_limit.left()) {
                 Ok(piece) => self.keep(&piece),
-                Err(RecvTimeoutError::Timeout) if !patience.left().is_zero() => {}
+                Err(RecvTimeoutError::Timeout) if !time_limit.left().is_zero() => {}
                 Err(RecvTimeoutError::Timeout) => return Waited::TimedOut,
                 Err(RecvTimeoutError::Disconnected) => return Waited::Ended,
             }
@@ -124,15 +124,15 @@ impl Guest {
 
     /// Gives init the word to go. Said again until it is heard: the first bytes after a restore may be lost.
     pub(crate) fn go(&mut self, limit: Duration) -> Waited {
-        let patience = self.patience(limit);
+        let time_limit = self.time_limit(limit);
         loop {
             if let Some(stdin) = &mut self.stdin
                 && stdin.write_all(b"-\n\ngo\n").and_then(|()| stdin.flush()).is_err()
             {
                 return Waited::Ended;
             }
-            match self.wait_for(GOING, Duration::from_secs(1).min(patience.left())) {
-                Waited::TimedOut if !patience.left().is_zero() => {}
+            match self.wait_for(GOING, Duration::from_secs(1).min(time_limit.left())) {
+                Waited::TimedOut if !time_limit.left().is_zero() => {}
                 other => return other,
             }
         }
@@ -141,8 +141,8 @@ impl Guest {
     /// Ends QEMU in order, so that its plugins write what they have; kills it if it does not end.
     pub(crate) fn quit(&mut self) {
         let _ = self.monitor.execute("quit", json!({}));
-        let patience = self.patience(ENDING);
-        while !patience.left().is_zero() {
+        let time_limit = self.time_limit(ENDING);
+        while !time_limit.left().is_zero() {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 break;
             }

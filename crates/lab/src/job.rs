@@ -1,4 +1,4 @@
-//! What the guest is given and gives back, as files in the exchange folder: `settings` and `job` (shell) in; `stdout`, `stderr`, `exit` out.
+//! Input and output of the guest's command, as files in the exchange folder: `settings` and `job` (shell) in; `stdout`, `stderr`, `exit` out.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,19 +15,19 @@ use crate::error::LabError;
 
 /// Where the guest sees the exchange folder; also in its environment as `NUMAPILOT_LAB_FILES`.
 pub const FILES_IN_GUEST: &str = "/run/lab";
-/// What the guest takes over from the host's environment.
+/// Variables of the host's environment that the guest gets.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
 
 /// The folder that the command runs in: its own, else this process's. Shared for writing, unless it is the root.
 pub(crate) fn working_folder(command: &Command) -> Result<PathBuf, LabError> {
     let folder = match command.get_current_dir() {
         Some(folder) => folder.to_path_buf(),
-        None => env::current_dir().at(Path::new("."), "cannot tell the working folder")?,
+        None => env::current_dir().at(Path::new("."), "cannot determine the working folder")?,
     };
     let folder = folder.canonicalize().at(&folder, "cannot be the lab's working folder")?;
     if folder.as_os_str().as_bytes().contains(&b',') {
         return Err(LabError::Command(format!(
-            "its folder {} has a comma in its path, which QEMU takes for the end of it",
+            "the path of its folder {} has a comma, at which QEMU ends a path",
             folder.display()
         )));
     }

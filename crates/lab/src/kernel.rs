@@ -22,7 +22,7 @@ use crate::packages::Archive;
 const MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 /// What it loads where it is not built in: 6.1 has virtio as modules.
 const MODULES_IF_THERE: &[&str] = &["virtio_pci"];
-/// Where they are in the package.
+/// Folders of the modules in the package.
 const MODULE_FOLDERS: &[&str] = &[
     "kernel/drivers/virtio",
     "kernel/net/9p",
@@ -38,12 +38,12 @@ pub enum Kernel {
     /// The long-term kernel with everything numapilot uses: DAMON, weighted interleaving (6.9), PAGEMAP_SCAN (6.7).
     #[default]
     V6_12,
-    /// Debian 12's own, without these: for what numapilot does in their stead.
+    /// Debian 12's kernel, without these: for testing numapilot's fall-backs.
     V6_1,
 }
 
 impl Kernel {
-    /// All of them.
+    /// All kernels of the lab, newest first.
     pub const ALL: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
 
     /// What its packages' names begin with; a version and `-amd64` follow.
@@ -72,7 +72,7 @@ impl FromStr for Kernel {
         Kernel::ALL
             .into_iter()
             .find(|k| k.to_string() == text)
-            .ok_or_else(|| format!("no kernel {text:?}; known: {known}"))
+            .ok_or_else(|| format!("there is no kernel {text:?}; known: {known}"))
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct KernelFiles {
     pub(crate) vmlinux: PathBuf,
     /// Modules to load, in this order.
     pub(crate) modules: Vec<PathBuf>,
-    /// As `uname -r` gives it.
+    /// Release of the kernel, as `uname -r` prints it.
     pub(crate) release: String,
 }
 
@@ -107,7 +107,8 @@ fn fetch(cache: &Cache, kernel: Kernel, folder: &Path) -> Result<(), LabError> {
         let prefix = kernel.package_prefix();
         let newest = archive.names(prefix)?.into_iter().filter_map(|n| version(&n, prefix).map(|v| (v, n))).max();
         let Some((_, name)) = newest else {
-            let what = format!("Debian's lists hold no package {prefix}*-amd64; is the mirror complete?");
+            let what =
+                format!("Debian's package lists have no package {prefix}*-amd64; check that the mirror is complete");
             return Err(LabError::Unexpected { path: cache.root().join("apt"), what });
         };
         archive.download(&name, &scratch)?
@@ -151,7 +152,7 @@ fn take_module(root: &Path, name: &str, folder: &Path, order: &mut Vec<String>) 
         return Ok(());
     }
     let path = module_file(root, name)
-        .ok_or_else(|| unexpected(root, &format!("no module {name} here, which the guest needs")))?;
+        .ok_or_else(|| unexpected(root, &format!("the module {name}, which the guest needs, is not in this folder")))?;
     let bytes = match path.extension() {
         Some(e) if e == "xz" => unpack_xz(&path)?,
         _ => fs::read(&path).at(&path, "cannot read")?,
@@ -175,7 +176,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 /// The kernel's ELF file out of a bzImage.
 fn uncompressed(image: &Path) -> Result<Vec<u8>, LabError> {
     let bytes = fs::read(image).at(image, "cannot read")?;
-    let payload = payload(&bytes).ok_or_else(|| unexpected(image, "this is no x86 boot image with a payload"))?;
+    let payload = payload(&bytes).ok_or_else(|| unexpected(image, "this is not an x86 boot image with a payload"))?;
     let kernel = if payload.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
         let mut kernel = Vec::new();
         let decoder = zstd::Decoder::new(payload).map(zstd::Decoder::single_frame);
@@ -224,7 +225,10 @@ fn unpack_xz(path: &Path) -> Result<Vec<u8>, LabError> {
 fn only_file(folder: &Path, prefix: &str) -> Result<PathBuf, LabError> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>).at(folder, "cannot list")?;
     let mut found = entries.into_iter().filter(|e| e.file_name().to_string_lossy().starts_with(prefix));
-    found.next().map(|e| e.path()).ok_or_else(|| unexpected(folder, &format!("no file {prefix}* here")))
+    found
+        .next()
+        .map(|e| e.path())
+        .ok_or_else(|| unexpected(folder, &format!("there is no file {prefix}* in this folder")))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), LabError> {

@@ -1,4 +1,4 @@
-//! The lab's public face: describe a machine, run a command on it, have its outcome.
+//! The lab's public interface: describe a machine, run a command on it, and get its outcome.
 
 use std::env;
 use std::fs;
@@ -39,16 +39,16 @@ use crate::truth::TruthOptions;
 use crate::turn;
 use crate::watch;
 
-/// A cold boot takes five seconds; this is for a slow machine (what others took of a busy one does not count: `patience`).
+/// A cold boot takes five seconds; this is for a slow machine (what others took of a busy one does not count: `time_limit`).
 const BOOT: Duration = Duration::from_secs(180);
-/// What a command is given unless told otherwise.
+/// Default time limit of a command.
 const RUN: Duration = Duration::from_secs(300);
-/// How often a command is started anew whose guest stood still ([`lockup`]).
+/// How often a command is repeated after its guest locked up ([`lockup`]).
 const STUCK: usize = 2;
-/// How often it is looked at whether it does.
+/// Interval of the checks for a lock-up.
 const LOOK: Duration = Duration::from_secs(5);
 const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
-/// In arguments of devices and plugins: the exchange folder.
+/// Placeholder of the exchange folder in arguments of devices and plugins.
 const FILES: &str = "{files}";
 
 /// A machine and how to run it.
@@ -65,14 +65,14 @@ pub struct Lab {
     truth: Option<TruthOptions>,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its exit code, as the shell gives it: 128 and the signal's number for one that was killed.
     pub exit: i32,
-    /// Its standard output; bytes that are no UTF-8 are replaced (the file `stdout` has them).
+    /// Its standard output; bytes that are not UTF-8 are replaced (the file `stdout` has them).
     pub stdout: String,
-    /// Its standard error.
+    /// Standard error of the command.
     pub stderr: String,
     /// The end of the guest's console.
     pub console: String,
@@ -95,10 +95,10 @@ impl Outcome {
         self.files.path()
     }
 
-    /// For tests: fails, with everything that was said, unless the command exited with 0.
+    /// For tests: returns the outcome if the command exited with 0, and panics with all output otherwise.
     ///
     /// # Panics
-    /// As said.
+    /// If the command did not exit with 0.
     #[track_caller]
     pub fn expect_success(self) -> Self {
         assert!(
@@ -130,7 +130,7 @@ impl Lab {
         }
     }
 
-    /// Which kernel.
+    /// Sets the guest's kernel.
     #[must_use]
     pub fn kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = kernel;
@@ -144,7 +144,7 @@ impl Lab {
         self
     }
 
-    /// How instructions are run; [`Accelerator::Auto`] unless told.
+    /// Sets how instructions are executed; [`Accelerator::Auto`] by default.
     #[must_use]
     pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
         self.accelerator = accelerator;
@@ -158,14 +158,14 @@ impl Lab {
         self
     }
 
-    /// Passes the command's output on while it runs; of a command that is started anew, from its beginning again.
+    /// Passes the command's output on while it runs; if the command is started again, the output begins again.
     #[must_use]
     pub fn stream(mut self, on: bool) -> Self {
         self.stream = on;
         self
     }
 
-    /// Ends the guest when its command runs for longer (5 minutes unless told), not counting time in which others had the processors.
+    /// Ends the guest when its command runs for longer (by default 5 minutes), not counting time in which QEMU waited for a processor.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -198,13 +198,13 @@ impl Lab {
     /// Downloads and prepares what [`Lab::run`] needs, and takes the snapshot.
     ///
     /// # Errors
-    /// Says what is missing and what to do.
+    /// The error says what is missing and what to do.
     pub fn prepare(&self) -> Result<(), LabError> {
         let (cache, machine, accelerator) = self.machine()?;
         if self.cold { Ok(()) } else { self.snapshot(&cache, &machine, accelerator).map(drop) }
     }
 
-    /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (this process's unless told) is
+    /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (by default this process's) is
     /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself. Where the emulator loses a CPU of the guest
     /// ([`LabError::Stuck`]), the command runs again from its beginning, in a new guest with an exchange folder of its own; [`Outcome::how`] says so.
     ///
@@ -216,10 +216,10 @@ impl Lab {
             match self.run_once(command) {
                 Err(error @ LabError::Stuck { .. }) if stuck < STUCK => {
                     stuck += 1;
-                    crate::say(&format!("{error}\nstarting anew"));
+                    crate::say(&format!("{error}\nstarting the guest again"));
                 }
                 Ok(mut outcome) if stuck > 0 => {
-                    outcome.how += &format!(", after {stuck} of which the emulator lost a CPU");
+                    outcome.how += &format!("; before, the emulator stopped running a CPU {stuck} times");
                     return Ok(outcome);
                 }
                 other => return other,
@@ -267,7 +267,7 @@ impl Lab {
                 let (stderr, console) = (String::new(), tail(&guest.said()));
                 return Err(LabError::Hung {
                     limit: BOOT,
-                    what: "the guest had not come to its command",
+                    what: "the guest had not started its command",
                     how,
                     stderr,
                     console,
@@ -285,14 +285,14 @@ impl Lab {
         Ok(outcome)
     }
 
-    /// Waits for the command's end, passing its output on if so wished.
+    /// Waits for the command's end, passing its output on if requested.
     fn follow(&self, guest: &mut Guest, files: &Path, how: &str) -> Result<(), LabError> {
         let mut output = Follower::new(files.join("stdout"));
         let mut errors = Follower::new(files.join("stderr"));
         let step = if self.stream { Duration::from_millis(100) } else { LOOK };
-        let patience = guest.patience(self.limit);
+        let time_limit = guest.time_limit(self.limit);
         loop {
-            let waited = guest.wait_for(DONE, step.min(patience.left()));
+            let waited = guest.wait_for(DONE, step.min(time_limit.left()));
             if self.stream {
                 output.pass_on(&mut io::stdout().lock());
                 errors.pass_on(&mut io::stderr().lock());
@@ -302,7 +302,7 @@ impl Lab {
             }
             let console = guest.said();
             let lockup = lockup::last(&console);
-            if lockup.is_none() && !patience.left().is_zero() {
+            if lockup.is_none() && !time_limit.left().is_zero() {
                 continue;
             }
             let (how, console) = (how.to_owned(), tail(&console));
@@ -329,7 +329,9 @@ impl Lab {
             // Plugins see only what is emulated.
             Accelerator::Auto if !self.plugins.is_empty() || self.truth.is_some() => Accelerator::Emulated,
             Accelerator::Kvm if self.truth.is_some() => {
-                return Err(LabError::Command("accesses cannot be counted in KVM: leave the accelerator to us".into()));
+                return Err(LabError::Command(
+                    "accesses cannot be counted under KVM: do not name an accelerator".into(),
+                ));
             }
             Accelerator::Auto if accelerator::kvm_works(&cache, &machine)? => Accelerator::Kvm,
             Accelerator::Auto => Accelerator::Emulated,
@@ -349,8 +351,8 @@ impl Lab {
                 let folder = tempfile::tempdir().at(&env::temp_dir(), "cannot make a folder")?;
                 let mut guest = Guest::start(machine.command(accelerator, folder.path(), folder.path()))?;
                 wait_booted(&mut guest, accelerator)?;
-                let patience = guest.patience(snapshot::LIMIT);
-                snapshot::write(cache, &mut guest.monitor, &path, &patience)?;
+                let time_limit = guest.time_limit(snapshot::LIMIT);
+                snapshot::write(cache, &mut guest.monitor, &path, &time_limit)?;
             }
         }
         cache.touch(&path);
@@ -370,8 +372,8 @@ impl Lab {
         self.add_plugins(&mut command, accelerator, files);
         command.args(["-incoming", &format!("file:{}", snapshot.display())]);
         let restored = Guest::start(command).and_then(|mut guest| {
-            let patience = guest.patience(snapshot::LIMIT);
-            snapshot::wait_restored(&mut guest.monitor, &patience)?;
+            let time_limit = guest.time_limit(snapshot::LIMIT);
+            snapshot::wait_restored(&mut guest.monitor, &time_limit)?;
             Ok(guest)
         });
         match restored {
@@ -431,7 +433,7 @@ fn outcome(
     Ok(Outcome { exit, stdout, stderr, console, how, boot, run, truth: None, samples: None, files })
 }
 
-/// What a guest is started from.
+/// The parts from which a guest is started.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) qemu: Qemu,

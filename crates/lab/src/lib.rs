@@ -3,9 +3,9 @@
 //! Owns: downloading QEMU and stock Debian kernels (once per user, nothing is installed), booting them with a described [`Topology`], restoring
 //! from a snapshot in about a second, running one command with the host's files visible under the same paths, and bringing back its exit code,
 //! output and files.
-//! Assumes an x86-64 Linux host with apt and dpkg for the first set-up. No KVM is needed: where it does not truly work, the guest is emulated.
+//! Assumes an x86-64 Linux host with apt and dpkg for the first set-up. KVM is optional: without it, the guest is emulated.
 //!
-//! **Never judge placement by the guest's run time:** in it, all memory is equally far. Judge by page counts, or by modelled time.
+//! **Never judge placement by the guest's run time:** all memory of the guest has the same latency. Judge by page counts, or by modelled time.
 //!
 //! ```no_run
 //! use numapilot_lab::{Lab, Topology};
@@ -27,12 +27,12 @@ mod kernel;
 mod lab;
 mod lockup;
 mod packages;
-mod patience;
 mod pattern;
 mod qemu;
 mod qmp;
 mod samples;
 mod snapshot;
+mod time_limit;
 mod topology;
 mod truth;
 mod turn;
@@ -60,9 +60,9 @@ use std::io::Write;
 
 use numapilot_not_run::not_run;
 
-/// Says something to the user even where a test's output is captured: what is downloaded.
+/// Prints a message to the user even where a test's output is captured, such as what is downloaded.
 pub(crate) fn say(text: &str) {
-    // There is nobody left to tell if this fails.
+    // A failure to write a message cannot be reported.
     let _ = writeln!(io::stderr().lock(), "numapilot-lab: {text}");
 }
 

@@ -1,9 +1,9 @@
-//! A guest whose kernel stands still: one of its CPUs no longer runs, and another waits for it for ever.
+//! Detects a guest with a locked-up kernel: one of its CPUs no longer runs, and another waits for it for ever.
 //!
-//! Under emulation with a thread for each CPU this comes of QEMU, not of the command: a CPU that was asleep misses what should have woken it, its timer
-//! included (seen once in some thousands of guests with QEMU 10.0.2). The guest's own watchdog tells, again and again (`kernel/watchdog.c`):
-//! `watchdog: BUG: soft lockup - CPU#4 stuck for 22s!`. A host that is busy makes it say so, too, of a CPU that merely waited: those go on within seconds, and
-//! the seconds that the kernel names start again.
+//! Under emulation with a thread for each CPU, QEMU causes this and not the command: a sleeping CPU misses its wake-up, that of its timer
+//! included (seen once in some thousands of guests with QEMU 10.0.2). The guest's watchdog reports it repeatedly (`kernel/watchdog.c`):
+//! `watchdog: BUG: soft lockup - CPU#4 stuck for 22s!`. On a busy host the watchdog also reports CPUs that merely waited. Those continue within seconds, and
+//! the duration in the kernel's message starts again.
 
 /// Seconds of the guest's time after which a CPU is given up. The kernel warns from 20 s on; on a host with a load of 12 a CPU of the guest has run again
 /// after less than a second.
@@ -15,11 +15,11 @@ const BEFORE_SECONDS: &str = " stuck for ";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lockup {
     pub(crate) cpu: u32,
-    /// Of the guest's time.
+    /// Duration in seconds of the guest's clock.
     pub(crate) seconds: u64,
 }
 
-/// The last such word on a guest's console that names a minute or more.
+/// The last such message on a guest's console with a duration of a minute or more.
 pub(crate) fn last(console: &str) -> Option<Lockup> {
     console.lines().rev().find_map(of_line).filter(|lockup| lockup.seconds >= GIVEN_UP_S)
 }
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn one_that_waited_for_a_busy_host_is_not_given_up() {
         assert_eq!(last("[ 50.1] watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [sh:120]\n"), None);
-        // It went on, and waits anew: the seconds start again.
+        // It continued, and waits again: the seconds start from 0.
         let console = "watchdog: BUG: soft lockup - CPU#1 stuck for 61s! [sh:120]\nwatchdog: BUG: soft lockup - CPU#1 stuck for 22s! [sh:120]\n";
         assert_eq!(last(console), None);
     }

@@ -14,9 +14,9 @@ use crate::cache::Cache;
 use crate::error::AtPath;
 use crate::error::LabError;
 
-const OFFLINE: &str = "The lab is downloaded once (about 220 MB) and needs Debian's mirror for it: check the network, name another mirror in \
-    NUMAPILOT_LAB_MIRROR (the part before /debian), or set NUMAPILOT_LAB=skip to go without what needs a kernel with several nodes.";
-const NO_APT: &str = "the lab's kernel and QEMU come as Debian packages; on other systems run it in a Debian container, or set NUMAPILOT_LAB=skip";
+const OFFLINE: &str = "The lab is downloaded once (about 220 MB) from Debian's mirror: check the network, name another mirror in \
+    NUMAPILOT_LAB_MIRROR (the part before /debian), or set NUMAPILOT_LAB=skip to skip what needs a kernel with several nodes.";
+const NO_APT: &str = "the lab's kernel and QEMU are Debian packages; on other systems run the lab in a Debian container, or set NUMAPILOT_LAB=skip";
 /// The release whose packages are taken, whatever the host runs.
 const RELEASE: &str = "bookworm";
 const KEYRING: &str = "usr/share/keyrings/debian-archive-keyring.gpg";
@@ -162,7 +162,7 @@ impl Archive {
             .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&prefix)))
             .ok_or_else(|| LabError::Unexpected {
                 path: folder.to_path_buf(),
-                what: format!("apt-get download {name} left no package here"),
+                what: format!("apt-get download {name} left no package in this folder"),
             })
     }
 }

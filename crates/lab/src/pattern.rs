@@ -1,4 +1,4 @@
-//! The known pattern (`workloads/pattern/pattern.c`), compiled for a test: a program of which it is known who touches and reads which page.
+//! The known pattern (`workloads/pattern/pattern.c`), compiled for a test: a program whose first touchers and readers of each page are known.
 
 use std::path::Path;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Which QEMU: the installed one where it is recent enough, else Debian's, unpacked beside the system with all its libraries.
+//! Selects QEMU: the installed one where it is recent enough, else Debian's, unpacked beside the system with all its libraries.
 //!
 //! 8.2 is the first that migrates to and from files; 7.2 also crashed the guest's kernel in one of forty boots.
 //! `NUMAPILOT_LAB_QEMU` names another `qemu-system-x86_64`.
@@ -26,7 +26,7 @@ pub(crate) struct Qemu {
     words: Vec<PathBuf>,
     /// Where it looks for its modules, if not where it was built for.
     modules: Option<PathBuf>,
-    /// As it says itself.
+    /// Version as QEMU prints it.
     pub(crate) version: String,
 }
 

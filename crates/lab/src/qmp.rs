@@ -20,10 +20,10 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Greets QEMU at the other end of `stream`; each later answer may take `patience`.
-    pub(crate) fn new(stream: UnixStream, patience: Duration) -> io::Result<Self> {
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
+    /// Greets QEMU at the other end of `stream`; each later answer may take `timeout`.
+    pub(crate) fn new(stream: UnixStream, timeout: Duration) -> io::Result<Self> {
+        stream.set_read_timeout(Some(timeout))?;
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Self { reader: BufReader::new(stream.try_clone()?), writer: stream })
     }
 
@@ -51,7 +51,7 @@ impl Monitor {
     fn line(&mut self) -> Result<Value, LabError> {
         let mut text = String::new();
         match self.reader.read_line(&mut text) {
-            Ok(0) => Err(LabError::Monitor("QEMU has closed it".into())),
+            Ok(0) => Err(LabError::Monitor("QEMU has closed the connection".into())),
             Ok(_) => serde_json::from_str(&text).map_err(|e| LabError::Monitor(format!("{e} in {text:?}"))),
             Err(e) => Err(failed("reading", &e)),
         }

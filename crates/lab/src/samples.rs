@@ -1,5 +1,5 @@
-//! Samples of an emulated PMU: what the plugin wrote becomes a recording in perf's own format, with the guest's nodes and memory in it, as `perf record`
-//! would have left it. Whatever reads recordings reads it; its PMU, its host and its processor say that it was emulated.
+//! Samples of an emulated PMU: converts the plugin's samples into a recording in perf's format, with the guest's nodes and memory in it, as `perf record`
+//! would write it. Any reader of such recordings can read it; the names of its PMU, host and processor say that it was emulated.
 
 use std::io;
 
@@ -13,12 +13,12 @@ use numapilot_perf::testing::put_text;
 
 use crate::topology::Topology;
 
-/// How the emulated PMU samples.
+/// Settings of the emulated PMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampling {
     /// Memory accesses per sample, on average: what the private cache lets through, or all without one.
     pub period: u64,
-    /// Which of them: the same seed takes the same ones of the same run.
+    /// Seed of the choice of samples: the same seed samples the same accesses of the same run.
     pub seed: u64,
 }
 
@@ -40,7 +40,7 @@ const PMU: (u32, &str) = (0x6e70, "emulated_memory");
 const BLOCK: u64 = 1 << 20;
 const LATENCY_LOCAL_CYCLES: u64 = 200;
 
-/// Modelled latency in cycles of an access from one node to another's memory: 200 at home, elsewhere in proportion to the distance.
+/// Modelled latency in cycles of an access from one node to another's memory: 200 for local memory, in proportion to the distance for remote memory.
 pub(crate) fn latency_cycles(topology: &Topology, from: usize, to: usize) -> u64 {
     LATENCY_LOCAL_CYCLES * u64::from(topology.distances()[from][to]) / u64::from(topology.distances()[from][from])
 }
@@ -53,7 +53,7 @@ pub(crate) fn recording(
     command: &[String],
 ) -> io::Result<Vec<u8>> {
     if !records.len().is_multiple_of(RECORD_BYTES) {
-        return Err(io::Error::other("the plugin's last sample is cut"));
+        return Err(io::Error::other("the plugin's last sample is truncated"));
     }
     let attr = EventAttr { kind: PMU.0, period_or_freq: sampling.period, sample_type: FIELDS, ..EventAttr::default() };
     let records = records.chunks_exact(RECORD_BYTES).map(<[u8]>::to_vec).collect();

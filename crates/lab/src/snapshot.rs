@@ -16,8 +16,8 @@ use crate::cache::Cache;
 use crate::cache::remove;
 use crate::error::AtPath;
 use crate::error::LabError;
-use crate::patience::Patience;
 use crate::qmp::Monitor;
+use crate::time_limit::TimeLimit;
 
 /// Writing about 120 MB takes a second; this is for a slow disk.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
@@ -27,13 +27,13 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// Where the snapshot with this key is, or will be.
+/// Path of the snapshot with this key, whether or not it exists.
 pub(crate) fn path(cache: &Cache, key: &str) -> PathBuf {
     cache.root().join(format!("snapshot-{:016x}", hash(key.as_bytes())))
 }
 
 /// Writes the state of a running guest to `path`, whole or not at all. The guest goes on afterwards only in the file.
-pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path, patience: &Patience) -> Result<(), LabError> {
+pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path, time_limit: &TimeLimit) -> Result<(), LabError> {
     cache.forget_old_snapshots();
     let unfinished = path.with_extension("new");
     remove(&unfinished)?;
@@ -45,7 +45,7 @@ pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path, patience:
         match state.get("status").and_then(Value::as_str) {
             Some("completed") => break,
             Some("failed" | "cancelled") => return Err(LabError::Monitor(format!("the snapshot failed: {state}"))),
-            _ if patience.left().is_zero() => {
+            _ if time_limit.left().is_zero() => {
                 return Err(LabError::Monitor(format!("the snapshot took too long: {state}")));
             }
             _ => thread::sleep(Duration::from_millis(20)),
@@ -55,13 +55,13 @@ pub(crate) fn write(cache: &Cache, monitor: &mut Monitor, path: &Path, patience:
 }
 
 /// Waits until a restored guest runs.
-pub(crate) fn wait_restored(monitor: &mut Monitor, patience: &Patience) -> Result<(), LabError> {
+pub(crate) fn wait_restored(monitor: &mut Monitor, time_limit: &TimeLimit) -> Result<(), LabError> {
     loop {
         let state = monitor.execute("query-status", json!({}))?;
         if state.get("running").and_then(Value::as_bool) == Some(true) {
             return Ok(());
         }
-        if patience.left().is_zero() {
+        if time_limit.left().is_zero() {
             return Err(LabError::Monitor(format!("the snapshot is not restored: {state}")));
         }
         thread::sleep(Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! The guest's machine: memory nodes, their CPUs, their distances, and what firmware tells of latency and bandwidth (HMAT).
+//! The guest's machine: memory nodes, their CPUs, their distances, and the firmware's table of latencies and bandwidths (HMAT).
 //! Pure: from a description to QEMU's arguments.
 
 use crate::error::LabError;
@@ -98,14 +98,14 @@ impl Topology {
         self
     }
 
-    /// Whether firmware tells latencies and bandwidths (an ACPI HMAT table), made up from the distances.
+    /// Whether the firmware has latencies and bandwidths (an ACPI HMAT table), derived from the distances.
     #[must_use]
     pub fn hmat(mut self, on: bool) -> Self {
         self.hmat = on;
         self
     }
 
-    /// How many nodes.
+    /// Number of nodes, with and without CPUs.
     pub fn nodes(&self) -> usize {
         self.cpus.len()
     }
@@ -115,7 +115,7 @@ impl Topology {
         self.memory_mib.get(node).copied().map_or(0, u64::from)
     }
 
-    /// How many CPUs, in all.
+    /// Number of all CPUs.
     pub fn cpus(&self) -> u32 {
         self.cpus.iter().sum()
     }
@@ -154,7 +154,7 @@ impl Topology {
         ranges
     }
 
-    /// In words: `4 nodes, 8 CPUs, 2048 MiB`.
+    /// The topology in words: `4 nodes, 8 CPUs, 2048 MiB`.
     pub fn summary(&self) -> String {
         let without = self.cpus.iter().filter(|&&c| c == 0).count();
         let memory: u32 = self.memory_mib.iter().sum();
@@ -171,27 +171,27 @@ impl Topology {
         let no = |what: String| Err(LabError::Topology(what));
         let nodes = self.nodes();
         if !(1..=64).contains(&nodes) {
-            return no(format!("{nodes} nodes; QEMU takes 1 to 64"));
+            return no(format!("{nodes} nodes; QEMU supports 1 to 64"));
         }
         if self.cpus[0] == 0 || self.cpus() > 255 {
             return no(format!(
-                "{} CPUs, {} of them on node 0; between 1 on node 0 and 255 in all are possible",
+                "{} CPUs, {} of them on node 0; node 0 needs at least 1, and all nodes together have at most 255",
                 self.cpus(),
                 self.cpus[0]
             ));
         }
         if let Some(mib) = self.memory_mib.iter().find(|m| **m < 64) {
-            return no(format!("{mib} MiB on a node; the kernel wants at least 64"));
+            return no(format!("{mib} MiB on a node; the kernel needs at least 64"));
         }
         for (from, row) in self.distances.iter().enumerate() {
             if row.len() != nodes {
-                return no(format!("{} distances from node {from}, where there are {nodes} nodes", row.len()));
+                return no(format!("{} distances from node {from}, but there are {nodes} nodes", row.len()));
             }
             for (to, &distance) in row.iter().enumerate() {
                 let valid = if from == to { distance == LOCAL } else { distance > LOCAL && distance < 255 };
                 if !valid {
                     return no(format!(
-                        "distance {distance} from node {from} to node {to}; 10 within a node, 11 to 254 between nodes"
+                        "distance {distance} from node {from} to node {to}; give 10 within a node, and 11 to 254 between nodes"
                     ));
                 }
             }
@@ -202,7 +202,7 @@ impl Topology {
     /// QEMU's arguments for it.
     ///
     /// # Errors
-    /// Says what no machine can have.
+    /// Rejects a topology that QEMU or the kernel does not support.
     pub(crate) fn arguments(&self) -> Result<Vec<String>, LabError> {
         self.check()?;
         let mut words: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
-//! Exact counts of a guest's memory accesses, from the plugin in `plugin/`: by CPU and memory node, and by page. This file reads what it writes.
+//! Exact counts of a guest's memory accesses, from the plugin in `plugin/`: by CPU and memory node, and by page. This module reads the plugin's file.
 //!
-//! Every access of user code is seen, none is sampled. What the kernel reads and writes on a program's behalf is not counted.
+//! The plugin counts every access of user code, without sampling. It does not count the kernel's accesses on a program's behalf.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde_json::json;
 use crate::samples::Sampling;
 use crate::topology::Topology;
 
-/// What to count.
+/// Which accesses of the guest are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TruthOptions {
-    /// A private cache per CPU in front of the memory: only what misses it counts. `None`: every access does.
+    /// A private cache per CPU in front of the memory: only accesses that miss it count. `None`: every access counts.
     pub cache: Option<PrivateCache>,
-    /// Only what programs mark counts (`plugin/mark.h`). Else the whole command does, with all that it starts.
+    /// Whether only regions count that programs mark (`plugin/mark.h`). Otherwise the whole command counts, with all processes that it starts.
     pub marked_only: bool,
     /// An emulated PMU that samples what is counted.
     pub sampling: Option<Sampling>,
@@ -31,20 +31,20 @@ pub struct PrivateCache {
     pub ways: u32,
 }
 
-/// Exact counts.
+/// Exact counts of the accesses of the guest's user code.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Truth {
     /// CPUs of the guest.
     pub cpus: usize,
-    /// Memory nodes.
+    /// Number of memory nodes.
     pub nodes: usize,
-    /// The cache that was in front.
+    /// The private cache that filtered the accesses, if any.
     pub cache: Option<PrivateCache>,
     /// Regions of interest, in order.
     pub regions: Vec<Region>,
     /// Counts of all regions by page; sorted.
     pub pages: Vec<PageCount>,
-    /// Accesses that are in the regions and in no page's count, as the plugin's table was full.
+    /// Accesses of the regions that no page's count includes, because the plugin's table was full.
     pub without_page: u64,
     /// Regions that could not be kept.
     pub regions_lost: u64,
@@ -55,9 +55,9 @@ pub struct Truth {
 pub struct Region {
     /// When it began, on the clock of samples: instructions of counted user code of all CPUs, one a nanosecond.
     pub begin_ns: u64,
-    /// When it ended.
+    /// End of the region in nanoseconds of the guest's clock.
     pub end_ns: u64,
-    /// By CPU.
+    /// Counts by CPU.
     pub cpus: Vec<CpuCount>,
 }
 
@@ -70,16 +70,16 @@ pub struct CpuCount {
     pub accesses: u64,
     /// Accesses to anything else: devices.
     pub elsewhere: u64,
-    /// By node: what came through the cache.
+    /// Accesses that missed the cache, by home node.
     pub nodes: Vec<Count>,
 }
 
 /// Loads and stores. A locked instruction counts as a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// Loads.
+    /// Number of loads.
     pub loads: u64,
-    /// Stores.
+    /// Number of stores.
     pub stores: u64,
 }
 
@@ -90,25 +90,25 @@ pub struct PageCount {
     pub pid: u32,
     /// Virtual address of its first byte.
     pub address: u64,
-    /// Node.
+    /// Home node of the page.
     pub node: usize,
-    /// CPU.
+    /// CPU that accessed the page.
     pub cpu: usize,
-    /// Loads.
+    /// Number of loads.
     pub loads: u64,
-    /// Stores.
+    /// Number of stores.
     pub stores: u64,
 }
 
 impl Count {
-    /// Both.
+    /// Sum of loads and stores.
     pub fn sum(self) -> u64 {
         self.loads + self.stores
     }
 }
 
 impl Truth {
-    /// All regions together: `[cpu][node]`.
+    /// Accesses of all regions: `[cpu][node]`.
     pub fn matrix(&self) -> Vec<Vec<u64>> {
         let mut matrix = vec![vec![0; self.nodes]; self.cpus];
         for region in &self.regions {
@@ -171,18 +171,18 @@ impl Truth {
     /// Reads what the plugin wrote.
     ///
     /// # Errors
-    /// The line that is none of its, in words.
+    /// The line that has no known format, in words.
     pub(crate) fn parse(text: &str) -> Result<Truth, String> {
         let mut lines = text.lines();
         if lines.next() != Some("numapilot-truth 1") {
-            return Err("it is no file of counts, version 1".into());
+            return Err("it is not a file of counts of version 1".into());
         }
         let mut reader = Reader::default();
         for (index, line) in lines.enumerate() {
-            reader.line(line).ok_or_else(|| format!("line {} is none of it: {line:?}", index + 2))?;
+            reader.line(line).ok_or_else(|| format!("line {} has no known format: {line:?}", index + 2))?;
         }
         if !reader.ended {
-            return Err("its end is missing".into());
+            return Err("its last line is missing".into());
         }
         Ok(reader.finish())
     }

@@ -1,4 +1,4 @@
-//! As many guests at once as the host has CPUs, in one process: tests that start dozens of threads do not drown each other.
+//! Limits the guests of one process to as many as the host has CPUs, so that tests with dozens of threads do not slow each other down.
 
 use std::sync::Condvar;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Watching a guest from outside: the plugin in QEMU, the program in the guest that marks a command's beginning and end, and the file of counts.
+//! Observes a guest from outside: the plugin in QEMU, the program in the guest that marks a command's beginning and end, and the file of counts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ pub(crate) fn prepare(files: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What comes before the command in the guest.
+/// Prefix of the command in the guest.
 pub(crate) fn command(options: &TruthOptions) -> &'static [&'static str] {
     if options.marked_only { &["/run/lab/measure", "marked"] } else { &["/run/lab/measure", "begin"] }
 }
@@ -68,11 +68,11 @@ pub(crate) fn read(files: &Path, console: &str) -> Result<Truth, LabError> {
     let path = files.join(COUNTS);
     let wrong = |what: String| LabError::Unexpected { path: path.clone(), what };
     let text = fs::read_to_string(&path)
-        .map_err(|error| wrong(format!("the plugin's counts are not there ({error})\n--- console ---\n{console}")))?;
+        .map_err(|error| wrong(format!("the plugin wrote no counts ({error})\n--- console ---\n{console}")))?;
     Truth::parse(&text).map_err(wrong)
 }
 
-/// What it sampled, as a recording.
+/// The plugin's samples as a recording.
 pub(crate) fn recording(
     files: &Path,
     sampling: Sampling,

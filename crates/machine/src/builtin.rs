@@ -1,4 +1,4 @@
-//! The models that the library carries, and what to say when a name is none of them.
+//! The built-in machine models, and the error for an unknown name.
 
 use crate::error::MachineError;
 
@@ -42,7 +42,7 @@ pub fn unknown(name: &str) -> MachineError {
     MachineError::UnknownName { name: short, closest, known }
 }
 
-/// Levenshtein's distance.
+/// The Levenshtein distance of two names, in edits.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! What must hold of a machine's parts, whoever wrote them. Each rule that fails names its place and remedy.
+//! Checks a machine's parts, whatever their source. Each failed rule names its place and remedy.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
 pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
 pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
 pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
-/// Of a core's window of instructions.
+/// Smallest and greatest window of a core, in instructions.
 pub const CORE_WINDOW: (f64, f64) = (1.0, 100_000.0);
 
 /// Checks everything but connectedness, which needs the routes.
@@ -142,7 +142,7 @@ fn caches(parts: &MachineParts, cpus: &BTreeSet<CpuId>) -> Result<(), Problem> {
         let place = format!("caches (level {})", cache.level);
         let problem = |what: String, remedy: &str| Err(Problem::new(place.clone(), what, remedy));
         if cache.level == 0 || cache.level > CACHE_LEVEL_MAX {
-            return problem(format!("level {} is no cache level", cache.level), "number levels 1 to 5");
+            return problem(format!("level {} is not a cache level", cache.level), "number levels 1 to 5");
         }
         if cache.size_bytes == 0 || cache.size_bytes > CACHE_BYTES_MAX {
             return problem(format!("a size of {} bytes", cache.size_bytes), "give a size above 0, at most 1 TiB");
@@ -185,7 +185,7 @@ fn links(parts: &MachineParts, nodes: &BTreeSet<NodeId>) -> Result<(), Problem> 
         let place = format!("links (link {index}, {} to {})", end_name(parts, link.from), end_name(parts, link.to));
         let problem = |what: String, remedy: &str| Err(Problem::new(place.clone(), what, remedy));
         if usize::from(link.id.0) != index {
-            return problem(format!("it calls itself {}", link.id), "number links in their order, from 0");
+            return problem(format!("its number is {}", link.id), "number links in their order, from 0");
         }
         for end in [link.from, link.to] {
             let exists = match end {
@@ -197,7 +197,7 @@ fn links(parts: &MachineParts, nodes: &BTreeSet<NodeId>) -> Result<(), Problem> 
             }
         }
         if link.from == link.to {
-            return problem("it leads back to where it begins".into(), "join two different ends");
+            return problem("both of its ends are the same".into(), "join two different ends");
         }
         if !pairs.insert((link.from, link.to)) {
             return problem("it is described twice".into(), "describe it once, with the sum of the bandwidths");

@@ -9,7 +9,7 @@ const MAX_IDS: usize = 65_536;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{text:?} is not a list of CPU or node numbers: {why}; write it like 0-3,8,10-11")]
 pub struct CpuListError {
-    /// The list, shortened.
+    /// The text of the list, shortened.
     pub text: String,
     /// What is wrong with it.
     pub why: String,
@@ -36,7 +36,7 @@ pub fn parse_cpu_list(text: &str) -> Result<Vec<u32>, CpuListError> {
             None => (number(range)?, number(range)?),
         };
         if last < first {
-            return Err(error(format!("the range {range} runs backwards")));
+            return Err(error(format!("the range {range} runs backwards: its end is below its start")));
         }
         let (used, group) = match stride.map(|s| s.split_once('/')) {
             None => (1, 1),

@@ -1,25 +1,25 @@
-//! What can go wrong in reading a machine: each message names the file, the place in it, and what to do.
+//! Errors of reading a machine: each message names the file, the place in it, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a machine could not be had.
+/// Errors of reading the description of a machine.
 #[derive(Debug, Error)]
 pub enum MachineError {
-    /// Neither a model's name, nor a file, nor `live`.
+    /// The argument is neither a model's name, nor a file, nor `live`.
     #[error(
-        "no machine model is called {name:?}{}; known: {}, `live` for this machine, or the path of a model file (docs/machine-model.md)",
+        "there is no machine model {name:?}{}; known: {}, `live` for this machine, or the path of a model file (docs/machine-model.md)",
         closest.as_ref().map(|c| format!(" (did you mean {c:?}?)")).unwrap_or_default(),
         known.join(", ")
     )]
     UnknownName {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// The known name nearest to it, if any is near.
+        /// The known name with the smallest edit distance, if one is close.
         closest: Option<String>,
-        /// All known names.
+        /// Names of all built-in models.
         known: Vec<String>,
     },
     /// A file could not be read.
@@ -27,12 +27,12 @@ pub enum MachineError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
         /// What to do.
         remedy: String,
     },
-    /// A kernel file holds what no kernel writes.
+    /// A kernel file does not have the kernel's format.
     #[error("{}: {what}; {remedy}", path.display())]
     Sysfs {
         /// The file.
@@ -49,17 +49,17 @@ pub enum MachineError {
         file: String,
         /// Line, from 1.
         line: Option<usize>,
-        /// What the reader says.
+        /// Message of the TOML reader.
         what: String,
     },
-    /// A description contradicts itself or cannot be.
+    /// A description is inconsistent or impossible.
     #[error("{file}{}: {place}: {what}; {remedy}", line.map(|l| format!(":{l}")).unwrap_or_default())]
     Invalid {
         /// The file, or `built-in model NAME`.
         file: String,
         /// Line, from 1, of the table or value.
         line: Option<usize>,
-        /// TOML path.
+        /// Path of the table or value in the TOML file.
         place: String,
         /// What is wrong.
         what: String,
@@ -68,11 +68,11 @@ pub enum MachineError {
     },
 }
 
-/// A contradiction found in a machine's parts, before the file is known.
+/// An inconsistency in a machine's parts, found before the file is known.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{place}: {what}; {remedy}")]
 pub struct Problem {
-    /// TOML path.
+    /// Path of the table or value in the TOML file.
     pub place: String,
     /// What is wrong.
     pub what: String,
@@ -81,12 +81,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem at `place`.
+    /// Makes a problem at `place`.
     pub fn new(place: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { place: place.into(), what: what.into(), remedy: remedy.into() }
     }
 
-    /// The same with the file, and the line where that is known.
+    /// Adds the file, and the line where that is known.
     pub fn in_file(self, file: &str, line: Option<usize>) -> MachineError {
         MachineError::Invalid { file: file.to_owned(), line, place: self.place, what: self.what, remedy: self.remedy }
     }

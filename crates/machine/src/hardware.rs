@@ -1,5 +1,5 @@
 //! The parts of a machine as plain data: nodes, CPUs, caches, links, routers, and the figures that describe them.
-//! Units are in the names; `None` means that nobody told us, never zero.
+//! Units are in the names; `None` means that a value is unknown, never zero.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{CoreId, CpuId, LinkId, NodeId, RouterId, SocketId};
 
-/// Where a machine's description came from.
+/// Origin of a machine's description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MachineSource {
@@ -18,19 +18,19 @@ pub enum MachineSource {
     },
     /// Read from a model file.
     Model {
-        /// That file.
+        /// Path of the model file.
         path: PathBuf,
     },
     /// One of the models that the library carries.
     Builtin,
-    /// Told by a recording of another tool.
+    /// Described by a recording of another tool.
     Recording {
-        /// Host that recorded; empty where it is not told.
+        /// Host that recorded; empty where it is unknown.
         host: String,
     },
 }
 
-/// What a node has.
+/// Whether a node has CPUs, memory or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
@@ -38,9 +38,9 @@ pub enum NodeKind {
     CpusAndMemory,
     /// Memory without CPUs: a CXL expander, high-bandwidth memory as a node of its own, a node all of whose CPUs are removed.
     MemoryOnly,
-    /// CPUs without memory.
+    /// The node has CPUs and no memory.
     CpusOnly,
-    /// Neither.
+    /// The node has neither CPUs nor memory.
     Empty,
 }
 
@@ -59,12 +59,12 @@ pub struct Node {
     pub free_bytes: Option<u64>,
     /// Peak bandwidth of the node's memory in bytes per second.
     pub memory_bandwidth_bytes_per_s: Option<f64>,
-    /// What the memory is, in words ("2 channels of DDR2-800").
+    /// Kind of the memory, in words ("2 channels of DDR2-800").
     pub memory_kind: Option<String>,
 }
 
 impl Node {
-    /// What the node has, from its CPUs and its memory.
+    /// Whether the node has CPUs, memory or both.
     pub fn kind(&self) -> NodeKind {
         match (self.cpus.is_empty(), self.memory_bytes == 0) {
             (false, false) => NodeKind::CpusAndMemory,
@@ -90,11 +90,11 @@ impl Node {
 pub struct Cpu {
     /// The kernel's or the model's number.
     pub id: CpuId,
-    /// Its node; `None` for an offline CPU of which the kernel no longer says it.
+    /// Node of the CPU; `None` for an offline CPU whose node the kernel no longer shows.
     pub node: Option<NodeId>,
-    /// Its package.
+    /// Processor package of the CPU; `None` if unknown.
     pub socket: Option<SocketId>,
-    /// Its core, unique in the machine.
+    /// Core of the CPU; the number is unique in the machine.
     pub core: Option<CoreId>,
     /// Whether threads can run on it now.
     pub online: bool,
@@ -109,15 +109,15 @@ impl Cpu {
     }
 }
 
-/// What a cache holds.
+/// Kind of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheKind {
-    /// Data only.
+    /// A cache of data.
     Data,
-    /// Instructions only.
+    /// A cache of instructions.
     Instruction,
-    /// Both.
+    /// A cache of data and instructions.
     Unified,
 }
 
@@ -126,11 +126,11 @@ pub enum CacheKind {
 pub struct Cache {
     /// 1, 2, 3, ...
     pub level: u8,
-    /// What it holds.
+    /// Kind of the cache: data, instructions or both.
     pub kind: CacheKind,
-    /// Capacity.
+    /// Capacity in bytes.
     pub size_bytes: u64,
-    /// Line size.
+    /// Line size in bytes; `None` if unknown.
     pub line_bytes: Option<u32>,
     /// Associativity; `None` where unknown or fully associative.
     pub ways: Option<u32>,
@@ -140,11 +140,11 @@ pub struct Cache {
     pub cpus: Vec<CpuId>,
 }
 
-/// Where a link begins or ends.
+/// An end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
-    /// A NUMA node.
+    /// An end at a NUMA node.
     Node(NodeId),
     /// A switch without CPUs or memory: an I/O die, a mesh, a node controller.
     Router(RouterId),
@@ -153,7 +153,7 @@ pub enum Endpoint {
 /// A point of the interconnect that only forwards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Router {
-    /// Its name in the model file.
+    /// Name of the router in the model file.
     pub name: String,
     /// The package that it is part of, where that makes sense.
     pub socket: Option<SocketId>,
@@ -164,25 +164,25 @@ pub struct Router {
 pub struct Link {
     /// Index of this link in [`crate::Machine::links`].
     pub id: LinkId,
-    /// Where it begins.
+    /// Source of the link.
     pub from: Endpoint,
-    /// Where it ends.
+    /// Target of the link.
     pub to: Endpoint,
     /// Peak bandwidth in this direction, bytes per second.
     pub bandwidth_bytes_per_s: f64,
     /// Time that one crossing adds, where known by itself.
     pub latency_ns: Option<f64>,
-    /// What it is, in words ("HyperTransport 1.0").
+    /// Kind of the link, in words ("HyperTransport 1.0").
     pub kind: String,
 }
 
-/// How a core learns who else holds a line.
+/// How a core finds the other holders of a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coherence {
     /// Every miss asks every other node and waits for the slowest answer: links carry probes even for local misses.
     Broadcast,
-    /// A directory or probe filter at the home node tells whom to ask.
+    /// A directory or probe filter at the home node knows which nodes to probe.
     Directory,
 }
 
@@ -190,15 +190,15 @@ pub enum Coherence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Routing {
-    /// Fewest links.
+    /// Paths with the fewest links.
     #[default]
     Shortest,
     /// Greatest bandwidth of the narrowest link; among those, fewest links.
     Widest,
 }
 
-/// What the traffic model needs to know beyond latencies and bandwidths. `None` means that nobody told us: the model then takes its
-/// stated default, or cannot say.
+/// Parameters of the traffic model beyond latencies and bandwidths. `None` means that a value is unknown: the model then uses its
+/// documented default, or gives no result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrafficFigures {
@@ -219,15 +219,15 @@ pub struct TrafficFigures {
 /// A figure with the least and the most that it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bounded {
-    /// What the description takes.
+    /// The value in the description.
     pub value: f64,
-    /// The least that it may be: the value itself where it is known.
+    /// Lower bound of the value; the value itself where it is known exactly.
     pub low: f64,
-    /// The most.
+    /// Upper bound of the value.
     pub high: f64,
 }
 
-/// How far one core overlaps memory accesses. `None` where nobody says.
+/// How far one core overlaps memory accesses. `None` where it is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CoreFigures {
@@ -240,9 +240,9 @@ pub struct CoreFigures {
 impl CoreFigures {
     /// Loads and stores among instructions: about 38 % of those of integer and floating-point programs.
     pub const ACCESSES_PER_INSTRUCTION: f64 = 0.38;
-    /// Where nobody says: between K10's 72 and Skylake's 224 (the geometric mean). Cores of today look further.
+    /// Default: between K10's 72 and Skylake's 224 (the geometric mean). Cores of today look further.
     const WINDOW: Bounded = Bounded { value: 128.0, low: 72.0, high: 224.0 };
-    /// Where nobody says: the registers for misses of the same two. Cores of today have more.
+    /// Default: the registers for misses of the same two. Cores of today have more.
     const MISSES: Bounded = Bounded { value: 10.0, low: 8.0, high: 12.0 };
 
     /// Instructions that a core looks ahead, by the description or as most cores do.
@@ -277,17 +277,17 @@ pub enum FigureValue {
 /// One figure or fact of a machine's description, with where it is from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// Its place in the model file, as a TOML path (`nodes[0].memory_gib`), or the file that it was read from.
+    /// Place of the value in the model file, as a TOML path (`nodes[0].memory_gib`), or the file that it was read from.
     pub place: String,
     /// The number, or the words.
     pub value: FigureValue,
     /// The number's unit; empty for words.
     pub unit: String,
-    /// Who says so.
+    /// Source of the value, in words.
     pub source: String,
     /// Whether it is an estimate, to be calibrated.
     pub estimate: bool,
-    /// Least and most that it may be, where somebody says so.
+    /// Least and most that it may be, where the description gives them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<(f64, f64)>,
 }

@@ -1,4 +1,4 @@
-//! [`Machine`]: checked parts with the tables derived from them, and the questions that the rest of the program asks.
+//! [`Machine`]: checked parts, the tables derived from them, and the queries on them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::parts::MachineParts;
 use crate::route::{Edge, Graph};
 use crate::{builtin, model, sysfs};
 
-/// Idle latency of a local load where nobody told us: the middle of what servers of the last ten years have.
+/// Default idle latency of a local load: the middle of the range of servers of the last ten years.
 const GUESSED_LOCAL_LATENCY_NS: f64 = 100.0;
 
 /// A NUMA machine: the live one, or one from a model file. Immutable, and consistent by construction: ids are unique, every CPU is in
@@ -93,7 +93,7 @@ fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec
     routes
 }
 
-/// Making one.
+/// Constructors.
 impl Machine {
     /// The machine called `spec`: `live`, the name of a built-in model, or the path of a model file. What holds a `/` or ends in
     /// `.toml` is a path; anything else is first looked for among the built-in names.
@@ -112,7 +112,7 @@ impl Machine {
         Self::from_model_file(Path::new(spec))
     }
 
-    /// The running system.
+    /// Reads the running system from `/sys` and `/proc`.
     pub fn live() -> Result<Self, MachineError> {
         Self::from_sysfs(Path::new("/"))
     }
@@ -132,8 +132,8 @@ impl Machine {
         model::read(text, file, MachineSource::Model { path: file.into() })
     }
 
-    /// The same machine with idle latencies, and bandwidths in bytes per second of memories and links, filled in where nobody knows them (without links: one
-    /// from each node to each other): for models of a live system that tells nothing. Whoever asks says what was assumed.
+    /// The same machine with idle latencies, and bandwidths in bytes per second of memories and links, filled in where they are unknown (without links: one
+    /// from each node to each other): for models of a live system without these values. The caller must report the assumption.
     pub fn filled_in(
         &self,
         latency_ns: impl Fn(NodeId, NodeId) -> f64,
@@ -195,9 +195,9 @@ impl Machine {
                 if self.routes(from.id, to.id).is_empty() {
                     return Err(Problem::new(
                         "links",
-                        format!("no way leads from node {} to node {}", from.id, to.id),
+                        format!("no route leads from node {} to node {}", from.id, to.id),
                         format!(
-                            "add the missing [[links]] so that node {} reaches node {}, over other nodes or routers if need be",
+                            "add the missing [[links]], so that node {} reaches node {} directly or over other nodes or routers",
                             from.id, to.id
                         ),
                     ));
@@ -208,24 +208,24 @@ impl Machine {
     }
 }
 
-/// What it says of itself.
+/// The machine's description and origin.
 impl Machine {
     /// Short name: a model's, or `live`.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
 
-    /// Where the description came from.
+    /// Origin of the description.
     pub fn source(&self) -> &MachineSource {
         &self.parts.source
     }
 
-    /// The processors' name.
+    /// Model name of the processors, if the kernel shows one.
     pub fn cpu_model(&self) -> Option<&str> {
         self.parts.cpu_model.as_deref()
     }
 
-    /// What the machine is, in a sentence.
+    /// The machine in one sentence.
     pub fn description(&self) -> Option<&str> {
         self.parts.description.as_deref()
     }
@@ -250,7 +250,7 @@ impl Machine {
         &self.parts.core
     }
 
-    /// What the description tells the traffic model.
+    /// Parameters of the description for the traffic model.
     pub fn traffic(&self) -> &TrafficFigures {
         &self.parts.traffic
     }
@@ -264,7 +264,7 @@ impl Machine {
         &self.parts.figures
     }
 
-    /// What could not be read or looks odd, in whole sentences.
+    /// What could not be read or is implausible, in whole sentences.
     pub fn notes(&self) -> &[String] {
         &self.parts.notes
     }
@@ -345,7 +345,7 @@ impl Machine {
         self.caches().iter().filter(|c| is_l3(c)).collect()
     }
 
-    /// Which L3 a CPU shares; `None` where it has none or it is not known.
+    /// Index of the L3 cache of a CPU; `None` where it has none or it is not known.
     pub fn l3_index(&self, cpu: CpuId) -> Option<usize> {
         self.l3_of_cpu[*self.cpu_index.get(&cpu)?]
     }
@@ -376,7 +376,7 @@ impl Machine {
     }
 
     /// Idle latency in nanoseconds where known, else 100 ns times distance over 10 (20 between nodes of unknown distance): for ordering nodes, and for
-    /// simulating on a live machine whose firmware tells nothing. Never shown as a figure.
+    /// simulating on a live machine whose firmware has no HMAT. Never shown as a figure.
     pub fn idle_latency_or_guess_ns(&self, from: NodeId, to: NodeId) -> f64 {
         let distance = || f64::from(self.distance(from, to).unwrap_or(if from == to { 10 } else { 20 }));
         self.idle_latency_ns(from, to).unwrap_or_else(|| GUESSED_LOCAL_LATENCY_NS * distance() / 10.0)
@@ -387,7 +387,7 @@ impl Machine {
         &self.parts.routers
     }
 
-    /// All directed links; empty where nobody knows them (live systems).
+    /// All directed links; empty where they are unknown (live systems).
     pub fn links(&self) -> &[Link] {
         &self.parts.links
     }

@@ -1,5 +1,5 @@
-//! A machine as plain, serialisable data: what readers hand to [`crate::Machine`] for checking, and what is kept of a machine in a
-//! trace. Matrices are indexed by position in `nodes`, not by node number.
+//! A machine as plain, serialisable data: the form that readers pass to [`crate::Machine`] for checking, and that a trace
+//! stores. Matrices are indexed by position in `nodes`, not by node number.
 
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::ids::LinkId;
 
-/// At most so many equal paths are kept per pair: enough to spread traffic, bounded on hypercubes.
+/// Greatest number of equal paths per pair: enough to spread traffic, bounded on hypercubes.
 pub const MAX_PATHS: usize = 16;
 
 /// A directed edge between vertices; its index in the graph is the link's id.
@@ -149,7 +149,7 @@ mod tests {
         d
     }
 
-    /// The same for widths.
+    /// The same for the greatest bandwidth of a path's narrowest link.
     fn all_widths(n: usize, edges: &[Edge]) -> Vec<Vec<f64>> {
         let mut w = vec![vec![0.0f64; n]; n];
         edges.iter().for_each(|e| w[e.from][e.to] = w[e.from][e.to].max(e.bandwidth));

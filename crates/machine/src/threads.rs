@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{CpuId, NodeId};
 use crate::machine::Machine;
 
-/// How threads are laid out.
+/// The order in which threads are placed on CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bind {
@@ -19,7 +19,7 @@ pub enum Bind {
     Pack,
 }
 
-/// Where one usable CPU stands.
+/// Position of one usable CPU: node, core and hardware thread.
 struct Place {
     cpu: CpuId,
     /// CPUs of unknown node come last.

@@ -1,4 +1,4 @@
-//! What a machine's description leaves open: figures that are known to lie between two bounds only, and the same machine with other values for them.
+//! What a machine's description leaves open: values that are only known to lie between two bounds, and the same machine with other values for them.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::machine::Machine;
 use crate::parts::MachineParts;
 
-/// What a figure is about, by positions in the machine's lists of nodes and links.
+/// What a value describes, by positions in the machine's lists of nodes and links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -27,25 +27,25 @@ pub enum Subject {
     MessageBytes,
 }
 
-/// A figure that is known to lie between two bounds only.
+/// A value that is only known to lie between two bounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unknown {
-    /// Its place in the model file, as a TOML path.
+    /// Place of the value in the model file, as a TOML path.
     pub place: String,
-    /// What it is about; its unit follows from it.
+    /// What the value describes; the unit follows from it.
     pub subject: Subject,
-    /// What the machine's description takes.
+    /// The value in the machine's description.
     pub value: f64,
-    /// The least that it may be.
+    /// Lower bound of the value.
     pub low: f64,
-    /// The most.
+    /// Upper bound of the value.
     pub high: f64,
-    /// Who says so.
+    /// Source of the range, in words.
     pub source: String,
 }
 
 impl Subject {
-    /// What a description has for it.
+    /// The present values in a description.
     fn figures(&self, parts: &MachineParts) -> Vec<Option<f64>> {
         let traffic = &parts.traffic;
         match self {
@@ -68,7 +68,7 @@ impl Subject {
 }
 
 impl Unknown {
-    /// What it is, in words.
+    /// The subject in words.
     #[must_use]
     pub fn words(&self) -> &'static str {
         match &self.subject {
@@ -102,7 +102,7 @@ impl Machine {
         Machine::try_from(parts).unwrap_or(self)
     }
 
-    /// What is known to lie between two bounds only, in the order of the model file. Empty where nobody said so, which is not to say that all is known.
+    /// Values that are only known to lie between two bounds, in the order of the model file. Empty where it gives no ranges, even if not all is known.
     #[must_use]
     pub fn unknowns(&self) -> &[Unknown] {
         &self.parts().unknowns

@@ -127,17 +127,17 @@ const SLIPS: &[(&str, &str, &[&str])] = &[
     (
         "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]",
         "pairs = [[0, 1]]",
-        &["links", "no way leads from node", "add the missing"],
+        &["links", "no route leads from node", "add the missing"],
     ),
     (
         "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]\nboth_ways = true",
         "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]",
-        &["no way leads from node 1 to node 0"],
+        &["no route leads from node 1 to node 0"],
     ),
     ("pairs = [[0, 1], ", "pairs = [[0, 9], ", &["links", "node 9 does not exist"]),
     ("pairs = [[0, 1], ", "pairs = [[0, \"hub\"], ", &["no router \"hub\"", "[[routers]]"]),
     ("pairs = [[0, 1], ", "pairs = [[0, 1], [1, 0], ", &["described twice"]),
-    ("pairs = [[0, 1], ", "pairs = [[2, 2], [0, 1], ", &["leads back"]),
+    ("pairs = [[0, 1], ", "pairs = [[2, 2], [0, 1], ", &["both of its ends are the same"]),
     ("ids = [0, 1, 2, 3]", "ids = [0, 1, 2, 2]", &["slip.toml:", "node 2", "described twice"]),
     ("\"12-15\"", "\"0-3\"", &["CPU 0", "described twice"]),
     ("\"12-15\"", "\"12-2000\"", &["1024 CPUs"]),
@@ -152,8 +152,8 @@ const SLIPS: &[(&str, &str, &[&str])] = &[
         &["nodes[0].memory_bandwidth_gb_per_s", "\"jedek\" is not in [sources]"],
     ),
     ("threads_per_core", "threads_per_chore", &["slip.toml:", "unknown field `threads_per_chore`"]),
-    ("level = 3", "level = 9", &["level 9 is no cache level"]),
-    ("name = \"opteron-8385\"", "name = \"../etc\"", &["slip.toml:5:", "no model's name"]),
+    ("level = 3", "level = 9", &["level 9 is not a cache level"]),
+    ("name = \"opteron-8385\"", "name = \"../etc\"", &["slip.toml:5:", "is not a valid model name"]),
     ("[[nodes]]", "[[nodes", &["slip.toml:"]),
 ];
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #ifndef ELEMENTS
-#error "say how many: -DELEMENTS=..., so that the three arrays hold four times the last-level caches and more"
+#error "define the number of elements with -DELEMENTS=..., so that the three arrays hold at least four times the last-level caches"
 #endif
 enum { KERNELS = 4, REPETITIONS_MAX = 1000 };
 

@@ -1,4 +1,4 @@
-// Arm's vectors of whatever length the processor has (SVE, 128 to 2048 bits). Compiled with -march=armv8-a+sve, called only where HWCAP tells of it.
+// Arm's vectors of whatever length the processor has (SVE, 128 to 2048 bits). Compiled with -march=armv8-a+sve, called only where HWCAP shows it.
 #include "kernels.h"
 
 #include <arm_sve.h>

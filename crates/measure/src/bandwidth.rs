@@ -1,6 +1,6 @@
 //! Bandwidth: a kernel on some CPUs at once over slices of three arrays, repetition after repetition from a common start, results checked.
 //!
-//! A repetition covers one window of each slice, the next one the next window, so that all of the memory is gone through however short a repetition is.
+//! A repetition covers one window of each slice, the next one the next window, so that all of the memory is used however short a repetition is.
 //! Its rate is all bytes over the time from the first start to the last end, as STREAM has it.
 
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use crate::pin::pin;
 use crate::results::Figure;
 use crate::stats::{Better, undisturbed};
 
-/// Windows of a slice: at least as many repetitions are made, so that each is gone through.
+/// Windows of a slice: at least as many repetitions are made, so that each is used.
 const WINDOWS: usize = 8;
 /// Elements between those that are looked at after a kernel: one in each page, but not the same of each.
 const CHECK_STEP: usize = 509;
@@ -27,7 +27,7 @@ const BYTES_PER_CYCLE_MAX: f64 = 192.0;
 struct Slice<'a> {
     cpu: CpuId,
     arrays: Arrays<'a>,
-    /// What each window should hold.
+    /// Expected content of each window.
     expected: [Expected; WINDOWS],
 }
 
@@ -71,7 +71,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { slices, isa, elements: per_slice })
     }
 
-    /// Whether every CPU got a slice: memory may be too small for so many.
+    /// Whether every CPU got a slice: the memory may be too small for all of them.
     pub fn threads(&self) -> usize {
         self.slices.len()
     }
@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
     pub fn time(&mut self, kernel: Kernel, time: Duration, clock_hz: f64) -> Result<Figure, MeasureError> {
         let threads = self.slices.len();
         let (isa, window) = (self.isa, self.elements / WINDOWS);
-        let meet = SpinBarrier::new(threads);
+        let barrier = SpinBarrier::new(threads);
         let stamps = Mutex::new(Stamps::new(threads));
         let seen = Mutex::new(Disturbance::default());
         let end = Instant::now() + time;
@@ -98,7 +98,7 @@ impl<'a> Bench<'a> {
             let watch = Watch::begin(slice.cpu);
             for repetition in 0.. {
                 // All see the same answer: the last to come decides.
-                if !meet.wait(|| repetition < WINDOWS * rounds(kernel) || Instant::now() < end) {
+                if !barrier.wait(|| repetition < WINDOWS * rounds(kernel) || Instant::now() < end) {
                     break;
                 }
                 let (started, switches) = (origin.elapsed(), involuntary_switches());
@@ -108,7 +108,7 @@ impl<'a> Bench<'a> {
                 stamps.add(repetition, (started, ended), disturbed);
                 drop(stamps);
                 if let Err(error) = sum {
-                    meet.stop();
+                    barrier.stop();
                     return Err(error);
                 }
             }
@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Kernels of one array take the arrays in turn, so that all of the memory is gone through.
+/// Kernels of one array take the arrays in turn, so that all of the memory is used.
 fn rotates(kernel: Kernel) -> bool {
     touched(kernel) == 1
 }
@@ -139,7 +139,7 @@ fn rounds(kernel: Kernel) -> usize {
     if rotates(kernel) { 3 } else { 1 }
 }
 
-/// How many arrays a kernel uses.
+/// Number of arrays that a kernel uses.
 fn touched(kernel: Kernel) -> usize {
     match kernel {
         Kernel::Read | Kernel::Write | Kernel::WriteNt | Kernel::Mix1To1 => 1,
@@ -222,7 +222,7 @@ pub struct SpinBarrier {
 }
 
 impl SpinBarrier {
-    /// For so many threads.
+    /// Makes a barrier for this many threads.
     pub fn new(threads: usize) -> SpinBarrier {
         SpinBarrier { threads, waiting: AtomicUsize::new(0), round: AtomicU64::new(0) }
     }
@@ -277,7 +277,7 @@ impl Stamps {
         *entry = (entry.0.min(started), entry.1.max(ended), entry.2 + 1, entry.3 | disturbed);
     }
 
-    /// Of the repetitions that all threads ended.
+    /// Results of the repetitions that all threads completed.
     fn seconds(&self) -> impl Iterator<Item = (f64, bool)> {
         let whole = self.each.iter().filter(|entry| entry.2 == self.threads);
         whole.map(|(started, ended, _, disturbed)| (ended.saturating_sub(*started).as_secs_f64(), *disturbed))
@@ -332,7 +332,7 @@ mod tests {
         bench.time(Kernel::Copy, Duration::ZERO, 5e9).expect("right");
         bench.slices[0].arrays.each[1][CHECK_STEP] = 17.0;
         let error = bench.time(Kernel::Copy, Duration::ZERO, 5e9).expect_err("a wrong element");
-        assert!(error.to_string().contains("copy (portable) gave 17 where 2 is right"), "{error}");
+        assert!(error.to_string().contains("copy (portable) computed 17 instead of 2"), "{error}");
     }
 
     #[test]
@@ -344,12 +344,12 @@ mod tests {
 
     #[test]
     fn a_meeting_holds_until_all_are_there_and_ends_for_all() {
-        let (meet, count) = (SpinBarrier::new(4), AtomicUsize::new(0));
+        let (barrier, count) = (SpinBarrier::new(4), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let mut round = 0;
-                    while meet.wait(|| round < 50) {
+                    while barrier.wait(|| round < 50) {
                         round += 1;
                         count.fetch_add(1, Ordering::SeqCst);
                         assert!(count.load(Ordering::SeqCst) > (round - 1) * 4);

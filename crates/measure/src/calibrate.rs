@@ -1,5 +1,5 @@
 //! Fits the traffic model to what was measured: bandwidths of controllers and links such that the model, given the load of each point of a measured curve,
-//! answers the latency that was measured there. How far off it stays is part of the answer.
+//! predicts the latency that was measured there. The remaining error is part of the result.
 //!
 //! One unknown at a time, each by golden-section search: a node's controller from the curve of its own CPUs, then each link from the curve of the pair
 //! whose answers cross it. A memory without CPUs has no curve of its own: its controller and links are tied and fitted as one.
@@ -33,24 +33,24 @@ const GOLDEN: f64 = 0.618_033_988_749_894_9;
 /// A bandwidth and how it is known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Bytes per second.
+    /// Bandwidth in bytes per second.
     pub bytes_per_s: f64,
     /// Whether the limit itself was not seen, so that this is an estimate from below it.
     pub estimate: bool,
-    /// How it was found, in words.
+    /// Method by which it was found, in words.
     pub source: String,
 }
 
-/// How well the model answers a measured curve.
+/// How well the model reproduces a measured curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairFit {
-    /// CPU node.
+    /// Node of the CPUs.
     pub from: NodeId,
-    /// Memory node.
+    /// Node of the memory.
     pub to: NodeId,
     /// Root of the mean squared relative error of latency over the points.
     pub error: f64,
-    /// The greatest.
+    /// Greatest relative error of latency over the points.
     pub worst: f64,
     /// Bytes per second, nanoseconds measured, nanoseconds of the model.
     pub points: Vec<(f64, f64, f64)>,
@@ -59,18 +59,18 @@ pub struct PairFit {
 /// Nanoseconds of each pair, with the words that say where they are from.
 pub type Latencies = BTreeMap<(NodeId, NodeId), (f64, String)>;
 
-/// What a machine model says beyond the machine's shape.
+/// The parameters of a machine model beyond the machine's topology.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Idle latencies, nanoseconds, with their words.
     pub latency_ns: Latencies,
-    /// What each node's controller serves in reads.
+    /// Read bandwidth of each node's controller.
     pub controllers: BTreeMap<NodeId, Limit>,
-    /// What each directed link carries, headers included.
+    /// Bandwidth of each directed link, headers included.
     pub links: BTreeMap<(NodeId, NodeId), Limit>,
     /// Accesses that a thread of STREAM keeps outstanding.
     pub stream_outstanding: Option<f64>,
-    /// How much longer a line written takes than one read.
+    /// Additional time of a written line over a read one, as a share of the latter.
     pub write_turnaround: Option<f64>,
     /// How well all of it fits.
     pub fits: Vec<PairFit>,
@@ -79,7 +79,7 @@ pub struct Calibration {
 /// Calibrates the traffic model of `machine`, which `results` were measured on.
 ///
 /// # Errors
-/// A pair of nodes was not measured, or the model that came of it is none.
+/// A pair of nodes was not measured, or the resulting model is invalid.
 pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, MeasureError> {
     let mut calibration = Calibration { latency_ns: latencies(machine, results)?, ..Calibration::default() };
     let memories: Vec<NodeId> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
@@ -90,7 +90,7 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             what: format!("the bandwidth of node {to}"),
             remedy: "measure it too (--only must name latency and bandwidth)".to_owned(),
         })?;
-        let source = "the highest rate that was measured: what the memory can do may be more".to_owned();
+        let source = "the highest rate that was measured: the memory's bandwidth may be higher".to_owned();
         let bytes_per_s = limit.max(least_controller(&calibration, to));
         calibration.controllers.insert(to, Limit { bytes_per_s, estimate: true, source });
     }
@@ -102,8 +102,8 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             let bytes_per_s = (measured * WITH_HEADER).max(least_link(&calibration, from, to));
             let limit = Limit { bytes_per_s, estimate: true, source };
             calibration.links.insert((to, from), limit.clone());
-            // The way of requests and of written lines; where it answers somebody itself, that decides.
-            let source = "taken as wide as the way back".to_owned();
+            // The direction of requests and of written lines; where it also carries read lines, those decide.
+            let source = "assumed to equal the bandwidth of the opposite direction".to_owned();
             calibration.links.entry((from, to)).or_insert(Limit { source, ..limit });
         }
     }
@@ -150,7 +150,7 @@ fn latencies(machine: &Machine, results: &Results) -> Result<Latencies, MeasureE
 }
 
 /// The highest rate at which a node's memory was seen to work, by anybody: reads alone, or with writes, of which every byte passes the controller. Kernels
-/// whose lines the cache reads before they are written are left out: some processors save that read where a whole line is written, and say so to nobody.
+/// whose lines the cache reads before they are written are left out: some processors save that read where a whole line is written, without any documentation.
 fn highest(results: &Results, to: NodeId) -> Option<f64> {
     let of_node = results.bandwidth.iter().filter(|cell| cell.target.node() == Some(to));
     let cells = of_node.filter(|cell| !cell.kernel.usage().allocates);
@@ -212,7 +212,7 @@ fn fit_controller(
         let source = limit_words(curve, filled);
         calibration.controllers.insert(to, Limit { bytes_per_s, estimate: !filled, source });
         if from != to {
-            let source = "not separable from the memory's own bandwidth: taken as wide as it".to_owned();
+            let source = "not separable from the memory's own bandwidth: assumed to equal it".to_owned();
             let limit = Limit { bytes_per_s: bytes_per_s * WITH_HEADER, estimate: true, source };
             calibration.links.insert((to, from), limit.clone());
             calibration.links.insert((from, to), limit);
@@ -351,7 +351,7 @@ impl Model {
     }
 }
 
-/// Nodes that a model file tells of: those with CPUs online or memory.
+/// Nodes that a model file describes: those with CPUs online or memory.
 pub fn shown_nodes(machine: &Machine) -> impl Iterator<Item = &numapilot_machine::Node> {
     machine.nodes().iter().filter(|node| node.has_memory() || has_online_cpus(machine, node.id))
 }
@@ -385,7 +385,7 @@ fn write_turnaround(results: &Results, calibration: &Calibration) -> Option<f64>
     Some((2.0 * controller.bytes_per_s * reached / mixed - 2.0).clamp(0.0, 10.0))
 }
 
-/// By Triad on one CPU at home.
+/// Accesses that a STREAM thread keeps outstanding, from the Triad of one CPU with memory on its node.
 fn stream_outstanding(machine: &Machine, system: &MemorySystem, results: &Results) -> Option<f64> {
     let cell = results
         .bandwidth

@@ -1,5 +1,5 @@
-//! What disturbed a measurement: time stolen by the hypervisor, turns taken by other threads, a clock that changed. Taken before and after; told beside the
-//! figure.
+//! Disturbances of a measurement: time stolen by the hypervisor, preemption by other threads, a changed clock. Read before and after, and reported beside the
+//! result.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernels::{SPIN_UNROLL, spin};
 
-/// From here on a disturbance is worth a remark, as a share.
+/// Share from which on a disturbance is reported.
 const NOTEWORTHY: f64 = 0.02;
 
 /// What was seen between the start and the end of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Share of the CPUs' time that the hypervisor gave to others (`steal` in /proc/stat, in ticks of 10 ms as a rule); `None` where it is not told.
+    /// Share of the CPUs' time that the hypervisor gave to others (`steal` in /proc/stat, usually in ticks of 10 ms); `None` where it is unknown.
     pub steal_share: Option<f64>,
     /// Times that a thread had to leave its CPU to another one.
     pub involuntary_switches: u64,
-    /// Share of the time that a thread was ready and had no CPU (/proc/thread-self/schedstat); `None` where it is not told.
+    /// Share of the time that a thread was ready and had no CPU (/proc/thread-self/schedstat); `None` where it is unknown.
     pub waiting_share: Option<f64>,
     /// Change of the core's clock from before to after, as a share, by a loop of known cycles.
     pub clock_drift: Option<f64>,
@@ -92,7 +92,7 @@ impl Watch {
         }
     }
 
-    /// What disturbed the thread since then.
+    /// Disturbances of the thread since then.
     #[must_use]
     pub fn end(self) -> Disturbance {
         let seconds = self.started.elapsed().as_secs_f64().max(1e-9);

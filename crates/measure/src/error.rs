@@ -1,4 +1,4 @@
-//! What can go wrong in measuring, each with what to do about it.
+//! Errors of measuring, each with its remedy.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use numapilot_machine::{CpuId, MachineError, NodeId};
 use numapilot_traffic::TrafficError;
 use thiserror::Error;
 
-/// Why something could not be planned or measured.
+/// Errors of planning and of measuring.
 #[derive(Debug, Error)]
 pub enum MeasureError {
-    /// The options ask for what cannot be.
+    /// The options contradict each other or this machine.
     #[error("{what}; {remedy}")]
     Options {
         /// What is wrong.
@@ -17,88 +17,92 @@ pub enum MeasureError {
         /// What to do.
         remedy: String,
     },
-    /// Memory could not be had.
-    #[error("no {bytes} bytes of memory for {purpose}: {error}; choose a smaller size (--size) or free memory")]
+    /// Memory could not be allocated.
+    #[error(
+        "cannot allocate {bytes} bytes of memory for {purpose}: {error}; choose a smaller size (--size) or free memory"
+    )]
     Memory {
-        /// How much was asked for.
+        /// Size of the allocation.
         bytes: usize,
-        /// What for.
+        /// What the memory is for.
         purpose: String,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
     /// The kernel refused to bind memory to nodes.
     #[error(
-        "memory cannot be bound to {nodes} ({call}: {error}); if this is a container, its seccomp profile may forbid it: allow {call}, or add CAP_SYS_NICE"
+        "cannot bind memory to {nodes} ({call}: {error}); if this is a container, its seccomp profile may forbid it: allow {call}, or add CAP_SYS_NICE"
     )]
     Bind {
         /// The nodes, in words.
         nodes: String,
         /// System call.
         call: &'static str,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
-    /// Memory was bound to a node and is elsewhere.
+    /// Memory was bound to a node, but the kernel allocated it on another.
     #[error(
-        "{strays} of {pages} pages asked for on {wanted} are elsewhere ({found}), so a timing of them would be of another node; \
-         free memory there and run it again"
+        "{strays} of {pages} pages requested on {wanted} are not there ({found}), so that a measurement would not be of {wanted}; \
+         free memory on {wanted} and run it again"
     )]
     Misplaced {
-        /// Pages elsewhere, or nowhere.
+        /// Pages on other nodes, or not in memory.
         strays: u64,
-        /// Pages asked.
+        /// Pages that were requested.
         pages: u64,
-        /// Where they should be.
+        /// The requested nodes, in words.
         wanted: String,
-        /// Where the kernel says that they are.
+        /// Their home nodes by the kernel, in words.
         found: String,
     },
     /// The kernel does not say where pages are.
     #[error(
-        "that the memory is on {wanted} cannot be shown ({why}), so nothing is timed; allow move_pages (container: seccomp profile or CAP_SYS_NICE)"
+        "cannot verify that the memory is on {wanted} ({why}), so that nothing is measured; allow move_pages (container: seccomp profile or CAP_SYS_NICE)"
     )]
     Unproved {
-        /// Where they should be.
+        /// The requested nodes, in words.
         wanted: String,
         /// The kernel's answer.
         why: String,
     },
     /// A thread could not be put on its CPU.
     #[error(
-        "no thread can run on CPU {cpu} ({error}); it may have gone offline or left this process's cpuset since the start"
+        "cannot run a thread on CPU {cpu} ({error}); the CPU may have gone offline or left this process's cpuset since the start"
     )]
     Pin {
-        /// CPU.
+        /// The CPU.
         cpu: CpuId,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
-    /// A kernel computed something else than it should have.
+    /// A bandwidth kernel computed a wrong value.
     #[error(
-        "{kernel} ({isa}) gave {found} where {expected} is right: its time means nothing. Is this machine's memory or processor faulty?"
+        "{kernel} ({isa}) computed {found} instead of {expected}: its time is invalid. The memory or the processor of this machine may be faulty"
     )]
     WrongResult {
-        /// Kernel.
+        /// Name of the bandwidth kernel.
         kernel: &'static str,
         /// Instruction set.
         isa: &'static str,
-        /// What came out.
+        /// The computed value.
         found: f64,
-        /// What should have.
+        /// The correct value.
         expected: f64,
     },
-    /// The two threads of a hand-off lost each other.
-    #[error("CPUs {a} and {b} exchanged no cache line within {seconds} s: one of them is not given any time")]
+    /// The two threads of a hand-off exchanged nothing within the time limit.
+    #[error(
+        "CPUs {a} and {b} exchanged no cache line within {seconds} s: one of them gets no processor time; run it again when the machine is quieter"
+    )]
     Silent {
         /// First CPU.
         a: CpuId,
         /// Second CPU.
         b: CpuId,
-        /// Patience.
+        /// Time limit in seconds.
         seconds: u64,
     },
-    /// No repetition is worth believing.
+    /// Every repetition has an implausible time.
     #[error("no repetition gave a plausible time; the clock may be unsteady: run it again when the machine is quieter")]
     NoFigure,
     /// A model needs figures that were not measured.
@@ -114,12 +118,12 @@ pub enum MeasureError {
         "no latency was measured from node {from} to node {to}, and a machine model needs every pair; measure all nodes (leave --nodes and --cpu-nodes out)"
     )]
     PairMissing {
-        /// CPU node.
+        /// Node of the CPUs.
         from: NodeId,
-        /// Memory node.
+        /// Node of the memory.
         to: NodeId,
     },
-    /// The machine could not be read, or the model that was made is none.
+    /// The machine could not be read, or the resulting model is invalid.
     #[error(transparent)]
     Machine(#[from] MachineError),
     /// The traffic model refused the machine that was made.

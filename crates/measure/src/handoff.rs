@@ -21,14 +21,14 @@ const LOOKS: u32 = 1 << 14;
 
 /// The word, alone in two lines, so that no neighbour's prefetch touches it.
 #[repr(align(128))]
-struct Ball(AtomicU64);
+struct SharedWord(AtomicU64);
 
 /// Nanoseconds one way between two CPUs, repeated for this long.
 ///
 /// # Errors
 /// A CPU is gone, or one of them gets no time at all.
 pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> {
-    let ball = Ball(AtomicU64::new(0));
+    let word = SharedWord(AtomicU64::new(0));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -38,8 +38,8 @@ pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> 
             }
             pinned?;
             let mut expected = 1;
-            while await_value(&ball, expected, &stop) {
-                ball.0.store(expected + 1, Ordering::Release);
+            while await_value(&word, expected, &stop) {
+                word.0.store(expected + 1, Ordering::Release);
                 expected += 2;
             }
             Ok::<(), MeasureError>(())
@@ -48,14 +48,14 @@ pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> 
             let serve = || {
                 pin(a)?;
                 // The first trips wait for the other thread to come.
-                let mut sent = trips(&ball, 0, 2, &stop).ok_or_else(|| silent(a, b))?;
+                let mut sent = trips(&word, 0, 2, &stop).ok_or_else(|| silent(a, b))?;
                 let watch = Watch::begin(a);
                 let end = Instant::now() + time;
                 let mut values = Vec::new();
                 let mut switches = involuntary_switches();
                 while values.len() < REPETITIONS_MIN || Instant::now() < end {
                     let start = Instant::now();
-                    sent = trips(&ball, sent, TRIPS, &stop).ok_or_else(|| silent(a, b))?;
+                    sent = trips(&word, sent, TRIPS, &stop).ok_or_else(|| silent(a, b))?;
                     let ns = start.elapsed().as_nanos() as f64 / (2 * TRIPS) as f64;
                     let now = involuntary_switches();
                     values.push((ns, now != switches));
@@ -77,26 +77,26 @@ fn silent(a: CpuId, b: CpuId) -> MeasureError {
     MeasureError::Silent { a, b, seconds: PATIENCE.as_secs() }
 }
 
-/// So many round trips after `sent`; the word's value then.
-fn trips(ball: &Ball, sent: u64, count: u64, stop: &AtomicBool) -> Option<u64> {
+/// Makes `count` round trips after `sent`, and returns the value of the word; `None` when stopped.
+fn trips(word: &SharedWord, sent: u64, count: u64, stop: &AtomicBool) -> Option<u64> {
     let mut sent = sent;
     for _ in 0..count {
-        ball.0.store(sent + 1, Ordering::Release);
+        word.0.store(sent + 1, Ordering::Release);
         sent += 2;
-        if !await_value(ball, sent, stop) {
+        if !await_value(word, sent, stop) {
             return None;
         }
     }
     Some(sent)
 }
 
-/// Waits for a value; false once told to stop, or when patience is at its end. It does not pause between looks: a pause of some processors is longer than
+/// Waits for a value; false when it is stopped or the time limit is over. It does not pause between loads: a pause of some processors is longer than
 /// a hand-off.
-fn await_value(ball: &Ball, value: u64, stop: &AtomicBool) -> bool {
+fn await_value(word: &SharedWord, value: u64, stop: &AtomicBool) -> bool {
     let mut started = None;
     loop {
         for _ in 0..LOOKS {
-            if ball.0.load(Ordering::Acquire) == value {
+            if word.0.load(Ordering::Acquire) == value {
                 return true;
             }
         }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub enum Isa {
     /// The baseline of the target: SSE2 on x86-64.
     Portable = 0,
-    /// x86-64, 32-byte vectors.
+    /// x86-64 with AVX2: vectors of 32 bytes.
     Avx2 = 1,
-    /// x86-64, 64-byte vectors.
+    /// x86-64 with AVX-512: vectors of 64 bytes.
     Avx512 = 2,
     /// 64-bit Arm, 16-byte vectors.
     Neon = 3,
@@ -20,7 +20,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// From the plainest to the widest of each family.
+    /// All instruction sets, the narrowest of each family first.
     pub const ALL: [Isa; 5] = [Isa::Portable, Isa::Avx2, Isa::Avx512, Isa::Neon, Isa::Sve];
 
     /// Whether it was compiled in, and processor and kernel offer it.
@@ -30,13 +30,13 @@ impl Isa {
         unsafe { np_isa_works(self as i32) != 0 }
     }
 
-    /// The widest that works here.
+    /// The widest instruction set that works here.
     #[must_use]
     pub fn best() -> Isa {
         Isa::ALL.into_iter().rev().find(|isa| isa.works()).unwrap_or(Isa::Portable)
     }
 
-    /// Its name, as `--isa` takes it.
+    /// Name of the instruction set, as `--isa` takes it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Isa {
     }
 }
 
-/// What is done to memory. Discriminants are the wire to `c/kernels.h`.
+/// A bandwidth kernel. Discriminants are the wire to `c/kernels.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(i32)]
@@ -70,9 +70,9 @@ pub enum Kernel {
     AddNt = 6,
     /// Triad with such stores.
     TriadNt = 7,
-    /// Reading alone.
+    /// Reads only.
     Read = 8,
-    /// Writing alone.
+    /// Writes only.
     Write = 9,
     /// Writing past the caches.
     WriteNt = 10,
@@ -87,16 +87,16 @@ pub enum Kernel {
 /// Arrays that a kernel uses, and how, per element of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// Arrays read.
+    /// Number of arrays that the kernel reads.
     pub reads: usize,
-    /// Arrays written.
+    /// Number of arrays that the kernel writes.
     pub writes: usize,
     /// Whether a written line is read first although the program does not ask for it (a cache that allocates on writes).
     pub allocates: bool,
 }
 
 impl Kernel {
-    /// All, in order.
+    /// All kernels, in the order of their discriminants.
     pub const ALL: [Kernel; 14] = [
         Kernel::Copy,
         Kernel::Scale,
@@ -121,7 +121,7 @@ impl Kernel {
         (Kernel::Triad, Kernel::TriadNt),
     ];
 
-    /// Its name, as options and reports have it.
+    /// Name of the kernel, as options and reports have it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -148,7 +148,7 @@ impl Kernel {
         Kernel::ALL.into_iter().find(|kernel| kernel.word() == word)
     }
 
-    /// What it reads and writes.
+    /// Number of arrays that it reads and writes.
     #[must_use]
     pub fn usage(self) -> Use {
         let (reads, writes, allocates) = match self {
@@ -208,7 +208,7 @@ pub const CHAINS: usize = 32;
 /// Steps per turn of the spin's loop (`NP_SPIN_UNROLL`).
 pub const SPIN_UNROLL: usize = 64;
 
-/// What STREAM's arrays begin with.
+/// Initial values of STREAM's arrays.
 pub const START: [f64; 3] = [1.0, 2.0, 0.0];
 /// STREAM's scalar for Scale and Triad; the constant of writes and mixes.
 pub const SCALAR: f64 = 3.0;
@@ -247,12 +247,12 @@ impl Arrays<'_> {
 /// checked. All elements of an array are always equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// `a`, `b`, `c`.
+    /// Expected value of each element of the arrays `a`, `b` and `c`.
     pub each: [f64; 3],
 }
 
 impl Expected {
-    /// As [`Arrays::fill`] leaves them.
+    /// The values after [`Arrays::fill`].
     pub fn start() -> Expected {
         Expected { each: START }
     }

@@ -16,7 +16,7 @@ use crate::stats::{Better, undisturbed};
 const REPETITION: Duration = Duration::from_millis(2);
 /// Fewest repetitions of a figure.
 const REPETITIONS_MIN: usize = 5;
-/// Before timing, so many loads bring a small array into the caches that it fits into, and page tables into theirs.
+/// Loads before timing, which bring a small array into the caches that it fits into, and page tables into theirs.
 const WARM_LOADS: u64 = 1 << 21;
 /// Loads until the first guess of how long one takes; and guesses, of which the least is taken: one that lost its CPU would make repetitions so short that
 /// what is done between them takes longer.
@@ -143,7 +143,7 @@ fn timed(cpu: CpuId, work: impl FnOnce() -> (Watch, Vec<(f64, bool)>) + Send) ->
     })
 }
 
-/// Repetitions for this long, but enough of them; whether this thread lost its CPU meanwhile is told with each.
+/// Repetitions for this long, but enough of them; each says whether this thread lost its CPU meanwhile.
 fn repetitions(mut step: impl FnMut() -> f64, time: Duration) -> Vec<(f64, bool)> {
     let end = Instant::now() + time;
     let mut values = Vec::new();
@@ -216,7 +216,7 @@ impl Runner {
         start.elapsed().as_nanos() as f64 / self.loads as f64
     }
 
-    /// Repetitions for this long, but enough of them; whether this thread lost its CPU meanwhile is told with each.
+    /// Repetitions for this long, but enough of them; each says whether this thread lost its CPU meanwhile.
     pub fn repetitions(&mut self, time: Duration) -> Vec<(f64, bool)> {
         repetitions(|| self.step(), time)
     }

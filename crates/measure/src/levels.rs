@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 const FLAT_PER_OCTAVE: f64 = 0.24;
 /// Stretches whose latencies differ by less than this are one level.
 const SAME_LEVEL: f64 = 0.25;
-/// A level must be flat over so much of a doubling.
+/// A level must be flat over this part of a doubling.
 const OCTAVES_MIN: f64 = 0.45;
 
 /// A level of the memory hierarchy, as a staircase shows it.

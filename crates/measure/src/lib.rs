@@ -2,9 +2,9 @@
 //! machine model of what it found. `docs/measure.md` says how, and what each number means.
 //!
 //! One direction: [`Permit`] (what this process may use) and [`Options`] go into a pure [`Plan`]; [`run`] carries it out and returns [`Results`], plain
-//! data; [`calibrate`] fits the traffic model to them. [`run_together`] runs memory-bound programs side by side, for whoever holds that model against what
-//! they do to one another. Memory is bound to its node and shown to be there (`move_pages`) before it is timed. What disturbs a
-//! measurement (stolen time, preemption, a changing clock) is told beside the figure, never averaged into it.
+//! data; [`calibrate`] fits the traffic model to them. [`run_together`] runs memory-bound programs side by side, so that the model can be checked against how
+//! they slow one another down. Memory is bound to its node, and `move_pages` verifies its placement, before anything is timed. Disturbances of a
+//! measurement (stolen time, preemption, a changing clock) are reported beside the result and never averaged into it.
 
 mod bandwidth;
 mod caches;

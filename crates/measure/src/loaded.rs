@@ -1,7 +1,7 @@
-//! Latency under load: a chase on one CPU while its neighbours run a kernel at a chosen pace, from nothing to all they can.
+//! Latency under load: a chase on one CPU while its neighbours run a kernel at a chosen pace, from idle to full speed.
 //!
-//! A neighbour works in blocks and, after each, waits until its pace allows the next one. Time lost is not made up for: that would be bursts. How much was
-//! moved is counted, not assumed.
+//! A neighbour works in blocks and, after each, waits until its pace allows the next one. It does not catch up on lost time, because that would make bursts.
+//! The bytes that were moved are counted, not assumed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use crate::stats::{Better, Spread, undisturbed};
 
 /// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
 const BLOCK: usize = 4 * CHUNK;
-/// Neighbours run for so long before the chase is timed,
+/// Neighbours run for this long before the chase is timed.
 const SETTLE: Duration = Duration::from_millis(5);
-/// and for their beginning it waits this long at most.
+/// Time limit for all neighbours to start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A chase with its CPU.
 pub struct Chaser<'a> {
-    /// Ring.
+    /// The ring that the chase follows.
     pub chase: &'a Chase,
-    /// CPU.
+    /// CPU that runs the chase.
     pub cpu: CpuId,
 }
 
@@ -35,11 +35,11 @@ pub struct Chaser<'a> {
 pub struct Neighbours<'a> {
     /// Their arrays, three each.
     pub memory: &'a mut [f64],
-    /// Their CPUs.
+    /// CPUs that run the kernel, one thread on each.
     pub cpus: &'a [CpuId],
-    /// What they do.
+    /// The bandwidth kernel that they run.
     pub kernel: Kernel,
-    /// How.
+    /// Instruction set of the kernel.
     pub isa: Isa,
 }
 
@@ -53,7 +53,7 @@ pub fn curve(
     shares: &[f64],
     each: Duration,
 ) -> Result<Vec<CurvePoint>, MeasureError> {
-    // Numbers, so that no kernel meets what is none (or too small to be fast); once for all points.
+    // Normal numbers, so that no kernel computes with NaN or slow denormal numbers; once for all points.
     neighbours.memory.fill(1.0);
     let full = point(chaser, neighbours, None, each)?;
     let full_each = full.1 / neighbours.cpus.len().max(1) as f64;
@@ -122,7 +122,7 @@ fn point(
     })
 }
 
-/// Blocks of a kernel at a pace, until told to stop.
+/// Blocks of a kernel at a pace, until it is stopped.
 fn neighbour(
     memory: &mut [f64],
     cpu: CpuId,

@@ -54,7 +54,7 @@ pub fn model_text(machine: &Machine, results: &Results, calibration: &Calibratio
     out
 }
 
-/// What the reader of the file should know of the fit.
+/// Notes on the fit for the reader of the file.
 fn header(calibration: &Calibration) -> Vec<String> {
     let mut lines = Vec::new();
     for fit in &calibration.fits {

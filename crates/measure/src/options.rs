@@ -1,4 +1,4 @@
-//! What the user chooses.
+//! The options of a measurement.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Part {
     /// All, in the order in which they are measured.
     pub const ALL: [Part; 5] = [Part::Latency, Part::Caches, Part::Bandwidth, Part::Loaded, Part::Handoff];
 
-    /// Its name, as `--only` takes it.
+    /// Name of the part, as `--only` takes it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -41,20 +41,20 @@ impl Part {
     }
 }
 
-/// What pages memory is made of.
+/// Kind of pages of the measured memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pages {
-    /// The smallest, as most programs have them.
+    /// The smallest pages, as most programs have them.
     #[default]
     Base,
-    /// Transparent large ones, as far as the kernel gives them.
+    /// Transparent huge pages, as far as the kernel gives them.
     Large,
-    /// Reserved huge ones.
+    /// Reserved huge pages (hugetlbfs).
     Huge,
 }
 
-/// In which order a random chase goes.
+/// Order in which a random chase visits memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
@@ -65,10 +65,10 @@ pub enum Order {
     Page,
 }
 
-/// Everything that can be chosen. The default is what `--quick` means.
+/// All options of a measurement. The default is that of `--quick`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// What to measure.
+    /// Kinds of measurements to make.
     pub parts: BTreeSet<Part>,
     /// Every kernel, pair and size in place of a sample of them.
     pub full: bool,
@@ -80,7 +80,7 @@ pub struct Options {
     pub memory_nodes: BTreeSet<NodeId>,
     /// CPUs that may be used; all where empty.
     pub cpus: BTreeSet<CpuId>,
-    /// Pages.
+    /// Kind of pages of the measured memory.
     pub pages: Pages,
     /// Order of the random chase.
     pub order: Order,
@@ -90,11 +90,11 @@ pub struct Options {
     pub size_bytes: Option<usize>,
     /// Variant of the kernels; `None`: the widest that works.
     pub isa: Option<Isa>,
-    /// What the neighbours do while latency under load is measured.
+    /// Bandwidth kernel of the neighbours while loaded latency is measured.
     pub load_kernel: Kernel,
     /// Weights of a weighted allocation beside the even one; empty: none.
     pub weights: Vec<(NodeId, u32)>,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 

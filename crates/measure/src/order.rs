@@ -36,7 +36,7 @@ impl Shuffle {
         Shuffle { count, mask, shift: bits.div_ceil(2), keys, inverses: keys.map(inverse), adds }
     }
 
-    /// Where position `index` leads.
+    /// The value at position `index` of the bijection.
     pub fn forth(&self, index: u64) -> u64 {
         let mut value = index;
         loop {
@@ -50,7 +50,7 @@ impl Shuffle {
         }
     }
 
-    /// What leads there: `back(forth(x)) == x`.
+    /// The inverse: `back(forth(x)) == x`.
     pub fn back(&self, index: u64) -> u64 {
         let mut value = index;
         loop {
@@ -76,16 +76,16 @@ fn inverse(odd: u64) -> u64 {
 pub enum Ring {
     /// From the last slot to the first, one after the other, as lmbench's `lat_mem_rd` goes.
     Strided {
-        /// Slots.
+        /// Number of slots.
         count: u64,
     },
     /// Every slot once, at random.
     Random(Shuffle),
-    /// Pages at random, and within a page every slot at random before the next page: of address translation, only every so many steps pay.
+    /// Pages at random, and within a page every slot at random before the next page: only the first step in each page needs an address translation.
     Paged {
         /// Slots in a page.
         per_page: u64,
-        /// Order of pages.
+        /// Order in which pages are visited.
         pages: Shuffle,
         /// Order within each page.
         slots: Shuffle,
@@ -105,7 +105,7 @@ impl Ring {
         Ring::Paged { per_page, pages, slots: Shuffle::new(per_page, seed ^ 0x5bd1_e995) }
     }
 
-    /// How many slots it visits.
+    /// Number of slots that the ring visits.
     pub fn len(&self) -> u64 {
         match self {
             Ring::Strided { count } => *count,
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// Steps until the ring comes back to slot 0; fails if it meets another slot twice.
+    /// Steps until the ring comes back to slot 0; fails if it visits another slot twice.
     fn round(ring: &Ring) -> u64 {
         let mut seen = vec![false; ring.len() as usize];
         let mut slot = 0;

@@ -1,5 +1,5 @@
 //! What this process may use of the machine: CPUs and memory nodes that its cpuset and affinity allow, and how much memory. A container sees the whole
-//! machine in sysfs; what it may touch stands in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
+//! machine in sysfs; its limits are in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
 
-/// What may be used.
+/// The CPUs and memory that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// CPUs that threads of this process may run on.
@@ -23,13 +23,13 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// This process's, now.
+    /// Reads what this process may use now.
     #[must_use]
     pub fn of_this_process() -> Permit {
         Permit::under(Path::new("/"))
     }
 
-    /// The same as files under `root` tell it. What is not told is not limited.
+    /// The same from files under `root`. A missing file means no limit.
     #[must_use]
     pub fn under(root: &Path) -> Permit {
         let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();

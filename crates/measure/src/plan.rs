@@ -1,5 +1,5 @@
 //! What will be measured: which pairs, CPUs, sizes and kernels, and for how long. Pure: from a description of the machine, what the process may use and
-//! what the user chose; so that it is right for machines that nobody here has.
+//! what the user chose; so that tests can cover machines that are not at hand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::options::{Options, Order, Part};
 use crate::permit::Permit;
 use crate::results::{Relation, Target, Walk};
 
-/// What `--quick` stays within.
+/// Time limit of `--quick`.
 const QUICK: Duration = Duration::from_secs(10);
 /// Memory is as much larger than the last-level cache as STREAM asks for.
 const CACHES_OVER: u64 = 4;
-/// Where no cache is known: more than any server's per node.
+/// Default where no cache is known: more than any server's per node.
 const UNKNOWN_CACHE: u64 = 64 << 20;
 /// No more of a node's free memory is taken than this share.
 const FREE_SHARE: u64 = 2;
@@ -24,7 +24,7 @@ const CHASE_BYTES_MIN: usize = 1 << 16;
 const ARRAY_BYTES_MIN: usize = 1 << 14;
 /// A staircase begins with what every first-level cache holds.
 const STAIR_FROM: usize = 4 << 10;
-/// Up to so many CPUs, each hands a line to each other with `--full`.
+/// Up to this number of CPUs, `--full` measures the hand-off between all pairs.
 const ALL_PAIRS_MAX: usize = 32;
 /// Time of a measurement of weight 1.
 const QUICK_UNIT: (f64, f64) = (0.08, 0.5);
@@ -40,29 +40,29 @@ pub enum Task {
     Latency {
         /// Node of the CPU.
         from: NodeId,
-        /// The CPU.
+        /// CPU that runs the chase.
         cpu: CpuId,
-        /// Its way.
+        /// Order in which the chase visits memory.
         walk: Walk,
     },
-    /// Chases through growing parts of it.
+    /// Chases through growing parts of the memory.
     Stairs {
         /// Node of the CPU.
         from: NodeId,
-        /// The CPU.
+        /// CPU that runs the chases.
         cpu: CpuId,
-        /// Its way.
+        /// Order in which each chase visits memory.
         walk: Walk,
-        /// Bytes, ascending.
+        /// Sizes of the working sets in bytes, ascending.
         sizes: Vec<usize>,
     },
     /// A kernel on CPUs of one node.
     Bandwidth {
         /// Node of the CPUs.
         from: NodeId,
-        /// The CPUs.
+        /// CPUs that run the kernel, one thread on each.
         cpus: Vec<CpuId>,
-        /// What they do.
+        /// The bandwidth kernel.
         kernel: Kernel,
     },
     /// A chase beside paced kernels.
@@ -76,11 +76,11 @@ pub enum Task {
         /// Shares of their full speed, ascending.
         shares: Vec<f64>,
     },
-    /// A cache line to and fro.
+    /// A cache line handed to and fro between two CPUs.
     Handoff {
-        /// One CPU.
+        /// First CPU.
         a: CpuId,
-        /// The other.
+        /// Second CPU.
         b: CpuId,
         /// How they are related.
         relation: Relation,
@@ -100,23 +100,23 @@ impl Task {
     }
 }
 
-/// A measurement with its time, and how much the results would miss it.
+/// A measurement with its time and its importance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What.
+    /// The measurement.
     pub task: Task,
-    /// How long it should repeat.
+    /// Time for its repetitions.
     pub time: Duration,
-    /// 0 is never left out; the highest goes first.
+    /// 0: never left out; the highest rank is left out first.
     pub(crate) rank: u8,
-    /// What it is one of, for saying what was left out.
+    /// Kind of the measurement, in messages about what was left out.
     sort: &'static str,
 }
 
 /// Measurements on the same memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// Where the memory is; `None` for what needs none.
+    /// Placement of the memory; `None` for measurements without memory.
     pub target: Option<Target>,
     /// Bytes that chases go through.
     pub chase_bytes: usize,
@@ -124,18 +124,18 @@ pub struct Group {
     pub array_bytes: usize,
     /// CPUs that touch it first.
     pub fillers: Vec<CpuId>,
-    /// In order.
+    /// The measurements, in the order of execution.
     pub steps: Vec<Step>,
 }
 
-/// Everything that will be measured.
+/// All measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// Memory after memory.
+    /// Groups of measurements, in the order of execution; each has its own memory.
     pub groups: Vec<Group>,
     /// What does not fit into the time or cannot be measured here, and why.
     pub left_out: Vec<String>,
-    /// What limits the figures.
+    /// Limits of the results, in whole sentences.
     pub notes: Vec<String>,
     /// Greatest sum of last-level caches of a node with usable CPUs, bytes.
     pub cache_bytes: u64,
@@ -193,7 +193,7 @@ struct CpuNode {
     id: NodeId,
     /// One hardware thread of each core.
     cores: Vec<CpuId>,
-    /// All.
+    /// All usable CPUs of the node.
     cpus: Vec<CpuId>,
 }
 
@@ -205,7 +205,7 @@ struct Planner<'a> {
     memory_nodes: Vec<&'a Node>,
     left_out: Vec<String>,
     notes: Vec<String>,
-    /// Memories of which not enough can be had to be far beyond the caches, with the bytes that chases go through.
+    /// Memories that are too small to be far beyond the caches, with the bytes that chases go through.
     small: Vec<(String, u64)>,
     cache_bytes: u64,
     line_bytes: usize,
@@ -216,7 +216,10 @@ impl<'a> Planner<'a> {
         let wrong = |what: String, remedy: &str| MeasureError::Options { what, remedy: remedy.to_owned() };
         for node in options.cpu_nodes.iter().chain(&options.memory_nodes) {
             if machine.node(*node).is_none() {
-                return Err(wrong(format!("there is no node {node}"), "`numapilot topo` shows which there are"));
+                return Err(wrong(
+                    format!("there is no node {node}"),
+                    "`numapilot topo` shows the nodes of this machine",
+                ));
             }
         }
         let usable = |cpu: CpuId| {
@@ -226,7 +229,7 @@ impl<'a> Planner<'a> {
         };
         if let Some(cpu) = options.cpus.iter().find(|cpu| !usable(**cpu)) {
             return Err(wrong(
-                format!("CPU {cpu} is not there, offline, or not this process's"),
+                format!("CPU {cpu} does not exist, is offline, or is not in this process's affinity mask"),
                 "name others with --cpus",
             ));
         }
@@ -319,7 +322,7 @@ impl<'a> Planner<'a> {
         match self.cpu_nodes.iter().filter_map(of_node).max() {
             Some(bytes) => self.cache_bytes = bytes,
             None => self.notes.push(format!(
-                "The kernel tells nothing about caches; memory is taken to be what lies beyond {} MiB.",
+                "The kernel shows no caches; working sets above {} MiB are assumed to be in memory.",
                 (CACHES_OVER * UNKNOWN_CACHE) >> 20
             )),
         }
@@ -348,12 +351,12 @@ impl<'a> Planner<'a> {
     }
 
     /// One remark on all memories that are small beside the caches.
-    fn tell_small(&mut self) {
+    fn note_small_memories(&mut self) {
         let Some(least) = self.small.iter().map(|(_, bytes)| *bytes).min() else { return };
         let names: Vec<&str> = self.small.iter().map(|(name, _)| name.as_str()).collect();
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         self.notes.push(format!(
-            "On {}, chases go through {:.1} MiB, less than {CACHES_OVER} times a node's last-level caches of {:.1} MiB: caches may answer a part.",
+            "On {}, chases go through {:.1} MiB, less than {CACHES_OVER} times a node's last-level caches of {:.1} MiB: some loads may hit in the caches.",
             names.join(", "),
             mib(least),
             mib(self.cache_bytes)
@@ -389,7 +392,7 @@ impl<'a> Planner<'a> {
         let handoffs = if self.wants(Part::Handoff) { self.handoffs() } else { Vec::new() };
         groups.push(Group { target: None, chase_bytes: 0, array_bytes: 0, fillers: Vec::new(), steps: handoffs });
         groups.retain(|group| !group.steps.is_empty());
-        self.tell_small();
+        self.note_small_memories();
         self.fit(&mut groups);
         let usable = |node: &&Node| node.has_memory();
         Ok(Plan {
@@ -439,7 +442,7 @@ impl<'a> Planner<'a> {
             for node in &self.cpu_nodes {
                 let neighbours: Vec<CpuId> = node.cores[1..].to_vec();
                 if neighbours.is_empty() {
-                    let what = format!("latency under load from node {}: it has but one usable core", node.id);
+                    let what = format!("latency under load from node {}: it has only one usable core", node.id);
                     if !self.left_out.contains(&what) {
                         self.left_out.push(what);
                     }
@@ -596,7 +599,7 @@ impl<'a> Planner<'a> {
                 let needed = needs(groups);
                 if needed > 1.2 * budget {
                     self.notes.push(format!(
-                        "The least that is measured takes about {needed:.0} s, more than the {budget:.0} s asked for."
+                        "The smallest set of measurements takes about {needed:.0} s, more than the requested {budget:.0} s."
                     ));
                 }
                 break;
@@ -614,7 +617,8 @@ impl<'a> Planner<'a> {
         if let Some(budget) = budget {
             let words: Vec<String> = dropped.iter().map(|(sort, count)| format!("{sort} ({count})")).collect();
             if !words.is_empty() {
-                self.left_out.push(format!("within {budget:.0} s (--full or --for give more): {}", words.join(", ")));
+                self.left_out
+                    .push(format!("to stay within {budget:.0} s (--full or --for allow more): {}", words.join(", ")));
             }
         }
         let layout: f64 = groups.iter().map(layout_s).sum();
@@ -637,7 +641,7 @@ fn step(task: Task, rank: u8, sort: &'static str) -> Step {
     Step { task, time: Duration::ZERO, rank, sort }
 }
 
-/// Sizes from a few KiB to `most`, so many per doubling, in whole multiples of 1 KiB.
+/// Sizes from a few KiB to `most`, `per_octave` per doubling, in whole multiples of 1 KiB.
 fn stairs(most: usize, per_octave: u32) -> Vec<usize> {
     let mut sizes = Vec::new();
     for index in 0.. {

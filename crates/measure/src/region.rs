@@ -1,4 +1,4 @@
-//! Memory for a measurement: mapped, bound to where it should be, filled with pages, and *shown* by the kernel to be there before anything is timed.
+//! Memory for a measurement: mapped, bound to its nodes, touched, and *verified* to be there (`move_pages`) before anything is timed.
 
 use std::io;
 
@@ -18,13 +18,13 @@ const MPOL_BIND: libc::c_int = 2;
 /// Page faults are half of the cost of a measurement with a gigabyte; a few threads are enough to hide that.
 const FILLERS_MAX: usize = 16;
 
-/// How it was shown that memory is where it was asked for.
+/// Evidence that memory is on the requested nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// The kernel was asked for every page (`move_pages`) before the first timing.
     Shown {
-        /// Pages asked.
+        /// Number of pages whose node the kernel reported.
         pages: u64,
         /// Bytes on each node.
         bytes_by_node: Vec<(NodeId, u64)>,
@@ -34,7 +34,7 @@ pub enum Proof {
 }
 
 impl Proof {
-    /// Of both of two memories.
+    /// Combines the evidence of two memories.
     #[must_use]
     pub fn plus(&self, other: &Proof) -> Proof {
         let (Proof::Shown { pages, bytes_by_node }, Proof::Shown { pages: more, bytes_by_node: others }) =
@@ -48,14 +48,14 @@ impl Proof {
     }
 }
 
-/// What a region should be.
+/// A request for a region of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Bytes; rounded up to whole pages of the kind.
     pub bytes: usize,
-    /// Where.
+    /// Nodes on which the memory should be.
     pub target: &'a Target,
-    /// What pages.
+    /// Kind of pages.
     pub pages: Pages,
     /// Size of a large page.
     pub large_page_bytes: usize,
@@ -63,7 +63,7 @@ pub struct Wanted<'a> {
     pub single_node: bool,
     /// CPUs that touch the memory first; any where empty.
     pub fillers: &'a [CpuId],
-    /// What it is for, in words.
+    /// Purpose of the memory in words, for messages.
     pub purpose: &'a str,
 }
 
@@ -74,9 +74,9 @@ pub struct Region {
     mapped: *mut libc::c_void,
     mapped_bytes: usize,
     bytes: usize,
-    /// Where it is.
+    /// Evidence of the memory's placement.
     pub proof: Proof,
-    /// Share of it in large pages, where the kernel tells.
+    /// Share of it in large pages, where the kernel shows it.
     pub large_share: Option<f64>,
 }
 
@@ -127,7 +127,7 @@ impl Region {
             let error = io::Error::last_os_error();
             if wanted.pages == Pages::Huge {
                 return Err(MeasureError::Options {
-                    what: format!("no {bytes} bytes of reserved huge pages ({error})"),
+                    what: format!("cannot allocate {bytes} bytes of reserved huge pages ({error})"),
                     remedy: "reserve some (vm.nr_hugepages, or per node in /sys/devices/system/node/nodeN/hugepages), or use --pages large".into(),
                 });
             }
@@ -260,17 +260,17 @@ impl Region {
         large_bytes(&text, self.base as u64, self.bytes as u64).map(|large| (large as f64 / self.bytes as f64).min(1.0))
     }
 
-    /// Its length.
+    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Its first byte, aligned to a page.
+    /// Address of the first byte, aligned to a page.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Its content as numbers.
+    /// The content as floating-point numbers.
     pub fn as_doubles(&mut self) -> &mut [f64] {
         // SAFETY: mapped, aligned, every bit pattern is a number, and borrowed from the one owner.
         unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.bytes / size_of::<f64>()) }

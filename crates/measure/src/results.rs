@@ -16,13 +16,13 @@ use crate::stats::{Better, Spread};
 /// Version of the JSON: rises when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
 
-/// Where memory is.
+/// Placement of a measurement's memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
     /// All of it on one node.
     Node(NodeId),
-    /// Page by page in turn, so many of each node; all ones is plain interleaving.
+    /// Page by page in turn, with this many pages of each node; all ones is plain interleaving.
     Weighted(Vec<(NodeId, u32)>),
 }
 
@@ -52,7 +52,7 @@ impl Target {
         }
     }
 
-    /// The one node.
+    /// The node, where all of the memory is on one.
     #[must_use]
     pub fn node(&self) -> Option<NodeId> {
         match self {
@@ -93,15 +93,15 @@ pub struct Figure {
     /// The number with its spread, in the unit of the field that holds it.
     #[serde(flatten)]
     pub spread: Spread,
-    /// What happened meanwhile.
+    /// Disturbances during the measurement.
     pub disturbance: Disturbance,
 }
 
 impl Figure {
-    /// Of these repetitions.
+    /// Summarises the values of all repetitions.
     ///
     /// # Errors
-    /// There is none, or one is no finite number above 0.
+    /// There are none, or one is not a finite number above 0.
     pub(crate) fn of(values: &[f64], better: Better, disturbance: Disturbance) -> Result<Figure, MeasureError> {
         Ok(Figure { spread: Spread::of(values, better).ok_or(MeasureError::NoFigure)?, disturbance })
     }
@@ -118,15 +118,15 @@ impl Figure {
 pub struct LatencyCell {
     /// Node of the CPU.
     pub from: NodeId,
-    /// The CPU.
+    /// CPU that ran the chase.
     pub cpu: CpuId,
-    /// Where the memory is.
+    /// Placement of the memory.
     pub target: Target,
-    /// How it was gone through.
+    /// Order in which the chase visits memory.
     pub walk: Walk,
     /// Bytes of the array.
     pub bytes: u64,
-    /// Nanoseconds per load.
+    /// Latency in nanoseconds per load.
     pub ns: Figure,
 }
 
@@ -135,7 +135,7 @@ pub struct LatencyCell {
 pub struct Overlap {
     /// Node of the CPU and of the memory.
     pub from: NodeId,
-    /// The CPU.
+    /// CPU that ran the chases.
     pub cpu: CpuId,
     /// Chains that went side by side.
     pub chains: usize,
@@ -148,7 +148,7 @@ pub struct Overlap {
 }
 
 impl Overlap {
-    /// From the same core's latency with one chain.
+    /// Computes the overlap from the same core's latency with one chain.
     pub(crate) fn of(alone: &LatencyCell, chains: usize, ns: Figure) -> Overlap {
         let ratio = |latency: f64, each: f64| (latency / each.max(1e-3)).max(1.0);
         let (one, all) = (&alone.ns.spread, &ns.spread);
@@ -164,7 +164,7 @@ impl Overlap {
 pub struct StairPoint {
     /// Bytes of the array.
     pub bytes: u64,
-    /// Nanoseconds per load.
+    /// Latency in nanoseconds per load.
     pub ns: Figure,
 }
 
@@ -173,13 +173,13 @@ pub struct StairPoint {
 pub struct Staircase {
     /// Node of the CPU and of the memory.
     pub from: NodeId,
-    /// The CPU.
+    /// CPU that ran the chases.
     pub cpu: CpuId,
-    /// Where the memory is.
+    /// Placement of the memory.
     pub target: Target,
-    /// How it was gone through.
+    /// Order in which the chase visits memory.
     pub walk: Walk,
-    /// By ascending size.
+    /// One point per working-set size, ascending.
     pub points: Vec<StairPoint>,
     /// Steps found in them.
     pub levels: Vec<Level>,
@@ -190,11 +190,11 @@ pub struct Staircase {
 pub struct BandwidthCell {
     /// Node of the CPUs.
     pub from: NodeId,
-    /// How many CPUs of it worked.
+    /// Number of CPUs that ran the kernel.
     pub cpus: usize,
-    /// Where the memory is.
+    /// Placement of the memory.
     pub target: Target,
-    /// What they did.
+    /// The bandwidth kernel.
     pub kernel: Kernel,
     /// Bytes of all arrays that the kernel uses, all CPUs together.
     pub bytes: u64,
@@ -222,13 +222,13 @@ pub struct Curve {
     pub from: NodeId,
     /// CPU of the chase.
     pub cpu: CpuId,
-    /// CPUs beside it.
+    /// Number of neighbour CPUs that made the load.
     pub neighbours: usize,
-    /// What they did.
+    /// The bandwidth kernel of the neighbours.
     pub kernel: Kernel,
-    /// Where the memory of both is.
+    /// Placement of the memory of chase and neighbours.
     pub target: Target,
-    /// By ascending load.
+    /// One point per load, ascending.
     pub points: Vec<CurvePoint>,
 }
 
@@ -244,12 +244,12 @@ pub enum Relation {
     SameNode,
     /// Nodes of one package.
     SamePackage,
-    /// Everything farther.
+    /// Cores of different packages.
     Apart,
 }
 
 impl Relation {
-    /// In words.
+    /// The relation in words, for reports.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -265,9 +265,9 @@ impl Relation {
 /// Hand-off of one cache line between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
-    /// One CPU.
+    /// First CPU.
     pub a: CpuId,
-    /// The other.
+    /// Second CPU.
     pub b: CpuId,
     /// How they are related.
     pub relation: Relation,
@@ -275,10 +275,10 @@ pub struct Handoff {
     pub ns: Figure,
 }
 
-/// What was measured on.
+/// The machine and software of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// Processor's name.
+    /// Model name of the processors, where the kernel shows one.
     pub cpu_model: Option<String>,
     /// Kernel release.
     pub kernel: Option<String>,
@@ -290,31 +290,31 @@ pub struct Host {
     pub cache_bytes: u64,
 }
 
-/// Everything.
+/// All results of `numapilot measure`: what `--json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// `numapilot-measure`.
+    /// Name of the format: `numapilot-measure`.
     pub format: String,
-    /// [`VERSION`].
+    /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// The machine.
+    /// The machine on which the measurements ran.
     pub host: Host,
-    /// Pages asked for.
+    /// Kind of pages that was requested.
     pub pages: Pages,
-    /// Share of the measured memory in large pages, where the kernel tells.
+    /// Share of the measured memory in large pages, where the kernel shows it.
     pub large_share: Option<f64>,
-    /// Latencies.
+    /// Idle latencies.
     pub latency: Vec<LatencyCell>,
     /// Misses that a core keeps outstanding; `None` where they were not measured.
     #[serde(default)]
     pub overlap: Option<Overlap>,
-    /// Staircases.
+    /// Latency against working-set size.
     pub caches: Vec<Staircase>,
-    /// Bandwidths.
+    /// Bandwidths of the kernels.
     pub bandwidth: Vec<BandwidthCell>,
-    /// Latencies under load.
+    /// Loaded latencies.
     pub loaded: Vec<Curve>,
-    /// Hand-offs.
+    /// Latencies of cache-line hand-offs between CPUs.
     pub handoff: Vec<Handoff>,
     /// How memory was shown to be where it was asked for, target by target.
     pub placements: Vec<(Target, Proof)>,

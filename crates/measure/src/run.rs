@@ -1,4 +1,4 @@
-//! Carries a plan out, memory after memory, and gathers what comes of it. A measurement that fails is left out with its reason; the others go on.
+//! Executes a plan, one group of measurements after the other, and collects the results. A failed measurement is left out with its reason; the others go on.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -24,18 +24,18 @@ use crate::results::{
 /// A busy machine may take this many times as long as planned; past that, only what everything else needs is measured.
 const LATE: u32 = 3;
 
-/// Where a run is.
+/// Progress of a run.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Measurements done.
+    /// Number of measurements that are done.
     pub done: usize,
-    /// All of them.
+    /// Number of all measurements of the plan.
     pub of: usize,
-    /// What is done now, in words.
+    /// The present measurement, in words.
     pub now: String,
 }
 
-/// Measures what `plan` says on this machine; `progress` is told before each measurement.
+/// Measures what `plan` says on this machine; `progress` is called before each measurement.
 ///
 /// # Errors
 /// Memory cannot be had or bound, results are wrong, or nothing at all could be measured.
@@ -60,7 +60,7 @@ fn carry_out(
     let isa = options.isa.unwrap_or_else(Isa::best);
     if !isa.works() {
         return Err(MeasureError::Options {
-            what: format!("this processor or this build has no {}", isa.word()),
+            what: format!("this processor or this build does not support {}", isa.word()),
             remedy: "leave --isa out, or use --isa portable".to_owned(),
         });
     }
@@ -76,7 +76,7 @@ fn carry_out(
     };
     if options.pages == Pages::Large && !permit.large_pages {
         results.notes.push(
-            "This kernel gives no large pages on request (transparent_hugepage is `never`): all pages are small."
+            "This kernel gives no transparent huge pages (transparent_hugepage is `never`): all pages are small."
                 .to_owned(),
         );
     }
@@ -105,7 +105,7 @@ fn host(machine: &Machine, plan: &Plan, isa: Isa) -> Host {
 }
 
 struct Runner<'a> {
-    /// From then on it is late.
+    /// Time after which the run counts as late.
     late: Instant,
     permit: &'a Permit,
     options: &'a Options,
@@ -118,12 +118,12 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Tells that a step begins; false: it is too late for it.
+    /// Reports that a step begins; false if there is no time left for it.
     fn begins(&mut self, step: &Step, now: &str) -> bool {
         if step.rank > 0 && Instant::now() > self.late {
-            self.results
-                .left_out
-                .push(format!("{now}: this machine is busy, all before took {LATE} times as long as planned"));
+            self.results.left_out.push(format!(
+                "{now}: this machine is busy, the measurements so far took {LATE} times as long as planned"
+            ));
             return false;
         }
         (self.progress)(Progress { done: self.done, of: self.plan.steps().count(), now: now.to_owned() });

@@ -1,5 +1,5 @@
-//! Repetitions to one figure. Whatever else a machine does only ever makes a measurement slower, so the best repetition is nearest to what the machine
-//! can, if another one confirms it: one alone may be a slip of the clock. Median and spread stand beside it and are never hidden.
+//! Reduces repetitions to one value. Other activity only makes a measurement slower, so the best repetition is nearest to the machine's ability
+//! if another one confirms it: a single one may be an error of the clock. Median and spread are always reported beside it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,36 +10,36 @@ pub(crate) const QUIET_MIN: usize = 5;
 /// Turns a median absolute deviation into the standard deviation of a normal distribution.
 pub const MAD_TO_SIGMA: f64 = 1.4826;
 
-/// Which end of a list is the better one.
+/// Whether low or high values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Times.
+    /// The lowest value is the best, as for times.
     Low,
-    /// Rates.
+    /// The highest value is the best, as for rates.
     High,
 }
 
-/// What repetitions of one measurement say.
+/// Statistics of the repetitions of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The best that another repetition confirms within 2 %; the median where none does.
     pub best: f64,
-    /// Whether one did.
+    /// Whether another repetition confirmed `best`.
     pub confirmed: bool,
-    /// The middle one.
+    /// Median of the repetitions.
     pub median: f64,
     /// Median absolute deviation from the median.
     pub mad: f64,
     /// 95 % interval of the median, by order statistics (lowest and highest where there are few).
     pub low: f64,
-    /// Its other end.
+    /// Upper end of this interval.
     pub high: f64,
-    /// How many.
+    /// Number of repetitions.
     pub repetitions: usize,
 }
 
 impl Spread {
-    /// Of these repetitions; `None` where there is none, or one is no finite number above 0.
+    /// Statistics of the repetitions; `None` where there are none, or one is not a finite number above 0.
     #[must_use]
     pub fn of(values: &[f64], better: Better) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|value| !(value.is_finite() && *value > 0.0)) {
@@ -92,7 +92,7 @@ pub fn undisturbed(repetitions: &[(f64, bool)]) -> Vec<f64> {
 /// The middle of ascending values; of an even number, halfway between the two.
 ///
 /// # Panics
-/// Of none.
+/// If `sorted` is empty.
 #[must_use]
 pub fn median(sorted: &[f64]) -> f64 {
     let half = sorted.len() / 2;

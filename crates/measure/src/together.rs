@@ -1,5 +1,5 @@
 //! Memory-bound programs side by side: each with CPUs and memory of its own, started together, slice after slice; how many memory accesses each makes per
-//! second. The same loops as in the measurements, so that a model of the machine can be held against what such programs do to one another.
+//! second. The loops are those of the measurements, so that a model of the machine can be checked against how such programs slow one another down.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -18,22 +18,22 @@ use crate::results::{Target, Walk};
 
 /// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
 const BLOCK: usize = 16 * CHUNK;
-/// A slice in which a thread began later than the first by more than this share of it was none of all programs together.
+/// A slice does not count if a thread began later than the first by more than this share of the slice.
 const LATE_SHARE: f64 = 0.05;
 
-/// What a program does.
+/// The activity of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
     /// A chase through random lines: each load waits for the one before.
     Chase,
-    /// A bandwidth kernel.
+    /// A bandwidth kernel over the program's arrays.
     Stream(Kernel),
     /// Some loads of a chase, then a block of reading, in turn.
     Mixed,
 }
 
 impl Activity {
-    /// Its name.
+    /// Name of the activity, as reports print it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Activity {
     }
 }
 
-/// Where a program runs, and where its memory is.
+/// CPUs and memory of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seat {
     /// Node of the memory.
@@ -62,11 +62,11 @@ pub struct Seat {
     pub cpus: Vec<CpuId>,
     /// Bytes of its arrays, and again of its chases, all threads together.
     pub bytes: usize,
-    /// Pages.
+    /// Kind of pages of the memory.
     pub pages: Pages,
     /// Bytes of a large page.
     pub large_page_bytes: usize,
-    /// Whether the machine has but one node with memory, so that binding can be done without.
+    /// Whether the machine has only one node with memory, so that binding is not needed.
     pub single_node: bool,
     /// Bytes of a cache line.
     pub line_bytes: usize,
@@ -85,11 +85,11 @@ pub struct Program {
 /// How long programs run together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// One slice.
+    /// Length of a slice.
     pub slice: Duration,
-    /// Slices that nothing disturbed; with as many, it is enough.
+    /// Number of undisturbed slices after which the run ends.
     pub quiet: usize,
-    /// Slices in all, at most.
+    /// Greatest number of slices.
     pub most: usize,
 }
 
@@ -121,7 +121,7 @@ impl Program {
             })
         };
         let (mut arrays, rings) = (region("arrays")?, region("a chase")?);
-        // Numbers, so that no kernel meets what is none, or too small to be fast.
+        // Normal numbers, so that no kernel computes with NaN or slow denormal numbers.
         arrays.as_doubles().fill(1.0);
         let share = rings.bytes() / seat.cpus.len().max(1) / 4096 * 4096;
         let mut chases = Vec::new();
@@ -134,13 +134,13 @@ impl Program {
         Ok(Program { cpus: seat.cpus.clone(), arrays, chases, rings })
     }
 
-    /// Share of its memory in large pages, where the kernel tells.
+    /// Share of its memory in large pages, where the kernel shows it.
     #[must_use]
     pub fn large_share(&self) -> Option<f64> {
         self.arrays.large_share.zip(self.rings.large_share).map(|(arrays, rings)| arrays.min(rings))
     }
 
-    /// How many threads it has.
+    /// Number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.cpus.len()
@@ -160,7 +160,7 @@ impl Program {
     }
 }
 
-/// One thread's work.
+/// A thread of a program with its part of the memory.
 struct Worker<'a> {
     cpu: CpuId,
     activity: Activity,
@@ -200,7 +200,7 @@ impl Worker<'_> {
     }
 }
 
-/// What one thread did in one slice.
+/// Accesses of one thread in one slice.
 #[derive(Clone, Copy, Debug)]
 struct Stint {
     program: usize,
@@ -221,10 +221,10 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
     for (index, (program, activity)) in programs.iter_mut().enumerate() {
         workers.extend(program.workers(*activity).into_iter().map(|worker| (index, worker)));
     }
-    let meet = SpinBarrier::new(workers.len());
+    let barrier = SpinBarrier::new(workers.len());
     let stints: Mutex<Vec<Vec<Stint>>> = Mutex::new(Vec::new());
     let locked = || stints.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // Asked by whoever comes last to a slice: all of the slices before it are whole then.
+    // The last thread that reaches a slice calls it: all of the slices before it are complete then.
     let goes_on = || {
         let done = locked();
         let counted = done.get(1..).unwrap_or_default();
@@ -236,14 +236,14 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
         let threads: Vec<_> = workers
             .into_iter()
             .map(|(program, mut worker)| {
-                let (meet, locked, goes_on) = (&meet, &locked, &goes_on);
+                let (barrier, locked, goes_on) = (&barrier, &locked, &goes_on);
                 scope.spawn(move || {
                     if let Err(error) = pin(worker.cpu) {
-                        meet.stop();
+                        barrier.stop();
                         return Err(error);
                     }
                     for index in 0.. {
-                        if !meet.wait(goes_on) {
+                        if !barrier.wait(goes_on) {
                             break;
                         }
                         let stint = work(&mut worker, program, (isa, pace.slice, origin));

@@ -30,7 +30,7 @@ pub mod sample {
     pub const DATA_PAGE_SIZE: u64 = 1 << 22;
     pub const CODE_PAGE_SIZE: u64 = 1 << 23;
     pub const WEIGHT_STRUCT: u64 = 1 << 24;
-    /// Every bit above.
+    /// All bits that this version decodes.
     pub const KNOWN: u64 = (1 << 25) - 1;
 }
 
@@ -62,7 +62,7 @@ pub mod attr_flag {
     pub const ENABLE_ON_EXEC: u32 = 12;
     pub const TASK: u32 = 13;
     pub const WATERMARK: u32 = 14;
-    /// Two bits.
+    /// First of the two bits of `precise_ip`.
     pub const PRECISE_IP: u32 = 15;
     pub const MMAP_DATA: u32 = 17;
     pub const SAMPLE_ID_ALL: u32 = 18;
@@ -72,7 +72,7 @@ pub mod attr_flag {
     pub const USE_CLOCKID: u32 = 25;
     pub const CONTEXT_SWITCH: u32 = 26;
     pub const AUX_OUTPUT: u32 = 31;
-    /// Since Linux 5.12.
+    /// `build_id` (since Linux 5.12).
     pub const BUILD_ID: u32 = 34;
 }
 

@@ -1,4 +1,4 @@
-//! One memory access, whoever sampled it: the form that everything to the right of this crate works with.
+//! One sampled memory access, independent of the hardware that sampled it: the form that all other crates use.
 
 use crate::abi::sample;
 use crate::attr::EventAttr;
@@ -12,25 +12,25 @@ use crate::sample::Sample;
 pub struct MemoryAccess<'a> {
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
-    /// Process.
+    /// Process id.
     pub pid: Option<u32>,
-    /// Thread.
+    /// Thread id.
     pub tid: Option<u32>,
-    /// CPU.
+    /// CPU on which the access was made.
     pub cpu: Option<u32>,
     /// Virtual address accessed.
     pub address: u64,
     /// Its physical address.
     pub physical_address: Option<u64>,
-    /// Instruction.
+    /// Address of the instruction.
     pub ip: Option<u64>,
-    /// Operation.
+    /// Operation of the access.
     pub operation: Operation,
     /// Atomic (locked, exclusive, read-modify-write); `None`: not said.
     pub is_atomic: Option<bool>,
     /// Level that answered.
     pub level: Level,
-    /// How far away it is.
+    /// Distance of what answered.
     pub distance: Distance,
     /// What another cache's copy did.
     pub snoop: Snoop,
@@ -112,7 +112,7 @@ impl<'a> MemoryAccess<'a> {
         }
     }
 
-    /// What every sample has.
+    /// The fields that every sample has, whatever the PMU.
     fn common(attr: &EventAttr, sample: &Sample<'a>) -> MemoryAccess<'a> {
         MemoryAccess {
             time: sample.time,

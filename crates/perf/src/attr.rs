@@ -1,4 +1,4 @@
-//! `perf_event_attr`: what was asked of an event, and so what its records look like.
+//! `perf_event_attr`: the description of an event, which determines the layout of its records.
 
 use crate::abi::{attr_flag, read_format, sample};
 use crate::bytes::{Bytes, Endian};
@@ -11,7 +11,7 @@ pub struct EventAttr {
     pub kind: u32,
     /// Size in bytes that it was written with.
     pub size: u32,
-    /// What to count.
+    /// Event to count; its meaning depends on `kind`.
     pub config: u64,
     /// `sample_period`, or `sample_freq` if [`EventAttr::is_freq`].
     pub period_or_freq: u64,

@@ -1,4 +1,4 @@
-//! A bounded reader over foreign bytes in either byte order. Every read says what it was for, so that an error can.
+//! A bounds-checked reader over untrusted bytes in either byte order. Every read names its field, so that errors can name it.
 
 use crate::error::{DecodeError, Fault};
 
@@ -8,7 +8,7 @@ pub enum Endian {
     /// x86, Arm as usual, POWER little-endian.
     #[default]
     Little,
-    /// s390, POWER big-endian.
+    /// Big-endian: s390, big-endian POWER.
     Big,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Bytes<'a> {
         Bytes { rest: bytes, offset, endian }
     }
 
-    /// Bytes left.
+    /// Number of bytes that have not been read.
     #[must_use]
     pub fn left(&self) -> usize {
         self.rest.len()
@@ -53,13 +53,13 @@ impl<'a> Bytes<'a> {
         self.offset
     }
 
-    /// The byte order.
+    /// Byte order of the numbers.
     #[must_use]
     pub fn endian(&self) -> Endian {
         self.endian
     }
 
-    /// What is left.
+    /// The bytes that have not been read; they stay unread.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
@@ -168,13 +168,13 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// How many.
+    /// Number of words.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() / 8
     }
 
-    /// Whether there are none.
+    /// Whether there are no words.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

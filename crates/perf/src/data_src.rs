@@ -1,6 +1,6 @@
-//! `perf_mem_data_src`: what an access reached, in the kernel's vendor-neutral word (`PERF_MEM_*` in `include/uapi/linux/perf_event.h`).
+//! `perf_mem_data_src`: what answered an access, in the kernel's vendor-neutral word (`PERF_MEM_*` in `include/uapi/linux/perf_event.h`).
 //!
-//! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) win; where they are 0 or "not available", the older bit mask `lvl` is asked. `remote`
+//! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) take precedence; where they are 0 or "not available", the older bit mask `lvl` is used. `remote`
 //! means "not of this core's own": on AMD a hit in a neighbouring core complex of the same node is `remote` with no hops. What crosses
 //! nodes is memory with `remote`, or anything with two hops or more.
 //!
@@ -10,7 +10,7 @@
 /// An access's operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Not said.
+    /// The word does not say.
     #[default]
     Unknown,
     /// Load.
@@ -28,7 +28,7 @@ pub enum Operation {
 /// The level that answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// Not said.
+    /// The word does not say.
     #[default]
     Unknown,
     /// The core's first data cache.
@@ -37,28 +37,28 @@ pub enum Level {
     LineFill,
     /// The core's second cache (also its miss handling buffer).
     L2,
-    /// The shared cache.
+    /// The shared last-level cache.
     L3,
     /// A fourth cache, or a memory-side cache.
     L4,
-    /// Another core's cache, or some cache that is not told.
+    /// Another core's cache, or an unknown cache.
     PeerCache,
-    /// Memory.
+    /// Main memory (DRAM).
     Ram,
     /// Persistent memory.
     PersistentRam,
-    /// Memory behind CXL.
+    /// Memory attached by CXL.
     Cxl,
-    /// A device.
+    /// Memory-mapped I/O of a device.
     Io,
-    /// Memory that is not cached.
+    /// Uncached memory.
     Uncached,
 }
 
 /// How far away what answered is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Distance {
-    /// Not said.
+    /// The word does not say.
     #[default]
     Unknown,
     /// The core's own, or its node's memory.
@@ -90,14 +90,14 @@ impl Distance {
 /// What another cache's copy did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Snoop {
-    /// Not said.
+    /// The word does not say.
     #[default]
     Unknown,
-    /// Nobody was asked.
+    /// No snoop was needed.
     None,
-    /// Asked and not there.
+    /// The snooped caches did not have the line.
     Miss,
-    /// There, unmodified.
+    /// A snooped cache had the line, unmodified.
     Hit,
     /// There, modified: the line came from it.
     HitModified,
@@ -110,41 +110,41 @@ pub enum Snoop {
 /// How the address was translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Tlb {
-    /// Not said.
+    /// The word does not say.
     #[default]
     Unknown,
-    /// The first TLB had it.
+    /// Hit in the L1 TLB.
     L1Hit,
-    /// The second TLB had it.
+    /// Hit in the L2 TLB.
     L2Hit,
-    /// Some TLB had it.
+    /// Hit in a TLB of unknown level.
     Hit,
     /// None had it; the hardware walked the tables.
     Walk,
     /// None had it; the system's fault handler stepped in.
     Fault,
-    /// None had it.
+    /// Miss in every TLB: the page table was walked.
     Miss,
 }
 
 /// The word, taken apart. Reserved values are unknown; the word itself is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DataSource {
-    /// The word.
+    /// The `PERF_SAMPLE_DATA_SRC` word as recorded.
     pub word: u64,
-    /// Operation.
+    /// Operation of the access.
     pub operation: Operation,
-    /// Level.
+    /// Level of the memory hierarchy that answered.
     pub level: Level,
     /// Whether the level missed (an old way to say "not from there").
     pub is_miss: bool,
-    /// Distance.
+    /// Distance of what answered.
     pub distance: Distance,
-    /// Snoop.
+    /// Result of the snoop.
     pub snoop: Snoop,
     /// Locked: an atomic operation. `None`: not said.
     pub is_locked: Option<bool>,
-    /// Translation.
+    /// Result of the address translation.
     pub tlb: Tlb,
 }
 
@@ -165,7 +165,7 @@ mod lvl {
 }
 
 impl DataSource {
-    /// Takes a `PERF_SAMPLE_DATA_SRC` word apart.
+    /// Decodes a `PERF_SAMPLE_DATA_SRC` word (`union perf_mem_data_src` in `linux/perf_event.h`).
     #[must_use]
     pub fn decode(word: u64) -> DataSource {
         let field = |offset: u32, width: u32| word >> offset & ((1 << width) - 1);

@@ -8,29 +8,29 @@ use thiserror::Error;
 pub struct DecodeError {
     /// Where, in bytes from the start of the file or stream.
     pub offset: u64,
-    /// What.
+    /// What is wrong there.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
     /// A count or a length asks for more than there is.
     #[error("{what} needs {needed} bytes and only {left} are left in the record")]
     Cut {
-        /// Of which field.
+        /// Field that does not fit.
         what: &'static str,
-        /// Bytes needed.
+        /// Bytes that the field needs.
         needed: u64,
-        /// Bytes there.
+        /// Bytes that are left in the record.
         left: u64,
     },
     /// A field holds what it cannot.
     #[error("{what} cannot be {value}")]
     Value {
-        /// Which field.
+        /// Field with the impossible value.
         what: &'static str,
-        /// Its value.
+        /// The field's value.
         value: u64,
     },
     /// A record of an event that was never described.

@@ -20,21 +20,21 @@ pub mod caps {
 /// One sampled micro-operation: the registers as they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpRecord {
-    /// [`caps`].
+    /// IBS capabilities: bits of [`caps`].
     pub caps: u32,
-    /// IbsOpCtl.
+    /// Register IbsOpCtl.
     pub ctl: u64,
-    /// IbsOpRip.
+    /// Register IbsOpRip: the instruction's address.
     pub rip: u64,
-    /// IbsOpData.
+    /// Register IbsOpData.
     pub data: u64,
-    /// IbsOpData2.
+    /// Register IbsOpData2: the data source.
     pub data2: u64,
-    /// IbsOpData3.
+    /// Register IbsOpData3: the data cache's results.
     pub data3: u64,
-    /// IbsDcLinAd.
+    /// Register IbsDcLinAd: the linear data address.
     pub linear: u64,
-    /// IbsDcPhysAd.
+    /// Register IbsDcPhysAd: the physical data address.
     pub physical: u64,
 }
 
@@ -66,9 +66,9 @@ mod data3 {
 /// Where the data came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// Level.
+    /// Level of the memory hierarchy that answered.
     pub level: Level,
-    /// Distance.
+    /// Distance of what answered.
     pub distance: Distance,
     /// What the other cache's copy did.
     pub snoop: Snoop,
@@ -105,7 +105,7 @@ impl OpRecord {
         (self.data & data::RIP_INVALID == 0 && self.rip != 0).then_some(self.rip)
     }
 
-    /// Data address.
+    /// Linear data address; `None` if the hardware marks it invalid.
     #[must_use]
     pub fn linear_address(&self) -> Option<u64> {
         self.has(data3::LINEAR_VALID).then_some(self.linear)
@@ -129,13 +129,13 @@ impl OpRecord {
         }
     }
 
-    /// A locked operation.
+    /// Whether the operation is locked.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.has(data3::LOCKED)
     }
 
-    /// Translation.
+    /// Result of the address translation.
     #[must_use]
     pub fn tlb(&self) -> Tlb {
         match (self.has(data3::LINEAR_VALID), self.has(data3::L1TLB_MISS), self.has(data3::L2TLB_MISS)) {

@@ -1,10 +1,10 @@
-//! What the kernel tells of memory accesses: records of `perf_event_open` (ring buffers and `perf.data` share them), the vendors' own forms in
-//! them (AMD IBS registers, Intel PEBS through `data_src`, Arm SPE packets), and what a machine offers of these.
+//! Decodes the kernel's samples of memory accesses: records of `perf_event_open` (ring buffers and `perf.data` share them) and the vendors' formats in
+//! them (AMD IBS registers, Intel PEBS through `data_src`, Arm SPE packets). Also lists the events that a machine offers for this.
 //!
 //! Pure: bytes and text in, values out; no event is opened or counted here. Layouts follow the kernel's
-//! `include/uapi/linux/perf_event.h` (to 6.18) in both byte orders. Bytes are foreign: any input gives records or a [`DecodeError`] with its offset, never
-//! a panic, and nothing is copied or reserved on the word of a count. Unknown record types, unknown fields and zeroes stay what they
-//! are: unknown.
+//! `include/uapi/linux/perf_event.h` (to 6.18) in both byte orders. Bytes are untrusted: any input gives records or a [`DecodeError`] with its offset, never
+//! a panic, and no memory is reserved because of a count in the input. Unknown record types, unknown fields and zeroes are reported
+//! as unknown.
 
 pub mod abi;
 mod access;

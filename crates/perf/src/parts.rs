@@ -18,10 +18,10 @@ pub struct ReadValues<'a> {
     words: Words<'a>,
 }
 
-/// One count.
+/// One counter's value in a sample or READ record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadValue {
-    /// The count.
+    /// The counter's value.
     pub value: u64,
     /// Id of the event, if asked for.
     pub id: Option<u64>,
@@ -47,7 +47,7 @@ impl<'a> ReadValues<'a> {
         Ok(ReadValues { time_enabled, time_running, format, single: (!is_group).then_some(first), words })
     }
 
-    /// The counts.
+    /// The counters' values, the group leader's first.
     pub fn values(&self) -> impl Iterator<Item = ReadValue> + use<'a> {
         let (has_id, has_lost) = (self.format & read_format::ID != 0, self.format & read_format::LOST != 0);
         let extras = usize::from(has_id) + usize::from(has_lost);
@@ -83,25 +83,25 @@ pub struct BranchStack<'a> {
 pub struct BranchEntry {
     /// Address of the branch.
     pub from: u64,
-    /// Its target.
+    /// Address of the branch's target.
     pub to: u64,
-    /// Target mispredicted.
+    /// The target was mispredicted.
     pub mispredicted: bool,
-    /// Target predicted. Neither: not known.
+    /// The target was predicted. If neither flag is set, it is unknown.
     pub predicted: bool,
-    /// In a transaction.
+    /// The branch was in a transaction.
     pub in_transaction: bool,
-    /// A transaction's abort.
+    /// The branch is the abort of a transaction.
     pub abort: bool,
     /// Cycles since the branch before; 0 unknown.
     pub cycles: u16,
-    /// `PERF_BR_*`.
+    /// Type of the branch (`PERF_BR_*`).
     pub kind: u8,
-    /// `PERF_BR_SPEC_*`.
+    /// Outcome of speculation (`PERF_BR_SPEC_*`).
     pub speculation: u8,
     /// `PERF_BR_NEW_*`, if `kind` says that it counts.
     pub new_kind: u8,
-    /// `PERF_BR_PRIV_*`.
+    /// Privilege level (`PERF_BR_PRIV_*`).
     pub privilege: u8,
 }
 
@@ -116,19 +116,19 @@ impl<'a> BranchStack<'a> {
         Ok(BranchStack { hardware_index, counters, words, endian: bytes.endian() })
     }
 
-    /// How many.
+    /// Number of branches.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len() / 3
     }
 
-    /// Whether there are none.
+    /// Whether there are no branches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The branches.
+    /// The branches, newest first.
     pub fn entries(&self) -> impl Iterator<Item = BranchEntry> + use<'a> {
         let (words, endian) = (self.words, self.endian);
         (0..words.len() / 3).filter_map(move |index| {
@@ -169,7 +169,7 @@ impl<'a> Registers<'a> {
         Ok(Registers { abi, mask, values: bytes.words(count, "registers")? })
     }
 
-    /// A register's value.
+    /// The value of a register by its `PERF_REG_*` number; `None` if it was not sampled.
     #[must_use]
     pub fn get(&self, register: u32) -> Option<u64> {
         let bit = 1u64.checked_shl(register)?;
@@ -198,7 +198,7 @@ impl<'a> UserStack<'a> {
     }
 }
 
-/// `PERF_SAMPLE_WEIGHT` or `PERF_SAMPLE_WEIGHT_STRUCT`: what the hardware says of a sample's cost.
+/// `PERF_SAMPLE_WEIGHT` or `PERF_SAMPLE_WEIGHT_STRUCT`: the hardware's measure of a sample's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
     /// One number; the access latency for memory events.
@@ -207,9 +207,9 @@ pub enum Weight {
     Parts {
         /// Latency in cycles.
         var1: u32,
-        /// On Intel the instruction's latency; on AMD tag to retire.
+        /// On Intel the instruction's latency, on AMD the time from tagging to retirement, in cycles.
         var2: u16,
-        /// Of the PMU.
+        /// Its meaning depends on the PMU.
         var3: u16,
     },
 }

@@ -14,7 +14,7 @@ pub struct Sample<'a> {
     pub identifier: Option<u64>,
     /// Instruction pointer.
     pub ip: Option<u64>,
-    /// Process and thread.
+    /// Process id and thread id.
     pub pid_tid: Option<(u32, u32)>,
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
@@ -24,33 +24,33 @@ pub struct Sample<'a> {
     pub id: Option<u64>,
     /// Id of the event itself, not of what it was inherited from.
     pub stream_id: Option<u64>,
-    /// CPU.
+    /// CPU on which the sample was taken.
     pub cpu: Option<u32>,
     /// Events since the last sample.
     pub period: Option<u64>,
-    /// Counts.
+    /// Counter values.
     pub read: Option<ReadValues<'a>>,
     /// Addresses, innermost first, among entries from [`crate::abi::CONTEXT_MAX`] up that say whose the next ones are.
     pub callchain: Option<Words<'a>>,
     /// What the PMU or the tracepoint says.
     pub raw: Option<&'a [u8]>,
-    /// Branches.
+    /// Taken branches before the sample.
     pub branch_stack: Option<BranchStack<'a>>,
-    /// Registers of the user code.
+    /// Registers of the user-mode code.
     pub user_regs: Option<Registers<'a>>,
-    /// User stack.
+    /// Copy of the user stack's top.
     pub user_stack: Option<UserStack<'a>>,
-    /// Cost.
+    /// Weight: the hardware's cost of the sampled operation.
     pub weight: Option<Weight>,
     /// What the access reached, as [`perf_mem_data_src`](crate::abi).
     pub data_src: Option<u64>,
     /// `PERF_TXN_*` bits.
     pub transaction: Option<u64>,
-    /// Registers where the interrupt struck.
+    /// Registers of the interrupted code.
     pub intr_regs: Option<Registers<'a>>,
     /// Physical address of `addr`; 0 unknown.
     pub phys_addr: Option<u64>,
-    /// Number of the cgroup.
+    /// Id of the cgroup.
     pub cgroup: Option<u64>,
     /// Size of the page at `addr`; 0 unknown.
     pub data_page_size: Option<u64>,
@@ -85,7 +85,7 @@ impl<'a> Sample<'a> {
         Ok(out)
     }
 
-    /// The numbers at the beginning.
+    /// Decodes the fixed-size fields before the counter values.
     #[inline]
     fn fixed(&mut self, attr: &EventAttr, bytes: &mut Bytes<'a>) -> Result<(), DecodeError> {
         let asked = attr.sample_type;
@@ -128,7 +128,7 @@ impl<'a> Sample<'a> {
         Ok(())
     }
 
-    /// The numbers after that.
+    /// Decodes the fields after the user stack.
     fn last(&mut self, attr: &EventAttr, bytes: &mut Bytes<'a>) -> Result<(), DecodeError> {
         if attr.samples(sample::WEIGHT) {
             self.weight = Some(Weight::Full(bytes.u64("the weight")?));

@@ -1,4 +1,4 @@
-//! Which event a record belongs to, and so how to read it.
+//! Finds the event that a record belongs to, which determines how to decode it.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -12,16 +12,16 @@ use crate::side_band::{SampleId, SideBand};
 /// A record's first eight bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Its type: [`crate::abi::kind`].
+    /// Record type: [`crate::abi::kind`].
     pub kind: u32,
-    /// `PERF_RECORD_MISC_*`.
+    /// Bits of `PERF_RECORD_MISC_*`.
     pub misc: u16,
     /// Bytes of the record, these included.
     pub size: u16,
 }
 
 impl Header {
-    /// Bytes of a header.
+    /// Size of a header in bytes.
     pub const BYTES: usize = 8;
 
     /// Reads a header.
@@ -110,13 +110,13 @@ impl Session {
         }
     }
 
-    /// The events.
+    /// Descriptions of the events, in the order in which they were added.
     #[must_use]
     pub fn events(&self) -> &[EventAttr] {
         &self.events
     }
 
-    /// The event with this id.
+    /// Index of the event with this id.
     #[must_use]
     pub fn event_of(&self, id: u64) -> Option<usize> {
         self.by_id.get(&id).map(|&index| index as usize)

@@ -1,4 +1,4 @@
-//! Records beside the samples: who began and ended, what was mapped where, what was lost; and the trailer that says whose each is.
+//! Records other than samples: starts and ends of tasks, mappings, losses; and the trailer that names the task of each record.
 
 use crate::abi::{kind, misc, sample};
 use crate::attr::EventAttr;
@@ -9,7 +9,7 @@ use crate::parts::ReadValues;
 /// Who, when, where, and of which event: at the end of records other than samples, if the event has `sample_id_all`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
-    /// Process and thread.
+    /// Process id and thread id.
     pub pid_tid: Option<(u32, u32)>,
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
@@ -17,7 +17,7 @@ pub struct SampleId {
     pub id: Option<u64>,
     /// Id of the event itself.
     pub stream_id: Option<u64>,
-    /// CPU.
+    /// CPU on which the record was written.
     pub cpu: Option<u32>,
     /// Id of the event, at a fixed place.
     pub identifier: Option<u64>,
@@ -46,7 +46,7 @@ impl SampleId {
     }
 }
 
-/// What tells a mapped file from others.
+/// Identity of a mapped file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileIdentity<'a> {
     /// The record does not say (MMAP).
@@ -54,18 +54,18 @@ pub enum FileIdentity<'a> {
     Unknown,
     /// Where the file system has it.
     Inode {
-        /// Device, major and minor.
+        /// Device number, major and minor.
         device: (u32, u32),
-        /// Inode.
+        /// Inode number.
         inode: u64,
-        /// Generation.
+        /// Generation of the inode.
         generation: u64,
     },
-    /// Its GNU build id.
+    /// The file's GNU build id.
     BuildId(&'a [u8]),
 }
 
-/// A mapping.
+/// A mapping (MMAP and MMAP2 records).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// Process; `u32::MAX` for the kernel itself.
@@ -74,32 +74,32 @@ pub struct Mapping<'a> {
     pub tid: u32,
     /// First address.
     pub addr: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
     /// Offset in the file, in bytes.
     pub file_offset: u64,
-    /// Which file.
+    /// Identity of the mapped file.
     pub identity: FileIdentity<'a>,
     /// `PROT_*`; `None` where the record does not say.
     pub protection: Option<u32>,
     /// `MAP_*`; `None` where the record does not say.
     pub flags: Option<u32>,
-    /// It can be executed.
+    /// Whether the mapping is executable.
     pub is_executable: bool,
     /// Path, or `//anon`, `[heap]`, `[stack]`, `[vdso]`, ...
     pub path: &'a [u8],
 }
 
-/// A task's beginning or end.
+/// A task's start or end (FORK and EXIT records).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskChange {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Its parent.
+    /// Process id of the parent.
     pub parent_pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
-    /// Thread that made it.
+    /// Thread id of the creating thread.
     pub parent_tid: u32,
     /// Nanoseconds on the recording's clock.
     pub time: u64,
@@ -254,7 +254,7 @@ impl<'a> SideBand<'a> {
     }
 }
 
-/// What the perf tool adds.
+/// Decodes the records that the perf tool adds to those of the kernel.
 fn tool_record<'a>(kind: u32, bytes: &mut Bytes<'a>) -> Result<SideBand<'a>, DecodeError> {
     Ok(match kind {
         kind::FINISHED_ROUND => SideBand::FinishedRound,

@@ -210,5 +210,5 @@ fn what_is_no_recording_is_refused_in_words_of_its_own() {
     assert!(refused(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).contains("unzstd <"));
     assert!(refused(b"\xfd7zXZ\0aaaaaaaaaaaaaa").contains("unxz <"));
     assert!(refused(b"BZh91AY&SYaaaaaaaaa").contains("bunzip2 <"));
-    assert!(refused(b"PERFILE").contains("is no perf.data"));
+    assert!(refused(b"PERFILE").contains("is not a perf.data file"));
 }

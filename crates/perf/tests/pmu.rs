@@ -84,7 +84,7 @@ fn spe_filters_loads_and_stores() {
 fn terms_that_do_not_fit_are_refused_by_name() {
     let pmus = read(&tree("intel-skylake")).unwrap();
     let cpu = pmus.iter().find(|pmu| pmu.name == "cpu").unwrap();
-    for (event, word) in [("event=0x1ff", "8 bits"), ("evt=1", "no field evt"), ("event=many", "no number")] {
+    for (event, word) in [("event=0x1ff", "8 bits"), ("evt=1", "no field evt"), ("event=many", "is not a number")] {
         let Err(error @ PmuError::Event { .. }) = cpu.event(event) else { panic!("{event}") };
         let message = error.to_string();
         assert!(message.contains(word) && message.contains("cpu") && message.contains(event), "{message}");

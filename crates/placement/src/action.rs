@@ -1,8 +1,8 @@
-//! What a policy may order, and what can come of it.
+//! The actions that a policy can request, and their outcomes.
 
 use crate::observation::PageKey;
 
-/// Where new pages go: what `set_mempolicy` can express.
+/// Allocation policy of new pages: what `set_mempolicy` can express.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// Node of the thread that first touches the page; the next nearest with free memory where that is full.
@@ -13,40 +13,40 @@ pub enum Allocation {
     WeightedInterleave(Vec<(usize, u8)>),
 }
 
-/// One order.
+/// An action that a policy requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Where pages first touched from now on go, for one process.
+    /// Sets the allocation policy of one process, for pages that are touched later.
     Allocate {
         /// Process, by its number in the observation.
         process: u32,
-        /// Where to.
+        /// The new allocation policy.
         allocation: Allocation,
     },
     /// Move one page, small or large, to a node. A replicated page is collapsed there.
     Migrate {
-        /// Which page.
+        /// The page to move.
         page: PageKey,
-        /// Where to, as a node index.
+        /// Index of the target node.
         to: usize,
     },
     /// Give each of these nodes a read-only copy of a page. A write collapses them to one.
     Replicate {
-        /// Which page.
+        /// The page to copy.
         page: PageKey,
         /// Nodes that get (or keep) a copy, ascending.
         nodes: Vec<usize>,
     },
     /// Split a large page into small ones; they stay where they are.
     Split {
-        /// Which large page.
+        /// The large page to split.
         page: PageKey,
     },
     /// Run a thread on a CPU of this node from now on.
     MoveThread {
-        /// Which thread, by its number in the observation.
+        /// The thread to move, by its number in the observation.
         thread: u32,
-        /// Where to, as a node index.
+        /// Index of the target node.
         to: usize,
     },
     /// Make the next access to each of these pages fault, as Linux NUMA balancing does (`change_prot_numa`); the faults come back as
@@ -56,7 +56,7 @@ pub enum Action {
         process: u32,
         /// First page, in units of 4 KiB.
         first: u64,
-        /// How many pages of 4 KiB.
+        /// Number of pages of 4 KiB.
         pages: u64,
     },
 }
@@ -76,10 +76,10 @@ pub enum Refusal {
     Unsupported,
 }
 
-/// What came of an order.
+/// Outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The order.
+    /// The action that was requested.
     pub action: Action,
     /// `Ok`: nanoseconds that it took (processor time of the environment plus stalls of the program); else why not.
     pub result: Result<f64, Refusal>,

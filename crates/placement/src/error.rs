@@ -1,24 +1,24 @@
-//! What can go wrong in naming a policy or describing a demand: each message says where, what, and what to do.
+//! Errors of naming a policy and of describing a demand: each message names the place, the problem and the remedy.
 
 use thiserror::Error;
 
-/// Why a policy could not be had, or an optimum not be found.
+/// Errors of selecting a policy, and of searching an optimum.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum PlacementError {
     /// No policy has this name.
-    #[error("no policy is called {name:?}; known: {}; options follow a colon, as in `carrefour:local-ratio=70,period-ms=500`", known.join(", "))]
+    #[error("there is no policy {name:?}; known: {}; options follow a colon, as in `carrefour:local-ratio=70,period-ms=500`", known.join(", "))]
     UnknownPolicy {
-        /// What was asked for.
+        /// The name that was given.
         name: String,
-        /// All that are known.
+        /// Names of all policies.
         known: Vec<&'static str>,
     },
     /// The policy has no such option.
     #[error("policy {policy} has no option {key:?}; {}", listed(known))]
     UnknownOption {
-        /// The policy.
+        /// Name of the policy.
         policy: &'static str,
-        /// What was asked for.
+        /// The option that was given.
         key: String,
         /// The options that it has.
         known: Vec<&'static str>,
@@ -26,38 +26,36 @@ pub enum PlacementError {
     /// An option is given without a value, twice, or with one that it cannot take.
     #[error("option {key:?} of policy {policy}: {what}; {remedy}")]
     BadOption {
-        /// The policy.
+        /// Name of the policy.
         policy: &'static str,
-        /// The option.
+        /// Name of the option.
         key: String,
         /// What is wrong.
         what: String,
-        /// What it takes.
+        /// The values that the option takes.
         remedy: String,
     },
     /// The machine cannot hold a single page.
-    #[error(
-        "machine {machine}: no node has memory, so there is nowhere to place a page; check the `memory_gib` of its nodes"
-    )]
+    #[error("machine {machine}: no node has memory, so no page can be placed; check the `memory_gib` of its nodes")]
     NoMemory {
         /// The machine's name.
         machine: String,
     },
-    /// A demand or a placement that cannot be.
+    /// A demand or a placement that is inconsistent.
     #[error("{place}: {what}; {remedy}")]
     Demand {
-        /// Where in it.
+        /// The field of the demand or placement.
         place: String,
         /// What is wrong.
         what: String,
         /// What to do.
         remedy: String,
     },
-    /// The traffic model cannot answer.
+    /// The traffic model cannot be solved for this machine and load.
     #[error(transparent)]
     Traffic(#[from] numapilot_traffic::TrafficError),
 }
 
 fn listed(known: &[&'static str]) -> String {
-    if known.is_empty() { "it takes none".to_owned() } else { format!("it takes: {}", known.join(", ")) }
+    if known.is_empty() { "it takes no options".to_owned() } else { format!("it takes: {}", known.join(", ")) }
 }

@@ -1,7 +1,7 @@
 //! Placement policies: pure, deterministic functions from statistics to actions.
 //!
 //! A policy sees an [`Observation`] and answers with [`Action`]s. It knows nothing of kernels, files or simulators, so that the same code
-//! drives the simulated machine and a real one. Whoever runs it (the *environment*) says exactly what happened to each
+//! drives the simulated machine and a real one. The *environment* that runs the policy reports the outcome of each
 //! action in the next observation's [`Outcome`]s. [`policy_by_name`] makes one; `docs/policies.md` says what each does and how to write
 //! another.
 //!

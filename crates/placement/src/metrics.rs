@@ -5,7 +5,7 @@ use numapilot_traffic::Imbalance;
 
 use crate::observation::Observation;
 
-/// Which standard deviation the imbalance is made of.
+/// Kind of standard deviation in the imbalance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
     /// Over n - 1, as Carrefour's code has it: one hot node of four is 200 %.
@@ -19,7 +19,7 @@ pub enum Deviation {
 pub struct Traffic {
     /// Accesses that each node's memory served, by node index.
     pub served: Vec<f64>,
-    /// Reads among all.
+    /// Number of reads among all accesses.
     pub reads: f64,
     /// Accesses to the accessing node's own memory.
     pub local: f64,
@@ -46,7 +46,7 @@ impl Traffic {
         traffic
     }
 
-    /// All accesses.
+    /// Sum of the accesses of all nodes.
     pub fn total(&self) -> f64 {
         self.served.iter().sum()
     }

@@ -44,12 +44,12 @@ impl NodeFacts {
         })
     }
 
-    /// Number of nodes.
+    /// Number of nodes, with and without memory.
     pub fn count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether pages can live on this node; false for indexes that are none.
+    /// Whether the node has memory; false for indexes out of range.
     pub fn has_memory(&self, node: usize) -> bool {
         self.with_memory.binary_search(&node).is_ok()
     }

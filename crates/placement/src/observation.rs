@@ -1,4 +1,4 @@
-//! What a policy sees. Every figure is one that a real machine can supply: counters, samples, hint faults, `/proc`.
+//! The input of a policy. A real machine can supply every value: counters, samples, NUMA hinting faults, `/proc`.
 
 use numapilot_traffic::Load;
 
@@ -7,9 +7,9 @@ use crate::action::Outcome;
 /// Size of a page as it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PageSize {
-    /// 4 KiB.
+    /// A page of 4 KiB.
     Small,
-    /// 2 MiB.
+    /// A page of 2 MiB.
     Large,
 }
 
@@ -24,7 +24,7 @@ pub struct PageKey {
     pub size: PageSize,
 }
 
-/// One sampled memory access (answered by memory), as a PMU reports it.
+/// One sampled memory access (served by memory, not by a cache), as a PMU reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// Page that holds the address, as mapped.
@@ -35,9 +35,9 @@ pub struct Sample {
     pub thread: u32,
     /// Node on which it ran.
     pub from: usize,
-    /// Node that answered.
+    /// Index of the node whose memory served the access: the page's home node, or that of a copy.
     pub home: usize,
-    /// Store or read-modify-write.
+    /// True for a store or a read-modify-write.
     pub is_write: bool,
     /// Measured latency in nanoseconds, where the sampler supplies it.
     pub latency_ns: Option<f32>,
@@ -54,7 +54,7 @@ pub struct HintFault {
     pub thread: u32,
     /// Node on which it ran.
     pub from: usize,
-    /// Where the page is.
+    /// Home node of the page.
     pub home: usize,
     /// Whether the access was a store.
     pub is_write: bool,
@@ -62,7 +62,7 @@ pub struct HintFault {
     pub age_ns: u64,
 }
 
-/// One node since the last observation.
+/// Counters of one node since the last observation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCounters {
     /// Memory reads (lines of 64 bytes) that this node's CPUs made, by home node.
@@ -71,22 +71,22 @@ pub struct NodeCounters {
     pub writes_to: Vec<f64>,
     /// Bytes of memory free at the end of the interval.
     pub free_bytes: u64,
-    /// Share of the time in which the memory controller was busy, where a counter tells.
+    /// Share of the time in which the memory controller was busy, where a counter exists.
     pub controller_utilisation: Option<f64>,
 }
 
-/// One thread since the last observation.
+/// Counters of one thread since the last observation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadState {
-    /// Its number, the same in all observations.
+    /// Number of the thread, the same in all observations.
     pub thread: u32,
-    /// Its process.
+    /// Number of the thread's process.
     pub process: u32,
     /// Node on which it runs now.
     pub node: usize,
     /// Nanoseconds in which it ran (not waiting for other threads).
     pub busy_ns: f64,
-    /// Instructions that it retired: the yardstick of progress.
+    /// Instructions that it retired: the measure of progress.
     pub instructions: f64,
     /// Memory accesses that it made.
     pub memory_accesses: f64,
@@ -113,11 +113,11 @@ pub struct Observation {
     pub hint_faults: Vec<HintFault>,
     /// Replicated pages that a write collapsed, with the node that kept the page.
     pub collapses: Vec<(PageKey, usize)>,
-    /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless wished for.
+    /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless the policy requires it.
     pub mapped: Vec<(u32, u64, u64)>,
-    /// Ranges that nobody can write, by how they are mapped: (process, first page, pages of 4 KiB), ascending.
+    /// Ranges that are mapped read-only: (process, first page, pages of 4 KiB), ascending.
     pub read_only: Vec<(u32, u64, u64)>,
-    /// What came of the orders of the last decision, in their order.
+    /// Outcomes of the actions of the last decision, in their order.
     pub outcomes: Vec<Outcome>,
     /// Utilisation of each directed link in the machine's order, where counters tell.
     pub links: Option<Vec<f64>>,

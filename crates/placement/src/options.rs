@@ -6,11 +6,11 @@ use crate::error::PlacementError;
 /// One option of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionInfo {
-    /// Its name.
+    /// Name of the option, as in `key=value`.
     pub key: &'static str,
-    /// What it is unless given, as it would be written.
+    /// Default value, as it would be written.
     pub default: &'static str,
-    /// What it does, with its unit and the source of the default.
+    /// Effect of the option, with its unit and the source of the default.
     pub help: &'static str,
 }
 
@@ -68,7 +68,7 @@ impl Options {
             Ok(value) if value >= min && value <= max => Ok(value),
             _ => Err(self.bad(
                 key,
-                format!("{text:?} is no number from {min} to {max}"),
+                format!("{text:?} is not a number from {min} to {max}"),
                 format!("give such a number, as in `{key}={min}`"),
             )),
         }
@@ -81,18 +81,18 @@ impl Options {
             Ok(value) if value >= min && value <= max => Ok(value),
             _ => Err(self.bad(
                 key,
-                format!("{text:?} is no whole number from {min} to {max}"),
+                format!("{text:?} is not a whole number from {min} to {max}"),
                 format!("give such a number, as in `{key}={min}`"),
             )),
         }
     }
 
-    /// `on` or `off`.
+    /// Value of a switch: true for `on`, false for `off`.
     pub fn flag(&self, key: &str) -> Result<bool, PlacementError> {
         Ok(self.choice(key, &["on", "off"])? == "on")
     }
 
-    /// One of some words.
+    /// Value of an option that takes one of several words.
     pub fn choice<'a>(&self, key: &str, words: &[&'a str]) -> Result<&'a str, PlacementError> {
         let text = self.text(key);
         words.iter().find(|word| **word == text).copied().ok_or_else(|| {
@@ -124,9 +124,9 @@ mod tests {
         assert!(message("speed").contains("write `speed=VALUE`"), "{}", message("speed"));
         assert!(message("speed=1,speed=2").contains("given twice"), "{}", message("speed=1,speed=2"));
         let range = parse("speed=11").expect("known key").whole("speed", 0, 10).expect_err("out of range").to_string();
-        assert!(range.contains("\"11\" is no whole number from 0 to 10"), "{range}");
+        assert!(range.contains("\"11\" is not a whole number from 0 to 10"), "{range}");
         let nan = parse("speed=NaN").expect("known key").number("speed", 0.0, 10.0);
-        assert!(nan.is_err(), "NaN is no number");
+        assert!(nan.is_err(), "NaN is not a number");
         let word = parse("mode=maybe").expect("known key").flag("mode").expect_err("not a word").to_string();
         assert!(word.contains("one of: on, off"), "{word}");
     }

@@ -1,4 +1,4 @@
-//! Who was seen to use a page: samples of one interval, added up by page and accessing node.
+//! The sampled users of each page: samples of one interval, summed by page and accessing node.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl PageUse {
         self.home = sample.home;
     }
 
-    /// All samples.
+    /// Number of all samples of the page.
     pub fn total(&self) -> u32 {
         self.from.iter().sum()
     }
@@ -46,7 +46,7 @@ impl PageUse {
         users.next().filter(|_| users.next().is_none())
     }
 
-    /// Whether several nodes were seen to use it.
+    /// Whether samples from several nodes exist.
     pub fn is_shared(&self) -> bool {
         self.users().nth(1).is_some()
     }
@@ -55,7 +55,7 @@ impl PageUse {
 /// The samples of one interval by page, up to a bound.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageTable {
-    /// By page.
+    /// Uses by page.
     pub pages: BTreeMap<PageKey, PageUse>,
     /// Samples that found the table full.
     pub dropped: u64,

@@ -1,4 +1,4 @@
-//! Policies by name: what exists, what each can be told, and making one from `name:key=value,...`.
+//! Policies by name: the list of policies, their options, and construction from `name:key=value,...`.
 
 use numapilot_machine::Machine;
 
@@ -14,11 +14,11 @@ use crate::replication::Replication;
 
 type Make = fn(&Options, &Machine, NodeFacts, u64) -> Result<Box<dyn Policy>, PlacementError>;
 
-/// A policy that can be had by name.
+/// A policy in the list of policies.
 pub struct PolicyInfo {
-    /// Its name.
+    /// Name of the policy, as users write it.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// Summary of the policy, in one line.
     pub summary: &'static str,
     options: &'static [OptionInfo],
     /// Defaults that differ from those in `options`.
@@ -27,7 +27,7 @@ pub struct PolicyInfo {
 }
 
 impl PolicyInfo {
-    /// What it can be told, each with its default.
+    /// The options of the policy, each with its default.
     pub fn options(&self) -> Vec<OptionInfo> {
         let own = |key: &str| self.defaults.iter().find(|(k, _)| *k == key).map(|(_, default)| *default);
         self.options.iter().map(|o| OptionInfo { default: own(o.key).unwrap_or(o.default), ..*o }).collect()
@@ -38,14 +38,14 @@ impl PolicyInfo {
 static POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
         name: "first-touch",
-        summary: "a page goes where it is first touched and stays: Linux as it comes",
+        summary: "a page is allocated on the node of its first touch and stays: the default of Linux",
         options: &[],
         defaults: &[],
         make: |_, _, _, _| Ok(Box::new(FirstTouch)),
     },
     PolicyInfo {
         name: "local",
-        summary: "the same, ordered for every process over whatever policy it had: numactl --localalloc",
+        summary: "the same, set for every process in place of the policy that it had: numactl --localalloc",
         options: &[],
         defaults: &[],
         make: |_, _, _, _| Ok(Box::new(Local::default())),
@@ -66,7 +66,7 @@ static POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "kernel-balancing",
-        summary: "a model of Linux NUMA balancing: hint faults move pages to threads, and threads to pages",
+        summary: "a model of Linux NUMA balancing: NUMA hinting faults move pages to threads, and threads to pages",
         options: KernelBalancing::OPTIONS,
         defaults: &[],
         make: |options, _, facts, _| Ok(Box::new(KernelBalancing::new(options, facts)?)),
@@ -101,7 +101,7 @@ static POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "pilot",
-        summary: "ours: moves what the traffic model says delays others least, once waiting has cost as much as moving",
+        summary: "numapilot's own: moves pages and threads to the placement with the least delay by the traffic model, once waiting has cost as much as moving",
         options: Pilot::OPTIONS,
         defaults: &[],
         make: |options, machine, facts, _| Ok(Box::new(Pilot::new(options, machine, &facts)?)),

@@ -1,5 +1,5 @@
-//! `replication`: copies of pages that several nodes read and nobody was seen to write, and nothing else. What Carrefour's replication is worth
-//! by itself, with two things that it lacks: evidence is kept from period to period, and a page that collapses has to wait twice as long each time.
+//! `replication`: copies of pages that several nodes read and no sample wrote, and no other action. It shows the gain of Carrefour's replication
+//! alone, with two additions: evidence is kept from period to period, and a page that collapses has to wait twice as long each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::options::{OptionInfo, Options};
 use crate::page_use::PageUse;
 use crate::policy::{Policy, PolicyRequirements};
 
-/// See the module.
+/// Policy `replication`: copies pages that several nodes read and none writes.
 pub(crate) struct Replication {
     facts: NodeFacts,
     period_ns: u64,
@@ -25,14 +25,14 @@ pub(crate) struct Replication {
     explanation: String,
 }
 
-/// What is known of a page.
+/// Evidence about a page.
 #[derive(Clone, Debug, Default)]
 struct Page {
     /// Samples since the last write seen.
     used: PageUse,
     copies: BTreeSet<usize>,
     collapses: u32,
-    /// Not replicated before this time.
+    /// Earliest time of the next replication.
     not_before_ns: u64,
     /// When it was last sampled.
     last_ns: u64,
@@ -42,7 +42,7 @@ struct Page {
 const FORGET_NS: u64 = 60_000_000_000;
 
 impl Replication {
-    /// What it can be told.
+    /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[
         OptionInfo::new("period-ms", "1000", "milliseconds between decisions"),
         OptionInfo::new("samples", "500", "memory samples per second and CPU"),
@@ -54,13 +54,13 @@ impl Replication {
         OptionInfo::new(
             "wait-ms",
             "2000",
-            "milliseconds that a page waits after its first collapse; doubles with each",
+            "milliseconds that a page waits after its first collapse; the wait doubles with each further collapse",
         ),
         OptionInfo::new("max-collapses", "5", "a page that collapsed this often is not replicated again"),
         OptionInfo::new("spare-memory", "10", "share of a node's memory that copies leave free, percent"),
     ];
 
-    /// Reads the options.
+    /// Makes the policy from its options.
     pub fn new(options: &Options, facts: NodeFacts) -> Result<Self, PlacementError> {
         Ok(Self {
             facts,
@@ -155,7 +155,7 @@ impl Policy for Replication {
         }
         let replicated = self.pages.values().filter(|p| !p.copies.is_empty()).count();
         self.explanation = format!(
-            "{replicated} pages have copies; ordered {} more, {without_room} copies found no room",
+            "{replicated} pages have copies; requested {} more, {without_room} copies found no free memory",
             actions.len()
         );
         actions

@@ -273,7 +273,7 @@ fn unsound_demands_are_answered_with_place_and_remedy() {
         change(&mut demand);
         optimum(&machine, &system, &demand, &OptimumOptions::default()).expect_err("unsound").to_string()
     };
-    assert!(message(|d| d.threads[1].node = 9).contains("threads[1]: node 9 is none that has CPUs"));
+    assert!(message(|d| d.threads[1].node = 9).contains("threads[1]: node 9 has no CPUs, or does not exist"));
     assert!(message(|d| d.pages[0].first_touch = vec![1.0]).contains("give 4 shares"));
     assert!(message(|d| d.phases[0].work[2].reads[0] = 0.3).contains("phases[0].work[2]: shares sum to 0.5"));
     assert!(message(|d| d.phases[0].work[0].outstanding = f64::NAN).contains("outstanding NaN"));

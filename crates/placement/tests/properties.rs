@@ -210,7 +210,7 @@ fn unknown_names_and_options_are_answered_with_what_is_known() {
     let message = |spec: &str| policy_by_name(spec, &machine, 0).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(message("carefour").contains("first-touch, local, interleave"), "{}", message("carefour"));
     assert!(message("carrefour:lar=3").contains("it takes: period-ms, gate"), "{}", message("carrefour:lar=3"));
-    assert!(message("first-touch:x=1").contains("it takes none"), "{}", message("first-touch:x=1"));
+    assert!(message("first-touch:x=1").contains("it takes no options"), "{}", message("first-touch:x=1"));
     assert!(
         message("interleave:nodes=0-9").contains("this machine has: 0, 1, 2, 3"),
         "{}",
@@ -223,5 +223,5 @@ fn unknown_names_and_options_are_answered_with_what_is_known() {
         message("weighted-interleave:weights=1/2")
     );
     assert!(message("kernel-balancing:scan-period-max-ms=10").contains("is below scan-period-min-ms"));
-    assert!(message("").contains("no policy is called"));
+    assert!(message("").contains("there is no policy \"\""));
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a plan: each message names file, line and remedy.
+//! Errors of plans: each message names the file, the line and a remedy.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ pub enum PlanError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The text is no plan.
+    /// The text is not a valid plan.
     #[error("{file}:{line}: {what}; {remedy}")]
     Invalid {
         /// The file, as the user named it.
@@ -24,19 +24,19 @@ pub enum PlanError {
         line: usize,
         /// What is wrong.
         what: String,
-        /// What to do.
+        /// What to do about it.
         remedy: String,
     },
-    /// The plan names what the machine has not got.
+    /// The plan names nodes or CPUs that the machine does not have.
     #[error("{file}:{line}: {what}; {remedy}")]
     Misfit {
         /// The file, as the user named it.
         file: String,
         /// Line of the rule, from 1; 0: the rule was not read from a file.
         line: usize,
-        /// What is missing.
+        /// What the machine lacks.
         what: String,
-        /// What to do.
+        /// What to do about it.
         remedy: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A plan on a machine: which nodes its rules come to mean there, and what to do about nodes that the machine has not got.
+//! Fits a plan to a machine: resolves the nodes that its rules name, and handles nodes that the machine does not have.
 
 use numapilot_machine::{Machine, format_cpu_list};
 
@@ -6,20 +6,20 @@ use crate::error::PlanError;
 use crate::plan::{Placing, Plan};
 use crate::policy::{NodeSet, Policy};
 
-/// What becomes of nodes that a plan names and a machine has not got.
+/// How [`Plan::fit`] handles nodes that the plan names and the machine does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// An error.
+    /// Such a node is an error.
     #[default]
     Exact,
-    /// The k-th node of the machine stands for every node whose number is k modulo the number of nodes.
+    /// Node N becomes the machine's k-th node, where k is N modulo the machine's number of nodes.
     Fold,
 }
 
-/// The machine as rules see it, and whether a plan can do anything there.
+/// A plan whose nodes are resolved for a machine, with the machine's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fitted {
-    /// The plan, with node sets spelt out as lists of nodes that the machine has. (CPUs are checked, and left as they are.)
+    /// The plan, with each node set resolved to a list of nodes that the machine has. CPU lists are checked and unchanged.
     pub plan: Plan,
     /// Nodes with memory, ascending.
     pub memory_nodes: Vec<u16>,
@@ -28,7 +28,7 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// A machine with one node leaves nothing to decide.
+    /// Whether the machine has a single node, so that no rule can have an effect.
     #[must_use]
     pub fn is_moot(&self) -> bool {
         self.memory_nodes.len() < 2 && self.cpu_nodes.len() < 2
@@ -36,10 +36,10 @@ impl Fitted {
 }
 
 impl Plan {
-    /// Spells the plan's nodes out for a machine.
+    /// Resolves the plan's nodes for a machine.
     ///
     /// # Errors
-    /// It names nodes or CPUs that the machine has not got (nodes only with [`Fit::Exact`]): with file, line and remedy.
+    /// [`PlanError::Misfit`] if the plan names a CPU that the machine does not have, or, with [`Fit::Exact`], such a node.
     pub fn fit(&self, machine: &Machine, fit: Fit) -> Result<Fitted, PlanError> {
         let nodes = machine.nodes();
         let memory_nodes: Vec<u16> = nodes.iter().filter(|n| n.has_memory()).map(|n| n.id.0).collect();
@@ -85,7 +85,7 @@ impl Fitter<'_> {
             return Ok(have[usize::from(node) % have.len()]);
         }
         let known = format_cpu_list(have.iter().map(|id| u32::from(*id)));
-        let what = format!("it names node {node}, and machine {} has nodes {known}", self.machine.name());
+        let what = format!("it names node {node}, but machine {} has only nodes {known}", self.machine.name());
         let remedy = "name those (or \"all\"), or let `--fold` map node N to node N modulo their number".to_owned();
         Err(self.misfit(line, what, remedy))
     }
@@ -118,7 +118,7 @@ impl Fitter<'_> {
             None => Ok(()),
             Some(cpu) => {
                 let known = format_cpu_list(all.iter().copied());
-                let what = format!("it names CPU {cpu}, and machine {} has CPUs {known}", self.machine.name());
+                let what = format!("it names CPU {cpu}, but machine {} has only CPUs {known}", self.machine.name());
                 Err(self.misfit(line, what, "name those, or give `nodes` in place of `cpus`".to_owned()))
             }
         }

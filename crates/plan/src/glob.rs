@@ -1,11 +1,11 @@
-//! Patterns as plans write them: `*` stands for any run of characters, `?` for one, everything else for itself.
+//! Glob patterns of plans: `*` matches any run of characters, `?` any one, every other character itself.
 
 /// Whether the whole of `text` matches `pattern`. Linear in `text` for each `*`; never recursive.
 #[must_use]
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on after a mismatch: behind the last star, one more character swallowed by it.
+    // Where to resume after a mismatch: behind the last star, which then matches one more character.
     let mut retry: Option<(usize, usize)> = None;
     while t < text.len() {
         match pattern.get(p) {

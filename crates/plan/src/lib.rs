@@ -1,7 +1,7 @@
-//! Plans: rules that say which objects and threads of a program go where on a NUMA machine.
+//! Plans: rules that place a program's objects and threads on the nodes of a NUMA machine.
 //!
 //! Owns the plan's types ([`Plan`]), its file format (`docs/plan-format.md`: [`Plan::parse`], [`Plan::to_toml`]) and its fit with a machine
-//! ([`Plan::fit`]). Pure: nothing here runs programs or asks the system. `numapilot run --plan` and `record --plan` apply plans.
+//! ([`Plan::fit`]). Nothing here runs programs or reads system state. `numapilot run --plan` and `record --plan` apply plans.
 
 mod error;
 mod fit;
@@ -22,5 +22,5 @@ pub use policy::{HandOver, NodeSet, Policy};
 /// Version of the file format that this crate reads and writes.
 pub const VERSION: u32 = 1;
 
-/// Rules of one kind that a plan may hold.
+/// Most rules of one kind (objects, threads or processes) in a plan.
 pub const MAX_RULES: usize = 256;

@@ -1,4 +1,4 @@
-//! The types of a plan. They say what the file says, and nothing else: no addresses, no machine.
+//! The types of a plan. They hold the file's content alone: no addresses, and nothing of a machine.
 
 use crate::policy::{NodeSet, Policy};
 
@@ -7,7 +7,7 @@ use crate::policy::{NodeSet, Policy};
 pub struct Plan {
     /// The file that it was read from, as the user named it; empty where it was made by a program.
     pub file: String,
-    /// Comment lines at the head of the file: what it is for, and on which evidence. Written, and read back from the comments before the first key.
+    /// Comment lines at the head of the file, before its first key: the plan's purpose and evidence.
     pub about: Vec<String>,
     /// The program for which it was made. Informative.
     pub program: Option<String>,
@@ -21,24 +21,24 @@ pub struct Plan {
     pub processes: Vec<ProcessRule>,
 }
 
-/// Which objects, and where they go.
+/// A rule for memory: which objects it matches, and their placement policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRule {
-    /// Shown in summaries.
+    /// Name of the rule in summaries.
     pub name: String,
-    /// Comment lines under the rule's head: why it is there.
+    /// Comment lines under the rule's head: the evidence for it.
     pub evidence: Vec<String>,
-    /// Which objects.
+    /// The objects that the rule applies to.
     pub matches: ObjectMatch,
-    /// Where they go.
+    /// Placement of their memory.
     pub policy: Policy,
-    /// `Some(true)`: ask for large pages; `Some(false)`: forbid them; `None`: as the system is set.
+    /// `Some(true)`: request huge pages (`MADV_HUGEPAGE`); `Some(false)`: forbid them (`MADV_NOHUGEPAGE`); `None`: the system's setting.
     pub huge_pages: Option<bool>,
     /// Line in the file, from 1; 0: not read from one.
     pub line: usize,
 }
 
-/// Which objects a rule is about: every condition that is given must hold.
+/// Conditions on the objects of a rule: every one that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMatch {
     /// A frame of the call stack that allocated it.
@@ -53,16 +53,16 @@ pub struct ObjectMatch {
     pub section: Option<String>,
     /// Smallest size, in bytes.
     pub min_size: Option<u64>,
-    /// Greatest size, in bytes.
+    /// Largest size, in bytes.
     pub max_size: Option<u64>,
-    /// Which of the matching objects, counted from 0 in the order of their allocation in one process; empty: all. Ascending ranges, both ends in.
+    /// Which of the matching objects, numbered from 0 in the order of their allocation in one process; empty: all. Ascending ranges, both ends inclusive.
     pub instances: Vec<(u64, u64)>,
     /// Only in processes whose program's file name matches.
     pub process: Option<String>,
 }
 
 impl ObjectMatch {
-    /// Whether the rule is about what a call allocates or maps (not about symbols, sections or files).
+    /// Whether the rule matches memory that a call allocates or maps, rather than symbols, sections or files.
     #[must_use]
     pub fn is_dynamic(&self) -> bool {
         self.symbol.is_none() && self.section.is_none() && self.mapped_file.is_none()
@@ -85,13 +85,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// No condition at all.
+    /// Whether no condition is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Frame::default()
     }
 
-    /// Whether anything but the module is asked for.
+    /// Whether a function, file or offset is given; a module alone names no code.
     #[must_use]
     pub fn names_code(&self) -> bool {
         self.function.is_some() || self.file.is_some() || self.offset.is_some()
@@ -118,7 +118,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// As in the file.
+    /// Its word in the file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -128,39 +128,39 @@ impl Layout {
     }
 }
 
-/// Which threads, and where they run.
+/// A rule for threads: which threads it matches, and where they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadRule {
-    /// Comment lines under the rule's head.
+    /// Comment lines under the rule's head: the evidence for it.
     pub evidence: Vec<String>,
     /// Pattern of the thread's name (what `pthread_setname_np` set, else the program's).
     pub name: Option<String>,
     /// Pattern of its start function.
     pub start: Option<String>,
-    /// Its number in the order of creation within the process, 0 the main thread; empty: any. Ascending ranges, both ends in.
+    /// Its number in the order of creation within the process, 0 the main thread; empty: any. Ascending ranges, both ends inclusive.
     pub order: Vec<(u64, u64)>,
     /// Only in processes whose program's file name matches.
     pub process: Option<String>,
     /// Where it runs.
     pub placing: Placing,
-    /// How several share that.
+    /// How several of them share those nodes or CPUs.
     pub layout: Layout,
     /// Line in the file, from 1; 0: not read from one.
     pub line: usize,
 }
 
-/// Which processes, and where they run.
+/// A rule for processes: which processes it matches, and where they run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRule {
-    /// Comment lines under the rule's head.
+    /// Comment lines under the rule's head: the evidence for it.
     pub evidence: Vec<String>,
     /// Pattern of the program's file name.
     pub command: Option<String>,
-    /// Its number among the matching ones, in the order of their start, from 0; empty: any. Ascending ranges, both ends in.
+    /// Its number among the matching ones, in the order of their start, from 0; empty: any. Ascending ranges, both ends inclusive.
     pub order: Vec<(u64, u64)>,
     /// Where it runs.
     pub placing: Placing,
-    /// How several share that.
+    /// How several of them share those nodes or CPUs.
     pub layout: Layout,
     /// Line in the file, from 1; 0: not read from one.
     pub line: usize,

@@ -1,4 +1,4 @@
-//! Where the memory of an object goes.
+//! Placement policies for the memory of an object.
 
 use numapilot_machine::format_cpu_list;
 
@@ -13,7 +13,7 @@ pub enum NodeSet {
 }
 
 impl NodeSet {
-    /// As in the file: `all` or a list such as `0-2,5`.
+    /// The text in the file: `all` or a list such as `0-2,5`.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -23,21 +23,21 @@ impl NodeSet {
     }
 }
 
-/// When an object's pages move to other threads' node: when a thread of that name or start function begins, or takes that name.
+/// The threads that take an object over: its pages move to their node when a thread of that name or start function begins, or takes that name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandOver {
-    /// Pattern of the taking thread's name or start function.
+    /// Pattern of the receiving thread's name or start function.
     pub to: String,
 }
 
-/// Where the memory of an object goes. `docs/plan-format.md` says what each does on a kernel.
+/// Placement of an object's memory. `docs/plan-format.md` describes what each policy does on Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// On one node. With `strict`, never elsewhere (the kernel kills the program when that node is full); else elsewhere only if it is full.
+    /// On one node. With `strict`, on no other node: the kernel kills the program when that node is full. Otherwise on another node only if it is full.
     Node {
         /// The node.
         node: u16,
-        /// Never elsewhere.
+        /// Whether other nodes are forbidden when that node is full.
         strict: bool,
     },
     /// Page by page over the nodes in turn.
@@ -50,14 +50,14 @@ pub enum Policy {
     FirstUse,
     /// In as many equal contiguous parts as there are nodes, one on each: what a parallel first touch of partitioned data would do.
     Split(NodeSet),
-    /// A copy on each node. A plan cannot do this to threads of one process: `run` says so, and leaves the object alone.
+    /// A copy on each node. A plan cannot do this for threads of one process: `run` reports it, and leaves the object as it is.
     Replicate,
     /// First on the node of its allocator, then on the node of the threads that take it over.
     HandOver(HandOver),
 }
 
 impl Policy {
-    /// As in the file.
+    /// Its word in the file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Policy {
     pub const NAMES: [&'static str; 8] =
         ["node", "interleave", "weighted-interleave", "local", "first-use", "split", "replicate", "hand-over"];
 
-    /// One line for people: `interleave over 0-3`.
+    /// One line for messages: `interleave over 0-3`.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -93,7 +93,7 @@ impl Policy {
     }
 }
 
-/// `0:3,1:1`.
+/// The weights as text: `0:3,1:1` (node:weight).
 pub(crate) fn weights_text(weights: &[(u16, u32)]) -> String {
     weights.iter().map(|(node, weight)| format!("{node}:{weight}")).collect::<Vec<_>>().join(",")
 }

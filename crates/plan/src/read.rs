@@ -1,4 +1,4 @@
-//! From a plan file's text to the plan.
+//! Parses a plan file's text.
 
 use std::path::Path;
 
@@ -11,25 +11,25 @@ use crate::policy::{HandOver, NodeSet, Policy};
 use crate::table::{Source, Table};
 use crate::{MAX_RULES, VERSION};
 
-/// Nodes that exist at most.
-const MOST_NODES: u64 = 63;
-/// Frames that `called_from` may name.
-const MOST_CALLERS: usize = 7;
+/// Highest node number that a plan may name.
+const NODE_MAX: u64 = 63;
+/// Frames that `called_from` may list.
+const CALLERS_MAX: usize = 7;
 
 impl Plan {
     /// Reads a plan file.
     ///
     /// # Errors
-    /// The file cannot be read, or its text is no plan: with line and remedy.
+    /// The file cannot be read, or its text is not a valid plan; the error gives the line and a remedy.
     pub fn load(path: &Path) -> Result<Plan, PlanError> {
         let text = std::fs::read_to_string(path).map_err(|error| PlanError::Read { path: path.to_owned(), error })?;
         Plan::parse(&text, &path.display().to_string())
     }
 
-    /// Reads a plan from text; `file` is what messages call it.
+    /// Parses a plan; `file` is its name in messages.
     ///
     /// # Errors
-    /// The text is no plan: with line and remedy.
+    /// The text is not a valid plan; the error gives the line and a remedy.
     pub fn parse(text: &str, file: &str) -> Result<Plan, PlanError> {
         let source = Source { file, text };
         let root = DeTable::parse(text).map_err(|error| {
@@ -41,7 +41,7 @@ impl Plan {
             top.error("no `version`", format!("begin it with `version = {VERSION}` (docs/plan-format.md)"))
         })?;
         if version != u64::from(VERSION) {
-            let remedy = format!("this numapilot reads version {VERSION}; use the one that wrote the plan");
+            let remedy = format!("this numapilot reads version {VERSION}; use the numapilot that wrote the plan");
             return Err(top.error_at("version", format!("{version} is unknown"), remedy));
         }
         let plan = Plan {
@@ -69,7 +69,7 @@ fn rules<T>(
 ) -> Result<Vec<T>, PlanError> {
     let tables = top.tables(key, title)?;
     if tables.len() > MAX_RULES {
-        return Err(tables[MAX_RULES].error(format!("more than {MAX_RULES} of them"), "join rules with patterns (`*`)"));
+        return Err(tables[MAX_RULES].error(format!("more than {MAX_RULES} rules"), "merge rules by patterns (`*`)"));
     }
     tables.iter().map(|table| read(table).and_then(|rule| table.finish().map(|()| rule))).collect()
 }
@@ -88,7 +88,7 @@ fn object(table: &Table<'_>) -> Result<ObjectRule, PlanError> {
     })
 }
 
-/// What a rule without a name is called in summaries.
+/// The name, in summaries, of a rule that has no `name`.
 fn default_name(matches: &ObjectMatch) -> Option<String> {
     let frame = &matches.frame;
     let named = [&matches.symbol, &matches.section, &matches.mapped_file, &frame.function];
@@ -100,11 +100,11 @@ fn default_name(matches: &ObjectMatch) -> Option<String> {
 
 fn object_match(table: &Table<'_>) -> Result<ObjectMatch, PlanError> {
     let callers = table.tables("called_from", "called_from")?;
-    if callers.len() > MOST_CALLERS {
+    if callers.len() > CALLERS_MAX {
         return Err(table.error_at(
             "called_from",
             format!("{} frames", callers.len()),
-            format!("name at most {MOST_CALLERS}"),
+            format!("name at most {CALLERS_MAX}"),
         ));
     }
     let caller = |table: &Table<'_>| {
@@ -137,12 +137,12 @@ fn object_match(table: &Table<'_>) -> Result<ObjectMatch, PlanError> {
     let names_code = found.frame.names_code() || !found.called_from.is_empty();
     if kinds > 1 || (kinds == 1 && names_code) {
         return Err(table.error(
-            "it is about objects of several kinds",
+            "it matches objects of several kinds",
             "give one of symbol, section, mapped_file, or the code that allocates (function, file, offset)",
         ));
     }
     if kinds == 1 && !found.instances.is_empty() {
-        return Err(table.error_at("instances", "only allocated objects are counted", "leave it out"));
+        return Err(table.error_at("instances", "only allocated objects have instance numbers", "leave the key out"));
     }
     Ok(found)
 }
@@ -166,7 +166,7 @@ fn frame(table: &Table<'_>) -> Result<Frame, PlanError> {
         return Err(table.error_at(
             "offset",
             "an offset without a module",
-            "add `module`, the binary that it counts in",
+            "add `module`, the binary to which the offset refers",
         ));
     }
     Ok(frame)
@@ -177,7 +177,7 @@ fn policy(table: &Table<'_>) -> Result<Policy, PlanError> {
     let name = table.string("policy")?.ok_or_else(|| table.error("no `policy`", format!("add one of {known}")))?;
     let policy = match name.as_str() {
         "node" => {
-            let node = table.integer("node", MOST_NODES)?;
+            let node = table.integer("node", NODE_MAX)?;
             let node = node.ok_or_else(|| table.error("policy `node` without a node", "add `node = N`"))?;
             Policy::Node { node: node as u16, strict: table.boolean("strict")?.unwrap_or(false) }
         }
@@ -190,8 +190,8 @@ fn policy(table: &Table<'_>) -> Result<Policy, PlanError> {
         "hand-over" => {
             let to = table.string("to")?.ok_or_else(|| {
                 table.error(
-                    "policy `hand-over` without a taker",
-                    "add `to`, the name or start function of the taking threads",
+                    "policy `hand-over` without receiving threads",
+                    "add `to`, the name or start function of the threads that take the object over",
                 )
             })?;
             Policy::HandOver(HandOver { to })
@@ -202,14 +202,14 @@ fn policy(table: &Table<'_>) -> Result<Policy, PlanError> {
     if let Some((key, owner)) = belongs.iter().find(|(key, owner)| table.has(key) && *owner != name) {
         return Err(table.error_at(
             key,
-            format!("policy `{name}` takes none"),
+            format!("policy `{name}` takes no such key"),
             format!("it belongs to policy `{owner}`"),
         ));
     }
     if table.has("nodes") && !matches!(policy, Policy::Interleave(_) | Policy::Split(_)) {
         return Err(table.error_at(
             "nodes",
-            format!("policy `{name}` takes none"),
+            format!("policy `{name}` takes no such key"),
             "it belongs to `interleave` and `split`",
         ));
     }
@@ -223,12 +223,8 @@ fn nodes(table: &Table<'_>) -> Result<NodeSet, PlanError> {
     }
     let remedy = "write \"all\" or a list such as \"0-3\"";
     let ids = parse_cpu_list(&text).map_err(|error| table.error_at("nodes", error.to_string(), remedy))?;
-    if ids.is_empty() || ids.iter().any(|id| u64::from(*id) > MOST_NODES) {
-        return Err(table.error_at(
-            "nodes",
-            format!("{text:?} names no node from 0 to {MOST_NODES}, or others too"),
-            remedy,
-        ));
+    if ids.is_empty() || ids.iter().any(|id| u64::from(*id) > NODE_MAX) {
+        return Err(table.error_at("nodes", format!("{text:?} is not a list of nodes from 0 to {NODE_MAX}"), remedy));
     }
     Ok(NodeSet::Listed(ids.into_iter().map(|id| id as u16).collect()))
 }
@@ -237,7 +233,7 @@ fn weights(table: &Table<'_>) -> Result<Vec<(u16, u32)>, PlanError> {
     let Some(text) = table.string("weights")? else { return Ok(Vec::new()) };
     let pair = |piece: &str| {
         let (node, weight) = piece.split_once(':')?;
-        let node = node.trim().parse::<u16>().ok().filter(|node| u64::from(*node) <= MOST_NODES)?;
+        let node = node.trim().parse::<u16>().ok().filter(|node| u64::from(*node) <= NODE_MAX)?;
         let weight = weight.trim().parse::<u32>().ok().filter(|weight| (1..=255).contains(weight))?;
         Some((node, weight))
     };
@@ -245,7 +241,7 @@ fn weights(table: &Table<'_>) -> Result<Vec<(u16, u32)>, PlanError> {
     let mut pairs = pairs.ok_or_else(|| {
         table.error_at(
             "weights",
-            format!("{text:?} is no list of weights"),
+            format!("{text:?} is not a list of weights"),
             "write node:weight, as in \"0:3,1:1\"; weights 1 to 255",
         )
     })?;
@@ -267,16 +263,16 @@ fn placing(table: &Table<'_>) -> Result<(Placing, Layout), PlanError> {
     let has_nodes = table.has("nodes");
     let nodes = nodes(table)?;
     let Some(text) = table.string("cpus")? else {
-        let missing = || table.error("it does not say where", "add `nodes` or `cpus`");
+        let missing = || table.error("it has neither `nodes` nor `cpus`", "add `nodes` or `cpus`");
         return if has_nodes { Ok((Placing::Nodes(nodes), layout)) } else { Err(missing()) };
     };
     if has_nodes {
-        return Err(table.error_at("cpus", "nodes and cpus at once", "give one of them"));
+        return Err(table.error_at("cpus", "both `nodes` and `cpus`", "give one of them"));
     }
     let remedy = "write a list such as \"0-7,16\"";
     let cpus = parse_cpu_list(&text).map_err(|error| table.error_at("cpus", error.to_string(), remedy))?;
     if cpus.is_empty() || cpus.iter().any(|cpu| *cpu >= 1024) {
-        return Err(table.error_at("cpus", format!("{text:?} names no CPU from 0 to 1023, or others too"), remedy));
+        return Err(table.error_at("cpus", format!("{text:?} is not a list of CPUs from 0 to 1023"), remedy));
     }
     Ok((Placing::Cpus(cpus), layout))
 }

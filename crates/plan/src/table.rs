@@ -1,4 +1,4 @@
-//! One table of a plan file while it is read: every key is asked for once, and those that nobody asked for are errors. Knows lines.
+//! One table of a plan file while it is parsed. A key that the parser does not read is an error; each error has its line.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl Source<'_> {
     }
 }
 
-/// What a comment line says. `None`: it is none.
+/// The text of a comment line, without its `#`; `None` if the line is not a comment.
 fn comment(line: &str) -> Option<String> {
     let rest = line.trim_start().strip_prefix('#')?;
     Some(rest.strip_prefix(' ').unwrap_or(rest).trim_end().to_owned())
@@ -42,7 +42,7 @@ fn comment(line: &str) -> Option<String> {
 pub(crate) struct Table<'t> {
     source: &'t Source<'t>,
     table: &'t DeTable<'t>,
-    /// What messages call it: `[[object]]`.
+    /// The table's name in messages: `[[object]]`.
     title: &'static str,
     span: Range<usize>,
     known: RefCell<Vec<&'static str>>,
@@ -82,7 +82,7 @@ impl<'t> Table<'t> {
     }
 
     fn wrong_type(&self, key: &str, found: &DeValue<'_>, wanted: &str) -> PlanError {
-        self.error_at(key, format!("a {} where {wanted} belongs", found.type_str()), "see docs/plan-format.md")
+        self.error_at(key, format!("expected {wanted}, found type {}", found.type_str()), "see docs/plan-format.md")
     }
 
     pub fn string(&self, key: &'static str) -> Result<Option<String>, PlanError> {
@@ -91,12 +91,12 @@ impl<'t> Table<'t> {
         if text.is_empty() || text.chars().any(char::is_control) {
             return Err(self.error_at(
                 key,
-                "empty, or with control characters",
-                "name something, or leave the key out",
+                "the text is empty or has control characters",
+                "give a name, or leave the key out",
             ));
         }
         if text.len() > 512 {
-            return Err(self.error_at(key, "longer than 512 bytes", "shorten it, with `*` for what may be left out"));
+            return Err(self.error_at(key, "longer than 512 bytes", "shorten it, with `*` for the omitted part"));
         }
         Ok(Some(text.to_owned()))
     }
@@ -119,7 +119,11 @@ impl<'t> Table<'t> {
     pub fn size(&self, key: &'static str) -> Result<Option<u64>, PlanError> {
         match self.get(key) {
             Some(DeValue::String(text)) => size::parse(text).map(Some).ok_or_else(|| {
-                self.error_at(key, format!("{text:?} is no size"), "write bytes, or such as \"64 KiB\" or \"1 MiB\"")
+                self.error_at(
+                    key,
+                    format!("{text:?} is not a size"),
+                    "write a number of bytes, or \"64 KiB\" or \"1 MiB\"",
+                )
             }),
             _ => self.integer(key, i64::MAX as u64),
         }
@@ -131,7 +135,7 @@ impl<'t> Table<'t> {
             None => Ok(Vec::new()),
             Some(DeValue::String(text)) => parse_ranges(text).ok_or_else(|| {
                 let remedy = "write a number or a list such as \"0-3,7\", with at most eight parts";
-                self.error_at(key, format!("{text:?} is no list of numbers"), remedy)
+                self.error_at(key, format!("{text:?} is not a list of numbers"), remedy)
             }),
             Some(_) => Ok(self.integer(key, u64::from(u32::MAX))?.map(|n| (n, n)).into_iter().collect()),
         }
@@ -148,7 +152,7 @@ impl<'t> Table<'t> {
         array.iter().map(table).collect()
     }
 
-    /// To be called when all keys were asked for.
+    /// Fails if the table has a key that was not read. Call it after all keys are read.
     pub fn finish(&self) -> Result<(), PlanError> {
         let known = self.known.borrow();
         for (key, _) in self.table.iter() {
@@ -190,7 +194,7 @@ fn parse_ranges(text: &str) -> Option<Vec<(u64, u64)>> {
     (joined.len() <= 8).then_some(joined)
 }
 
-/// One letter more, less or other, or two swapped (Damerau's distance of one).
+/// Whether the Damerau-Levenshtein distance is at most one: one letter inserted, deleted or replaced, or two adjacent ones swapped.
 fn near(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let head = a.iter().zip(&b).take_while(|(x, y)| x == y).count();

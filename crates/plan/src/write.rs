@@ -1,4 +1,4 @@
-//! From a plan to its file's text, with the evidence as comments.
+//! Writes a plan as its file's text, with the evidence as comments.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::size;
 const WIDTH: usize = 120;
 
 impl Plan {
-    /// The plan as a file's text. [`Plan::parse`] gives the same plan back (but for `file` and lines, and comments folded at 120 columns).
+    /// The plan as a file's text. [`Plan::parse`] gives the same plan back, except for `file`, lines, and comments folded at 120 columns.
     #[must_use]
     pub fn to_toml(&self) -> String {
         let mut out = String::new();
@@ -42,7 +42,7 @@ impl Plan {
     }
 }
 
-/// A text as TOML writes it.
+/// The text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

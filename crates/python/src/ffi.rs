@@ -1,4 +1,4 @@
-//! The border to Python: what went wrong as an exception with a code, long work without Python's lock, no panic.
+//! The Python boundary: errors as exceptions with a code, long work without the GIL, and no panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,7 +12,7 @@ create_exception!(
     numapilot,
     Error,
     PyException,
-    "What went wrong: `code` is one of numapilot.Code, the text says the rest."
+    "An error: `code` is one of numapilot.Code, and the text is the message."
 );
 create_exception!(numapilot, ClosedError, Error, "The trace was closed.");
 
@@ -26,45 +26,45 @@ pub enum Code {
     NotFound = 5,
     Busy = 6,
     Internal = 8,
-    /// The model cannot answer; C has none of it.
+    /// A prediction is not possible. The C API has no predictions, and so no such code.
     Model = 9,
 }
 
-/// An exception with its code.
+/// Makes an exception with this code and message.
 pub fn error(code: Code, message: impl Into<String>) -> PyErr {
     with_code(Error::new_err(message.into()), code)
 }
 
-/// The exception of a trace that was closed.
+/// Makes the exception for the use of a closed trace.
 pub fn closed() -> PyErr {
     with_code(ClosedError::new_err("the trace was closed"), Code::BadHandle)
 }
 
 fn with_code(error: PyErr, code: Code) -> PyErr {
     Python::attach(|py| {
-        // Without memory for the attribute, the message alone must do.
+        // If the attribute cannot be set for lack of memory, the exception has only its message.
         let _ = error.value(py).setattr("code", code as u8);
     });
     error
 }
 
-/// The exception of what the flows say.
+/// Converts an error of opening the trace at `path` to an exception.
 pub fn flow_error(path: &std::path::Path, found: &FlowError) -> PyErr {
-    let said = found.to_string();
-    let is_of_the_system = |error: &(dyn std::error::Error + 'static)| error.is::<std::io::Error>();
+    let message = found.to_string();
+    let is_io = |error: &(dyn std::error::Error + 'static)| error.is::<std::io::Error>();
     let mut causes = std::iter::successors(Some(found as &(dyn std::error::Error + 'static)), |error| error.source());
     if matches!(found, FlowError::StillRecording { .. } | FlowError::MayBeRecording { .. }) {
-        return error(Code::Busy, said);
+        return error(Code::Busy, message);
     }
-    let code = if !find(path).exists() || causes.any(is_of_the_system) { Code::Io } else { Code::BadTrace };
-    error(code, said)
+    let code = if !find(path).exists() || causes.any(is_io) { Code::Io } else { Code::BadTrace };
+    error(code, message)
 }
 
-/// Runs long work while other threads of Python go on. A panic becomes an exception.
+/// Runs long work without the GIL, so that other Python threads run meanwhile. A panic becomes an exception.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
     py.detach(|| catch_unwind(AssertUnwindSafe(work))).map_err(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
         let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        error(Code::Internal, format!("mistake in numapilot, please report it: {said}"))
+        error(Code::Internal, format!("internal error in numapilot, please report it: {said}"))
     })
 }

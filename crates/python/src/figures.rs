@@ -10,13 +10,13 @@ use serde_json::{Value, json as value};
 use crate::shown::PyDocument;
 use crate::trace::Opened;
 
-/// Slices of program time and stretches of pages in a drill-down, as the command line has them.
+/// Number of time slices and of page ranges in a drill-down, as on the command line.
 const TIME_SLICES: usize = 32;
 const PAGE_STRETCHES: usize = 16;
-/// Rows of objects in a text.
+/// Rows of objects in the text of a report.
 const ROWS: usize = 10;
 
-/// A figure with its 95 % interval; a point where nothing was left out.
+/// A figure with its 95 % interval; the interval is a point if the figure was counted and not sampled.
 #[pyclass(name = "Estimate", module = "numapilot", frozen, get_all)]
 #[derive(Clone, Copy)]
 pub struct PyEstimate {
@@ -42,7 +42,7 @@ impl PyEstimate {
     }
 }
 
-/// Figures over some accesses. Shares lie between 0 and 1.
+/// Figures over the accesses that pass a filter. Shares are between 0 and 1.
 #[pyclass(name = "Statistics", module = "numapilot", frozen, get_all)]
 pub struct PyStatistics {
     samples: u64,
@@ -55,7 +55,7 @@ pub struct PyStatistics {
 }
 
 impl PyStatistics {
-    /// Of a recording of other events: no sample, and figures that are no number.
+    /// The statistics of a recording of other events: no samples, and NaN for every figure.
     fn unknown() -> PyStatistics {
         let unknown = PyEstimate { value: f64::NAN, low: f64::NAN, high: f64::NAN };
         let [accesses, remote, writes, share] = [unknown; 4];
@@ -78,7 +78,7 @@ impl PyStatistics {
     }
 }
 
-/// Over what the filter lets pass.
+/// Computes the statistics of the accesses that pass the filter.
 pub fn statistics(opened: &Opened, filter: &Filter) -> PyStatistics {
     if opened.evidence() == Evidence::Other {
         return PyStatistics::unknown();
@@ -95,7 +95,7 @@ pub fn statistics(opened: &Opened, filter: &Filter) -> PyStatistics {
     }
 }
 
-/// The overview, whole or filtered.
+/// Makes the report of the accesses that pass the filter, with `top` rows of objects in the text.
 pub fn report(opened: &Opened, filter: Filter, top: usize) -> PyDocument {
     let analysis = opened.analysis(filter);
     let headline = analysis.headline();
@@ -108,7 +108,7 @@ pub fn report(opened: &Opened, filter: Filter, top: usize) -> PyDocument {
     PyDocument::new(data, in_words(opened, &analysis, top))
 }
 
-/// What a notebook shows of a trace.
+/// Makes the overview that a notebook shows for a trace.
 pub fn overview(opened: &Opened) -> PyDocument {
     PyDocument::new(Value::Null, in_words(opened, &opened.analysis(Filter::default()), ROWS))
 }
@@ -130,7 +130,7 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>, top: usize) -> String {
     [head, text::heading(&opened.heading, look), objects].join("\n")
 }
 
-/// What a name stands for, in detail; `None`: no sampled access to it.
+/// Makes the drill-down of the objects that a name denotes; `None` if no sampled access reached them.
 pub fn detail(opened: &Opened, filter: Filter, named: &[Named]) -> Option<PyDocument> {
     let analysis = opened.analysis(filter);
     let mut details = Vec::new();

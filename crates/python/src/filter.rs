@@ -1,4 +1,4 @@
-//! Which accesses to look at: Python's keywords as the flows' filter.
+//! The filter of accesses, from Python's keyword arguments.
 
 use numapilot_flows::{Filter, ObjectKind, SiteId, Trace};
 use numapilot_machine::NodeId;
@@ -11,7 +11,7 @@ use crate::ffi::{Code, error};
 
 const KNOWN: &str = "time, thread, process, object, site, kind, node, home, write, remote";
 
-/// The filter of these keywords; what is None is not asked for. Rows that the trace does not have are errors: nobody means to ask for them.
+/// Makes the filter; a keyword whose value is None is ignored. A number that the trace does not have is an error, because it is a mistake of the caller.
 pub fn filter_of(trace: &Trace, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<Filter> {
     let mut filter = Filter::default();
     for (key, value) in keywords.into_iter().flatten().filter(|(_, value)| !value.is_none()) {
@@ -27,17 +27,20 @@ pub fn filter_of(trace: &Trace, keywords: Option<&Bound<'_, PyDict>>) -> PyResul
             "home" => filter.home = Some(NodeId(value.extract()?)),
             "write" => filter.is_write = Some(value.extract()?),
             "remote" => filter.is_remote = Some(value.extract()?),
-            _ => return Err(PyTypeError::new_err(format!("no filter is called {key:?}; there are: {KNOWN}"))),
+            _ => return Err(PyTypeError::new_err(format!("unknown filter {key:?}; known filters: {KNOWN}"))),
         }
     }
     Ok(filter)
 }
 
-/// A row's number, or a row of the trace itself.
+/// Converts a row's number, which must be below `count`.
 fn row(what: &str, value: &Bound<'_, PyAny>, count: usize) -> PyResult<u32> {
     let number: u32 = value.extract()?;
     if number as usize >= count {
-        return Err(error(Code::NotFound, format!("the trace has no {what} {number}; it has {count}, from 0")));
+        return Err(error(
+            Code::NotFound,
+            format!("the trace has no {what} {number}; it has {count}, numbered from 0"),
+        ));
     }
     Ok(number)
 }
@@ -45,16 +48,16 @@ fn row(what: &str, value: &Bound<'_, PyAny>, count: usize) -> PyResult<u32> {
 fn kind(value: &Bound<'_, PyAny>) -> PyResult<ObjectKind> {
     let word: String = value.extract()?;
     let known = || ObjectKind::ALL.map(ObjectKind::word).join(", ");
-    let unknown = || error(Code::NotFound, format!("no kind of object is called {word:?}; there are: {}", known()));
+    let unknown = || error(Code::NotFound, format!("unknown kind of object {word:?}; known kinds: {}", known()));
     ObjectKind::from_word(&word).ok_or_else(unknown)
 }
 
-/// (from, to) in nanoseconds of program time, half open; None at either end: as far as it goes.
+/// Converts (from, to), a half-open range of program time in nanoseconds; None at either end means no limit there.
 fn time(value: &Bound<'_, PyAny>) -> PyResult<std::ops::Range<TimeNs>> {
     let (from, to): (Option<u64>, Option<u64>) = value.extract()?;
     let (from, to) = (from.unwrap_or(0), to.unwrap_or(u64::MAX));
     if from >= to {
-        return Err(error(Code::BadArgument, format!("time=({from}, {to}) leaves no time between them")));
+        return Err(error(Code::BadArgument, format!("time=({from}, {to}): the first must be less than the second")));
     }
     Ok(TimeNs(from)..TimeNs(to))
 }

@@ -1,4 +1,4 @@
-//! Flows: accesses in order of program time, one object of Python each, made from batches.
+//! Flows: iterators over accesses in order of program time, which are fetched in batches.
 
 use std::sync::{Arc, Mutex, TryLockError};
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::ffi::{Code, detached, error};
 use crate::trace::Opened;
 
-/// Accesses fetched at a time: their walk runs without Python's lock.
+/// Accesses that are fetched at a time, without the GIL.
 const BATCH: usize = 4096;
 
 /// One sampled access.
@@ -51,7 +51,7 @@ impl PyAccess {
     fn home(&self) -> Option<u16> {
         self.access.home.map(|home| home.0)
     }
-    /// None: node or home is unknown.
+    /// Whether node and home differ; None if node or home is unknown.
     #[getter]
     fn is_remote(&self) -> Option<bool> {
         self.access.is_remote()
@@ -68,7 +68,7 @@ impl PyAccess {
     fn is_range(&self) -> bool {
         self.access.is_range
     }
-    /// False: one of the core's own caches answered, so that it is no memory access.
+    /// False if one of the core's own caches served it, so that it is not a memory access.
     #[getter]
     fn is_memory_access(&self) -> bool {
         self.access.is_memory_access()
@@ -89,7 +89,7 @@ impl PyAccess {
     fn stack(&self) -> u32 {
         self.access.stack.0
     }
-    /// Memory accesses for which it stands.
+    /// Number of memory accesses that the sample represents.
     #[getter]
     fn weight(&self) -> u32 {
         self.access.weight
@@ -159,7 +159,7 @@ impl PyFlow {
         Ok(walk.batch.next().map(|access| PyAccess { access }))
     }
 
-    /// Counts what is in the flow from its beginning, without making objects of Python.
+    /// Number of accesses in the whole flow, counted without making Python objects.
     fn count(&self, py: Python<'_>) -> PyResult<usize> {
         detached(py, || self.opened.filtered(&self.filter).count())
     }

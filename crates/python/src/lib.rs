@@ -1,9 +1,8 @@
-//! The Python package's native half: traces as flows, tables, figures, findings and predictions. `numapilot/` beside this has the rest: the
-//! package's names, its stubs. `docs/python.md` is the way in.
+//! The native module of the Python package: traces, flows, tables, figures, findings and predictions. The folder `python/numapilot/` has the rest of the
+//! package: its names and its stubs. `docs/python.md` is the manual.
 //!
-//! What every function keeps: nothing panics across the border; errors are exceptions with a code and a message; long work lets other threads of Python go
-//! on; a closed trace raises. Locks are held only by threads that hold Python's own, or tried and not waited for, so a fork leaves the child with working
-//! objects.
+//! Rules for every function: nothing panics across the boundary. Errors are exceptions with a code and a message. Long work releases the GIL. The use of a
+//! closed trace raises. Locks are taken only by threads that hold the GIL, or are tried without waiting, so that objects work in a forked child.
 
 mod ffi;
 mod figures;

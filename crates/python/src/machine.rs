@@ -1,4 +1,4 @@
-//! Machines, and the traffic model on them: who accesses what from where, so how long does it take. Predicted.
+//! Machines, and the traffic model on them: predicts latencies and rates from how many threads of each node access the memory of each node.
 
 use numapilot_machine::{Machine, NodeId, builtin_names};
 use numapilot_report::text::end;
@@ -36,7 +36,7 @@ impl PyMachine {
         })
     }
 
-    /// Shares by node number as shares by index.
+    /// Converts a dictionary of shares by node number to a list of shares by node index.
     fn shares(&self, shares: Option<Bound<'_, PyAny>>) -> PyResult<Vec<f64>> {
         let mut all = vec![0.0; self.machine.nodes().len()];
         let Some(shares) = shares.filter(|shares| !shares.is_none()) else { return Ok(all) };
@@ -51,13 +51,17 @@ impl PyMachine {
         for key in given.keys() {
             let key: String = key.extract()?;
             if !KNOWN.contains(&key.as_str()) {
-                return Err(error(Code::BadArgument, format!("a class has no {key:?}; it has: {}", KNOWN.join(", "))));
+                return Err(error(
+                    Code::BadArgument,
+                    format!("a class has no key {key:?}; known keys: {}", KNOWN.join(", ")),
+                ));
             }
         }
         let number = |key: &str, default: f64| -> PyResult<f64> {
             given.get_item(key)?.map_or(Ok(default), |value| value.extract())
         };
-        let node = given.get_item("node")?.ok_or_else(|| error(Code::BadArgument, "a class needs its node"))?;
+        let node =
+            given.get_item("node")?.ok_or_else(|| error(Code::BadArgument, "a class must have the key \"node\""))?;
         Ok(Class {
             from: self.index_of(node.extract()?)?,
             threads: number("threads", 1.0)?,
@@ -93,13 +97,13 @@ impl PyMachine {
         self.machine.nodes().iter().map(|node| node.id.0).collect()
     }
 
-    /// Everything that is known of it, as `numapilot topo --json` has it.
+    /// The machine's description: what `numapilot topo --json` prints.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         as_python(py, &self.machine)
     }
 
-    /// What the traffic model says of a load: latencies, throughputs, utilisations, marginal costs.
+    /// Predicts, by the traffic model, a load's latencies, throughputs, utilisations and marginal costs.
     #[pyo3(signature = (classes, *, copies = Vec::new()))]
     fn traffic(
         &self,
@@ -157,7 +161,7 @@ fn in_words(machine: &Machine, load: &Load, solution: &numapilot_traffic::Soluti
         lines.push(format!("  busiest: {which}, {:.0} %", 100.0 * station.utilisation));
     }
     if !solution.converged() {
-        lines.push("  the solution did not converge: the figures are near it at best".to_owned());
+        lines.push("  the solution did not converge: the figures are approximate".to_owned());
     }
     lines.join("\n") + "\n"
 }

@@ -1,4 +1,4 @@
-//! Objects, sites, threads and processes, as sequences of rows that are looked at where they lie.
+//! Objects, sites, threads and processes, as sequences of rows that refer to the trace in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use pyo3::types::{PyList, PySlice};
 use crate::flow::PyFlow;
 use crate::trace::Opened;
 
-/// Which rows.
+/// Which kind of rows a sequence has.
 #[derive(Clone, Copy, Debug)]
 pub enum Rows {
     Objects,
@@ -87,7 +87,7 @@ impl PyRows {
     }
 }
 
-/// Rows in turn.
+/// Iterator over a sequence of rows.
 #[pyclass(name = "RowsIterator", module = "numapilot", frozen)]
 pub struct PyRowsIterator {
     rows: Py<PyRows>,
@@ -200,13 +200,13 @@ impl PyObject {
         self.get().stack.0
     }
 
-    /// Its Object Event Flow.
+    /// The object's accesses in order of program time: its Object Event Flow.
     fn flow(&self) -> PyFlow {
         let filter = Filter { object: Some(ObjectId(self.index as u32)), ..Filter::default() };
         PyFlow::new(self.opened.clone(), filter)
     }
 
-    /// Sampled accesses to it.
+    /// Number of sampled accesses to the object.
     fn __len__(&self) -> usize {
         self.opened.oef(ObjectId(self.index as u32)).len()
     }
@@ -221,7 +221,7 @@ impl PyObject {
     }
 }
 
-/// What instances from one place in the source share: an object type.
+/// A site (object type): what the objects from one place in the source share.
 #[pyclass(name = "Site", module = "numapilot", frozen)]
 pub struct PySite {
     opened: Arc<Opened>,
@@ -265,7 +265,7 @@ impl PySite {
         &self.get().module
     }
 
-    /// All accesses to its instances.
+    /// The accesses to all its instances, in order of program time.
     fn flow(&self) -> PyFlow {
         let filter = Filter { site: Some(SiteId(self.index as u32)), ..Filter::default() };
         PyFlow::new(self.opened.clone(), filter)
@@ -336,19 +336,19 @@ impl PyThread {
     fn stack_object(&self) -> Option<u32> {
         self.get().stack_object.map(|object| object.0)
     }
-    /// All its memory accesses, counted; None where the engine does not count.
+    /// Number of all its memory accesses, whether sampled or not; None if the engine does not count.
     #[getter]
     fn memory_accesses(&self) -> Option<u64> {
         self.get().counters.as_ref().map(|counters| counters.memory_accesses)
     }
 
-    /// Its Thread Event Flow.
+    /// The thread's accesses in order of program time: its Thread Event Flow.
     fn flow(&self) -> PyFlow {
         let filter = Filter { thread: Some(ThreadIndex(self.index as u32)), ..Filter::default() };
         PyFlow::new(self.opened.clone(), filter)
     }
 
-    /// Sampled accesses that it made.
+    /// Number of sampled accesses of the thread.
     fn __len__(&self) -> usize {
         self.opened.tef(ThreadIndex(self.index as u32)).len()
     }
@@ -408,7 +408,7 @@ impl PyProcess {
         self.get().end.map(|time| time.0)
     }
 
-    /// All accesses of its threads.
+    /// The accesses of all its threads, in order of program time.
     fn flow(&self) -> PyFlow {
         let filter = Filter { process: Some(ProcessIndex(self.index as u32)), ..Filter::default() };
         PyFlow::new(self.opened.clone(), filter)
@@ -430,7 +430,7 @@ pub struct PyFrame {
 }
 
 impl PyFrame {
-    /// Innermost inlined one first.
+    /// The functions at a location, the innermost inlined one first.
     pub fn all_at(location: &Location) -> impl Iterator<Item = PyFrame> + '_ {
         location.frames.iter().map(|frame| PyFrame {
             function: frame.function.to_string(),

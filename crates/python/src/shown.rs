@@ -1,4 +1,4 @@
-//! What notebooks and terminals show: documents (data for programs, text for people) and pictures.
+//! Results that notebooks and terminals show: documents (data and text) and pictures.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use serde::Serialize;
 use crate::ffi::{Code, detached, error};
 use crate::trace::Opened;
 
-/// Python's form of what serialises to JSON.
+/// Converts a value that serialises to JSON to Python's dictionaries and lists.
 pub fn as_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text = serde_json::to_string(value).map_err(|why| error(Code::Internal, why.to_string()))?;
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// An answer: `data` for programs, text for people.
+/// A result: `data` as dictionaries and lists, and the same as text.
 #[pyclass(name = "Document", module = "numapilot", frozen)]
 pub struct PyDocument {
     value: serde_json::Value,
@@ -39,7 +39,7 @@ impl PyDocument {
 
 #[pymethods]
 impl PyDocument {
-    /// Dictionaries and lists, numbers and texts.
+    /// The result as dictionaries, lists, numbers and strings.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let made = self.data.get_or_try_init(py, || as_python(py, &self.value).map(Bound::unbind))?;
@@ -71,7 +71,7 @@ impl PyDocument {
     }
 }
 
-/// A picture.
+/// A picture in SVG.
 #[pyclass(name = "Picture", module = "numapilot", frozen)]
 pub struct PyPicture {
     #[pyo3(get)]
@@ -87,7 +87,7 @@ impl PyPicture {
         mut filter: Filter,
     ) -> PyResult<PyPicture> {
         let known = || View::ALL.map(View::word).join(", ");
-        let unknown = || error(Code::NotFound, format!("no picture is called {view:?}; there are: {}", known()));
+        let unknown = || error(Code::NotFound, format!("unknown picture {view:?}; known pictures: {}", known()));
         let view = View::from_word(view).ok_or_else(unknown)?;
         let mut scope = if filter.is_empty() { String::new() } else { "filtered".to_owned() };
         if let Some(name) = object {
@@ -100,8 +100,10 @@ impl PyPicture {
                         Named::Object(object) => object.0.to_string(),
                     });
                     let numbers: Vec<String> = numbers.collect();
-                    let why =
-                        format!("{name:?}: several have that name, and a picture shows one: {}", numbers.join(", "));
+                    let why = format!(
+                        "{name:?}: several have that name; a picture shows one of them: {}",
+                        numbers.join(", ")
+                    );
                     return Err(error(Code::BadArgument, why));
                 }
             }
@@ -118,7 +120,7 @@ impl PyPicture {
 
 #[pymethods]
 impl PyPicture {
-    /// Writes it; the file appears whole or not at all.
+    /// Writes the SVG to a file, atomically: the file is complete, or is not changed.
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         detached(py, || write(&path, &self.svg))?
             .map_err(|why| error(Code::Io, format!("{}: cannot be written: {why}", path.display())))
@@ -147,12 +149,12 @@ fn write(path: &Path, text: &str) -> std::io::Result<()> {
     written
 }
 
-/// Text that a page shows as it is: names come from programs, and may be hostile.
+/// Escapes text for HTML, because names come from programs and may contain markup.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A table of a page.
+/// An HTML table.
 pub fn html_table(names: &[&str], rows: &[Vec<String>]) -> String {
     let line = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
         let cells: String = cells.map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect();

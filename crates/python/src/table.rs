@@ -16,25 +16,25 @@ use crate::ffi::{Code, detached, error};
 use crate::shown::html_table;
 use crate::trace::Opened;
 
-/// Rows that a notebook shows.
+/// Most rows that a notebook shows.
 const ROWS_SHOWN: usize = 10;
 
-/// Where rows come from.
+/// Source of a table's rows.
 pub enum Source {
-    /// Accesses in memory that pass a filter; these columns of them, or all.
+    /// Accesses in memory that pass a filter, with these columns or all.
     Accesses { opened: Arc<Opened>, filter: Filter, columns: Option<Vec<String>> },
     /// A table on disk.
     Table { folder: PathBuf, name: String },
 }
 
-/// Something that Arrow's consumers can read, as often as they like.
+/// A table that Arrow consumers can import, any number of times.
 #[pyclass(name = "Table", module = "numapilot", frozen)]
 pub struct PyTable {
     source: Source,
     fields: Vec<Field>,
 }
 
-/// An open trace, held by whoever reads from it.
+/// An open trace, which a stream keeps in memory.
 struct Held(Arc<Opened>);
 
 impl std::ops::Deref for Held {
@@ -57,7 +57,7 @@ impl PyTable {
 
 fn no_table(name: &str) -> PyErr {
     let known: Vec<&str> = table_names().collect();
-    error(Code::NotFound, format!("no table is called {name:?}; there are: {}", known.join(", ")))
+    error(Code::NotFound, format!("unknown table {name:?}; known tables: {}", known.join(", ")))
 }
 
 fn batches(source: &Source) -> PyResult<Box<dyn Batches>> {
@@ -81,7 +81,7 @@ fn batches(source: &Source) -> PyResult<Box<dyn Batches>> {
 
 #[pymethods]
 impl PyTable {
-    /// The Arrow PyCapsule interface: a fresh stream each time. A schema that is asked for is passed over, as the interface allows: nothing is cast.
+    /// The Arrow PyCapsule interface: returns a new stream each time. A requested schema is ignored, as the interface allows: nothing is cast.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

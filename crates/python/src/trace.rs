@@ -1,4 +1,4 @@
-//! Traces: opening, closing, and everything that is asked of one.
+//! Traces: opening, closing, and all queries on a trace.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use crate::rows::{PyFrame, PyRows, Rows};
 use crate::shown::{PyDocument, PyPicture, as_python};
 use crate::table::{PyTable, Source};
 
-/// A trace in memory, with what every figure needs beside it.
+/// A trace in memory, with its machine and the heading of its reports.
 pub struct Opened {
     trace: Trace,
     pub path: PathBuf,
@@ -39,18 +39,18 @@ impl Deref for Opened {
 }
 
 impl Opened {
-    /// The part that a filter lets pass.
+    /// The analysis of the accesses that pass a filter.
     pub fn analysis(&self, filter: Filter) -> Analysis<'_> {
         Analysis::on(&self.trace, self.machine.as_ref(), filter)
     }
 
-    /// Everything that a name stands for, as the command line understands it.
+    /// The objects that a name denotes, as on the command line.
     pub fn named(&self, name: &str) -> PyResult<Vec<Named>> {
         self.trace.objects_named(name).map_err(|why| error(Code::NotFound, format!("{name:?}: {why}")))
     }
 }
 
-/// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder.
+/// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, this first writes the tables into the folder.
 #[pyfunction]
 pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<PyTrace> {
     let opened = detached(py, || Opened::open(&path))?.map_err(|found| flow_error(&path, &found))?;
@@ -74,7 +74,7 @@ pub struct PyTrace {
 
 impl PyTrace {
     fn opened(&self) -> PyResult<Arc<Opened>> {
-        // Only taken by threads that hold Python's lock, and for no longer than a copy takes: nobody waits, and no fork finds it taken.
+        // Only threads that hold the GIL take this lock, and only while they copy a pointer: so no thread waits, and it is free at every fork.
         self.held.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
     }
 
@@ -85,7 +85,7 @@ impl PyTrace {
 
 #[pymethods]
 impl PyTrace {
-    /// Closes the trace. Objects, flows and streams that were handed out keep what they need.
+    /// Closes the trace. Objects, flows and streams of it keep the data that they need, and still work.
     fn close(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(held);
@@ -110,7 +110,7 @@ impl PyTrace {
         Ok(self.opened()?.path.clone())
     }
 
-    /// meta.json: what is known about the recording as a whole.
+    /// The content of meta.json: facts about the whole recording.
     #[getter]
     fn meta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         as_python(py, self.opened()?.meta())
@@ -158,12 +158,12 @@ impl PyTrace {
         Ok(self.opened()?.machine.clone().map(PyMachine::new))
     }
 
-    /// Sampled accesses.
+    /// Number of sampled accesses.
     fn __len__(&self) -> PyResult<usize> {
         Ok(self.opened()?.accesses().len())
     }
 
-    /// A trace without accesses is still one.
+    /// Always true, even for a trace without accesses.
     fn __bool__(&self) -> bool {
         true
     }
@@ -206,7 +206,7 @@ impl PyTrace {
         Ok(PyFrame::all_at(location).collect())
     }
 
-    /// Accesses in order of program time, those that the filter lets pass.
+    /// The accesses that pass the filter, in order of program time.
     #[pyo3(signature = (**filter))]
     fn flow(&self, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyFlow> {
         let opened = self.opened()?;
@@ -214,7 +214,7 @@ impl PyTrace {
         Ok(PyFlow::new(opened, filter))
     }
 
-    /// The same in bulk, as an Arrow stream.
+    /// The accesses that pass the filter, in bulk, as an Arrow stream.
     #[pyo3(signature = (columns = None, **filter))]
     fn accesses(&self, columns: Option<Vec<String>>, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyTable> {
         let opened = self.opened()?;
@@ -222,13 +222,13 @@ impl PyTrace {
         PyTable::new(Source::Accesses { opened, filter, columns })
     }
 
-    /// A table of the trace as it lies on disk, as an Arrow stream.
+    /// A table of the trace as stored on disk, as an Arrow stream.
     fn table(&self, name: String) -> PyResult<PyTable> {
         let folder = self.opened()?.path.clone();
         PyTable::new(Source::Table { folder, name })
     }
 
-    /// Figures over what the filter lets pass, with their 95 % intervals.
+    /// Figures over the accesses that pass the filter, with their 95 % intervals.
     #[pyo3(signature = (**filter))]
     fn statistics(&self, py: Python<'_>, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyStatistics> {
         let opened = self.opened()?;
@@ -236,7 +236,7 @@ impl PyTrace {
         detached(py, || figures::statistics(&opened, &filter))
     }
 
-    /// The report, as `numapilot report --json` has it.
+    /// The report: what `numapilot report --json` prints.
     #[pyo3(signature = (top = 20, **filter))]
     fn report(&self, py: Python<'_>, top: usize, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyDocument> {
         let opened = self.opened()?;
@@ -244,7 +244,7 @@ impl PyTrace {
         detached(py, || figures::report(&opened, filter, top))
     }
 
-    /// One object in detail (a name, "S3" for a site, "17" for an instance), as `numapilot report --object NAME --json` has it.
+    /// One object in detail (a name, "S3" for a site, "17" for an instance), as `numapilot report --object NAME --json` prints it.
     #[pyo3(signature = (name, **filter))]
     fn detail(&self, py: Python<'_>, name: &str, filter: Option<&Bound<'_, PyDict>>) -> PyResult<PyDocument> {
         let opened = self.opened()?;
@@ -254,13 +254,13 @@ impl PyTrace {
             .ok_or_else(|| error(Code::NotFound, format!("{name:?}: no sampled access to it (with these filters)")))
     }
 
-    /// What is wrong, on what evidence, and what a fix would gain (predicted).
+    /// The findings: each problem with its evidence, and the predicted gain of its fix.
     fn findings(&self, py: Python<'_>) -> PyResult<PyDocument> {
         let opened = self.opened()?;
         detached(py, || predict::findings(&opened))
     }
 
-    /// What other homes for some objects would gain (predicted): `whatif({"block": "interleave"})`.
+    /// The predicted gain of other home nodes for some objects: `whatif({"block": "interleave"})`.
     #[pyo3(signature = (homes, *, machine = None, seed = 1, progress = None))]
     fn whatif(
         &self,

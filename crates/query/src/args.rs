@@ -13,40 +13,40 @@ pub struct Arguments {
     /// The trace, or a fleet: a folder with traces in host=HOST/run=RUN/
     #[arg(value_name = "TRACE|FLEET", required_unless_present = "list")]
     pub trace: Option<PathBuf>,
-    /// One query that reads; without it, --run or --file, it comes from standard input
+    /// The query, one read-only statement; without SQL, --run and --file, it is read from standard input
     #[arg(value_name = "SQL", conflicts_with_all = ["run", "file"])]
     pub sql: Option<String>,
-    /// A ready-made query (--list names them)
+    /// Run a ready-made query (--list names them)
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub run: Option<String>,
-    /// A file with the query (`-`: standard input)
+    /// Read the query from this file (`-`: standard input)
     #[arg(long, short, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// A parameter of the query: $NAME in it
+    /// Set a parameter of the query, $NAME
     #[arg(long, value_name = "NAME=NUMBER", value_parser = parameter)]
     pub set: Vec<(String, Option<i64>)>,
     /// List the ready-made queries and the views
     #[arg(long)]
     pub list: bool,
-    /// How the answer is written [default: by the ending of -o, else table]
+    /// Format of the result [default: by the extension of -o FILE, else table]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// Where to (`-`: standard output); the file appears when it is complete
+    /// Write the result to this file (`-`: standard output); the file appears when it is complete
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Rows that a table shows
+    /// Show at most this many rows in a table
     #[arg(long, short = 'n', value_name = "N", default_value_t = 100)]
     pub rows: usize,
-    /// Show how the query would be run
+    /// Show the query plan without running the query
     #[arg(long)]
     pub explain: bool,
-    /// Print what makes the same tables and views in another engine
+    /// Print the statements that define the same tables and views in another engine
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["sql", "run", "file", "explain"])]
     pub views_for: Option<Engine>,
-    /// Memory for the query [default: half of this machine's]
+    /// Memory limit of the query [default: half of this machine's memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub memory: Option<u64>,
-    /// Threads [default: one for each CPU]
+    /// Worker threads of the query engine [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<usize>,
 }
@@ -65,7 +65,7 @@ Examples:
 
 A row of tef and oef is one sample: it stands for `weight` memory accesses, so sum weights (docs/query.md).";
 
-/// `NAME=NUMBER`; nothing after the sign is null.
+/// Parses `NAME=NUMBER`; an empty number is null.
 fn parameter(text: &str) -> Result<(String, Option<i64>), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=NUMBER")?;
     let name = name.trim().trim_start_matches('$');
@@ -75,7 +75,7 @@ fn parameter(text: &str) -> Result<(String, Option<i64>), String> {
     let value = match value.trim() {
         "" => None,
         // Sites are S3 in reports.
-        number => Some(number.trim_start_matches('S').parse().map_err(|_| format!("`{number}` is no number"))?),
+        number => Some(number.trim_start_matches('S').parse().map_err(|_| format!("`{number}` is not a number"))?),
     };
     Ok((name.to_owned(), value))
 }

@@ -1,4 +1,4 @@
-//! The same tables and views in other engines: what to say to DuckDB, Spark and Polars so that they read a trace or a fleet as we do.
+//! Defines the same tables and views in other engines: the statements by which DuckDB, Spark and Polars read a trace or a fleet.
 
 use std::fmt::Write;
 
@@ -8,18 +8,18 @@ use crate::source::Source;
 use crate::table::ROW;
 use crate::views;
 
-/// Another engine.
+/// A query engine that can read the tables itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
     /// SQL for DuckDB
     Duckdb,
-    /// Python for Spark, which takes a session `spark`
+    /// Python for Spark, which uses a session `spark`
     Spark,
     /// Python for Polars, which makes an SQLContext `ctx`
     Polars,
 }
 
-/// What makes the tables and views of `source` in that engine.
+/// The statements that define the tables and views of `source` in that engine.
 #[must_use]
 pub fn text(engine: Engine, source: &Source) -> String {
     match engine {
@@ -64,7 +64,7 @@ fn duckdb(source: &Source) -> String {
 }
 
 fn spark(source: &Source) -> String {
-    // Hosts and runs are names, also where they look like numbers or dates.
+    // Hosts and runs are strings, even if they look like numbers or dates.
     let mut out = "spark.conf.set(\"spark.sql.sources.partitionColumnTypeInference.enabled\", \"false\")\n".to_owned();
     let base = python_text(&source.folder.display().to_string());
     for (name, _) in all_tables() {
@@ -74,7 +74,7 @@ fn spark(source: &Source) -> String {
         }
         let _ = write!(read, ".parquet({})", python_text(&files(source, name)));
         if name == AccessColumns::NAME {
-            // Known where files are read, and not through a view.
+            // The row index is available only where the files are read, not through a view.
             let _ = write!(read, ".selectExpr(\"*\", \"_metadata.row_index as {ROW}\")");
         }
         let _ = writeln!(out, "{read}.createOrReplaceTempView(\"{name}\")");

@@ -1,4 +1,4 @@
-//! What can go wrong, in words for the person who asked.
+//! Errors of a query, with messages for the user.
 
 use std::path::PathBuf;
 
@@ -13,68 +13,68 @@ use crate::place;
 pub enum QueryError {
     /// The folder is neither a trace nor a fleet.
     #[error(
-        "{} is no trace and no fleet: a trace has a meta.json, a fleet has traces in host=HOST/run=RUN/ (docs/query.md)", .0.display()
+        "{} is neither a trace nor a fleet: a trace has a meta.json, a fleet has traces in host=HOST/run=RUN/ (docs/query.md)", .0.display()
     )]
     NotATrace(PathBuf),
-    /// A fleet without a complete trace.
+    /// The fleet holds no complete trace.
     #[error("{} holds no complete trace: none of its {found} folders host=HOST/run=RUN has a meta.json", folder.display())]
     EmptyFleet {
-        /// The fleet.
+        /// Folder of the fleet.
         folder: PathBuf,
-        /// Folders that look like runs.
+        /// Number of its folders `host=HOST/run=RUN`.
         found: usize,
     },
-    /// A trace cannot be used.
+    /// A trace or one of its tables cannot be read.
     #[error(transparent)]
     Trace(#[from] TableError),
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb: `open`, `read`.
         action: &'static str,
-        /// On what.
+        /// File or folder of the operation.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The query is wrong; the text shows where.
+    /// The SQL is invalid; the text shows the place in it.
     #[error("{0}")]
     Sql(String),
-    /// There is no ready-made query of that name, or it does not go with what was opened.
+    /// There is no ready-made query of that name, or it is for a fleet and a trace was opened, or the other way round.
     #[error("{0}")]
     Ready(String),
-    /// The query needs more memory than it may have.
+    /// The query needs more memory than its limit.
     #[error(
-        "the query needs more than its {limit_mib} MiB of memory: give it more with --memory MIB, or let it look at less (where, fewer groups)\n({why})"
+        "the query needs more memory than its limit of {limit_mib} MiB: raise it with --memory MIB, or make the query read less (where, fewer groups)\n({why})"
     )]
     Memory {
-        /// The limit.
+        /// The limit, MiB.
         limit_mib: u64,
-        /// What the engine says.
+        /// The engine's message.
         why: String,
     },
-    /// Something else in the engine.
+    /// Any other error of the engine.
     #[error("the query failed: {0}")]
     Engine(String),
     /// The result cannot be written.
     #[error("cannot write {what}: {why}")]
     Write {
-        /// Where to.
+        /// Where the result goes: a path, or "standard output".
         what: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
 impl QueryError {
-    /// From what the engine says about `sql`; `limit_mib` is the memory that it had.
+    /// Converts the engine's error about `sql`; `limit_mib` is the query's memory limit.
     pub(crate) fn of_engine(error: &DataFusionError, sql: &str, limit_mib: u64) -> QueryError {
         for part in error.iter() {
             match part.find_root() {
                 DataFusionError::External(inner) => {
-                    if let Some(told) = inner.downcast_ref::<TableError>() {
-                        return QueryError::Engine(told.to_string());
+                    if let Some(table_error) = inner.downcast_ref::<TableError>() {
+                        return QueryError::Engine(table_error.to_string());
                     }
                 }
                 DataFusionError::ResourcesExhausted(why) => {

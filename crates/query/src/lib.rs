@@ -1,7 +1,8 @@
 //! SQL over a trace, or over a fleet of traces: the tables and views, the ready-made queries, and the engine (DataFusion) that runs them.
 //!
-//! [`source`] says what is on disk, [`table`] hands it to the engine (checked against `meta.json` first), [`views`] and [`ready`] are the SQL that we
-//! ship, [`session`] runs a query, [`output`] writes what comes out, [`elsewhere`] tells other engines the same views. `docs/query.md` is the way in.
+//! [`source`] finds the traces on disk, [`table`] gives their tables to the engine (checked against `meta.json` first), [`views`] and [`ready`] are the SQL
+//! that ships with numapilot, [`session`] runs a query, [`output`] writes the result, [`elsewhere`] defines the same views in other engines. `docs/query.md`
+//! is the manual.
 
 pub mod elsewhere;
 pub mod error;

@@ -21,10 +21,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use args::Arguments;
 
-/// The file that is being written under another name: whoever ends the program early removes it.
+/// The temporary file that is being written: the signal handler removes it when the program ends early.
 static HALF_WRITTEN: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// Plans of deeply nested queries take much stack, the more so without optimisation.
+/// Deeply nested queries need a large stack while they are planned, especially in debug builds.
 const STACK_BYTES: usize = 64 << 20;
 
 fn main() -> ExitCode {
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     match done {
         Ok(Ok(Ok(code))) => code,
         Ok(Ok(Err(error))) => failed(&error.to_string()),
-        Ok(Err(_)) => failed("a mistake in the engine (above); please report it with the query"),
+        Ok(Err(_)) => failed("internal error in the query engine (see above); please report it with the query"),
         Err(error) => failed(&format!("cannot start a thread: {error}")),
     }
 }
@@ -65,7 +65,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
     if let Some(first) = source.unfinished.first() {
         let count = source.unfinished.len();
         let _ =
-            writeln!(stderr(), "numapilot: left out {count} unfinished traces (no meta.json): {} ...", first.display());
+            writeln!(stderr(), "numapilot: skipped {count} unfinished traces (no meta.json): {} ...", first.display());
     }
     if let Some(engine) = arguments.views_for {
         say(&elsewhere::text(engine, &source))?;
@@ -84,8 +84,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// From now on Ctrl-C, or a request to end, ends the program at once: on a thread of its own, because the engine may compute for minutes between two
-/// points at which it could be asked.
+/// Makes SIGINT and SIGTERM end the program at once. A thread of its own waits for them, because the engine may compute for minutes between two points at
+/// which it could check for a signal.
 fn end_when_interrupted() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate) = {
@@ -99,7 +99,7 @@ fn end_when_interrupted() -> std::io::Result<()> {
                 _ = terminate.recv() => {}
             }
         });
-        // Held to the end: no file comes to be, or takes its place, any more.
+        // The lock is held until the exit, so that no temporary file is created or renamed meanwhile.
         let half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(path) = &*half_written {
             let _ = std::fs::remove_file(path);
@@ -109,7 +109,7 @@ fn end_when_interrupted() -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".to_owned()).spawn(wait).map(|_| ())
 }
 
-/// What was asked: the SQL and its parameters.
+/// The SQL and its parameters, from the arguments, a file or standard input.
 fn question(arguments: &Arguments, source: &Source) -> Result<(String, Parameters), QueryError> {
     let mut parameters = arguments.set.clone();
     if let Some(name) = &arguments.run {
@@ -155,7 +155,7 @@ async fn answer(
         .map_or("standard output".to_owned(), |path| path.display().to_string());
     let failed = |why: WriteError| QueryError::Write { what: what.clone(), why: why.to_string() };
     if to_stdout && format == Format::Parquet && stdout().is_terminal() {
-        return Err(failed("Parquet is nothing for a terminal; give -o FILE".into()));
+        return Err(failed("Parquet is binary, and standard output is a terminal; give -o FILE".into()));
     }
     let mut file = match &arguments.output {
         Some(path) if !to_stdout => Some(beside(path).map_err(|error| failed(error.into()))?),
@@ -168,7 +168,7 @@ async fn answer(
         };
         let mut sink = output::sink(format, &stream.schema(), arguments.rows, out).map_err(failed)?;
         while let Some(batch) = stream.next().await {
-            sink.take(&batch.map_err(|error| query.told(&error, sql))?).map_err(failed)?;
+            sink.take(&batch.map_err(|error| query.error(&error, sql))?).map_err(failed)?;
         }
         sink.finish().map_err(failed)?;
     }
@@ -181,7 +181,7 @@ async fn answer(
     Ok(())
 }
 
-/// A new file beside `path`, which takes its place when it is complete, with the rights that a new file has.
+/// A temporary file in the folder of `path`, with a new file's permissions; it is renamed to `path` when it is complete.
 fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -207,7 +207,7 @@ fn list() -> String {
         text.push_str(&format!("  {:<16} {}\n", ready.name, ready.about()));
     }
     text.push_str(
-        "\nViews, over the tables of docs/trace-format.md (`show tables`, `describe NAME` tell their columns):\n",
+        "\nViews, over the tables of docs/trace-format.md (`show tables` and `describe NAME` list their columns):\n",
     );
     for view in views::ALL {
         text.push_str(&format!("  {:<16} {}\n", view.name, view.about()));

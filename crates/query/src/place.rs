@@ -1,9 +1,9 @@
-//! Where in a query a mistake is: the engine's messages with the line that they speak of, and a mark under it.
+//! Shows the place of an error in a query: the engine's message, the line to which it refers, and a mark under that place.
 
 use datafusion::common::{DataFusionError, Diagnostic, Span};
 use unicode_width::UnicodeWidthStr;
 
-/// The message with the place it speaks of; `None` where the engine does not know the place.
+/// The message with its place in the query; `None` if the engine gives no place.
 #[must_use]
 pub fn of(error: &DataFusionError, sql: &str) -> Option<String> {
     if let Some(diagnostic) = error.diagnostic() {
@@ -14,13 +14,13 @@ pub fn of(error: &DataFusionError, sql: &str) -> Option<String> {
     let text = text.strip_prefix("sql parser error: ").unwrap_or(&text);
     match split_place(text) {
         Some((message, line, column)) => Some(marked(message, sql, line, column, 1)),
-        // What is missing at the end has no place.
+        // The engine gives no place for text that is missing at the end.
         None if text.ends_with("EOF") => Some(marked(text, sql, 0, 0, 1)),
         None => Some(text.to_owned()),
     }
 }
 
-/// `MESSAGE at Line: 2, Column: 8` into its parts.
+/// Splits `MESSAGE at Line: 2, Column: 8` into its parts.
 fn split_place(text: &str) -> Option<(&str, usize, usize)> {
     let (message, place) = text.rsplit_once(" at Line: ")?;
     let (line, column) = place.split_once(", Column: ")?;
@@ -29,11 +29,11 @@ fn split_place(text: &str) -> Option<(&str, usize, usize)> {
 }
 
 fn from_diagnostic(diagnostic: &Diagnostic, sql: &str) -> String {
-    let said = &diagnostic.message;
-    let said = split_place(said).map_or(said.as_str(), |(message, _, _)| message);
+    let message = &diagnostic.message;
+    let message = split_place(message).map_or(message.as_str(), |(message, _, _)| message);
     let mut text = match diagnostic.span {
-        Some(span) => marked(said, sql, span.start.line as usize, span.start.column as usize, width(span)),
-        None => said.to_owned(),
+        Some(span) => marked(message, sql, span.start.line as usize, span.start.column as usize, width(span)),
+        None => message.to_owned(),
     };
     let more =
         diagnostic.notes.iter().map(|note| &note.message).chain(diagnostic.helps.iter().map(|help| &help.message));
@@ -53,7 +53,7 @@ fn width(span: Span) -> usize {
 
 /// The message, the line and a mark under `characters` of it. Lines and columns count from 1; column 0 or line 0: not known.
 fn marked(message: &str, sql: &str, line: usize, column: usize, characters: usize) -> String {
-    // The end of the query has no place of its own.
+    // Without a place, the mark is at the end of the query.
     let at_end = line == 0 || column == 0;
     let lines: Vec<&str> = sql.lines().collect();
     let line = if at_end { lines.len() } else { line };

@@ -2,10 +2,10 @@
 
 use crate::error::QueryError;
 
-/// A ready-made query.
+/// A query that ships with numapilot.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
-    /// Its name, for `--run`.
+    /// Its name, as `--run` takes it.
     pub name: &'static str,
     /// Its SQL.
     pub sql: &'static str,
@@ -32,7 +32,7 @@ ready!(
 );
 
 impl Ready {
-    /// What it answers: the comment that it begins with.
+    /// One sentence on what the query answers: the comment in its first line.
     #[must_use]
     pub fn about(&self) -> &'static str {
         self.sql.lines().next().unwrap_or_default().trim_start_matches("-- ")
@@ -43,7 +43,7 @@ impl Ready {
         ["site", "object"].into_iter().filter(|name| self.sql.contains(&format!("${name}")))
     }
 
-    /// Whether it is for fleets.
+    /// Whether the query is for fleets; otherwise it is for one trace.
     #[must_use]
     pub fn is_for_fleets(&self) -> bool {
         self.name.starts_with("fleet-")
@@ -53,7 +53,7 @@ impl Ready {
 /// The ready-made query of this name, for a trace or a fleet.
 ///
 /// # Errors
-/// If there is none, or it is for the other.
+/// There is none of this name, or it is for a fleet and `is_fleet` is false, or the other way round.
 pub fn find(name: &str, is_fleet: bool) -> Result<&'static Ready, QueryError> {
     let names = || {
         ALL.iter()
@@ -65,7 +65,7 @@ pub fn find(name: &str, is_fleet: bool) -> Result<&'static Ready, QueryError> {
     let what = if is_fleet { "a fleet" } else { "a trace" };
     match ALL.iter().find(|ready| ready.name == name) {
         Some(ready) if ready.is_for_fleets() == is_fleet => Ok(ready),
-        Some(_) => Err(QueryError::Ready(format!("`{name}` is not for {what}; there are {}", names()))),
+        Some(_) => Err(QueryError::Ready(format!("the query `{name}` is not for {what}; those that are: {}", names()))),
         None => {
             Err(QueryError::Ready(format!("there is no ready-made query `{name}` for {what}; there are {}", names())))
         }

@@ -20,12 +20,12 @@ use crate::views;
 /// Named parameters of a query (`$site`), each a number or null.
 pub type Parameters = Vec<(String, Option<i64>)>;
 
-/// What a query may use.
+/// Resource limits of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Memory for sorting, grouping and joining, MiB; what does not fit goes to temporary files where the engine can do so.
+    /// Memory for sorting, grouping and joining, MiB; what does not fit is spilled to temporary files where the engine supports it.
     pub memory_mib: u64,
-    /// Threads.
+    /// Number of worker threads.
     pub threads: usize,
 }
 
@@ -36,10 +36,10 @@ pub struct Query {
 }
 
 impl Query {
-    /// Makes the tables and views of `source` known to a new engine.
+    /// Creates an engine, and registers the tables and views of `source` in it.
     ///
     /// # Errors
-    /// If the engine refuses.
+    /// An error of the engine.
     pub async fn new(source: Arc<Source>, limits: Limits) -> Result<Query, QueryError> {
         let engine = |error: DataFusionError| QueryError::of_engine(&error, "", limits.memory_mib);
         let mut config = SessionConfig::new().with_information_schema(true).with_target_partitions(limits.threads);
@@ -59,19 +59,19 @@ impl Query {
         Ok(Query { context, limits })
     }
 
-    /// Begins to run `sql`, one statement that only reads.
+    /// Starts `sql`, one read-only statement, and returns the stream of its result.
     ///
     /// # Errors
-    /// If it is wrong (the message shows where), or a table that it reads is damaged.
+    /// If the statement is invalid (the message shows the place), or a table that it reads is damaged.
     pub async fn run(&self, sql: &str, parameters: &Parameters) -> Result<SendableRecordBatchStream, QueryError> {
-        let told = |error: DataFusionError| self.told(&error, sql);
-        self.plan(sql, parameters).await.map_err(told)?.execute_stream().await.map_err(told)
+        let convert = |error: DataFusionError| self.error(&error, sql);
+        self.plan(sql, parameters).await.map_err(convert)?.execute_stream().await.map_err(convert)
     }
 
-    /// How `sql` would be run: the plan as asked, then as carried out.
+    /// The logical and physical plans of `sql`, as text, without running it.
     ///
     /// # Errors
-    /// As [`Query::run`].
+    /// If the statement is invalid (the message shows the place).
     pub async fn explain(&self, sql: &str, parameters: &Parameters) -> Result<String, QueryError> {
         let plans = async {
             let rows = self.plan(sql, parameters).await?.explain(false, false)?.collect().await?;
@@ -84,12 +84,12 @@ impl Query {
             }
             Ok::<String, DataFusionError>(text)
         };
-        plans.await.map_err(|error: DataFusionError| self.told(&error, sql))
+        plans.await.map_err(|error: DataFusionError| self.error(&error, sql))
     }
 
-    /// An error of the engine in words.
+    /// Converts an error of the engine about `sql` to one with a message for the user.
     #[must_use]
-    pub fn told(&self, error: &DataFusionError, sql: &str) -> QueryError {
+    pub fn error(&self, error: &DataFusionError, sql: &str) -> QueryError {
         QueryError::of_engine(error, sql, self.limits.memory_mib)
     }
 

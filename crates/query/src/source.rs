@@ -1,4 +1,4 @@
-//! What is on disk: one trace, or a fleet, which is a folder of traces in `host=HOST/run=RUN/`, as Hive, Spark and DuckDB partition tables.
+//! The traces on disk: one trace, or a fleet, which is a folder of traces in `host=HOST/run=RUN/`, as Hive, Spark and DuckDB partition tables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use crate::error::QueryError;
 /// Partition columns of a fleet, in the order of its folders.
 pub const PARTITIONS: [&str; 2] = ["host", "run"];
 
-/// One trace, and where in the fleet it is.
+/// One trace, with its host and run in the fleet.
 #[derive(Debug)]
 pub struct Recording {
-    /// Host; empty for a trace that stands alone.
+    /// Host; empty for a trace that is not in a fleet.
     pub host: String,
-    /// Run; empty for a trace that stands alone.
+    /// Run; empty for a trace that is not in a fleet.
     pub run: String,
     /// The trace's folder, absolute.
     pub folder: PathBuf,
-    /// Its tables.
+    /// Reader of its tables.
     pub reader: TraceReader,
 }
 
-/// What a query is about.
+/// The traces that a query reads.
 #[derive(Debug)]
 pub struct Source {
     /// The folder, absolute.
@@ -42,7 +42,7 @@ impl Source {
     /// Opens a trace or a fleet.
     ///
     /// # Errors
-    /// If the folder is neither, or a `meta.json` cannot be used.
+    /// If the folder is neither, or a `meta.json` cannot be read.
     pub fn open(folder: &Path) -> Result<Source, QueryError> {
         let folder = name::find(folder);
         let folder = folder.canonicalize().map_err(io("open", &folder))?;
@@ -88,7 +88,7 @@ fn partitions(folder: &Path, key: &str) -> Result<Vec<(String, PathBuf)>, QueryE
     Ok(found)
 }
 
-/// `%2F` for a slash and the like, as writers of partitioned tables escape what cannot stand in a path.
+/// Decodes percent escapes (`%2F` for a slash), by which writers of partitioned tables encode characters that a path cannot contain.
 fn unescaped(value: &str) -> String {
     let bytes = value.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

@@ -29,7 +29,7 @@ use crate::source::{PARTITIONS, Recording, Source};
 /// The column that numbers the rows of `accesses`.
 pub const ROW: &str = "access";
 
-/// One table.
+/// One table of a trace or a fleet, as the engine's table provider.
 #[derive(Debug)]
 pub struct TraceTable {
     name: &'static str,
@@ -53,8 +53,8 @@ impl TraceTable {
         TraceTable { name, source, schema: schema.build() }
     }
 
-    /// The recordings that conditions on host and run leave.
-    fn chosen(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&Recording>> {
+    /// The recordings that meet the conditions on host and run.
+    fn matching(&self, state: &dyn Session, filters: &[Expr]) -> Result<Vec<&Recording>> {
         let mut chosen: Vec<&Recording> = self.source.recordings.iter().collect();
         for filter in filters.iter().filter(|filter| self.is_of_partitions(filter)) {
             let schema = Arc::new(Schema::new(partition_fields()));
@@ -82,7 +82,7 @@ impl TraceTable {
 
     /// The recording's file, checked; `None` where it has no rows.
     fn file(&self, recording: &Recording) -> Result<Option<PartitionedFile>> {
-        // Tables came with later minor versions: older traces have none.
+        // Older traces lack the tables that later minor versions added.
         let Some(info) = recording.reader.meta().tables.get(self.name).filter(|info| info.rows > 0) else {
             return Ok(None);
         };
@@ -128,7 +128,7 @@ impl TableProvider for TraceTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut files = Vec::new();
         let (mut rows, mut bytes) = (0, 0);
-        for recording in self.chosen(state, filters)? {
+        for recording in self.matching(state, filters)? {
             if let Some(file) = self.file(recording)? {
                 rows += recording.reader.meta().tables[self.name].rows;
                 bytes += file.object_meta.size;
@@ -159,7 +159,7 @@ impl TableProvider for TraceTable {
     }
 }
 
-/// What `meta.json` says about a file.
+/// A file's statistics, from `meta.json`.
 fn statistics(schema: &Schema, rows: u64, bytes: u64) -> Statistics {
     let mut statistics = Statistics::new_unknown(schema);
     statistics.num_rows = Precision::Exact(rows as usize);

@@ -1,9 +1,9 @@
 //! The views over the tables. Their SQL is the same for every engine; lines that end in `-- fleet` are for fleets only.
 
-/// A view.
+/// A view that ships with numapilot.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Its name.
+    /// Name of the view.
     pub name: &'static str,
     text: &'static str,
 }
@@ -17,13 +17,13 @@ pub const ALL: [View; 4] = [
 ];
 
 impl View {
-    /// What it holds: the comment that it begins with.
+    /// One sentence on the view's rows: the comment in its first line.
     #[must_use]
     pub fn about(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches("-- ")
     }
 
-    /// Its query, for a trace or for a fleet.
+    /// The view's query, for a trace or for a fleet.
     #[must_use]
     pub fn query(&self, is_fleet: bool) -> String {
         const MARK: &str = " -- fleet";

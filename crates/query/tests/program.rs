@@ -170,7 +170,7 @@ fn damage_is_told_with_its_file() {
     fs::write(gone.join("meta.json"), "{").expect("written");
     assert!(complaint(&[text(&gone), sql], 1).contains("meta.json"));
     let nothing = complaint(&[text(folder.path()), sql], 1);
-    assert!(nothing.contains("no trace and no fleet"), "{nothing}");
+    assert!(nothing.contains("neither a trace nor a fleet"), "{nothing}");
     complaint(&["/no/such/trace", sql], 1);
     let unfinished = folder.path().join("unfinished.numatrace");
     fs::create_dir_all(unfinished.join("raw")).expect("made");

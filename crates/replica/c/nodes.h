@@ -20,7 +20,7 @@ struct npr_nodes {
 /* Found out once. Node 0 alone where the system does not say. */
 NPR_HIDDEN const struct npr_nodes *npr_nodes(void);
 
-/* Distance as firmware tells it, 10: the node itself; 255 where it is not known. */
+/* Distance by the firmware, 10: the node itself; 255 where it is not known. */
 NPR_HIDDEN uint32_t npr_distance(int from, int to);
 
 /* Node of each CPU plus one; 0: not asked yet. */

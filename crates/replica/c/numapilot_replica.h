@@ -21,7 +21,7 @@
  *     within numapilot_replica_enter(): it is the one that was current then. Versions count up from 0 (all bytes zero).
  *   - Whole. What a section sees does not change until it leaves, whatever is published and wherever its thread goes meanwhile.
  *   - In order. No thread sees versions run backwards, also when it moves between nodes; nor do two threads that synchronise with each other.
- *   - Writers take turns. Readers never wait, for nobody.
+ *   - Writers take turns. Readers never wait.
  *   - Memory of versions that no section can still see is returned; a reader that stays inside delays that. With `pending_max` versions waiting,
  *     writers wait for readers. A thread that ends inside a section has left it.
  *   - After fork() the child has the current version and its own life; drafts of threads that it does not have are dropped.

@@ -56,7 +56,7 @@ static inline npr_word npr_replace(struct npr_domain *domain, npr_word *current,
     return replaced;
 }
 
-/* Whatever was replaced with a tag up to this one can be seen by nobody. 0: not known. */
+/* Whatever was replaced with a tag up to this one can no longer be read. 0: not known. */
 static inline npr_word npr_oldest(struct npr_domain *domain) {
     npr_word oldest = NPR_NOBODY;
     if (!npr_heavy_barrier(domain->has_heavy) || npr_load(&domain->strays) != 0) return 0;

@@ -170,7 +170,7 @@ static void visit(const struct mapping *found, void *context) {
     if (file >= 0) close(file);
 }
 
-/* Under the lock. Each mapping is replaced while the list of them is being read: the kernel goes on after the last address it told. */
+/* Under the lock. Each mapping is replaced while the list of them is being read: the kernel goes on after the last address that it reported. */
 static void scan_all(void) {
     static struct scan scan;
     scan.node = node_now;

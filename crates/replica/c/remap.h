@@ -7,7 +7,7 @@
  *   sections  MAP_PRIVATE, not writable, of a file that the process executes: code, constants
  *   private   MAP_PRIVATE, not writable, of any other regular file; only where the pattern names it
  *   sealed    MAP_SHARED, not writable, of a memfd sealed against writing
- *   guarded   MAP_SHARED, writable or not, of a file that the user's rule names, who says with it that nobody writes to the file but through
+ *   guarded   MAP_SHARED, writable or not, of a file that the user's rule names: the user declares that it is only written through
  *             mappings of this run's programs; the first such write collapses all copies of all processes (remap_guard.c)
  * and none of them with pages that were changed in private, locked, watched by userfaultfd, or beyond the end of the file. */
 #ifndef NUMAPILOT_REMAP_H
@@ -57,7 +57,7 @@ struct wishes {
 };
 HIDDEN extern struct wishes np_wishes;
 
-/* ---- remap_orders.c: somebody outside decides, while the program runs ---- */
+/* ---- remap_orders.c: another process decides, while the program runs ---- */
 
 /* Reads what this process is to have, under the caller's lock. False: there are no orders yet. */
 HIDDEN bool np_orders_read(void);

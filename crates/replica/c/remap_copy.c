@@ -1,4 +1,4 @@
-/* remap_copy.c: may a mapping be replaced, by which copy, and the replacement itself. */
+/* remap_copy.c: decides whether a mapping may be replaced and by which copy, and replaces it. */
 #define _GNU_SOURCE
 #include "nodes.h"
 #include "remap.h"
@@ -34,7 +34,7 @@ const char *np_remap_judge(const struct mapping *mapping, int file) {
     if (mapping->has_changed_pages) return "has pages that this process changed";
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0) return "its file cannot be opened again";
-    if (!S_ISREG(status.st_mode)) return "no regular file";
+    if (!S_ISREG(status.st_mode)) return "not a regular file";
     /* The kernel shows memory files and some file systems under another device than stat(): the number of the file must do there. */
     if (status.st_ino != mapping->inode) return "its path now leads to another file";
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), file_end = ((uint64_t)status.st_size + page - 1) / page * page;
@@ -62,7 +62,7 @@ static bool fill(char *to, size_t bytes, int file, uint64_t offset) {
 /* Writes the content into `made`, in the node's memory. NULL, or why not. */
 static const char *write_copy(int made, const struct mapping *mapping, int file, int node) {
     size_t bytes = mapping->end - mapping->start;
-    if (ftruncate(made, (off_t)bytes) != 0) return "the folder of copies takes no file of that size";
+    if (ftruncate(made, (off_t)bytes) != 0) return "the folder of copies cannot hold a file of that size";
     char *content = np_remap_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
     if (content == MAP_FAILED) return "no address space for its copy";
     const char *reason = NULL;
@@ -114,7 +114,7 @@ int np_remap_copy(const struct mapping *mapping, int file, int node, const char 
     int made = np_remap_open(temporary, O_RDWR | O_CREAT | O_EXCL, 0700);
     if (made < 0 || !path_of(name, path, sizeof path) || !path_of(temporary, temporary_path, sizeof temporary_path)) return -1;
     *reason = write_copy(made, mapping, file, node);
-    if (!*reason && !np_guard_applies(mapping) && !is_unchanged(&status, file)) *reason = "its file changes";
+    if (!*reason && !np_guard_applies(mapping) && !is_unchanged(&status, file)) *reason = "its file changed while it was copied";
     close(made);
     if (!*reason) {
         /* Another process may have been faster: its copy is as good. */
@@ -131,7 +131,7 @@ int np_remap_copy(const struct mapping *mapping, int file, int node, const char 
 const char *np_remap_put(const struct mapping *mapping, int copy) {
     size_t bytes = mapping->end - mapping->start;
     struct stat status;
-    if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return "its copy is not whole";
+    if (fstat(copy, &status) != 0 || (size_t)status.st_size != bytes) return "its copy is incomplete";
     int flags = (mapping->is_shared ? MAP_SHARED : MAP_PRIVATE) | MAP_POPULATE;
     /* A guarded mapping gets its right to write back with its original. */
     void *fresh = np_remap_mmap(NULL, bytes, mapping->protection & ~PROT_WRITE, flags, copy, 0);

@@ -3,7 +3,7 @@
  * A guarded mapping is read-only while copies exist, whatever the program asked for. Who writes to it, or asks for the right to, collapses it first: makes a
  * mark that forbids new copies, then truncates every node's copy. Truncating takes the pages out of all processes before it returns: whoever reads the
  * copy from then on gets SIGBUS, puts its original mapping back, and reads what is written there. So no process reads an old copy once the write is under
- * way, which is what makes it linearizable, and nobody has to be told, waited for or alive.
+ * way, which is what makes it linearizable, and no process has to be notified, waited for or alive.
  *
  * Whoever maps such a file without a copy (not pinned, no memory) is held to the same protection. Handlers of the program for SIGSEGV and SIGBUS are kept, told
  * to it when it asks, and called for all faults that are not ours. They are only taken over once something is guarded. */
@@ -158,7 +158,7 @@ void np_guard_release(uintptr_t start, size_t bytes, bool will_write) {
 
 /* True: the access may be tried again. */
 static bool mend(int signal, const siginfo_t *info) {
-    if (info->si_code <= 0) return false; /* sent by somebody */
+    if (info->si_code <= 0) return false; /* sent by a process */
     uintptr_t address = (uintptr_t)info->si_addr;
     kernel_mask mask = lock();
     struct guard *guard = guard_at(address, 1, false);
@@ -305,7 +305,7 @@ const char *np_guard_put(const struct mapping *mapping, int file, int node, cons
     struct guard *guard = reason ? NULL : free_guard();
     void *anchor = guard ? np_remap_mmap(NULL, bytes, mapping->protection, MAP_SHARED, file, (off_t)mapping->offset) : MAP_FAILED;
     if (anchor == MAP_FAILED) {
-        /* Not guarded, it may be written unseen: then nobody may have a copy. */
+        /* Not guarded, it may be written unseen: then no process may have a copy. */
         collapse(prefix);
         np_remap_log(mapping, -1, "collapsed", "mapped where it cannot be guarded");
         unlock(mask);

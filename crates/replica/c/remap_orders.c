@@ -1,4 +1,4 @@
-/* remap_orders.c: copies that somebody outside asks for while the program runs (`numapilot balance --replicate`).
+/* remap_orders.c: copies that another process requests while the program runs (`numapilot balance --replicate`).
  *
  * Two files in the run's folder. `orders` says what is to be, whole each time, replaced in one step: a line per mapping, "pid node inode path". `bell` is
  * one counter, raised after each change; a thread of this library sleeps on it (a futex: no processor time until it is rung) and then makes the process's

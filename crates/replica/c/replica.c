@@ -42,7 +42,7 @@ struct numapilot_replica {
     uint32_t flags, pending_max;
     npr_word is_collapsed;
     pthread_mutex_t writer; /* held from the beginning of a write to its end */
-    npr_word owner;         /* pthread_t of who holds it, 0: nobody */
+    npr_word owner;         /* pthread_t of the holder, 0: none */
     void *draft;
     struct edition *first, *second; /* for the draft: collapsed, replicated */
     /* Below: under npr_lock(). */
@@ -442,7 +442,7 @@ EXPORT int numapilot_replica_create(size_t bytes, const struct numapilot_replica
     numapilot_replica *made = calloc(1, sizeof *made);
     struct edition *zero = new_edition();
     size_t length = npr_whole_pages(bytes);
-    /* Not made in advance: nobody may ever look at version 0. */
+    /* Not made in advance: version 0 may never be read. */
     void *start = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!made || !zero || start == MAP_FAILED) {
         if (start != MAP_FAILED) munmap(start, length);

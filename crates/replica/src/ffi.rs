@@ -9,7 +9,7 @@ pub struct Replica {
     _private: [u8; 0],
 }
 
-/// `struct numapilot_replica_options`.
+/// The C library's `struct numapilot_replica_options`.
 #[repr(C)]
 pub struct ReplicaOptions {
     pub type_size: usize,
@@ -18,7 +18,7 @@ pub struct ReplicaOptions {
     pub reserved: [u64; 4],
 }
 
-/// `struct numapilot_replica_info`.
+/// The C library's `struct numapilot_replica_info`.
 #[repr(C)]
 pub struct ReplicaInfo {
     pub type_size: usize,
@@ -33,7 +33,7 @@ pub struct ReplicaInfo {
     pub reserved: [u64; 4],
 }
 
-/// `struct numapilot_replica_copy`.
+/// The C library's `struct numapilot_replica_copy`.
 #[repr(C)]
 pub struct ReplicaCopy {
     pub type_size: usize,

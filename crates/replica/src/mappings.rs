@@ -1,4 +1,4 @@
-//! Node-local copies of read-only mappings in unmodified programs: starting them with the preload library, and what became of their mappings.
+//! Node-local copies of read-only mappings in unmodified programs: starting them with the preload library, and reporting what happened to their mappings.
 //!
 //! The library (`c/remap.c`) does the work inside each process; here is the folder that the processes of one run share, on a memory file system, and the
 //! reading of the log that they leave in it.
@@ -25,7 +25,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
-/// The preload library.
+/// The preload library that maps node-local copies of files.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-remap.so"));
 
 const LIBRARY_NAME: &str = "libnumapilot-remap.so";
@@ -36,7 +36,7 @@ const FOLDER_PREFIX: &str = "numapilot-copies-";
 pub enum MappingsError {
     /// Copies are files that must lie in memory and, for code, be executable.
     #[error(
-        "no memory file system that this user may write to and execute from: tried {tried}; mount one and name it in XDG_RUNTIME_DIR"
+        "there is no memory file system that this user may write to and execute from: tried {tried}; mount one and name it in XDG_RUNTIME_DIR"
     )]
     NoFolder {
         /// The folders that were tried, with the reasons.
@@ -45,11 +45,11 @@ pub enum MappingsError {
     /// A system call failed.
     #[error("{what} {path}: {source}", path = path.display())]
     Io {
-        /// What was being done.
+        /// The failed operation.
         what: &'static str,
-        /// To which file.
+        /// The file or folder of the call.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -64,7 +64,7 @@ pub struct Rules {
     pub shared: Option<String>,
     /// The node, for all processes. Without: the one that each is pinned to; those that are not pinned keep what they have.
     pub node: Option<u32>,
-    /// Mappings smaller than this are left; 64 KiB unless told.
+    /// Mappings smaller than this many bytes are left unchanged; `None`: 64 KiB.
     pub bytes_min: Option<u64>,
     /// Nothing is copied but what is ordered while the programs run ([`crate::orders`]).
     pub by_order: bool,
@@ -80,36 +80,36 @@ pub struct Mappings {
 /// What a process did with one mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The process.
+    /// Process number.
     pub pid: u32,
     /// The node whose copy it was to have; none for a collapse.
     pub node: Option<u32>,
-    /// What was done.
+    /// What the process did with the mapping.
     pub action: Action,
     /// Size of the mapping.
     pub bytes: u64,
-    /// Its address.
+    /// Address of the mapping.
     pub address: u64,
     /// Why it was left or collapsed.
     pub reason: Option<String>,
-    /// Its file.
+    /// File of the mapping.
     pub path: PathBuf,
 }
 
-/// What can become of a mapping.
+/// What a process can do with a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
-    /// It shows the node's copy.
+    /// The mapping shows the node's copy.
     Replaced,
-    /// It stays as it was.
+    /// The mapping was left unchanged.
     Left,
     /// All processes went back to the original.
     Collapsed,
-    /// This process's went back to its own file: orders name it no longer.
+    /// This process went back to its own file, because the orders no longer name the mapping.
     GivenBack,
 }
 
-/// All that became of the mappings of a run; displays as text for the user.
+/// What the processes of a run did with their mappings; displays as text for the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// In the order in which it happened.
@@ -157,7 +157,7 @@ impl Mappings {
         self.folder.join(LIBRARY_NAME)
     }
 
-    /// What the library is told by way of the environment; an empty value is none, and keeps out what this process was told itself.
+    /// The library's settings as environment variables; an empty value means unset, and overrides a variable of this process.
     #[must_use]
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let text = |value: Option<String>| OsString::from(value.unwrap_or_default());
@@ -176,7 +176,7 @@ impl Mappings {
         Preload::of(self).apply(command);
     }
 
-    /// What became of the mappings so far.
+    /// What the processes did with their mappings so far.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Mappings {
     }
 }
 
-/// What a program is started with so that its mappings may be replaced.
+/// Preload library and environment of a program whose mappings may be replaced.
 #[derive(Clone, Debug)]
 pub struct Preload {
     library: PathBuf,
@@ -206,7 +206,7 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// Of a run.
+    /// Variables of the run that `mappings` prepared.
     #[must_use]
     pub fn of(mappings: &Mappings) -> Preload {
         Preload { library: mappings.library(), environment: mappings.environment() }
@@ -263,7 +263,7 @@ fn make_folder(base: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// When the process began, in clock ticks since boot: tells a process from a later one of the same number. None: there is no such process.
+/// When the process began, in clock ticks since boot: distinguishes a process from a later one with the same number. `None`: there is no such process.
 fn start_time(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name in brackets may hold anything.

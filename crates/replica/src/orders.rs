@@ -32,13 +32,13 @@ const ORDERS: &str = "orders";
 /// A process is to show a node's copy of its private, read-only mappings of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order {
-    /// Which process, as it knows itself (in its own pid namespace).
+    /// Process number in the process's own pid namespace.
     pub pid: u32,
-    /// Whose copy, by the kernel's number.
+    /// Node of the copy, by the kernel's number.
     pub node: u32,
-    /// The file's number.
+    /// Inode number of the file.
     pub inode: u64,
-    /// Its path as `/proc/PID/maps` has it.
+    /// Path of the file, as `/proc/PID/maps` has it.
     pub path: PathBuf,
 }
 
@@ -51,7 +51,7 @@ impl Mappings {
         made.map_err(|source| MappingsError::Io { what: "writing", path, source })
     }
 
-    /// From now on exactly these: every process is told, and answers in the log ([`Mappings::news`]). Paths with a line's end in them cannot be told and
+    /// Replaces all orders by these: every process is notified, and reports in the log ([`Mappings::news`]). Paths with a line's end in them cannot be told and
     /// are left out.
     ///
     /// # Errors

@@ -13,20 +13,20 @@ use crate::ffi;
 /// Why a replica could not be made or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Not even one copy could be made; what was current still is.
-    #[error("no memory for one copy of the replica: make room or raise the process's limits, and publish again")]
+    /// Not even one copy could be made; the previous version remains current.
+    #[error("no memory for one copy of the replica: free memory or raise the process's limits, and publish again")]
     OutOfMemory,
     /// The wait for readers would wait for the calling thread.
-    #[error("this thread is inside a read section, or already writing: end that first")]
+    #[error("this thread is inside a read section, or is already writing: end that section first")]
     WouldDeadlock,
     /// Nothing to replicate, or more than there is address space for.
-    #[error("a replica needs at least one byte, and must fit the address space")]
+    #[error("a replica must have at least one byte and fit into the address space")]
     BadSize,
     /// No node of that number takes part.
-    #[error("there is no such node in this process's machine")]
+    #[error("this machine has no such node, or this process may not use it")]
     NoSuchNode,
     /// Another error of the system.
-    #[error("the system refused: error {0}")]
+    #[error("a system call failed with errno {0}")]
     System(i32),
 }
 
@@ -44,19 +44,19 @@ pub struct Options {
 /// The state of a [`Replicated`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The current version.
+    /// Number of the current version.
     pub version: u64,
-    /// Nodes that have a copy when all goes well.
+    /// Nodes that should have a copy.
     pub nodes: u32,
     /// Different copies that the current version has.
     pub copies: u32,
     /// Nodes whose copy could not be made at the last try; their threads share another node's.
     pub refused: u32,
-    /// One copy is wanted.
+    /// Whether only one copy is kept.
     pub is_collapsed: bool,
     /// Replaced versions not yet returned, as a reader may be inside.
     pub pending_versions: u64,
-    /// Their memory.
+    /// Bytes of memory of these versions.
     pub pending_bytes: u64,
 }
 
@@ -122,10 +122,10 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
     ///
     /// # Errors
     ///
-    /// As [`Replicated::new`].
+    /// The errors of [`Replicated::new`].
     pub fn with_options(content: &[T], options: Options) -> Result<Replicated<T>, Error> {
         // Copies begin at a page.
-        assert!(mem::align_of::<T>() <= 4096, "values that are aligned to more than a page cannot be replicated");
+        assert!(mem::align_of::<T>() <= 4096, "values with an alignment above a page cannot be replicated");
         let mut flags = if options.is_unprotected { ffi::UNPROTECTED } else { 0 };
         if options.starts_collapsed {
             flags |= ffi::COLLAPSED;
@@ -206,7 +206,7 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
     ///
     /// # Errors
     ///
-    /// As [`Replicated::publish`].
+    /// The errors of [`Replicated::publish`].
     pub fn collapse(&self) -> Result<(), Error> {
         // SAFETY: the replica lives.
         check(unsafe { ffi::numapilot_replica_collapse(self.replica) })
@@ -216,13 +216,13 @@ impl<T: Copy + Send + Sync + 'static> Replicated<T> {
     ///
     /// # Errors
     ///
-    /// As [`Replicated::publish`].
+    /// The errors of [`Replicated::publish`].
     pub fn replicate(&self) -> Result<(), Error> {
         // SAFETY: the replica lives.
         check(unsafe { ffi::numapilot_replica_replicate(self.replica) })
     }
 
-    /// The state now.
+    /// The present state.
     #[must_use]
     pub fn info(&self) -> Info {
         // SAFETY: plain numbers, for which zero is a value.

@@ -1,4 +1,4 @@
-//! What a recording was: the part of a report that does not come from its accesses.
+//! The heading of a report: program, machine, engine, losses and notes. It does not come from the recorded accesses.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use crate::units;
 
-/// What ran where, how it was observed, and what got lost.
+/// The program, the machine, how the run was recorded, and which records were lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Heading {
     /// The trace's path, as the user gave it.
     pub trace: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Machine's name.
+    /// Name of the machine.
     pub machine: String,
     /// Number of nodes of the machine.
     pub node_count: usize,
     /// Whether the machine was simulated.
     pub is_simulated: bool,
-    /// The same, told apart: a machine that was not simulated need not be the one that the program ran on.
+    /// Whether the machine was measured, simulated or only named: a machine that was not simulated need not be the one that the program ran on.
     pub origin: Origin,
-    /// Engine that recorded.
+    /// Name of the engine that recorded.
     pub engine: String,
     /// How threads and pages were placed, in words ("threads spread, pages by first touch"). Empty where nothing was placed.
     pub placement: String,
@@ -33,22 +33,22 @@ pub struct Heading {
     pub program_time_ns: u64,
     /// Real time of the recording in nanoseconds.
     pub wall_time_ns: u64,
-    /// Processes and threads seen.
+    /// Number of processes seen.
     pub process_count: usize,
-    /// Threads seen.
+    /// Number of threads seen.
     pub thread_count: usize,
-    /// Object instances seen.
+    /// Number of object instances seen.
     pub object_count: usize,
     /// Remarks: why no better engine was taken, what a script's interpreter is, how the program ended.
     pub notes: Vec<String>,
     /// Of an imported recording: the events that have samples, what each sampled and what it counts.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub sampled_events: Value,
-    /// What got lost.
+    /// Counts of lost and incomplete records.
     pub losses: Losses,
-    /// How much of each binary's code is instrumented: one clause for each; empty where that is not known or does not matter.
+    /// Share of instrumented code of each binary, one clause each; empty where it is unknown or does not matter.
     pub instrumented: Vec<String>,
-    /// Where code addresses have no function name, why, and what helps: one clause for each binary.
+    /// Binaries with code addresses that have no function name, the reason and the remedy: one clause each.
     pub unresolved: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ impl Heading {
         };
         let mut notes: Vec<String> = Vec::new();
         if trace.was_rebuilt() {
-            notes.push("the recorder was killed; this is what it had written".to_owned());
+            notes.push("the recorder was killed, so the trace holds only what it had written by then".to_owned());
         }
         let told = meta.more.get("notes").and_then(Value::as_array);
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
@@ -90,7 +90,7 @@ impl Heading {
         }
     }
 
-    /// The program without its folder.
+    /// Name of the program without its folder; `program` where it is unknown.
     #[must_use]
     pub fn program(&self) -> &str {
         self.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command))
@@ -103,7 +103,7 @@ impl Heading {
         std::iter::once(self.program()).chain(arguments).collect::<Vec<_>>().join(" ")
     }
 
-    /// Where figures come from, in one line: machine, whether it was simulated, engine, program time.
+    /// The source of the figures in one line: machine, whether it was simulated, engine, program time.
     #[must_use]
     pub fn provenance(&self) -> String {
         let machine = if self.machine.is_empty() { "unknown machine" } else { &self.machine };
@@ -122,10 +122,10 @@ impl Heading {
         };
         let counted = [
             (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
-            (losses.no_slot, "records were dropped because too many threads lived at one time: raise --max-threads"),
+            (losses.no_slot, "records were dropped because too many threads ran at the same time: raise --max-threads"),
             (
                 losses.after_end,
-                "records were of threads that had already ended (what the C library frees after them): the blocks seem to live on",
+                "records came from threads that had already ended (frees by the C library), so these blocks seem to stay allocated",
             ),
             (
                 losses.stopped,
@@ -137,11 +137,11 @@ impl Heading {
             (losses.failed_unwinds, "call stacks end early because unwinding failed"),
             (losses.truncated_stacks, "call stacks were cut at the greatest depth: raise --max-stack"),
             (losses.unresolved_locations, nameless.as_str()),
-            (losses.accesses_without_object, "sampled accesses hit memory of no known object"),
-            (losses.accesses_without_home, "sampled accesses hit pages of unknown home"),
-            (losses.unmatched_frees, "frees were of blocks allocated before recording began"),
+            (losses.accesses_without_object, "sampled accesses are to memory of no known object"),
+            (losses.accesses_without_home, "sampled accesses are to pages with an unknown home node"),
+            (losses.unmatched_frees, "frees are of blocks allocated before the recording began"),
             (losses.inconsistent_records, "records contradicted each other and were skipped"),
-            (losses.unread, "records of perf, or damaged stretches of them, are missing: the notes say why"),
+            (losses.unread, "records of perf, or damaged stretches of them, are missing; the notes give the reason"),
         ];
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
     }
@@ -167,9 +167,9 @@ fn instrumented(found: &Instrumentation) -> Vec<String> {
     clauses
 }
 
-/// Binaries whose share of instrumented code is told; all of them are in JSON.
+/// Largest number of binaries whose share of instrumented code is shown; JSON has all of them.
 const BINARIES_NAMED: usize = 6;
-/// Binaries that are named one by one; of more, the others are counted.
+/// Largest number of binaries that are named one by one; the others are counted.
 const MODULES_NAMED: usize = 3;
 
 fn unresolved(meta: &Meta) -> Vec<String> {

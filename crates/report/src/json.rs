@@ -15,7 +15,7 @@ use crate::heading::Heading;
 /// Version of the JSON reports: rises when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
 
-/// What every report starts with.
+/// The fields with which every JSON report begins.
 #[must_use]
 pub fn base(heading: &Heading, analysis: &Analysis<'_>) -> Value {
     json!({

@@ -9,10 +9,10 @@ const FONT: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans',
 
 /// Text and axes.
 pub const INK: &str = "#20262e";
-/// Remarks.
+/// Secondary text.
 pub const FAINT: &str = "#66707c";
 
-/// A growing document.
+/// Writes one SVG document.
 pub struct SvgWriter {
     out: String,
 }
@@ -107,7 +107,7 @@ impl SvgWriter {
         );
     }
 
-    /// Ends the document.
+    /// Ends the document and returns it.
     pub fn finish(mut self) -> String {
         self.out.push_str("</svg>\n");
         self.out

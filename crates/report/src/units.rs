@@ -1,4 +1,4 @@
-//! How numbers are written for people: three digits that matter, the unit always there.
+//! Formats numbers for people: three significant digits, always with a unit.
 
 use numapilot_insight::Estimate;
 

@@ -108,7 +108,7 @@ static inline void put_alloc(struct np_slot *slot, void *block, size_t bytes, en
 #define HEAP_SPAN (1ul << 40)
 static uintptr_t heap_low, heap_high;
 
-/* A life begins on the pages that a larger block reaches into; those of small ones are looked at when they are given back. Nobody else knows the block yet,
+/* A life begins on the pages that a larger block reaches into; those of small ones are looked at when they are given back. No other thread knows the block yet,
  * but its allocator has touched it: a page at the frontier of memory that was ever used, the block's first or the one that the word behind it is in, was
  * touched in making this block. */
 #define SETTLED_BYTES (128ul << 10)
@@ -182,7 +182,7 @@ NP_COLD void *np_alloc_nested(void *block, size_t bytes) {
     return block;
 }
 
-/* Inside the real allocator: the outer hook's own block, or somebody else's (a signal handler's). While attaching: ours. */
+/* Inside the real allocator: the outer hook's own block, or that of other code (a signal handler's). While attaching: ours. */
 NP_COLD void np_alloc_nested_free(void *block) {
     if (block != np_tls.outer_block && np_tls.slot != NULL && !(np_tls.slot->in_hook & 1)) np_alloc_freed(block, np_order());
 }
@@ -379,5 +379,5 @@ void np_alloc_init(struct np_slot *slot) {
     heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;
-    put_mark(slot, "warning: the program brings its own malloc, which the tracker cannot stand before; its blocks are not recorded");
+    put_mark(slot, "warning: the program has its own malloc, which the tracker cannot intercept; its blocks are not recorded");
 }

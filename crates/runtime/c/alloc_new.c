@@ -24,7 +24,7 @@ static NP_COLD void *find_operator(const char *name) { return np_find_operator(n
 
 static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throws) {
     void *block = alignment != 0 ? aligned_alloc(alignment, bytes) : malloc(bytes != 0 ? bytes : 1);
-    /* Nobody is there who could throw bad_alloc. */
+    /* No C++ library could throw bad_alloc. */
     if (block == NULL && throws) abort();
     return block;
 }

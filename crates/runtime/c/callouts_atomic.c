@@ -2,7 +2,7 @@
  * operation, with at least the order asked for, on the user's memory.
  *
  * Around it: the access is counted and filtered as any other (a read-modify-write, and a compare-exchange that fails, needs its line for writing);
- * acquiring loads, releasing stores and read-modify-writes are told to program time. Read-modify-writes and fences are sequentially consistent
+ * acquiring loads, releasing stores and read-modify-writes are reported to program time. Read-modify-writes and fences are sequentially consistent
  * whatever was asked for: on x86-64 that costs nothing. */
 #include "callouts.h"
 
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) struct np_slot *np_touch(uintptr_t 
     return np_callouts_slot;
 }
 
-/* Program time is told through the tracker's functions, which an unattached program lacks: then there is no slot either. */
+/* Program time is informed through the tracker's functions, which an unattached program lacks: then there is no slot either. */
 static inline NP_TEXT void np_told_rmw(struct np_slot *slot, uintptr_t address) {
     if (np_unlikely(slot != NULL)) np_callouts_primary->rmw(slot, address);
 }

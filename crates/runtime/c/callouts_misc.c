@@ -1,4 +1,4 @@
-/* callouts_misc.c: entry points that have nothing to say to numapilot, but must exist: compilers emit them, or programs built for a thread
+/* callouts_misc.c: entry points that record nothing, but must exist: compilers emit them, or programs built for a thread
  * sanitizer call them (they see __SANITIZE_THREAD__, or declare the functions themselves).
  *
  * Those of the sanitizer's public interface are weak: a program that brings its own keeps it. */

@@ -17,7 +17,7 @@ NP_HIDDEN struct np_callouts_abi *np_callouts_primary = &numapilot_callouts;
 
 __attribute__((constructor)) static NP_TEXT void np_find_primary(void) {
     struct np_callouts_abi *found = dlsym(RTLD_DEFAULT, NP_CALLOUTS_SYMBOL);
-    /* Not there, or nobody's yet: the program has no call-outs, and this library was loaded (into a scope of its own, or into everybody's) after the
+    /* Not there, or not in use yet: the program has no call-outs, and this library was loaded (into a scope of its own, or into the global one) after the
      * tracker looked; or the tracker has still to look, and then its own table serves as well as the one that it fills in beside. */
     if (found == NULL || found->attach == NULL) {
         struct np_callouts_abi *tracker = dlsym(RTLD_DEFAULT, NP_TRACKER_SYMBOL);

@@ -204,7 +204,7 @@ struct np_slot *np_slot_claim(void) {
     return NULL;
 }
 
-/* Threads that share their creator's thread-local storage are told apart by number. */
+/* Threads that share their creator's thread-local storage are distinguished by number. */
 static struct np_slot *slot_by_tid(struct np_tls *tls) {
     uint32_t tid = (uint32_t)NP_SYS0(SYS_gettid);
     if (tls->slot != NULL && tls->slot->tid == tid) return tls->slot;

@@ -43,7 +43,7 @@ static uint32_t idlest(uint32_t own, bool has_own) {
     return best;
 }
 
-/* First placement of a thread. Its THREAD_START record, written afterwards, tells the CPU. */
+/* First placement of a thread. Its THREAD_START record, written afterwards, has the CPU. */
 void np_cpu_start(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;

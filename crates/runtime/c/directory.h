@@ -12,8 +12,8 @@
  * real inclusive directory): no line is ever cached without an entry, and no write misses a sharer. Neighbouring lines have neighbouring
  * entries: a stream pays one host cache miss for eight lines.
  *
- * Needs 41 - directory_bits <= 24. With fewer entries tags are cut, and a take-over may recall a line that nobody holds: sharers can then be
- * missed. Entries of processes whose tags are equal (15 apart) are told apart by the owner's process where there is an owner. */
+ * Needs 41 - directory_bits <= 24. With fewer entries tags are cut, and a take-over may recall a line that no cache holds: sharers can then be
+ * missed. Entries of processes whose tags are equal (15 apart) are distinguished by the owner's process where there is an owner. */
 #ifndef NUMAPILOT_DIRECTORY_H
 #define NUMAPILOT_DIRECTORY_H
 
@@ -52,7 +52,7 @@ static inline bool np_is_of(uint64_t entry, uintptr_t line) {
 
 static inline uint64_t np_l3_bit(const struct np_slot *slot) { return 1ull << (NP_DIR_L3_SHIFT + (slot->l3_index & 7)); }
 
-/* Plain while the process has one thread: nobody else writes these entries then, but for other processes whose lines collide. */
+/* Plain while the process has one thread: no other thread writes these entries then, but for other processes whose lines collide. */
 static inline bool np_replace(uint64_t *entry, uint64_t *seen, uint64_t value) {
     if (!__atomic_load_n(&np_sim.concurrent, __ATOMIC_RELAXED)) {
         __atomic_store_n(entry, value, __ATOMIC_RELAXED);
@@ -65,7 +65,7 @@ static inline bool np_replace(uint64_t *entry, uint64_t *seen, uint64_t value) {
 struct np_holder {
     struct np_slot *dirty; /* another thread that held the line written */
     struct np_slot *far;   /* one of the other threads that shared it and lost it, on another L3 where there was one */
-    bool mine;             /* nobody else holds it, and this thread may write */
+    bool mine;             /* no other cache holds it, and this thread may write */
 };
 struct np_holder np_directory_write(struct np_slot *slot, uintptr_t line, uint64_t *entry);
 /* Another line takes the entry: whoever still holds the old one gives it up. */

@@ -1,4 +1,4 @@
-/* emulator.c: the tracker's side of emulator.h: makes itself known to the plugin, and tells it each thread's slot. */
+/* emulator.c: the tracker's side of emulator.h: registers with the plugin, and passes it each thread's slot. */
 #include "emulator.h"
 #include "memsim.h"
 

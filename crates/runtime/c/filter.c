@@ -212,7 +212,7 @@ static inline uint32_t private_miss(struct np_slot *slot, uintptr_t address, uin
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][from % NP_MAX_NODES];
 }
 
-/* A write to a line that is held, but not writable: everybody else gives it up. */
+/* A write to a line that is held, but not writable: all other holders give it up. */
 static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *entry, uint32_t *way, uint32_t tag) {
     struct np_holder holder = np_directory_write(slot, line, entry);
     uint32_t seen = tag;
@@ -225,7 +225,7 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
-/* Ends what np_filter_poke began: somebody wants this thread's clock to be looked at. While every access is looked at (overlap.c), it ends with that. */
+/* Ends what np_filter_poke began, a request to check this thread's clock. While every access is checked (overlap.c), it ends with that. */
 static inline bool unpoke(struct np_slot *slot) {
     if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return false;
     np_store(slot->l1_mask, np_sim.l1_mask);
@@ -270,7 +270,7 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     } else {
         uint64_t before = slot->memory_accesses;
         uint32_t home = np_page_home(slot, address, bits & NP_ACC_WRITE);
-        /* Reads of memory that nobody has written all read one page of the kernel's, which caches hold. */
+        /* Reads of memory that was never written all read one page of the kernel's, which caches hold. */
         if (np_unlikely(home == NP_HOME_NONE)) latency = np_sim.l2_cycles;
         else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
         if (slot->memory_accesses != before) {

@@ -69,8 +69,8 @@ static NP_COLD void look_at_region(struct np_slot *slot, uintptr_t region) {
 }
 
 /* Whether glibc says that this block is of another arena than the main one. The word before a block that does not begin a page can be read,
- * whoever's allocator this is. Other bits of it change while neighbours are freed; another allocator's word is somebody else's, which the thread
- * sanitizer's own would complain of, and gives a needless look at most. */
+ * whichever allocator this is. Other bits of it change while neighbours are freed; another allocator's word may belong to other code, where the
+ * thread sanitizer would report a race; at most it causes a needless check. */
 __attribute__((no_sanitize("thread"))) static bool is_of_arena(uintptr_t block) {
     return (block & PAGE_MASK) >= sizeof(size_t) && (__atomic_load_n((const size_t *)block - 1, __ATOMIC_RELAXED) & NON_MAIN_ARENA) != 0;
 }

@@ -1,4 +1,4 @@
-/* memory.c: memory of our own, by system calls that nobody records. The kernel ignores the descriptor of anonymous memory, so it says whose this is to whoever
+/* memory.c: memory of our own, by unrecorded system calls. The kernel ignores the descriptor of anonymous memory, so it says whose this is to whoever
  * watches the program's system calls: it may lie where the program had memory before (crates/lab/homes/launcher.c). */
 #define _GNU_SOURCE
 #include "track.h"

@@ -223,9 +223,9 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 #define NP_LEAVES (1ull << 17)
 /* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy, or reads of the zero page (pages.c). */
 #define NP_PAGE_HOME 1
-/* No home: nobody has written the page, and reads of it find the kernel's shared zero page. */
+/* No home: no thread has written the page, and reads of it find the kernel's shared zero page. */
 #define NP_HOME_NONE UINT32_MAX
-/* Somebody unseen touched the page first, and nobody knows who: its home is unknown, and not guessed. */
+/* Code that is not recorded touched the page first: its home is unknown, and not guessed. */
 #define NP_HOME_UNKNOWN NP_NONE16
 #define NP_PAGE_POLICY 65
 #ifdef NP_PLUGIN
@@ -255,10 +255,10 @@ enum np_backing {
     NP_BACKING_NONE, /* nothing yet: the next touch is the first */
     NP_BACKING_ZERO, /* the shared zero page: read, and never written */
     NP_BACKING_FILE, /* a page of a file or of shared memory */
-    NP_BACKING_PAGE, /* memory that somebody has written */
+    NP_BACKING_PAGE, /* memory that was written */
 };
 #define NP_BACKINGS_MAX 256u
-/* mincore: 0, and bit 0 of each byte tells whether there is a page; -ENOMEM: not all is mapped. */
+/* mincore: 0, and bit 0 of each byte says whether there is a page; -ENOMEM: not all is mapped. */
 long np_resident(uint64_t page, uint64_t pages, uint8_t *vector);
 /* Before the access that is asked for. Where /proc is not to be read, resident memory counts as written. */
 enum np_backing np_backing(uint64_t page);
@@ -276,10 +276,10 @@ struct np_toucher {
     uint32_t node;
     uint32_t pages;        /* from the page asked for on, that it touched */
 };
-/* Who touched a page first that unseen code touched, by the kernel's page faults as the recorder read them. False: nobody knows. */
+/* The first toucher of a page that code which is not recorded touched, from the kernel's page faults as the recorder read them. False: unknown. */
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher);
 
-/* The real function behind an interposer, for functions that no header here declares. NULL: nobody has it. */
+/* The real function behind an interposer, for functions that no header here declares. NULL: no library has it. */
 #define NP_REAL_AS(type, name)                                                    \
     ({                                                                            \
         static void *real_##name;                                                 \

@@ -1,4 +1,4 @@
-/* modules.c: which binaries are loaded where.
+/* modules.c: the loaded binaries and their addresses.
  *
  * The loader searches a dlopen()ed library relative to its caller, which it knows by the return address; so the hook must not stand in
  * between. It only notes that something may come and jumps on. Modules are then found in two ways: the first stack that passes through one finds it

@@ -194,7 +194,7 @@ struct np_callouts_abi {
     void (*rmw)(struct np_slot *slot, uintptr_t address); /* instead of acquire + release, for read-modify-writes */
 };
 /* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
- * `numapilot_planner`. Threads begin in the tracker, which tells. */
+ * `numapilot_planner`. Threads begin in the tracker, which reports them. */
 struct np_planner_abi {
     uint32_t version;
     uint32_t is_tracked; /* set by the tracker */

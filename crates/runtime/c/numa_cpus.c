@@ -73,7 +73,7 @@ void np_numa_move(struct np_slot *slot) {
     record_cpu(slot);
 }
 
-/* 0, or an errno value. Another thread is told, and goes at its next look-up in the private filter. */
+/* 0, or an errno value. Another thread is notified, and moves at its next look-up in the private filter. */
 static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) {
     uint32_t cpu = choose_cpu(slot, set);
     if (cpu >= NP_MAX_CPUS) return EINVAL;

@@ -79,7 +79,7 @@ NP_EXPORT int numa_node_of_cpu(int cpu) {
     return -1;
 }
 
-/* The model's memory sizes are not told to the runtime: as much as anybody may ask for, all of it free. */
+/* The runtime does not know the model's memory sizes: it reports as much as a program may request, all of it free. */
 NP_EXPORT long long numa_node_size64(int node, long long *free_bytes) {
     if (!np_is_simulated()) return PASS(-1, long long (*)(int, long long *), numa_node_size64, node, free_bytes);
     long long bytes = is_node(node) && np_arena->config.node_has_memory[node] ? 64ll << 30 : is_node(node) ? 0 : -1;

@@ -10,7 +10,7 @@
 struct np_team {
     uint64_t fork_clock;
     uint64_t end_clock;        /* latest end of a member's share */
-    /* Latest arrival at barrier g is latest[g % 2]: whoever arrives at g + 2 has seen everybody leave g. Never reset, as clocks only grow. */
+    /* Latest arrival at barrier g is latest[g % 2]: a thread that arrives at g + 2 has seen all members leave g. Never reset, as clocks only grow. */
     uint64_t latest[2];
     uint64_t single_clock;     /* end of the last single with copyprivate */
     uint64_t ordered_clock;    /* end of the last ordered section */

@@ -17,7 +17,7 @@
  *     alone does not wait for a load. The branch on what was acquired is in code that we did not compile, so DSB ISHLD completes the loads instead.
  *
  * Before what the thread will release. The manuals let later instructions begin before the counter is read, but not their stores be seen:
- *   - A stamp is stored (in the ring, or by np_order_kept) before the program goes on. Nobody can see that store before its value is known, and a
+ *   - A stamp is stored (in the ring, or by np_order_kept) before the program goes on. No other thread can see that store before its value is known, and a
  *     release makes it visible no later than itself: x86 keeps the order of stores (SDM vol. 3, "Memory Ordering"; APM vol. 1, 3.9.1: writes
  *     "cannot commit their result to memory until all previous instructions have completed in program order"), Arm orders the release after it.
  *   So no second fence is needed. A stamp that is written to the ring only after the hand-over (realloc, mremap) goes through np_order_kept.

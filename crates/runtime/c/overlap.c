@@ -17,7 +17,7 @@
  *    most 4 KiB behind such a word came by a pointer there, and waits. It counts in so far as such accesses miss, which those among them tell whose lines are
  *    simulated.
  *
- * Addresses made from an index that was just loaded (a[next[i]]) look independent: which words are indices, and of what, nobody tells. Stores need nothing
+ * Addresses made from an index that was just loaded (a[next[i]]) look independent: which words are indices, and of what, is unknown. Stores need nothing
  * outstanding to retire, and are taken as independent.
  *
  * The leader's line is read by process_vm_readv, which fails where a plain load would kill the program: another thread may have unmapped it meanwhile.

@@ -22,7 +22,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* memory.c: zeroed memory of our own, by system calls that nobody records. */
+/* memory.c: zeroed memory of our own, by system calls that are not recorded. */
 NP_HIDDEN void *np_pages_new(size_t bytes);
 NP_HIDDEN void np_pages_free(void *pages, size_t bytes);
 
@@ -177,8 +177,8 @@ static bool populate(uint64_t page) {
     return result != 0 || before < 0 || own_faults() != before;
 }
 
-/* Another thread's access came after the question and before `populate`: the page is its, and its fault is a plain one, of which the kernel told the recorder.
- * Nobody else has populated the page, as only who gives it its home does. */
+/* Another thread's access came after the question and before `populate`: the page is its, and its fault is a plain one: the recorder has the kernel's event.
+ * No other thread has populated the page, because only the thread that sets its home does. */
 static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *byte, uint32_t node, uint8_t policy) {
     struct np_toucher toucher;
     uint32_t cause = NP_PLACED_UNKNOWN, now = NP_HOME_UNKNOWN;
@@ -191,7 +191,7 @@ static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *
     return now;
 }
 
-/* Gives the page the home that `slot` as its first toucher causes, unless somebody else is faster. `is_next`: by a write to fresh memory, which follows. */
+/* Gives the page the home that `slot` as its first toucher causes, unless another thread is faster. `is_next`: by a write to fresh memory, which follows. */
 static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, bool is_next) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
     uint8_t policy = unread_byte(seen);
@@ -230,7 +230,7 @@ static uint32_t touched_unseen(struct np_slot *slot, uint64_t page, const struct
     return first;
 }
 
-/* Memory that somebody unseen has written: whoever the kernel says; a policy of the range needs to know nobody. */
+/* Memory that code which is not recorded has written: the first toucher by the kernel's events; with a policy of the range none is needed. */
 static NP_COLD uint32_t unseen(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) {
     uint8_t policy = unread_byte(seen);
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
@@ -396,7 +396,7 @@ static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
         /* Not all of it is mapped: one by one. */
         if (result != 0 && pages > 1) result = np_resident(page + i, pages = 1, resident);
         if (result == -ENOMEM) resident[0] = 0;
-        else if (result != 0) return; /* nobody says: homes stay */
+        else if (result != 0) return; /* unknown: homes stay */
         for (uint64_t k = 0; k < pages; k++) {
             uint8_t seen = np_load(bytes[i + k]);
             if (resident[k] & 1 || seen == 0 || is_policy(seen)) continue;

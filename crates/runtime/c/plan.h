@@ -2,7 +2,7 @@
  *
  * The planner (libnumapilot-plan.so, preloaded by `numapilot run --plan` and `record --plan`) puts a program's objects and threads where a plan says.
  * It records nothing. Objects that no rule takes stay with the program's own allocator, at the cost of a comparison of their size. Its own
- * blocks lie in one reserved range of addresses, so that free() tells them apart by one comparison.
+ * blocks lie in one reserved range of addresses, so that free() recognises them by one comparison.
  *
  * Calls that place (mbind, sched_setaffinity, sched_getcpu, madvise) go by the symbols that the program sees: under `record` on a simulated machine
  * those are the tracker's, and the plan is carried out there.
@@ -68,7 +68,7 @@ struct np_span {
     uint32_t kind, size_class;
     uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
     uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
-    bool zeroed;                             /* nobody has written to it since it came from the kernel */
+    bool zeroed;                             /* it was not written since it came from the kernel */
     bool listed;                             /* SMALL: in its class's list */
 };
 extern uintptr_t np_region, np_region_bytes;
@@ -88,7 +88,7 @@ bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address,
 /* All pages of the range to one node. */
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node);
 void np_place_init(void);
-uint32_t np_place_node(void); /* where this thread runs; 0 if nobody knows */
+uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
 
 /* -- plan_arena.c: blocks -- */
 struct np_plan_thread;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes from `least` to `least + span` may be taken by a rule. At first none: least + span is the greatest number, which nobody asks for. */
+/* Sizes from `least` to `least + span` may be taken by a rule. At first none: least + span is the greatest number, which no program requests. */
 static struct { size_t least, span; } sizes = {SIZE_MAX, 0};
 
 static void *find_malloc(size_t bytes);
@@ -86,7 +86,7 @@ static inline bool may_match(size_t bytes) { return np_unlikely(bytes - sizes.le
 
 /* A block beside one of the program's own allocator: see plan_twin.c. */
 static void *place_beside(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero) {
-    /* The calls that the program made, as far as its allocator can tell them apart. */
+    /* The calls that the program made, as far as its allocator can distinguish them. */
     void *twin = zero ? real.calloc(1, bytes) : alignment > 16 ? real.memalign(alignment, bytes) : real.malloc(bytes);
     if (twin == NULL) return NULL;
     size_t usable = real.malloc_usable_size(twin);
@@ -276,7 +276,7 @@ static NP_COLD void *find_operator(const char *name) {
 
 static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throws) {
     void *block = alignment != 0 ? real.memalign(alignment, bytes) : real.malloc(bytes != 0 ? bytes : 1);
-    if (block == NULL && throws) abort(); /* nobody is there who could throw bad_alloc */
+    if (block == NULL && throws) abort(); /* no C++ library could throw bad_alloc */
     return block;
 }
 

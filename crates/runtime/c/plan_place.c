@@ -1,6 +1,6 @@
-/* plan_place.c: what the kernel (or the simulated machine behind the tracker) is asked to do with pages.
+/* plan_place.c: the requests for the placement of pages to the kernel (or to the simulated machine behind the tracker).
  *
- * mbind is found by its symbol where somebody has one (libnuma; the tracker), else it is the system call. A refused call is counted with its errno;
+ * mbind is found by its symbol where a library has one (libnuma; the tracker), else it is the system call. A refused call is counted with its errno;
  * the pages then stay where the program's own policy puts them.
  */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* process.c: processes: who started them, fork, exec, exit.
+/* process.c: processes: their parents, fork, exec, exit.
  *
  * A forked child inherits the arena's mapping and everything in memory, but gets a process and a slot of its own before anything else of it is
  * recorded. A program that replaces itself (exec) is recorded by its new image, which finds its old self in the arena by number. Children
@@ -66,7 +66,7 @@ static bool lives_elsewhere(uint32_t process_index, uint32_t pid) {
     return false;
 }
 
-/* The process that this one was before exec, whose slots nobody else will close; its index, or NP_NONE32. */
+/* The process that this one was before exec, whose slots no other process will close; its index, or NP_NONE32. */
 static uint32_t close_old_image(const struct np_slot *own) {
     uint32_t found = NP_NONE32;
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);

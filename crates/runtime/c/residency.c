@@ -1,4 +1,4 @@
-/* residency.c: what the kernel says lies behind a page: nothing yet, its shared zero page, a page of a file, or memory that somebody has written.
+/* residency.c: what backs a page by the kernel's report: nothing yet, its shared zero page, a page of a file, or memory that was written.
  *
  * Three sources, none of which leaves a descriptor behind: mincore (is anything there), /proc/self/pagemap (the zero page is present, of no file, and
  * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes". */

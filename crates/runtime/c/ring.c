@@ -43,7 +43,7 @@ static bool recording(void) {
     return __atomic_load_n(&np_arena->state, __ATOMIC_RELAXED) == NP_STATE_RUN;
 }
 
-/* The recorder is gone for good: nobody needs to find that out again. A recorder of another user or namespace counts as alive. */
+/* The recorder is gone for good: no later check is needed. A recorder of another user or namespace counts as alive. */
 static bool recorder_lives(void) {
     if (np_arena->recorder_pid == 0 || NP_SYS2(SYS_kill, np_arena->recorder_pid, 0) != -ESRCH) return true;
     __atomic_store_n(&np_arena->state, NP_STATE_STOPPED, __ATOMIC_RELAXED);
@@ -147,7 +147,7 @@ uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, 
     return at;
 }
 
-/* Half full: tell the recorder, but not again before another eighth has been filled. */
+/* Half full: notify the recorder, but not again before another eighth has been filled. */
 static NP_COLD void half_full(struct np_slot *slot) {
     struct np_scratch *scratch = np_scratch(slot);
     uint64_t size = np_arena->ring_bytes;

@@ -23,7 +23,7 @@ struct np_stack_cache {
 };
 _Static_assert(sizeof(struct np_stack_cache) <= NP_STACK_CACHE_BYTES, "outgrew its pages");
 
-/* id: 0 while its maker is writing the record; NO_ID when that failed and somebody else may try. */
+/* id: 0 while its maker is writing the record; NO_ID when that failed and another thread may try. */
 struct shared { uint64_t hash; uint32_t id, unused; };
 #define NO_ID 0xffffffffu
 static struct shared *table;

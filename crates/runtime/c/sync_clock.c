@@ -6,7 +6,7 @@
  * that made way has merely forgotten its past.
  *
  * Locks are resources: a hold is an interval of program time, and holds of one lock must not overlap there, whatever the order in which
- * the host ran them. Exact recent intervals settle who waits for whom; a ring of fill levels per slice of the window
+ * the host ran them. Exact recent intervals decide which thread waits for which; a ring of fill levels per slice of the window
  * conserves capacity beyond those intervals, so that a saturated lock hands out exactly one cycle of hold per cycle.
  *
  * Each object has a word that its user holds for some nanoseconds. On a busy host that user may lose its CPU for milliseconds meanwhile: who waits
@@ -126,7 +126,7 @@ static void leave(struct object *object) {
     __atomic_store_n(&object->lock, 0, __ATOMIC_RELEASE);
 }
 
-/* The object may not make way: somebody is inside it or waits at it. Held by the caller. */
+/* The object may not be replaced: a thread is inside it or waits at it. Held by the caller. */
 static bool busy(const struct object *object) {
     switch (object->key >> 56) {
     case NP_OBJECT_LOCK:
@@ -152,7 +152,7 @@ static struct object *find(struct np_slot *slot, struct object *set, uint64_t ke
     return NULL;
 }
 
-/* The least recently used object of the set that nobody needs, held; NULL: there is none. Each is looked at while held. */
+/* The least recently used object of the set that no thread needs, held; NULL: there is none. Each is checked while held. */
 static struct object *make_way(struct np_slot *slot, struct object *set) {
     struct object *victim = NULL;
     for (int way = 0; way < WAYS; way++) {
@@ -243,7 +243,7 @@ static void advance_base(struct resource *resource, uint64_t slice) {
     resource->base = base;
 }
 
-/* Books a hold that ran from `begin` to `end`; how much later it would have ended had it waited for room. */
+/* Records a hold that ran from `begin` to `end`; how much later it would have ended had it waited for room. */
 static uint64_t book(struct resource *resource, uint64_t begin, uint64_t end) {
     uint64_t width = slice_cycles(), left = end - begin, slice = begin / width, last = slice;
     advance_base(resource, end / width);
@@ -434,7 +434,7 @@ uint64_t np_cond_end(struct np_slot *slot, uintptr_t address, uint64_t ticket, b
     } else if (woken && condition->count > 0) {
         *wake = clock = take_signal(condition);
     }
-    /* Signals whose waiters left otherwise (timed out, cancelled) wake nobody. */
+    /* Signals whose waiters left otherwise (timed out, cancelled) wake no thread. */
     while (condition->count > 0 && condition->count + condition->covered > condition->waiters)
         np_vtime_birth_done(take_signal(condition));
     leave(object);

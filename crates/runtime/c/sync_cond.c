@@ -1,7 +1,7 @@
 /* sync_cond.c: clocks at condition variables (pthread and C11).
  *
  * The waiter gives the mutex back at the start and takes it again at the end, in program time as in the real one; in between it is
- * blocked, and leaves at the clock of the signal that woke it. A wait that nobody signalled (spurious) leaves at its own clock;
+ * blocked, and leaves at the clock of the signal that woke it. A wait without a signal (spurious) leaves at its own clock;
  * one that timed out, at its deadline.
  */
 #define _GNU_SOURCE

@@ -1,6 +1,6 @@
 /* sync_gomp.c: OpenMP teams, barriers, worksharing and locks through libgomp's entry points (also libomp's copies of them).
  *
- * A team's members start at the fork clock, its barriers let everybody go at the latest arrival, and the region ends for its master at
+ * A team's members start at the fork clock, its barriers release all members at the latest arrival, and the region ends for its master at
  * the latest end. The region's function is wrapped, so that pool threads count as running exactly while they run it. Dynamic
  * loops check the window before each chunk: chunks then go to whoever comes first in program time.
  */
@@ -36,7 +36,7 @@ struct region {
     uint32_t expected; /* members that have not begun */
 };
 
-/* Members that a region is going to have, as far as can be told before it starts. */
+/* Members that a region is going to have, as far as is known before it starts. */
 static uint32_t members(unsigned threads) {
     static int (*get_max)(void), (*get_level)(void), (*get_max_level)(void);
     if (get_max == NULL) {

@@ -3,7 +3,7 @@
  *
  * Each hook passes straight through when nothing is recorded or no time is simulated, calls the real function exactly once with the same effect
  * (a lock may be tried first), and returns what it returned. Waits in host time say nothing about program time: what moves the clock
- * is told by sync_clock.c.
+ * is documented in sync_clock.c.
  */
 #define _GNU_SOURCE
 #include "vtime.h"

@@ -1,7 +1,7 @@
-/* toucher.c: who touched a page first that no access of ours did: the recorder knows, from the kernel's page faults, and is asked.
+/* toucher.c: asks the recorder, which has the kernel's page faults, for the first toucher of a page that no recorded access touched.
  *
  * The kernel writes a fault's event before the fault returns, so whoever now finds the page touched finds its event read, too, if there is one. A question
- * costs a wake-up and an answer some tens of microseconds; an answer holds for a run of pages (pages.c takes them all). Nobody waits for long: an answer that
+ * costs a wake-up and an answer some tens of microseconds; an answer holds for a run of pages (pages.c takes them all). No wait is long: an answer that
  * does not come makes the first toucher unknown, and after a few such no thread asks any more. */
 #include "memsim.h"
 #include "track.h"

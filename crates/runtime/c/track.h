@@ -205,7 +205,7 @@ static inline uint64_t np_ticks(void) {
 #error "numapilot's runtime knows the counters of x86-64 and aarch64 only"
 #endif
 }
-/* When a real call that gives a block back begins, for np_alloc_gone. Without homes of pages nobody asks. */
+/* When a real call that gives a block back begins, for np_alloc_gone. Without homes of pages it is not used. */
 static inline uint64_t np_alloc_going(void) { return np_track_only ? 0 : np_ticks(); }
 /* After the real call, begun at `began`, gave the block back: pages may have gone with it. */
 void np_alloc_gone(const void *block, uint64_t began);

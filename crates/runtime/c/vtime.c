@@ -4,9 +4,9 @@
  * grows, and every decision taken from it is checked again.
  *
  * The window: a thread whose clock is more than config.window_cycles ahead of the slowest running thread sleeps in host time.
- * It tells the slowest thread at which clock that is over (by lowering its next_throttle), and the slowest wakes it there; every
+ * It notifies the slowest thread of the clock at which that is over (by lowering its next_throttle), and the slowest wakes it there; every
  * sleep also ends by itself after SLEEP_NS, so a lost wake-up costs milliseconds and never a deadlock. Threads in known
- * waits (np_block_begin) are left out; one that makes no progress for a reason that nobody saw is found by watch().
+ * waits (np_block_begin) are left out; one that makes no progress for an unknown reason is found by watch().
  */
 #define _GNU_SOURCE
 #include "vtime.h"
@@ -159,8 +159,8 @@ static uint64_t slowest_birth(void) {
 
 /* Two readings: [0] of running threads, for those that hold locks; [1] with threads that wait for locks, for all others. */
 struct view {
-    uint64_t slowest_clock[2]; /* UINT64_MAX: nobody runs */
-    struct np_slot *slowest[2]; /* NULL: nobody, or a thread that has no slot yet or is being woken */
+    uint64_t slowest_clock[2]; /* UINT64_MAX: no thread runs */
+    struct np_slot *slowest[2]; /* NULL: none, or a thread that has no slot yet or is being woken */
     uint32_t awake; /* running and not asleep for the window */
 };
 
@@ -223,7 +223,7 @@ static void wake(struct np_slot *slot) {
     np_sys(SYS_futex, (long)&np_vt(slot)->throttle_futex, FUTEX_WAKE, 1, 0, 0, 0);
 }
 
-/* Wakes every sleeper that may go on, given what the caller saw, and tells the slowest thread when to do so for the rest. Returns the
+/* Wakes every sleeper that may go on, given what the caller saw, and notifies the slowest thread when to do so for the rest. Returns the
  * first of the rest. */
 static struct np_slot *release_sleepers(struct view view) {
     uint64_t used = slots_used(), first_clock = UINT64_MAX;

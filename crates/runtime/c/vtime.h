@@ -34,7 +34,7 @@ struct np_vtime_slot {
     uint64_t seen_clock;       /* what the last watcher saw, and when (written by others) */
     uint64_t seen_ns;
     uint64_t seen_cpu_ns;
-    uint64_t acquire_address;  /* last atomic load, to tell polling from reading */
+    uint64_t acquire_address;  /* last atomic load, to distinguish polling from reading */
     uint64_t acquire_clock;
     uint64_t wait_object;      /* condition or semaphore at which this thread counts as waiting, with its kind and ticket */
     uint64_t wait_ticket;
@@ -107,7 +107,7 @@ void np_cpu_leave(struct np_slot *slot);
 /* ---- sync_clock.c: clocks of synchronisation objects, private to the process ---- */
 enum np_object_kind { NP_OBJECT_LOCK = 1, NP_OBJECT_READERS, NP_OBJECT_COND, NP_OBJECT_SEM, NP_OBJECT_BARRIER, NP_OBJECT_EVENT, NP_OBJECT_FUTEX };
 
-/* A lock was obtained (waits until nobody holds it in program time) / is about to be given back. Recursive holds nest. */
+/* A lock was obtained (waits until no thread holds it in program time) / is about to be given back. Recursive holds nest. */
 void np_lock_acquired(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind);
 void np_lock_releasing(struct np_slot *slot, uintptr_t address, enum np_sync_kind kind);
 bool np_lock_is_mine(struct np_slot *slot, uintptr_t address);

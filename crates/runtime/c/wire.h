@@ -106,7 +106,7 @@ struct np_arena {
     uint32_t reserved;
     struct np_config config;
 
-    _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by everybody */
+    _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by all processes */
     uint32_t drain_futex;         /* recorder sleeps here; a producer whose ring is half full wakes it */
     uint32_t fault_futex;         /* counts questions of threads (ask_state); who answers them sleeps here */
     uint32_t fault_events;        /* enum np_fault_events, written by the recorder before the program starts */
@@ -136,9 +136,9 @@ enum np_state {
     NP_STATE_STOPPED = 2, /* the recorder cannot keep up with its disk, or is gone: write nothing any more */
 };
 
-/* What the recorder knows of page faults, and tells threads that ask who touched a page first. */
+/* What the recorder knows of page faults; it answers threads that ask for the first toucher of a page. */
 enum np_fault_events {
-    NP_FAULTS_NONE = 0, /* nothing: the kernel refuses such events, or nobody reads them */
+    NP_FAULTS_NONE = 0, /* nothing: the kernel refuses such events, or no process reads them */
     NP_FAULTS_USER = 1, /* those of user code; not those that the kernel had on its behalf */
     NP_FAULTS_ALL = 2,
 };
@@ -222,7 +222,7 @@ struct np_slot {
     uint32_t ask_state;                   /* enum np_ask_state; the thread sleeps here */
     uint32_t answer_tid;                  /* thread that faulted, as the kernel numbers it; 0: no such fault is known */
     uint32_t answer_pages;                /* so many pages from ask_page on were faulted last by that thread */
-    uint32_t ask_failures;                /* questions that nobody answered in time */
+    uint32_t ask_failures;                /* questions that were not answered in time */
     uint64_t memory_dependent;            /* of memory_accesses, continued no stream, and another's address came from their line; an estimate (overlap.c) */
     uint8_t scratch[984];                 /* private to the runtime's parts, see np.h */
 };
@@ -307,7 +307,7 @@ enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL
 
 enum np_place_cause { NP_PLACED_FIRST_TOUCH = 0, NP_PLACED_POLICY = 1, NP_PLACED_MOVED = 2,
                       NP_PLACED_FOUND = 3, /* was there when recording of the process began */
-                      NP_PLACED_UNKNOWN = 4 /* somebody unseen touched it first: who, and thus the home, is unknown; node: of who was seen first */ };
+                      NP_PLACED_UNKNOWN = 4 /* unrecorded code touched it first: first toucher and home are unknown; node: of the first recorded access */ };
 
 enum np_sync_kind {
     NP_SYNC_CREATE = 1, NP_SYNC_JOIN = 2, NP_SYNC_MUTEX = 3, NP_SYNC_RWLOCK = 4, NP_SYNC_COND = 5, NP_SYNC_BARRIER = 6, NP_SYNC_SEM = 7,

@@ -62,14 +62,14 @@ pub const CALLOUTS_NAME: &str = "libnumapilot-callouts.a";
 /// File name of the planner.
 pub const PLANNER_NAME: &str = "libnumapilot-plan.so";
 
-/// Where the binaries lie on disk. Absolute paths.
+/// Absolute paths of the unpacked binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
-    /// The tracker.
+    /// Path of the tracker library.
     pub tracker: PathBuf,
-    /// The call-outs.
+    /// Path of the archive of call-outs.
     pub callouts: PathBuf,
-    /// The planner.
+    /// Path of the planner library.
     pub planner: PathBuf,
 }
 
@@ -93,7 +93,7 @@ pub fn unpack(dir: &Path) -> io::Result<Unpacked> {
 /// The same for one file that another crate carries; `content_hash` names its directory. Its absolute path.
 ///
 /// # Errors
-/// As [`unpack`].
+/// The errors of [`unpack`].
 pub fn unpack_file(dir: &Path, content_hash: &str, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
     place(&private_home(dir, content_hash)?, name, bytes)
 }
@@ -124,7 +124,8 @@ fn check_private(dir: &Path) -> io::Result<()> {
     } else {
         return Ok(());
     };
-    let message = format!("{} {problem}: not keeping libraries there; choose another cache directory", dir.display());
+    let message =
+        format!("{} {problem}: the libraries cannot be kept there; choose another cache directory", dir.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 

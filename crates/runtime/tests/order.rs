@@ -11,13 +11,13 @@ use support::Run;
 use support::compile;
 use support::record_with;
 
-/// As in `handover.c`.
+/// Size of a block, as in `handover.c`.
 const BLOCK_BYTES: u64 = 72;
 
 /// Which block ended how, by the stamps alone, against what the program itself noted.
 #[derive(Debug, Default)]
 struct Verdict {
-    /// Blocks given back.
+    /// Number of blocks that were freed.
     freed: usize,
     /// Of these, blocks that by their stamps were not alive, or another one.
     wrong: usize,

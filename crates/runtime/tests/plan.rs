@@ -21,7 +21,7 @@ const POLICIES: [(&str, u32); 7] = [
     ("hand-over", 8),
 ];
 
-/// `NP_PLAN_TWINS`.
+/// The C constant `NP_PLAN_TWINS`.
 const TWINS: u32 = 1;
 
 fn planner() -> &'static Path {

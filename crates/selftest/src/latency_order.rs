@@ -1,4 +1,4 @@
-//! Idle latencies against the distances that the firmware tells (ACPI SLIT): who is nearer answers sooner. Pure.
+//! Idle latencies against the firmware's distances (ACPI SLIT): nearer memory should have a lower latency. Pure.
 
 use numapilot_machine::{Machine, NodeId};
 use numapilot_measure::{LatencyCell, Results};
@@ -65,7 +65,7 @@ fn from_node(machine: &Machine, results: &Results, from: NodeId) -> Check {
             name,
             false,
             format!(
-                "memory of node {} answers later than that of node {}, though it is nearer (distance {} against {}); the firmware's distances may be wrong",
+                "memory of node {} has a higher latency than that of node {}, although it is nearer (distance {} against {}); the firmware may be wrong",
                 near.node, far.node, near.distance, far.distance
             ),
         ),
@@ -76,7 +76,7 @@ fn from_node(machine: &Machine, results: &Results, from: NodeId) -> Check {
                 near.node, far.node
             ),
         ),
-        (None, None) => Check::judged(name, true, "each memory at a greater distance answers later"),
+        (None, None) => Check::judged(name, true, "each memory at a greater distance has a higher latency"),
     };
     check.with(format!("rising by distance: {expected}"), found)
 }

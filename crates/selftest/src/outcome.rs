@@ -9,20 +9,20 @@ const VERSION: u32 = 1;
 /// Exit status where nothing could be judged: neither success nor failure. (3 says that a limit is exceeded, in other commands.)
 pub const NOTHING_JUDGED: u8 = 4;
 
-/// What came of a check.
+/// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The claim holds here.
     Pass,
-    /// It does not.
+    /// The claim does not hold.
     Fail,
     /// This machine, its kernel or its load does not let it be judged.
     NotJudged,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -58,10 +58,10 @@ pub enum Part {
 }
 
 impl Part {
-    /// All, in the order in which they run: the fast ones first, so that a run that is stopped has told most.
+    /// All, in the order in which they run: the fast ones first, so that an interrupted run has reported most.
     pub const ALL: [Part; 4] = [Part::Placement, Part::Engines, Part::LatencyOrder, Part::Contention];
 
-    /// Its name, as `--only` takes it.
+    /// Name of the part, as `--only` takes it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -73,19 +73,19 @@ impl Part {
     }
 }
 
-/// One claim held against this machine.
+/// A check of one claim on this machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// What is checked, in a few words.
+    /// Name of the check, in a few words.
     pub name: String,
-    /// What came of it.
+    /// Whether the claim holds.
     pub verdict: Verdict,
     /// Why, in a whole sentence.
     pub reason: String,
     /// What should have been found; `None` where it was not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
-    /// What was found.
+    /// What was found; `None` where it was not looked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }
@@ -128,11 +128,11 @@ fn sentence(text: &str) -> String {
 /// A part with its checks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PartResult {
-    /// Which.
+    /// The part of the self-test.
     pub part: Part,
-    /// Of all its checks.
+    /// Verdict over all of its checks.
     pub verdict: Verdict,
-    /// The checks.
+    /// Checks of the part.
     pub checks: Vec<Check>,
     /// Every pair of programs with prediction and measurement; of [`Part::Contention`] only.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ pub struct PartResult {
 }
 
 impl PartResult {
-    /// Of these checks.
+    /// Makes the result of a part from its checks.
     #[must_use]
     pub fn new(part: Part, checks: Vec<Check>, seconds: f64) -> PartResult {
         let verdict = Verdict::of_all(checks.iter().map(|check| check.verdict));
@@ -150,25 +150,25 @@ impl PartResult {
     }
 }
 
-/// Everything: what `--json` prints.
+/// The whole result: what `--json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SelfTest {
-    /// `numapilot-selftest`.
+    /// Name of the format: `numapilot-selftest`.
     pub format: String,
     /// Version of this form.
     pub version: u32,
-    /// Version of numapilot.
+    /// Version of the program.
     pub numapilot: String,
-    /// The machine, its kernel and this process's rights, as `numapilot doctor` tells them: label and text.
+    /// The machine, its kernel and this process's rights, as `numapilot doctor` prints them: label and text.
     pub host: Vec<(String, String)>,
-    /// Of all parts.
+    /// Verdict over all parts.
     pub verdict: Verdict,
     /// The parts that ran.
     pub parts: Vec<PartResult>,
 }
 
 impl SelfTest {
-    /// Of these parts.
+    /// Makes the result of a run from its parts.
     #[must_use]
     pub fn new(numapilot: &str, host: Vec<(String, String)>, parts: Vec<PartResult>) -> SelfTest {
         SelfTest {
@@ -191,7 +191,7 @@ impl SelfTest {
         }
     }
 
-    /// How many checks had this verdict.
+    /// Number of checks with this verdict.
     #[must_use]
     pub fn count(&self, verdict: Verdict) -> usize {
         self.parts.iter().flat_map(|part| &part.checks).filter(|check| check.verdict == verdict).count()

@@ -25,7 +25,7 @@ const CONTENTION_QUICK: Duration = Duration::from_secs(20);
 /// What the measurement stays within; without `quick`, what `numapilot measure` does.
 const BUDGET_QUICK: Duration = Duration::from_secs(5);
 
-/// What the user chooses.
+/// Options of the self-test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Parts to run.
@@ -36,16 +36,16 @@ pub struct Options {
     pub executable: PathBuf,
 }
 
-/// Where a run is.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The part.
+    /// The part that runs.
     pub part: Part,
-    /// What is done now, in words.
+    /// The present step, in words.
     pub now: String,
 }
 
-/// Runs the chosen parts on this machine; `progress` is told before each step. Whatever cannot be done is a check that was not judged.
+/// Runs the chosen parts on this machine; `progress` is called before each step. A check that cannot be made is not judged.
 #[must_use]
 pub fn run(
     machine: &Machine,
@@ -101,7 +101,10 @@ impl Runner<'_> {
         let mut told = |now: String| progress(Progress { part: Part::Engines, now });
         record::run(&self.options.executable, self.machine, self.diagnosis, &mut told).unwrap_or_else(|error| {
             let folder = std::env::temp_dir();
-            let reason = format!("no folder for recordings can be made in {}: {error}; set TMPDIR", folder.display());
+            let reason = format!(
+                "cannot make a folder for recordings in {}: {error}; set TMPDIR to a writable folder",
+                folder.display()
+            );
             vec![Check::not_judged("engines", reason)]
         })
     }

@@ -1,4 +1,4 @@
-//! The result for people: a table per part, the reasons below it, and one line that says it all.
+//! The result for people: a table per part, the reasons below it, and one summary line.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use numapilot_report::text::{Align, Look, Table, clean, wrap};
 use crate::contention::{Contention, Member, Row};
 use crate::outcome::{Check, Part, PartResult, SelfTest, Verdict};
 
-/// Renders it.
+/// Renders the result as text.
 #[must_use]
 pub fn render(all: &SelfTest, look: Look) -> String {
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Where a server listens or a client connects: a TCP port or a unix socket, written as one word.
+//! Address of a server: a TCP port or a unix socket, written as one word.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,14 +12,14 @@ use crate::error::ServiceError;
 /// An address: `127.0.0.1:9105`, `[::1]:9105`, `9105` (of the loopback), `unix:/run/numapilot/metrics`, or `/run/numapilot/metrics`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP port. Port 0: any that is free.
+    /// A TCP port; port 0: any free port.
     Tcp(SocketAddr),
     /// A unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Whether only this machine reaches it.
+    /// Whether only this machine can connect to it.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl FromStr for Address {
             .unwrap_or(text)
             .parse()
             .map(Address::Tcp)
-            .map_err(|_| fail("neither IP:PORT nor a path"))
+            .map_err(|_| fail("it is neither IP:PORT nor a path"))
     }
 }
 

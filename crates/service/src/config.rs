@@ -1,4 +1,5 @@
-//! The daemon's configuration: a TOML file with every setting of `balance`, checked whole before any of it counts. docs/service.md lists the keys.
+//! The daemon's configuration: a TOML file with every setting of `balance`. It is checked completely before any setting takes effect. docs/service.md lists the
+//! keys.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -14,73 +15,73 @@ use crate::journal::JournalSettings;
 use crate::places::Places;
 use crate::quantity;
 
-/// Who is looked after.
+/// Which processes are managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Every process of the machine.
     System,
-    /// Those of a cgroup, by its folder.
+    /// The processes of a cgroup, given by its folder.
     Cgroup(PathBuf),
-    /// These.
+    /// The processes with these ids.
     Processes(Vec<u32>),
 }
 
-/// What may change while the loop runs (SIGHUP, `ctl reload`).
+/// Settings that may change while the loop runs (SIGHUP, `ctl reload`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tunables {
     /// Share of the targets' time that may be lost to moves that bring nothing.
     pub max_harm: f64,
-    /// Between two looks at least.
+    /// Minimum time between two observations.
     pub interval: Duration,
-    /// Bytes moved per second at most; `None`: any number.
+    /// Maximum rate of moves in bytes per second; `None`: unlimited.
     pub bytes_per_s: Option<u64>,
-    /// Bytes left available on every node.
+    /// Bytes of memory to leave available on every node.
     pub keep_bytes: u64,
 }
 
-/// Where figures are served.
+/// Settings of the metrics page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsSettings {
-    /// Address.
+    /// Address on which the page is served.
     pub listen: Address,
-    /// Other machines may read.
+    /// Whether other machines may read it.
     pub allow_remote: bool,
-    /// Figures of single processes (number and user, never a name) are shown too.
+    /// Whether metrics of single processes (process id and user, never a name) are shown too.
     pub per_process: bool,
 }
 
-/// A configuration.
+/// A complete configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Who is looked after.
+    /// Which processes are managed.
     pub who: Who,
-    /// Whole processes are placed, in place of pages by a policy.
+    /// Whether whole processes are placed instead of pages.
     pub pack: bool,
     /// The policy with its options.
     pub policy: String,
-    /// What may change while the loop runs.
+    /// Settings that may change while the loop runs.
     pub tunables: Tunables,
-    /// Nothing is moved and nothing changed.
+    /// Dry run: nothing is moved and no setting changed.
     pub dry_run: bool,
-    /// The kernel's settings are left alone.
+    /// Whether the kernel's settings stay unchanged.
     pub keep_settings: bool,
-    /// Latencies are probed.
+    /// Whether loaded latencies are probed.
     pub probes: bool,
-    /// The processor's samples of accesses are evidence.
+    /// Whether the processor's access samples are used as evidence.
     pub samples: bool,
-    /// Pages of which something is remembered at most.
+    /// Maximum number of pages in the evidence table.
     pub table_pages: usize,
-    /// Model of this machine; `None`: what firmware tells.
+    /// Model of this machine; `None`: as the firmware describes it.
     pub machine: Option<String>,
-    /// For what is drawn at random.
+    /// Seed of random numbers.
     pub seed: u64,
-    /// `None`: no journal.
+    /// Settings of the journal; `None`: no journal.
     pub journal: Option<JournalSettings>,
-    /// `None`: no control socket.
+    /// Settings of the control socket; `None`: no control socket.
     pub control: Option<ControlSettings>,
-    /// `None`: no metrics.
+    /// Settings of the metrics page; `None`: no metrics.
     pub metrics: Option<MetricsSettings>,
-    /// Folder of what has to be put back.
+    /// Folder for the record of settings to restore.
     pub state: PathBuf,
 }
 
@@ -144,10 +145,10 @@ struct RawState {
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or something in it is wrong: named with its line.
+    /// The file cannot be read, or has an error; the message names the line.
     pub fn load(path: &Path) -> Result<Config, ServiceError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ServiceError::file(path, "read the configuration", source))?;
@@ -163,8 +164,10 @@ impl Config {
         if let Some(policy) = &raw.policy
             && policy.get_ref().trim().is_empty()
         {
-            return Err(fail
-                .at(Some(policy.span().start), "the policy's name is empty; docs/policies.md lists them".to_owned()));
+            return Err(fail.at(
+                Some(policy.span().start),
+                "the policy's name is empty; docs/policies.md lists the policies".to_owned(),
+            ));
         }
         let usual =
             Tunables { max_harm: 0.01, interval: Duration::from_millis(100), bytes_per_s: None, keep_bytes: 16 << 20 };
@@ -193,7 +196,7 @@ impl Config {
         })
     }
 
-    /// Names of settings that differ from another configuration's and take a new start.
+    /// Names of settings that differ from `other` and require a restart.
     #[must_use]
     pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
         let pairs: [(&'static str, bool); 14] = [
@@ -236,7 +239,7 @@ fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Says where in a file something is wrong.
+/// Makes errors that name their place in a file.
 struct Fail<'a> {
     path: &'a Path,
     text: &'a str,
@@ -267,13 +270,13 @@ impl Fail<'_> {
             (1, _, Some(pids)) => Ok(Who::Processes(pids.clone())),
             (1, _, _) => Ok(Who::System),
             (0, _, _) => {
-                Err(self.at(None, "nobody is looked after: set one of `system = true`, `cgroup` and `pid`".to_owned()))
+                Err(self.at(None, "no process is selected: set one of `system = true`, `cgroup` and `pid`".to_owned()))
             }
             _ => Err(self.at(None, "set only one of `system`, `cgroup` and `pid`".to_owned())),
         }
     }
 
-    /// What is said of pages means nothing where whole processes are placed.
+    /// Settings about pages are refused if whole processes are placed.
     fn pack(&self, raw: &Raw) -> Result<bool, ServiceError> {
         let Some(pack) = raw.pack.as_ref().filter(|pack| *pack.get_ref()) else { return Ok(false) };
         let of_pages = [
@@ -285,7 +288,8 @@ impl Fail<'_> {
         ];
         match of_pages.iter().find(|(_, is_set)| *is_set) {
             Some((name, _)) => {
-                let what = format!("`pack = true` places whole processes: `{name}` is of pages, leave one of them out");
+                let what =
+                    format!("`pack = true` places whole processes, but `{name}` applies to pages: remove one of them");
                 Err(self.at(Some(pack.span().start), what))
             }
             None => Ok(true),
@@ -406,15 +410,15 @@ mod tests {
             ("system = true\nrate = \"0\"", Some(2), "dry-run"),
             ("system = true\npolicy = \"\"", Some(2), "empty"),
             ("system = true\ntable-pages = 3", Some(2), "table-pages"),
-            ("system = true\n[metrics]\nlisten = \"example.org\"", Some(3), "no address"),
+            ("system = true\n[metrics]\nlisten = \"example.org\"", Some(3), "not an address"),
             ("system = true\n[metrics]\nlisten = \"0.0.0.0:1\"", Some(3), "allow-remote"),
             ("system = true\n[control]\nmode = \"0999\"", Some(3), "octal"),
             ("system = true\n[journal]\nmax-size = \"1\"", Some(3), "64K"),
             ("system = true\n[journal]\nparts = 1000", Some(3), "parts"),
             ("system = 3", Some(1), "boolean"),
             ("system = ", Some(1), ""),
-            ("", None, "nobody"),
-            ("system = false", None, "nobody"),
+            ("", None, "no process is selected"),
+            ("system = false", None, "no process is selected"),
             ("system = true\npid = [1]", None, "only one"),
         ] {
             let error = parse(text).unwrap_err();

@@ -1,5 +1,5 @@
-//! One client's connection, of either family, that can never hold up the server: every read and write ends by the connection's deadline, a read also when
-//! the server stops (what is answered by then may still be written), and a client that goes away is an error and no signal.
+//! One client's connection over TCP or a unix socket, which cannot block the server: every read and write ends by the connection's deadline, and reads also end
+//! when the server stops (answers may still be written then). A client that disconnects causes an error and no signal.
 
 use std::io;
 use std::io::Read;
@@ -12,21 +12,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long a wait may go on without looking whether the server stops.
+/// Interval at which a wait checks whether the server is stopping.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Who is at the other end of a unix socket, as the kernel knows it (SO_PEERCRED): the process that connected, at that time.
+/// The peer of a unix socket according to the kernel (SO_PEERCRED): the process that connected, as it was then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Effective user.
+    /// Effective user id.
     pub uid: u32,
-    /// Effective group.
+    /// Effective group id.
     pub gid: u32,
-    /// Process.
+    /// Process id.
     pub pid: u32,
 }
 
-/// A connection.
+/// A connection with a deadline.
 #[derive(Debug)]
 pub struct Connection {
     fd: OwnedFd,
@@ -36,19 +36,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Takes over a connected stream socket. Everything on it has to be done within `time`, unless [`Connection::allow`] gives more.
+    /// Takes over a connected stream socket. All operations on it must end within `time`, unless [`Connection::allow`] extends it.
     pub(crate) fn new(fd: OwnedFd, time: Duration, stopping: Arc<AtomicBool>) -> Connection {
         let peer = peer_of(&fd);
         Connection { fd, peer, deadline: Instant::now() + time, stopping }
     }
 
-    /// Who is there; `None` over TCP.
+    /// The peer; `None` over TCP.
     #[must_use]
     pub fn peer(&self) -> Option<Peer> {
         self.peer
     }
 
-    /// Allows this much time from now.
+    /// Sets the deadline to this much time from now.
     pub fn allow(&mut self, time: Duration) {
         self.deadline = Instant::now() + time;
     }
@@ -57,7 +57,7 @@ impl Connection {
     fn wait(&self, events: libc::c_short) -> io::Result<()> {
         loop {
             if events == libc::POLLIN && self.stopping.load(Ordering::Relaxed) {
-                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server stops"));
+                return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the server is stopping"));
             }
             let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -79,7 +79,7 @@ impl Connection {
         }
     }
 
-    /// Repeats a call that may find the socket not ready after all.
+    /// Repeats a call while the socket is not ready.
     fn transfer(&self, events: libc::c_short, call: impl Fn() -> libc::ssize_t) -> io::Result<usize> {
         loop {
             self.wait(events)?;
@@ -118,7 +118,7 @@ impl Write for Connection {
 fn peer_of(fd: &OwnedFd) -> Option<Peer> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
-    // SAFETY: the structure has the length that is told, and the kernel fills no more.
+    // SAFETY: the structure has the length that is passed, and the kernel fills no more.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -128,7 +128,7 @@ fn peer_of(fd: &OwnedFd) -> Option<Peer> {
             &raw mut length,
         )
     };
-    // TCP sockets answer with nobody's numbers.
+    // TCP sockets return ids that are no user's.
     (result == 0 && credentials.uid != u32::MAX).then(|| Peer {
         uid: credentials.uid,
         gid: credentials.gid,
@@ -136,11 +136,11 @@ fn peer_of(fd: &OwnedFd) -> Option<Peer> {
     })
 }
 
-/// Reads up to and without a line feed. `Ok(None)`: the client has closed, with or without a part of a line before. What came after the
-/// line stays in `rest` for the next call.
+/// Reads up to a line feed, which is not returned. `Ok(None)`: the client has closed the connection, possibly within a line. Bytes after the line stay in
+/// `rest` for the next call.
 ///
 /// # Errors
-/// A line of more than `limit` bytes (`InvalidData`), the deadline, or the connection's end in disorder.
+/// A line of more than `limit` bytes (`InvalidData`), the deadline, or an error of the connection.
 pub fn read_line(from: &mut impl Read, rest: &mut Vec<u8>, limit: usize) -> io::Result<Option<Vec<u8>>> {
     let mut looked = 0;
     loop {
@@ -163,7 +163,7 @@ pub fn read_line(from: &mut impl Read, rest: &mut Vec<u8>, limit: usize) -> io::
 }
 
 fn too_long(limit: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("a line of more than {limit} bytes"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the line has more than {limit} bytes"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Everything around a running loop, in one hand: journal, control socket, metrics, the record of what was changed, and the word to systemd.
+//! The services around a running loop: journal, control socket, metrics, record of changed settings, and notifications to systemd.
 //!
-//! The loop's conductor passes on to it what it hears, and asks it who steers. It never waits and never fails once it has started.
+//! The loop's control port passes events to it, and takes commands from it. It never blocks, and never fails once it has started.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -37,25 +37,25 @@ use crate::notify::Notify;
 use crate::state::Done;
 use crate::state::Record;
 
-/// Between two words to systemd.
-const WORD_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two notifications to systemd.
+const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
-/// What a daemon has.
+/// Settings of a daemon's services.
 #[derive(Clone, Debug, Default)]
 pub struct DaemonSettings {
-    /// Its journal.
+    /// The journal; `None`: no journal.
     pub journal: Option<JournalSettings>,
-    /// Its control socket.
+    /// The control socket; `None`: no control socket.
     pub control: Option<ControlSettings>,
-    /// Its figures.
+    /// The metrics page; `None`: no metrics.
     pub metrics: Option<MetricsSettings>,
-    /// Folder of what has to be put back; `None`: nothing is changed system-wide.
+    /// Folder for the record of settings to restore; `None`: no system-wide setting is changed.
     pub state: Option<PathBuf>,
-    /// It cannot do without that folder; otherwise settings are left alone where another process has it, or it cannot be written.
+    /// Whether that folder is required. If it is not, and another process uses it or it cannot be written, settings stay unchanged.
     pub needs_state: bool,
 }
 
-/// See the module.
+/// The services of a running daemon (see the module's documentation).
 pub struct Daemon {
     board: Board,
     journal: Option<Journal>,
@@ -65,14 +65,15 @@ pub struct Daemon {
     commands: Receiver<Steering>,
     notify: Notify,
     is_ready: bool,
-    spoke: Option<Instant>,
+    notified_at: Option<Instant>,
 }
 
 impl Daemon {
-    /// Opens everything, and puts back what an earlier daemon that was killed has left changed. `wake` is called, from other threads, when somebody steers.
+    /// Starts all services, and restores settings that an earlier daemon left changed because it was killed. `wake` is called, from other threads, when a
+    /// command arrives.
     ///
     /// # Errors
-    /// A file, socket or port cannot be had.
+    /// A file, socket or port cannot be opened.
     pub fn start(settings: &DaemonSettings, wake: impl Fn() + Send + Sync + 'static) -> Result<Daemon, ServiceError> {
         if settings.journal.is_some() {
             ignore_file_size_signal();
@@ -85,7 +86,10 @@ impl Daemon {
         }
         let (record, restored) =
             match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
-                None => (Err("no folder for what has to be put back".to_owned()), Vec::new()),
+                None => (
+                    Err("no state folder is set, in which settings to restore would be recorded".to_owned()),
+                    Vec::new(),
+                ),
                 Some(Ok((record, restored))) => (Ok(record), restored),
                 Some(Err(error)) if settings.needs_state => return Err(error),
                 Some(Err(error)) => (Err(error.to_string()), Vec::new()),
@@ -107,24 +111,24 @@ impl Daemon {
             None => None,
         };
         let notify = Notify::from_environment();
-        Ok(Daemon { board, journal, record, control, page, commands, notify, is_ready: false, spoke: None })
+        Ok(Daemon { board, journal, record, control, page, commands, notify, is_ready: false, notified_at: None })
     }
 
-    /// Where it can be reached: the control socket and the page of figures.
+    /// Addresses of the control socket and the metrics page.
     #[must_use]
     pub fn reached_at(&self) -> (Option<&Path>, Option<&Address>) {
         (self.control.as_ref().map(Control::path), self.page.as_ref().map(MetricsPage::address))
     }
 
-    /// What somebody asks of the loop, if anybody does.
+    /// Returns the next command to the loop, if there is one.
     pub fn steering(&mut self) -> Option<Steering> {
         self.commands.try_recv().ok()
     }
 
-    /// Takes what the loop does now.
+    /// Publishes the loop's status.
     pub fn status(&mut self, status: Status) {
-        if self.spoke.is_none_or(|spoke| spoke.elapsed() >= WORD_EVERY) {
-            self.spoke = Some(Instant::now());
+        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
+            self.notified_at = Some(Instant::now());
             let moved = status.counters.pages.moved;
             let words = format!("{}: {} processes, {moved} pages moved", status.state.name(), status.targets.len());
             if self.is_ready {
@@ -138,12 +142,12 @@ impl Daemon {
         self.board.put(status);
     }
 
-    /// The configuration is being read again, or has been.
+    /// Notifies systemd that the configuration is being read again (`is_over`: has been read).
     pub fn reloading(&mut self, is_over: bool) {
         if is_over { self.notify.ready("reloaded") } else { self.notify.reloading() }
     }
 
-    /// The end: whatever is still changed is put back, and the journal goes to disk.
+    /// Ends: restores all settings that are still changed, and writes the journal to disk.
     pub fn end(&mut self) {
         self.notify.stopping();
         if let Ok(Ok(restored)) = self.record.as_mut().map(Record::put_back) {
@@ -191,7 +195,7 @@ impl UndoLog for Daemon {
     }
 
     fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
-        // Without a record nothing is changed system-wide and no thread is bound: pages alone cannot come into each other's way.
+        // Without a record, no system-wide setting is changed and no thread bound; moves of pages need no record, because they do not conflict.
         let Ok(record) = &mut self.record else { return Ok(()) };
         let restored = record.claim(pid)?;
         self.tell(&restored);
@@ -215,19 +219,19 @@ impl Sink for Daemon {
 
 fn event_of(done: &Done) -> Event {
     if done.done == SettingDone::Failed {
-        let what = format!("{} could not be put back: {}", done.setting, done.why);
+        let what = format!("{} could not be restored: {}", done.setting, done.why);
         return Event::Trouble(Trouble { what, times: 1 });
     }
     let (was, now) = (done.was.clone(), done.now.clone());
     Event::Setting(SettingEvent { name: done.setting.to_string(), was, now, done: done.done })
 }
 
-/// The folder of a file, for this user alone if it has to be made (a control socket's may be passed through by everybody).
+/// Creates the folder of a file, accessible only to this user (that of a control socket may be traversed by all users).
 fn make_folder(file: &Path) -> Result<(), ServiceError> {
     use std::os::unix::fs::DirBuilderExt;
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|source| ServiceError::file(folder, "make this folder", source))
+    made.map_err(|source| ServiceError::file(folder, "create this folder", source))
 }
 
 fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>) -> Result<MetricsPage, ServiceError> {
@@ -251,7 +255,7 @@ fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>
     })
 }
 
-/// A journal that reaches a limit of its size (RLIMIT_FSIZE) is a full disk, and no reason to die.
+/// A journal that reaches the file size limit (RLIMIT_FSIZE) is treated like a full disk, and must not end the daemon.
 fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal has no precondition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

@@ -1,92 +1,94 @@
-//! The one error type of this crate: each message names the file or address, the place, and what to do.
+//! The error type of this crate: each message names the file or address, the place, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why the service cannot do what it was asked.
+/// An error of the service.
 #[derive(Debug, Error)]
 pub enum ServiceError {
-    /// Text that is no address.
-    #[error("{text:?} is no address ({what}); use 127.0.0.1:PORT, [::1]:PORT, a PORT of the loopback, or unix:/PATH")]
+    /// A text is not an address.
+    #[error(
+        "{text:?} is not an address ({what}); use 127.0.0.1:PORT, [::1]:PORT, a PORT of the loopback, or unix:/PATH"
+    )]
     Address {
-        /// What was given.
+        /// The given text.
         text: String,
         /// What is wrong.
         what: String,
     },
-    /// An address that others could reach.
+    /// An address can be reached from other machines.
     #[error(
-        "{address} can be reached from other machines, and there is neither encryption nor a password; listen on 127.0.0.1 or a unix socket \
-         and put a proxy before it, or allow remote readers expressly"
+        "{address} can be reached from other machines, without encryption or a password; listen on 127.0.0.1 or a unix socket behind \
+         a proxy, or allow remote readers explicitly"
     )]
     NotLocal {
-        /// What was given.
+        /// The given address.
         address: String,
     },
-    /// An address that cannot be listened on.
+    /// The server cannot listen on an address.
     #[error("cannot listen on {address}: {what}")]
     Listen {
         /// The address.
         address: String,
-        /// What is wrong and what to do.
+        /// What is wrong, and the remedy.
         what: String,
     },
-    /// A file that cannot be read or written.
+    /// A file cannot be read or written.
     #[error("{}: cannot {doing}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What was attempted.
+        /// The operation that failed.
         doing: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file whose content cannot be used.
+    /// The content of a file cannot be used.
     #[error("{}{}: {what}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The line, from 1, where it is known.
+        /// Number of the line, from 1, if known.
         line: Option<usize>,
-        /// What is wrong and what to do.
+        /// What is wrong, and the remedy.
         what: String,
     },
-    /// Another one is at work.
-    #[error("numapilot (process {pid}) already works with {}; steer that one with `numapilot ctl`, or name another folder with --state-dir", path.display())]
+    /// Another numapilot uses the state folder.
+    #[error("numapilot (process {pid}) already uses {}; control it with `numapilot ctl`, or name another folder with --state-dir", path.display())]
     Taken {
-        /// The folder of state.
+        /// The state folder.
         path: PathBuf,
-        /// The other's process; 0: unknown.
+        /// Process id of the other; 0: unknown.
         pid: u32,
     },
-    /// The daemon answers that it will not.
+    /// The daemon refuses; the message is its answer.
     #[error("{0}")]
     Refused(String),
-    /// The daemon answers what cannot be understood.
+    /// The answer cannot be interpreted.
     #[error("the answer from {address} cannot be understood ({what}); is another program listening there?")]
     Answer {
-        /// Where it came from.
+        /// Address of the server.
         address: String,
         /// What is wrong.
         what: String,
     },
-    /// A journal that does not hold what was asked for.
+    /// The journal does not hold what was asked for.
     #[error("{0}")]
     NotInJournal(String),
-    /// The system refuses something else.
+    /// Another system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was attempted.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl ServiceError {
-    /// A failure on a file.
+    /// Makes the error of a failed operation on a file.
     #[must_use]
     pub fn file(path: &std::path::Path, doing: &'static str, source: io::Error) -> ServiceError {
         ServiceError::File { path: path.to_owned(), doing, source }

@@ -1,7 +1,7 @@
-//! From a decision back to its evidence, and on to what came of it: gathers a journal's entries into one [`Story`] per decision.
+//! Traces a decision back to its evidence and on to its outcome: gathers a journal's entries into one [`Story`] per decision.
 //!
-//! A question picks runs, decisions, processes, pages or a time. Ranges of pages that the question does not touch are left out and counted, so that
-//! memory stays within what is asked for.
+//! A question selects runs, decisions, processes, pages or a time. Ranges of pages that it does not select are left out and counted, so that memory stays
+//! proportional to the answer.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
@@ -24,22 +24,22 @@ use crate::error::ServiceError;
 use crate::journal;
 use crate::journal::Reading;
 
-/// What is asked of a journal. Whatever is `None` matches everything.
+/// A question about a journal. A field that is `None` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// One decision.
+    /// Number of a decision.
     pub decision: Option<u64>,
-    /// A run, by the beginning of its name. Without it, a decision's number means that of the last run that has it.
+    /// Beginning of a run's name. Without it, a decision's number refers to the last run that has it.
     pub run: Option<String>,
-    /// Orders about this process.
+    /// Selects orders about this process.
     pub pid: Option<u32>,
-    /// Orders about the page of this address.
+    /// Selects orders about the page of this address.
     pub address: Option<u64>,
-    /// Not before this time, in nanoseconds since 1970.
+    /// Selects events from this time on, in nanoseconds since 1970.
     pub since_unix_ns: Option<u64>,
-    /// Keep the ranges of all decisions; otherwise only where a decision, process or page is asked for.
+    /// Whether the ranges of all decisions are kept; otherwise only if a decision, process or page is selected.
     pub ranges: bool,
-    /// Decisions kept at most: the last ones.
+    /// Maximum number of decisions; the last ones are kept.
     pub last: usize,
 }
 
@@ -57,7 +57,7 @@ impl Question {
         self.address.is_none() && self.pid.is_none_or(|pid| pid == order.pid)
     }
 
-    /// Whether a decision is told, once all its orders were seen.
+    /// Whether a decision is part of the answer, once all its orders were read.
     fn wants(&self, story: &Story) -> bool {
         let is_touched = self.pid.is_none() && self.address.is_none() || story.matched;
         is_touched
@@ -67,30 +67,30 @@ impl Question {
     }
 }
 
-/// A decision, what it rests on, and what came of it.
+/// A decision with its evidence and outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Story {
-    /// Its run.
+    /// Name of its run.
     pub run: String,
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// What was seen; `None`: the journal has lost it.
+    /// The observation; `None`: lost from the journal.
     pub observation: Option<Observation>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// Ranges of pages that were asked for.
+    /// Selected orders about ranges of pages.
     pub batches: Vec<Batch>,
-    /// Ranges that were not asked for.
+    /// Number of orders about ranges that were not selected.
     pub other_batches: u64,
-    /// Threads that were asked for.
+    /// Selected orders about threads.
     pub threads: Vec<ThreadOrder>,
-    /// What came of the orders, and of undoing them.
+    /// Outcomes of the orders, and of undoing them.
     pub actions: Vec<Action>,
-    /// Windows with and without.
+    /// Comparisons of windows with and without the changes.
     pub comparisons: Vec<Comparison>,
-    /// Pages that it would have moved once more.
+    /// Ranges that were held back because they moved back and forth.
     pub ping_pongs: Vec<PingPong>,
-    /// An order that was asked for was seen.
+    /// Whether a selected order was read.
     #[serde(skip)]
     matched: bool,
 }
@@ -98,50 +98,50 @@ pub struct Story {
 /// A run of the loop.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
-    /// When it began, in nanoseconds since 1970.
+    /// Start time in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// How it began.
+    /// The start event.
     pub start: Start,
-    /// Decisions in it.
+    /// Number of decisions.
     pub decisions: u64,
-    /// What else happened (settings, targets, steering, troubles, losses), oldest first: the last [`NOTES`].
+    /// Other events (settings, targets, commands, errors, losses), oldest first: the last [`NOTES`].
     pub notes: VecDeque<Note>,
-    /// How it ended; `None`: it still runs, was killed, or the journal has lost its end.
+    /// The stop event; `None`: the run continues, was killed, or its end is lost from the journal.
     pub stop: Option<Stop>,
 }
 
 /// An event that belongs to no decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Note {
-    /// When, in nanoseconds since 1970.
+    /// Time in nanoseconds since 1970.
     pub unix_ns: u64,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
 /// Notes kept per run.
 pub const NOTES: usize = 100;
-/// Observations that may pass between one and the decision that rests on it.
+/// Maximum number of observations between an observation and the decision based on it.
 const OBSERVATIONS: usize = 64;
 
-/// The answer.
+/// The answer to a question.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Explanation {
     /// Every run in the journal, oldest first.
     pub runs: Vec<Run>,
-    /// The decisions that were asked for, oldest first.
+    /// The selected decisions, oldest first.
     pub decisions: Vec<Story>,
-    /// Decisions that were asked for and left out by [`Question::last`].
+    /// Number of selected decisions that [`Question::last`] left out.
     pub left_out: u64,
-    /// How the journal read.
+    /// Statistics of reading the journal.
     pub reading: Reading,
 }
 
-/// Reads a journal and answers.
+/// Reads a journal and answers a question.
 ///
 /// # Errors
-/// It cannot be read, or has no such decision or run.
+/// The journal cannot be read, or has no such decision or run.
 pub fn explain(file: &Path, question: &Question) -> Result<Explanation, ServiceError> {
     let mut gatherer = Gatherer { question, out: Explanation::default(), open: BTreeMap::new(), seen: VecDeque::new() };
     let reading = journal::read(file, |entry| gatherer.entry(entry))?;
@@ -149,7 +149,7 @@ pub fn explain(file: &Path, question: &Question) -> Result<Explanation, ServiceE
     let mut out = gatherer.out;
     out.reading = reading;
     if question.decision.is_some() && question.run.is_none() {
-        // Numbers begin anew with each run: the last one is meant.
+        // Numbers start again with each run, so the last run with the number is meant.
         let first_of_last = out.decisions.len().saturating_sub(1);
         out.decisions.drain(..first_of_last);
     }
@@ -163,22 +163,22 @@ fn missing(file: &Path, question: &Question, found: &Explanation) -> String {
     let file = file.display();
     match (question.decision, &question.run) {
         (_, Some(run)) if !found.runs.iter().any(|r| r.start.run.starts_with(run.as_str())) => {
-            format!("{file}: no run is called {run}; `numapilot explain` lists them")
+            format!("{file}: no run has a name that begins with {run}; `numapilot explain` lists the runs")
         }
         (Some(decision), _) => {
             let last = found.runs.last().map_or(0, |run| run.decisions);
             format!(
-                "{file}: decision {decision} is not there (older parts are removed as the journal grows); the last run has {last}"
+                "{file}: the journal does not hold decision {decision} (its oldest parts are removed as it grows); the last run has {last} decisions"
             )
         }
-        _ => format!("{file}: no decision of that run is there"),
+        _ => format!("{file}: the journal holds no decision of that run"),
     }
 }
 
 struct Gatherer<'a> {
     question: &'a Question,
     out: Explanation,
-    /// Decisions of the run that is being read.
+    /// Recent decisions of the run that is being read.
     open: BTreeMap<u64, Story>,
     seen: VecDeque<Observation>,
 }
@@ -265,13 +265,13 @@ impl Gatherer<'_> {
         let observation = self.seen.iter().find(|seen| seen.observation == decision.observation).cloned();
         let run = run.unwrap_or_default();
         self.open.insert(decision.decision, Story { run, unix_ns, observation, decision, ..Story::default() });
-        // Later events of a decision come soon, or are comparisons: only the oldest are told apart early.
+        // Later events of a decision follow soon, or are comparisons: so only the oldest decisions are completed early.
         if self.open.len() > 2 * self.question.last.max(512) {
             self.settle(self.question.last.max(512));
         }
     }
 
-    /// Judges the oldest decisions until so many are left open.
+    /// Completes the oldest decisions until `keep` are left.
     fn settle(&mut self, keep: usize) {
         while self.open.len() > keep {
             let Some((_, story)) = self.open.pop_first() else { return };
@@ -284,7 +284,7 @@ impl Gatherer<'_> {
         self.out.left_out += surplus as u64;
     }
 
-    /// The run is over, or the journal.
+    /// Ends a run, at the next start or at the end of the journal.
     fn close(&mut self) {
         self.settle(0);
         self.seen.clear();
@@ -408,6 +408,6 @@ mod tests {
         let error = explain(&path, &Question { decision: Some(9), ..all() }).unwrap_err().to_string();
         assert!(error.contains("decision 9") && error.contains("the last run has 3"), "{error}");
         let error = explain(&path, &Question { run: Some("zz".to_owned()), ..all() }).unwrap_err().to_string();
-        assert!(error.contains("no run is called zz"), "{error}");
+        assert!(error.contains("no run has a name that begins with zz"), "{error}");
     }
 }

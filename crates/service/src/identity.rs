@@ -1,4 +1,4 @@
-//! Which process a number means now, and whose it is.
+//! Identity and owner of the process that has a process id now.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -7,13 +7,13 @@ use numapilot_kernel::task;
 
 use crate::control::authority::ProcessFacts;
 
-/// When a thread started, in clock ticks since boot; `None`: it is gone.
+/// Start time of a thread in clock ticks since boot; `None`: it has ended.
 #[must_use]
 pub(crate) fn start_of_thread(pid: u32, tid: u32) -> Option<u64> {
     task::stat_of_thread(pid, tid).ok().map(|stat| stat.start_ticks)
 }
 
-/// What the kernel says of a process; `None`: there is none. Read twice around the users, so that a number that changes hands in between is noticed.
+/// Reads the facts about a process; `None`: there is none. The start time is read before and after the users, so that reuse of the id in between is noticed.
 #[must_use]
 pub fn process(pid: u32) -> Option<ProcessFacts> {
     let folder = format!("/proc/{pid}");
@@ -22,7 +22,7 @@ pub fn process(pid: u32) -> Option<ProcessFacts> {
     let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if field("Tgid:")?.parse() != Ok(pid) {
-        // A thread's number is no process.
+        // A thread id does not name a process.
         return None;
     }
     let mut uids = field("Uid:")?.split_ascii_whitespace().map(str::parse::<u32>);

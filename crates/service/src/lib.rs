@@ -1,7 +1,7 @@
-//! What makes the pilot a service: its configuration, control socket, kept state, journal and metrics. Deciding and moving are the pilot's.
+//! The service around the balancer: its configuration, control socket, state, journal and metrics. The balancer itself decides and moves.
 //!
-//! Nothing here may hold up the loop: clients are served by threads of their own under [`Limits`], and the loop is reached through a board that it writes
-//! and a channel that it looks into when it likes.
+//! Nothing here may block the loop: clients are served by their own threads under [`Limits`]. They reach the loop through a board that it writes, and a channel
+//! that it reads between two steps.
 
 mod address;
 pub mod config;
@@ -27,6 +27,6 @@ pub use error::ServiceError;
 pub use places::Places;
 pub use places::SYSTEM_CONFIG;
 pub use places::SYSTEM_CONTROL;
+pub use server::ConnectionCounts;
 pub use server::Limits;
 pub use server::Server;
-pub use server::Visits;

@@ -1,4 +1,4 @@
-//! Telling systemd how a service fares (sd_notify(3)): one datagram to the socket that the environment names. Without one, nothing happens.
+//! Notifies systemd of the service's state (sd_notify(3)): one datagram to the socket that the environment names. Without one, nothing happens.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,28 +7,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 
-/// The way to the service manager.
+/// The connection to the service manager.
 #[derive(Debug)]
 pub struct Notify(Option<(UnixDatagram, SocketAddr)>);
 
 impl Notify {
-    /// By `NOTIFY_SOCKET`.
+    /// Connects to the socket in `NOTIFY_SOCKET`, if that is set.
     #[must_use]
     pub fn from_environment() -> Notify {
         Notify(std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name).ok()))
     }
 
-    /// It has begun, and says what it does.
+    /// Reports that the service is ready, with a status text.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// What it does now.
+    /// Reports a status text.
     pub fn status(&self, status: &str) {
         self.send(&format!("STATUS={}", one_line(status)));
     }
 
-    /// It reads its configuration again; [`Notify::ready`] says that it is done.
+    /// Reports that the configuration is being read again; [`Notify::ready`] ends this.
     pub fn reloading(&self) {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the structure outlives the call; this clock exists.
@@ -37,19 +37,19 @@ impl Notify {
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={us}"));
     }
 
-    /// It ends.
+    /// Reports that the service is stopping.
     pub fn stopping(&self) {
         self.send("STOPPING=1");
     }
 
-    /// It is alive.
+    /// Reports that the service is alive (watchdog).
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
     fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.0 {
-            // A manager that does not listen is its own affair.
+            // A failure is ignored: the service works without its manager.
             let _ = socket.send_to_addr(text.as_bytes(), address);
         }
     }

@@ -1,4 +1,4 @@
-//! Where a service's files are unless said otherwise: systemd's folders where it gives them, the system's for root, the user's own for others.
+//! Default paths of a service's files: systemd's folders if it provides them, the system's for root, the user's own for other users.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub struct Places {
     pub control: PathBuf,
     /// Journal.
     pub journal: PathBuf,
-    /// Folder of what has to be put back.
+    /// Folder for the record of settings to restore.
     pub state: PathBuf,
 }
 
@@ -20,7 +20,7 @@ pub const SYSTEM_CONTROL: &str = "/run/numapilot/control";
 pub const SYSTEM_CONFIG: &str = "/etc/numapilot.toml";
 
 impl Places {
-    /// Those of this process's user.
+    /// The default paths for this process's user.
     #[must_use]
     pub fn usual() -> Places {
         // SAFETY: has no preconditions.
@@ -28,7 +28,7 @@ impl Places {
         Places::of(uid, |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute()))
     }
 
-    /// Where processes of a user find each other ([`crate::state::Claims`]): a fixed folder, whatever the environment says.
+    /// Folder in which a user's daemons coordinate ([`crate::state::Claims`]): fixed, independent of the environment.
     #[must_use]
     pub fn machine(uid: u32) -> PathBuf {
         if uid == 0 {
@@ -48,7 +48,7 @@ impl Places {
         };
         let run = folder("RUNTIME_DIRECTORY", "/run/numapilot", "XDG_RUNTIME_DIR", ".local/state");
         let logs = folder("LOGS_DIRECTORY", "/var/log/numapilot", "XDG_STATE_HOME", ".local/state");
-        // What has to be put back does not outlive the system's start, so that /run will do.
+        // Settings do not outlive a reboot, so /run suffices.
         let state = folder("STATE_DIRECTORY", "/run/numapilot/state", "XDG_STATE_HOME", ".local/state");
         Places { control: run.join("control"), journal: logs.join("journal.jsonl"), state }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Bytes with K, M, G or T (powers of 1,024): `200M`, `1.5 GiB`.
 ///
 /// # Errors
-/// What is wrong, and what is understood.
+/// The message describes what is wrong and what is accepted.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text)?;
     let bytes = number * unit_of_bytes(unit)?;
@@ -16,10 +16,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How many bytes a unit stands for.
+/// Number of bytes of a unit.
 ///
 /// # Errors
-/// It is none; what is understood.
+/// The unit is not known; the message lists those that are.
 pub fn unit_of_bytes(unit: &str) -> Result<f64, String> {
     let shift = match unit {
         "" | "B" => 0,
@@ -27,15 +27,15 @@ pub fn unit_of_bytes(unit: &str) -> Result<f64, String> {
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
         "T" | "TiB" => 40,
-        other => return Err(format!("`{other}` is no unit of bytes; use K, M, G or T")),
+        other => return Err(format!("`{other}` is not a unit of bytes; use K, M, G or T")),
     };
     Ok((1_u64 << shift) as f64)
 }
 
-/// A length of time: `100ms`, `10s`, `5m`, `1h`; a number alone is seconds.
+/// A duration: `100ms`, `10s`, `5m`, `1h`; a number without a unit is in seconds.
 ///
 /// # Errors
-/// What is wrong, and what is understood.
+/// The message describes what is wrong and what is accepted.
 pub fn time(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text)?;
     let scale = match unit {
@@ -44,18 +44,18 @@ pub fn time(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        other => return Err(format!("`{other}` is no unit of time; use us, ms, s, m or h")),
+        other => return Err(format!("`{other}` is not a unit of time; use us, ms, s, m or h")),
     };
-    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and end one day".to_owned())
+    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and finite".to_owned())
 }
 
 /// A share as a percentage: `1%`, `0.5 %`, `30`; between 0 and 100.
 ///
 /// # Errors
-/// What is wrong.
+/// The message describes what is wrong.
 pub fn percentage(text: &str) -> Result<f64, String> {
     let number: f64 =
-        text.trim_end_matches('%').trim().parse().map_err(|_| format!("`{text}` is no percentage, such as 1%"))?;
+        text.trim_end_matches('%').trim().parse().map_err(|_| format!("`{text}` is not a percentage, such as 1%"))?;
     if (0.0..=100.0).contains(&number) {
         Ok(number / 100.0)
     } else {
@@ -66,7 +66,7 @@ pub fn percentage(text: &str) -> Result<f64, String> {
 fn split(text: &str) -> Result<(f64, &str), String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number = digits.trim().parse().map_err(|_| format!("`{}` is no number", digits.trim()))?;
+    let number = digits.trim().parse().map_err(|_| format!("`{}` is not a number", digits.trim()))?;
     Ok((number, &text[digits.len()..]))
 }
 

@@ -1,8 +1,8 @@
-//! Listening: a thread that accepts, and one for each client, of whom there are few and for a short time only. Whatever clients do, memory, threads and
-//! descriptors stay bounded; whoever comes while there are too many is closed at once and counted.
+//! A server: a thread that accepts connections, and one thread per client, with limits on their number and time. So memory, threads and descriptors stay
+//! bounded whatever clients do; connections beyond the limits are closed at once and counted.
 //!
-//! A unix socket appears under its name only when it listens and has its permissions, and goes with the server. One that nobody listens on any more is
-//! replaced; one with a listener, or a file of another kind, is not.
+//! A unix socket appears under its name only once it listens and has its permissions, and is removed with the server. A socket without a listener is replaced;
+//! one with a listener, or a file of another kind, is not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,14 +33,14 @@ use crate::address::Address;
 use crate::connection::Connection;
 use crate::error::ServiceError;
 
-/// What clients may take.
+/// Limits on clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at one time. A quarter of them is kept for root and the server's own user.
+    /// Maximum number of simultaneous connections. A quarter of them is reserved for root and the server's own user.
     pub connections: usize,
-    /// Of these, for one user of a unix socket (root and the server's own user excepted).
+    /// Maximum number for one user of a unix socket (except root and the server's own user).
     pub connections_per_user: usize,
-    /// Time for a connection, unless its handler allows more.
+    /// Maximum duration of a connection, unless its handler extends it.
     pub time: Duration,
 }
 
@@ -50,26 +50,26 @@ impl Default for Limits {
     }
 }
 
-/// How many came.
+/// Number of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Visits {
-    /// Served, or being served.
+pub struct ConnectionCounts {
+    /// Connections that were accepted.
     pub accepted: u64,
-    /// Closed at once: there were too many.
+    /// Connections closed at once because there were too many.
     pub refused: u64,
 }
 
-/// For answers that are due when the server stops: the one to the client that stopped it, above all.
+/// Maximum wait for pending answers when the server stops, above all the answer to the client that stopped it.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Users (`None`: over TCP) and how many connections each has.
+/// Number of connections by user (`None`: over TCP).
 type Present = BTreeMap<Option<u32>, usize>;
 
 #[derive(Debug)]
 struct Shared {
     stopping: Arc<AtomicBool>,
     present: Mutex<Present>,
-    /// Somebody left.
+    /// Signalled when a connection ends.
     left: Condvar,
     accepted: AtomicU64,
     refused: AtomicU64,
@@ -77,22 +77,22 @@ struct Shared {
     own_uid: u32,
 }
 
-/// A running server; dropping it stops it: nobody is let in and no request is read any more, and answers that are due have [`LAST_ANSWERS`] to be sent.
+/// A running server. Dropping it stops it: new connections and requests are refused, and pending answers have [`LAST_ANSWERS`] to be sent.
 #[derive(Debug)]
 pub struct Server {
     address: Address,
     shared: Arc<Shared>,
     wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
-    /// The socket's file, with its device and inode: what is removed at the end is ours.
+    /// The socket's file with device and inode, so that only this server's file is removed at the end.
     file: Option<(PathBuf, u64, u64)>,
 }
 
 impl Server {
-    /// Listens, and calls `serve` for each connection, each in a thread of its own. `mode` is the permissions of a unix socket.
+    /// Listens, and calls `serve` for each connection in its own thread. `mode`: permissions of a unix socket.
     ///
     /// # Errors
-    /// The address is taken, or may not be used.
+    /// The address is in use, or may not be used.
     pub fn start(
         address: &Address,
         mode: u32,
@@ -106,7 +106,7 @@ impl Server {
         if wake < 0 {
             return Err(fail(io::Error::last_os_error().to_string()));
         }
-        // SAFETY: `wake` is open and owned by nobody else.
+        // SAFETY: `wake` is open and has no other owner.
         let wake = unsafe { OwnedFd::from_raw_fd(wake) };
         let waker = wake.try_clone().map_err(|error| fail(error.to_string()))?;
         let shared = Arc::new(Shared {
@@ -127,17 +127,20 @@ impl Server {
         Ok(Server { address, shared, wake, thread: Some(thread), file })
     }
 
-    /// Where it listens, with the port that was found for port 0.
+    /// The address on which it listens, with the actual port for port 0.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// How many came.
+    /// Number of connections.
     #[must_use]
-    pub fn visits(&self) -> Visits {
+    pub fn connection_counts(&self) -> ConnectionCounts {
         let shared = &self.shared;
-        Visits { accepted: shared.accepted.load(Ordering::Relaxed), refused: shared.refused.load(Ordering::Relaxed) }
+        ConnectionCounts {
+            accepted: shared.accepted.load(Ordering::Relaxed),
+            refused: shared.refused.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -166,18 +169,18 @@ fn listen(address: &Address, mode: u32) -> Result<Listening, ServiceError> {
     match address {
         Address::Tcp(at) => {
             let listener = TcpListener::bind(at)
-                .map_err(|error| fail(format!("{error}; choose another port, or end who has it")))?;
+                .map_err(|error| fail(format!("{error}; choose another port, or stop the process that uses it")))?;
             listener.set_nonblocking(true).map_err(|error| fail(error.to_string()))?;
             let bound = listener.local_addr().map_err(|error| fail(error.to_string()))?;
             Ok((listener.into(), Address::Tcp(bound), None))
         }
         Address::Unix(path) => {
-            make_way(path).map_err(fail)?;
+            remove_stale_socket(path).map_err(fail)?;
             let mut temporary = path.clone().into_os_string();
             temporary.push(format!(".{}", std::process::id()));
-            // A shorter name fits where the longer one would not.
+            // A shorter temporary name, because the length of a socket's path is limited.
             let temporary = if temporary.len() < 108 { PathBuf::from(temporary) } else { path.clone() };
-            let made = appear(&temporary, path, mode).map_err(|error| {
+            let made = bind_and_rename(&temporary, path, mode).map_err(|error| {
                 let _ = fs::remove_file(&temporary);
                 fail(format!("{error}; the folder must exist and be writable for this user"))
             })?;
@@ -187,8 +190,8 @@ fn listen(address: &Address, mode: u32) -> Result<Listening, ServiceError> {
     }
 }
 
-/// Binds under one name, and renames when others may come.
-fn appear(temporary: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, u64, u64)> {
+/// Binds under a temporary name, and renames the socket once it is ready.
+fn bind_and_rename(temporary: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener, u64, u64)> {
     let listener = UnixListener::bind(temporary)?;
     listener.set_nonblocking(true)?;
     fs::set_permissions(temporary, fs::Permissions::from_mode(mode))?;
@@ -197,16 +200,16 @@ fn appear(temporary: &Path, path: &Path, mode: u32) -> io::Result<(UnixListener,
     Ok((listener, made.dev(), made.ino()))
 }
 
-/// Whether a socket may be put at this path; replaces what a dead server left.
-fn make_way(path: &Path) -> Result<(), String> {
+/// Checks that a socket may be created at this path; removes one that a dead server left.
+fn remove_stale_socket(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(found) if !found.file_type().is_socket() => {
-            Err("a file that is no socket is there; remove it, or name another path".to_owned())
+            Err("the path names a file that is not a socket; remove it, or name another path".to_owned())
         }
         Ok(_) => match UnixStream::connect(path) {
-            Ok(_) => Err("another process listens there; end it, or name another path".to_owned()),
+            Ok(_) => Err("another process listens there; stop it, or name another path".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(format!("a socket is there already ({error}); remove it, or name another path")),
@@ -239,18 +242,18 @@ fn accept_all<F: Fn(&mut Connection) + Send + Sync + 'static>(
                 io::Error::last_os_error().raw_os_error(),
                 Some(libc::EAGAIN | libc::EINTR | libc::ECONNABORTED)
             ) {
-                // Out of descriptors or memory: others may give some back.
+                // Out of descriptors or memory, which may be temporary.
                 thread::sleep(Duration::from_millis(100));
             }
             continue;
         }
-        // SAFETY: `fd` is open and owned by nobody else.
+        // SAFETY: `fd` is open and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         admit(Connection::new(fd, shared.limits.time, Arc::clone(&shared.stopping)), shared, serve);
     }
 }
 
-/// Serves a client in a thread of its own, or lets it go.
+/// Serves a client in its own thread, or closes the connection.
 fn admit<F: Fn(&mut Connection) + Send + Sync + 'static>(
     mut connection: Connection,
     shared: &Arc<Shared>,
@@ -263,7 +266,7 @@ fn admit<F: Fn(&mut Connection) + Send + Sync + 'static>(
     }
     let (serve, theirs) = (Arc::clone(serve), Arc::clone(shared));
     let started = thread::Builder::new().name("numapilot-client".to_owned()).spawn(move || {
-        let _leave = Leave(&theirs, user);
+        let _leave = CountGuard(&theirs, user);
         serve(&mut connection);
     });
     match started {
@@ -275,10 +278,10 @@ fn admit<F: Fn(&mut Connection) + Send + Sync + 'static>(
     };
 }
 
-/// Signs out even if the handler panics.
-struct Leave<'a>(&'a Shared, Option<u32>);
+/// Removes the connection from the count on drop, even if the handler panics.
+struct CountGuard<'a>(&'a Shared, Option<u32>);
 
-impl Drop for Leave<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.leave(self.1);
     }
@@ -393,7 +396,7 @@ mod tests {
         fs::write(&path, "precious").unwrap();
         let error =
             Server::start(&Address::Unix(path.clone()), 0o600, Limits::default(), echo).unwrap_err().to_string();
-        assert!(error.contains("no socket"), "{error}");
+        assert!(error.contains("not a socket"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
@@ -411,13 +414,13 @@ mod tests {
         let server = Server::start(&Address::Unix(path.clone()), 0o600, limits(2, 300), echo).unwrap();
         let silent: Vec<UnixStream> = (0..2).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let start = Instant::now();
-        while server.visits().accepted < 2 {
+        while server.connection_counts().accepted < 2 {
             thread::sleep(Duration::from_millis(1));
             assert!(start.elapsed() < Duration::from_secs(10));
         }
         let mut third = UnixStream::connect(&path).unwrap();
         assert_eq!(third.read(&mut [0]).unwrap(), 0, "closed at once");
-        assert_eq!(server.visits(), Visits { accepted: 2, refused: 1 });
+        assert_eq!(server.connection_counts(), ConnectionCounts { accepted: 2, refused: 1 });
         for mut stream in silent {
             assert_eq!(stream.read(&mut [0]).unwrap(), 0, "closed at the deadline");
         }

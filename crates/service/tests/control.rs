@@ -1,4 +1,4 @@
-//! The control socket with a loop behind it, and clients that behave, and others that do not.
+//! The control socket with a loop behind it, and well-behaved and misbehaving clients.
 
 use std::io::Read;
 use std::io::Write;
@@ -25,17 +25,17 @@ use numapilot_service::control::ControlSettings;
 use numapilot_service::control::Request;
 use numapilot_service::control::line;
 
-/// A user that is nobody here.
+/// The id of a user without rights.
 const STRANGER: u32 = 65_534;
 
-/// How long this thread has waited for a processor that others had.
+/// How long this thread has waited for a processor that other threads used.
 fn waited() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or_default())
 }
 
-/// A loop that does as it is told, puts its status on the board every millisecond, and remembers the longest time between two rounds, less what it waited
-/// for a processor: that is no client's doing.
+/// A loop that obeys commands, publishes its status every millisecond, and records the longest time between two iterations, minus the time that it waited for a
+/// processor, which no client causes.
 struct Daemon {
     folder: tempfile::TempDir,
     control: Control,
@@ -94,7 +94,7 @@ impl Daemon {
         self.children.push(program.spawn().unwrap());
         let pid = self.children.last().unwrap().id();
         let start = Instant::now();
-        // The child becomes `sleep` in its own time.
+        // The child needs some time to become `sleep`.
         while numapilot_service::identity::process(pid).is_none_or(|facts| facts.target.name != "sleep") {
             assert!(start.elapsed() < Duration::from_secs(10));
             thread::sleep(Duration::from_millis(1));
@@ -207,7 +207,7 @@ fn a_stranger_sees_and_names_only_their_own() {
     assert_eq!(report.pilot.targets.iter().map(|t| t.target.pid).collect::<Vec<_>>(), [own]);
 }
 
-/// What a raw client gets back.
+/// Sends raw bytes and returns the answer.
 fn raw(path: &std::path::Path, bytes: &[u8]) -> String {
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -233,7 +233,7 @@ fn garbage_gets_a_word_and_changes_nothing() {
         b"GET /metrics HTTP/1.1\r\n",
     ] {
         let answer = raw(&daemon.path(), bytes);
-        assert!(answer.contains(r#""ok":false"#) && answer.contains("no request"), "{bytes:?}: {answer}");
+        assert!(answer.contains(r#""ok":false"#) && answer.contains("not a request"), "{bytes:?}: {answer}");
     }
     let answer = raw(&daemon.path(), &vec![b'['; 1 << 20]);
     assert!(answer.is_empty() || answer.contains("more than 1024 bytes"), "{answer}");
@@ -271,7 +271,7 @@ fn the_slow_the_silent_and_the_many_do_not_hold_up_the_loop() {
     });
     let crowd: Vec<UnixStream> = (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
     slow.join().unwrap();
-    assert!(daemon.control.visits().refused > 0, "{:?}", daemon.control.visits());
+    assert!(daemon.control.connection_counts().refused > 0, "{:?}", daemon.control.connection_counts());
     drop(crowd);
     // The silent are let go after five seconds, and then there is room again.
     let start = Instant::now();

@@ -28,7 +28,7 @@ pub struct Costs {
     pub move_thread_ns: f64,
     /// Nanoseconds that a thread of the process loses per small page unmapped for a hint: 5 ms per 256 MB (2).
     pub unmap_ns: f64,
-    /// Nanoseconds that a hint fault costs the thread that meets it (4).
+    /// Nanoseconds that a NUMA hinting fault costs its thread (4).
     pub hint_fault_ns: f64,
     /// Cycles that a sample costs the CPU on which it is taken (3).
     pub sample_cycles: f64,

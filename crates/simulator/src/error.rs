@@ -1,4 +1,4 @@
-//! What can go wrong with a simulation.
+//! Errors of reading a program and of simulating it.
 
 use std::path::PathBuf;
 
@@ -8,16 +8,16 @@ pub enum SimulatorError {
     /// The system refused to read a file.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// A synthetic description is wrong.
     #[error("{file}:{line}: {why}")]
     Description {
-        /// File, or what stands for it.
+        /// Path of the file, or a name for text that is not from a file.
         file: String,
         /// Line, from 1.
         line: usize,
@@ -27,7 +27,7 @@ pub enum SimulatorError {
     /// A trace cannot be simulated.
     #[error("{}: {why}", trace.display())]
     Trace {
-        /// The trace.
+        /// Folder of the trace.
         trace: PathBuf,
         /// What is wrong, and what to do.
         why: String,
@@ -44,58 +44,58 @@ pub enum SimulatorError {
     /// No placement can be found.
     #[error(transparent)]
     Placement(#[from] numapilot_placement::PlacementError),
-    /// A program contradicts itself.
+    /// The parts of a program are inconsistent.
     #[error("program `{program}`: {why}")]
     Program {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// What does not hold.
+        /// The rule that it breaks.
         why: String,
     },
-    /// The machine cannot run it.
+    /// The machine cannot run the program.
     #[error("machine `{machine}`: {why}")]
     Machine {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
         /// What is missing, and what to do.
         why: String,
     },
-    /// No node has room for a page.
+    /// No node has free memory for a page.
     #[error(
-        "region `{region}` does not fit: at {at_ns:.0} ns all {bytes} bytes of machine `{machine}` are taken; take a larger machine"
+        "region `{region}` does not fit: at {at_ns:.0} ns all {bytes} bytes of machine `{machine}` are in use; choose a machine with more memory"
     )]
     OutOfMemory {
-        /// Region that was touched.
+        /// Region of the page.
         region: String,
-        /// Simulated time.
+        /// Simulated time in nanoseconds.
         at_ns: f64,
         /// Memory of the machine.
         bytes: u64,
-        /// Its name.
+        /// Name of the machine.
         machine: String,
     },
-    /// Every thread waits for another.
-    #[error("program `{program}`: at {at_ns:.0} ns nobody can go on; {waiting}")]
+    /// Every thread waits for another: a deadlock.
+    #[error("program `{program}`: deadlock at {at_ns:.0} ns, every thread waits for another; {waiting}")]
     Deadlock {
-        /// Its name.
+        /// Name of the program.
         program: String,
-        /// Simulated time.
+        /// Simulated time in nanoseconds.
         at_ns: f64,
-        /// Who waits for what.
+        /// The threads that wait, and the event that each waits for.
         waiting: String,
     },
-    /// Options contradict themselves.
+    /// An option is out of range, or contradicts another.
     #[error("option {option}: {why}")]
     Option {
-        /// Which.
+        /// Name of the option.
         option: &'static str,
         /// What is wrong, and what to do.
         why: String,
     },
-    /// The caller's progress function said stop.
+    /// The caller's progress function stopped the simulation.
     #[error("stopped at {at_ns:.0} ns of simulated time")]
     Stopped {
-        /// Simulated time.
+        /// Simulated time in nanoseconds.
         at_ns: f64,
     },
 }

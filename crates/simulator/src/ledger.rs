@@ -1,13 +1,13 @@
-//! Books of traffic over a stretch of time, and the seven metrics computed from them (`docs/metrics.md`, `docs/simulator.md`).
+//! Sums of traffic over an interval of time, and the NUMA metrics computed from them (`docs/metrics.md`, `docs/simulator.md`).
 
 use numapilot_traffic::{Imbalance, Metrics};
 
 use crate::report::Traffic;
 
-/// What one epoch adds.
+/// The traffic of one epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
-    /// By accessing and answering node.
+    /// By accessing node (row) and home node (column).
     pub(crate) reads: Vec<Vec<f64>>,
     pub(crate) writes: Vec<Vec<f64>>,
     /// Sum over accesses of their latencies.
@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) utilisation: Vec<f64>,
 }
 
-/// What does not change in a run and metrics need.
+/// Constants of a run that the metrics need.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
     /// Per node: the position of its controller among the stations.
@@ -30,7 +30,7 @@ pub(crate) struct Scale {
     pub(crate) counts_instructions: bool,
 }
 
-/// Sums of entries.
+/// Sums of the entries of all epochs since the last reset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) from_ns: f64,
@@ -40,7 +40,7 @@ pub(crate) struct Ledger {
     latency_ns: f64,
     instructions: f64,
     busy_ns: f64,
-    /// Utilisation times nanoseconds.
+    /// By station: utilisation (0 to 1) times nanoseconds.
     station_ns: Vec<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Ledger {
     }
 
     /// Adds an epoch that ends at `to_ns`.
-    pub(crate) fn book(&mut self, entry: &Entry, to_ns: f64) {
+    pub(crate) fn record(&mut self, entry: &Entry, to_ns: f64) {
         add_rows(&mut self.reads, &entry.reads);
         add_rows(&mut self.writes, &entry.writes);
         add(&mut self.station_ns, &entry.utilisation, to_ns - self.to_ns);
@@ -140,7 +140,7 @@ impl Ledger {
         }
     }
 
-    /// As people are shown it.
+    /// The sums as a report shows them.
     pub(crate) fn traffic(&self, scale: &Scale) -> Traffic {
         Traffic {
             from_ns: self.from_ns,

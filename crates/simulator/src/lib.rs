@@ -1,7 +1,7 @@
 //! Steps a program through the traffic model in epochs: page table, threads, synchronisation, migrations that cost bandwidth and time, a
-//! sampler, and a policy in the loop. Deterministic for a seed. Everything that comes of it is *simulated* and says so.
+//! sampler, and a policy in the loop. Deterministic for a seed. Every result is *simulated* and labelled so.
 //!
-//! `docs/simulator.md` says what is modelled, with which equations, and where it errs.
+//! `docs/simulator.md` says what is modelled, with which equations, and the known errors.
 //!
 //! ```no_run
 //! use numapilot_simulator::{Options, Simulation, synthetic};

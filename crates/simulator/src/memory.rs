@@ -1,4 +1,4 @@
-//! What answers memory accesses. The engine asks a [`Memory`] once or a few times per epoch.
+//! Models of the memory system. The engine solves a [`Memory`] once or a few times per epoch.
 
 use numapilot_machine::Machine;
 use numapilot_traffic::{Load, MemorySystem, Solution, Solver, StationLoad};
@@ -111,10 +111,10 @@ pub struct QueueingMemory {
 }
 
 impl QueueingMemory {
-    /// For this machine.
+    /// Makes the memory model of `machine`.
     ///
     /// # Errors
-    /// If the machine does not tell what the model needs: bandwidths, links, latencies.
+    /// If the machine lacks what the model needs: bandwidths, links, latencies.
     pub fn new(machine: &Machine) -> Result<QueueingMemory, SimulatorError> {
         Ok(QueueingMemory { system: MemorySystem::new(machine)?, solver: Solver::default() })
     }

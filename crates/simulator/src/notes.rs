@@ -13,13 +13,13 @@ pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
     if share > UNSETTLED_SHARE {
         let doubt = 100.0 * convergence.doubt_ns / run_stats.total.to_ns.max(1.0);
         notes.push(format!(
-            "In {:.1} % of the simulated time latencies and load did not agree: that leaves {doubt:.2} % of the run time open at most.",
+            "In {:.1} % of the simulated time the solver did not converge: the run time is uncertain by at most {doubt:.2} %.",
             100.0 * share
         ));
     }
     if convergence.let_go > 0 {
         let count = convergence.let_go;
-        notes.push(format!("{count} waits for other threads ended early, because nobody else could go on."));
+        notes.push(format!("{count} waits for other threads ended early, because every thread was waiting."));
     }
     if run_stats.moves.samples_lost > 0 {
         notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));

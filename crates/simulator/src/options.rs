@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::costs::Costs;
 use crate::error::SimulatorError;
 
-/// Which threads run where at first.
+/// Initial placement of threads on CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
@@ -17,7 +17,7 @@ pub enum Layout {
     Ordered(Bind),
 }
 
-/// What answers memory accesses.
+/// Model of the memory system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryModel {
@@ -28,24 +28,24 @@ pub enum MemoryModel {
     Idle,
 }
 
-/// How a program is simulated.
+/// Options of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
     /// Seed of everything random: samples, faults, ties.
     pub seed: u64,
-    /// Which threads run where at first.
+    /// Initial placement of threads on CPUs.
     pub layout: Layout,
-    /// What answers memory accesses.
+    /// Model of the memory system.
     pub memory: MemoryModel,
-    /// Longest epoch, ns.
+    /// Greatest length of an epoch in simulated nanoseconds.
     pub epoch_max_ns: f64,
     /// An epoch is not cut shorter than this when the load changes within it, ns.
     pub epoch_min_ns: f64,
     /// Simulated time at which the run is cut off, ns; `None`: it runs to its end.
     pub until_ns: Option<f64>,
-    /// One point of the series for each such interval, ns.
+    /// Interval of the points of the series, in nanoseconds.
     pub series_ns: f64,
-    /// What the policy's work costs.
+    /// Costs of the policy's actions.
     pub costs: Costs,
 }
 
@@ -83,7 +83,7 @@ impl Options {
             return bad(name, "a cost must be a number of 0 or more");
         }
         if self.costs.movers == 0 || self.costs.pages_per_shootdown == 0 {
-            return bad("movers", "there must be a mover, and a page in each shootdown");
+            return bad("movers", "give at least one mover thread, and at least one page per TLB shootdown");
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Seeded randomness: one small generator (xoshiro256++ by Blackman and Vigna, 2019, seeded by SplitMix64), and the draws that the simulator needs.
 //! Same seed, same run, on every machine.
 
-/// A generator.
+/// A seeded generator of pseudo-random numbers.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],

@@ -1,4 +1,4 @@
-//! What a simulation found. Everything here is *simulated*, and the report says so in its first field. Serialises to JSON with stable field names;
+//! The report of a simulation. Everything here is *simulated*, and the report says so in its first field. Serialises to JSON with stable field names;
 //! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
 
 use numapilot_placement::{Action, PageSize, Refusal};
@@ -15,13 +15,13 @@ pub struct Report {
     pub simulated: bool,
     /// Name of the program.
     pub program: String,
-    /// Where the program came from.
+    /// Origin of the program.
     pub origin: Origin,
     /// Name of the machine.
     pub machine: String,
     /// Name of the policy.
     pub policy: String,
-    /// How it was simulated.
+    /// Options of the simulation.
     pub options: Options,
     /// Whether the program came to its end; else it was cut off by [`Options::until_ns`].
     pub finished: bool,
@@ -35,25 +35,25 @@ pub struct Report {
     pub links: Vec<String>,
     /// Over the whole run.
     pub total: Traffic,
-    /// Until the policy first moved anything; `None`: it moved nothing.
+    /// Traffic until the policy's first action; `None`: the policy moved nothing.
     pub before: Option<Traffic>,
-    /// In the last quarter of the run; `None`: the policy moved nothing.
+    /// Traffic in the last quarter of the run; `None`: the policy moved nothing.
     pub after: Option<Traffic>,
-    /// In order of time, one for each [`Options::series_ns`].
+    /// Points in order of time, one for each [`Options::series_ns`].
     pub series: Vec<Point>,
-    /// Each thread.
+    /// One entry per thread, in the program's order.
     pub threads: Vec<ThreadReport>,
     /// Objects or regions, those with most accesses first.
     pub labels: Vec<LabelReport>,
-    /// What the policy had done, and what could not be done.
+    /// Actions of the policy that were executed, and those that were refused.
     pub moves: Moves,
-    /// What that cost.
+    /// Simulated cost of the policy's actions.
     pub cost: PolicyCost,
-    /// Whether the figures can be trusted as a solution of the model.
+    /// How well the model's equations were solved.
     pub convergence: Convergence,
-    /// What the reader must know, in whole sentences.
+    /// Limits of the result, in whole sentences.
     pub notes: Vec<String>,
-    /// Where pages were at the end; ascending. Left out of the JSON: there may be many.
+    /// Home nodes of all pages at the end, ascending by address. Not in the JSON, because there may be many.
     #[serde(skip)]
     pub homes: Vec<Homes>,
 }
@@ -71,16 +71,16 @@ pub struct Homes {
     pub node: usize,
 }
 
-/// Traffic of a stretch of time.
+/// Traffic in an interval of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Traffic {
-    /// Start, ns.
+    /// Start in simulated nanoseconds.
     pub from_ns: f64,
-    /// End, ns.
+    /// End in simulated nanoseconds.
     pub to_ns: f64,
-    /// Memory accesses by accessing node (row) and answering node (column).
+    /// Memory accesses by accessing node (row) and home node (column).
     pub accesses: Vec<Vec<f64>>,
-    /// Of these, writes.
+    /// The writes among `accesses`.
     pub writes: Vec<Vec<f64>>,
     /// Mean utilisation of each node's memory controller; `None` on nodes without memory.
     pub controllers: Vec<Option<f64>>,
@@ -88,20 +88,20 @@ pub struct Traffic {
     pub links: Vec<f64>,
     /// Memory accesses per microsecond, whole machine.
     pub accesses_per_us: f64,
-    /// The seven metrics.
+    /// The NUMA metrics of this traffic.
     pub metrics: Metrics,
 }
 
 /// One point of the series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// Start, ns.
+    /// Start in simulated nanoseconds.
     pub from_ns: f64,
-    /// End, ns.
+    /// End in simulated nanoseconds.
     pub to_ns: f64,
-    /// The seven metrics.
+    /// The NUMA metrics of the interval.
     pub metrics: Metrics,
-    /// Memory accesses that each node answered.
+    /// Memory accesses that each node's memory served.
     pub served: Vec<f64>,
     /// Mean utilisation of each node's memory controller; `None` on nodes without memory.
     pub controllers: Vec<Option<f64>>,
@@ -111,18 +111,18 @@ pub struct Point {
     pub pages_moved: u64,
     /// Copies that were made.
     pub copies_made: u64,
-    /// Threads that moved.
+    /// Threads that the policy moved to another node.
     pub threads_moved: u64,
     /// Processor time that the policy took from the program, ns.
     pub stolen_ns: f64,
 }
 
-/// One thread.
+/// Results of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadReport {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
-    /// Its process, as an index.
+    /// Index of the thread's process.
     pub process: u32,
     /// Node on which it ended, as an index.
     pub node: usize,
@@ -130,9 +130,9 @@ pub struct ThreadReport {
     pub end_ns: Option<f64>,
     /// Nanoseconds of processor time.
     pub busy_ns: f64,
-    /// Of these, lost to the policy's work.
+    /// The part of it that was lost to the policy's actions.
     pub lost_ns: f64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: f64,
     /// Instructions, or what stands for them.
     pub instructions: f64,
@@ -141,15 +141,15 @@ pub struct ThreadReport {
 /// One object, site or region.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LabelReport {
-    /// Its name.
+    /// Name of the label.
     pub name: String,
-    /// Memory accesses by accessing node (row) and answering node (column).
+    /// Memory accesses by accessing node (row) and home node (column).
     pub accesses: Vec<Vec<f64>>,
-    /// How many were writes.
+    /// Number of writes among them.
     pub writes: f64,
 }
 
-/// Orders carried out and refused. Pages are counted as mapped: a large page is one.
+/// Actions that were executed and refused. Pages are counted as mapped: a large page is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Moves {
     /// Pages of 4 KiB moved.
@@ -158,63 +158,63 @@ pub struct Moves {
     pub large_pages: u64,
     /// Pages that got copies, or other copies than before.
     pub replicated: u64,
-    /// Copies made.
+    /// Copies of pages that were made.
     pub copies_made: u64,
     /// Pages whose copies a write ended.
     pub collapsed: u64,
-    /// Large pages split.
+    /// Large pages that were split.
     pub split: u64,
-    /// Threads moved.
+    /// Threads that were moved.
     pub threads: u64,
-    /// Changes of allocation.
+    /// Changes of a process's allocation policy.
     pub allocations: u64,
     /// Scans that unmapped pages.
     pub scans: u64,
     /// Pages of 4 KiB that they unmapped.
     pub unmapped_pages: u64,
-    /// Bytes copied.
+    /// Bytes that moves and replication copied.
     pub bytes: u64,
     /// TLB shootdowns.
     pub shootdowns: u64,
-    /// Hint faults.
+    /// NUMA hinting faults.
     pub hint_faults: u64,
-    /// Samples taken.
+    /// Access samples that were taken.
     pub samples: u64,
-    /// Samples lost.
+    /// Access samples that the sampler lost.
     pub samples_lost: u64,
-    /// Orders not carried out, by reason.
+    /// Actions that were refused, by reason.
     pub refused: Refused,
 }
 
-/// Orders not carried out.
+/// Numbers of refused actions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Refused {
     /// Page or thread is gone, or mapped otherwise.
     pub gone: u64,
-    /// It was there already.
+    /// The page or thread was already on the target.
     pub already_there: u64,
-    /// No room on the target.
+    /// The target node had no free memory.
     pub no_room: u64,
-    /// Cannot be moved now.
+    /// The page could not be moved at that time.
     pub busy: u64,
-    /// Cannot be done at all.
+    /// The environment does not support the action.
     pub unsupported: u64,
 }
 
-/// What a policy's work cost, in nanoseconds.
+/// Cost of a policy's actions, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PolicyCost {
     /// Time that the mover worked.
     pub mover_ns: f64,
-    /// Of this, taken from CPUs that the program would have used.
+    /// The part of it on CPUs that the program would have used.
     pub mover_stolen_ns: f64,
     /// Threads' time lost to TLB shootdowns.
     pub shootdowns_ns: f64,
-    /// Threads' time lost waiting for pages under way, and to their own moves.
+    /// Threads' time lost waiting for pages that are being moved, and to their own moves.
     pub stalls_ns: f64,
     /// Threads' time lost to taking samples.
     pub sampling_ns: f64,
-    /// Threads' time lost to hint faults.
+    /// Threads' time lost to NUMA hinting faults.
     pub faults_ns: f64,
     /// Threads' time lost to unmapping pages for hints.
     pub scanning_ns: f64,
@@ -225,20 +225,20 @@ pub struct PolicyCost {
 /// How well the model was solved.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Convergence {
-    /// Epochs.
+    /// Number of epochs.
     pub epochs: u64,
     /// Times that the memory system was solved.
     pub solves: u64,
-    /// Bound on what of the run time the disagreement of latencies and load leaves open, ns: summed over epochs, what the last latencies would still
-    /// have changed the time of the thread that they change most.
+    /// Bound on the error of the run time that unconverged latencies leave, ns: summed over epochs, the change that the last latencies would still
+    /// have made in the time of the thread that they change most.
     pub doubt_ns: f64,
-    /// Epochs at whose end latencies and load did not agree to [`crate::AGREEMENT`].
+    /// Epochs that did not converge to [`crate::AGREEMENT`].
     pub unsettled_epochs: u64,
     /// Simulated time of these, ns.
     pub unsettled_ns: f64,
     /// Largest relative change in the last iteration of any solution.
     pub worst_residual: f64,
-    /// Waits for fellows that ended because nobody else could go on (`docs/simulator.md`, "Synchronisation").
+    /// Waits for other threads that ended early because every thread was waiting (`docs/simulator.md`, "Synchronisation").
     pub let_go: u64,
 }
 
@@ -263,7 +263,7 @@ impl Moves {
         self.small_pages + self.large_pages
     }
 
-    /// Books an order.
+    /// Counts an action, and whether it was refused.
     pub(crate) fn count(&mut self, action: &Action, refusal: Option<Refusal>) {
         let slot = match (refusal, action) {
             (Some(Refusal::Gone), _) => &mut self.refused.gone,

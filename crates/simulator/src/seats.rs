@@ -16,7 +16,7 @@ pub(crate) fn seats(
     let order = machine.thread_layout(bind, None);
     let fail = |why: &str| SimulatorError::Machine { machine: machine.name().to_owned(), why: why.into() };
     if order.is_empty() {
-        return Err(fail("it has no CPU online, and threads must run somewhere; take another machine"));
+        return Err(fail("it has no online CPU to run threads on; choose another machine"));
     }
     let seat = |(thread, data): (usize, &crate::program::Thread)| {
         let recorded = data.cpu.filter(|&id| layout == Layout::Recorded && order.contains(&id));
@@ -25,5 +25,5 @@ pub(crate) fn seats(
         Some((cpu, machine.node_index(machine.node_of_cpu(id)?)?))
     };
     let seats: Option<Vec<_>> = program.threads.iter().enumerate().map(seat).collect();
-    seats.ok_or_else(|| fail("it does not say in which nodes its CPUs are"))
+    seats.ok_or_else(|| fail("its description does not say which nodes its CPUs belong to"))
 }

@@ -1,4 +1,4 @@
-//! The way in: a program, a machine, options, and then a run per policy.
+//! The entry point: a program, a machine, options, and then a run per policy.
 
 use numapilot_machine::Machine;
 use numapilot_placement::Policy;
@@ -29,7 +29,7 @@ impl<'a> Simulation<'a> {
         let (needed, there) = (program.bytes(), machine.memory_bytes());
         if needed > there {
             let why = format!(
-                "program `{}` maps {needed} bytes and it has {there}; shrink the program or take a larger machine",
+                "program `{}` maps {needed} bytes, but the machine has {there}; shrink the program or choose a machine with more memory",
                 program.name
             );
             return Err(SimulatorError::Machine { machine: machine.name().to_owned(), why });
@@ -55,7 +55,7 @@ impl<'a> Simulation<'a> {
     /// [`Simulation::run`] on a memory system of the caller's.
     ///
     /// # Errors
-    /// As [`Simulation::run`].
+    /// The errors of [`Simulation::run`].
     pub fn run_on(
         &self,
         memory: &mut dyn Memory,

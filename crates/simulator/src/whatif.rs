@@ -1,5 +1,5 @@
-//! What if: a recorded program with other homes for some of its objects, simulated beside the program as it was recorded, on another machine perhaps. What
-//! comes of it is *predicted*. (On the recording's own machine `numapilot_insight::whatif` prices it, as findings are.)
+//! What-if analysis: simulates a recorded program with other home nodes for some of its objects, beside the program as it was recorded, on any machine. The
+//! result is *predicted*. (On the recording's own machine `numapilot_insight::whatif` prices it, as findings are.)
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,31 +16,31 @@ use crate::recorded::{self, RecordedOptions};
 use crate::report::Report;
 use crate::simulation::Simulation;
 
-/// Parts of the jackknife: each leaves out one of so many equal parts of the samples.
+/// Parts of the jackknife: each leaves out one of this many equal parts of the samples.
 const PARTS: u32 = 5;
 const KNOWN: &str = "interleave, bind:N, replicate, users, local, first-touch; or write processes=pin";
 
-/// One wish: some pages, and where they should be.
+/// An override of the placement of some pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageOverride {
-    /// In words.
+    /// The override as the user wrote it, or in words.
     pub words: String,
-    /// Which pages.
+    /// The pages that it applies to.
     pub ranges: Vec<PageRange>,
-    /// Where.
+    /// The placement of these pages.
     pub how: Arrangement,
 }
 
-/// Why a wish cannot be read.
+/// Errors of reading an override.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverrideError {
-    /// It is not of that form.
+    /// The text does not have the form `OBJECT=WHERE`.
     #[error("write OBJECT=WHERE, with WHERE one of {KNOWN}")]
     Form,
-    /// There is no such place.
-    #[error("{0:?} is none of {KNOWN}")]
+    /// The placement after the `=` is unknown.
+    #[error("{0:?} is not a known placement; write one of {KNOWN}")]
     Where(String),
-    /// There is no such object.
+    /// The trace has no such object.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -49,7 +49,7 @@ impl PageOverride {
     /// Reads `OBJECT=WHERE`.
     ///
     /// # Errors
-    /// If it is of another form, or names what the trace does not have.
+    /// If the text has another form, or names an object that the trace does not have.
     pub fn read(trace: &Trace, text: &str) -> Result<PageOverride, OverrideError> {
         let (name, place) = text.rsplit_once('=').ok_or(OverrideError::Form)?;
         if (name, place) == ("processes", "pin") {
@@ -92,29 +92,29 @@ fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>, NameError> {
     Ok(ranges)
 }
 
-/// What is asked.
+/// A what-if question: a recording with overrides of the placement.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The recording.
+    /// Folder of the recorded trace.
     pub trace: PathBuf,
-    /// What is wished.
+    /// Placements that replace those of the recording.
     pub overrides: Vec<PageOverride>,
     /// The machine; `None`: the one it was recorded on.
     pub machine: Option<Machine>,
-    /// Of everything random.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// What is predicted.
+/// The predicted effect of the overrides.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The program as it was recorded.
     pub now: Report,
     /// The program as it would be.
     pub then: Report,
-    /// Pages of 4 KiB that each wish applies to.
+    /// Pages of 4 KiB that each override applies to.
     pub pages: Vec<u64>,
-    /// Further bytes of memory that it needs.
+    /// Additional bytes of memory that the overrides need.
     pub more_bytes: u64,
     /// The gain with one part of the samples left out, for each part: for the jackknife's interval.
     pub gains_without: Vec<f64>,
@@ -127,7 +127,7 @@ impl Answer {
         self.now.run_time_ns / self.then.run_time_ns - 1.0
     }
 
-    /// Each wish with the memory that it applies to: words, and bytes (`None`: it is about threads).
+    /// Each override with the memory that it applies to: words, and bytes (`None`: it is about threads).
     pub fn set<'a>(&'a self, overrides: &'a [PageOverride]) -> impl Iterator<Item = (&'a str, Option<u64>)> {
         let of = |(change, pages): (&'a PageOverride, &u64)| {
             let bytes = (change.how != Arrangement::PinProcesses).then_some(pages * PAGE_BYTES);
@@ -138,11 +138,11 @@ impl Answer {
 }
 
 impl Question {
-    /// Simulates the program as it is and as it would be, with all samples and with parts of them left out. `on_step` hears which share is done, from
-    /// any thread.
+    /// Simulates the program as it is and as it would be, with all samples and with parts of them left out. `on_step` is called with the share that is done,
+    /// from any thread.
     ///
     /// # Errors
-    /// If the recording cannot be simulated on that machine, or a wish cannot be granted there.
+    /// If the recording cannot be simulated on that machine, or an override is not possible there.
     pub fn ask(&self, on_step: &(dyn Fn(f64) + Sync)) -> Result<Answer, SimulatorError> {
         let done = AtomicUsize::new(0);
         let step = || on_step((done.fetch_add(1, Ordering::Relaxed) + 1) as f64 / f64::from(PARTS + 1));
@@ -158,7 +158,7 @@ impl Question {
         Ok(Answer { gains_without, ..whole })
     }
 
-    /// With one part of the samples left out.
+    /// The answer without one part of the samples; `None`: with all samples.
     fn ask_of(&self, leave_out: Option<(u32, u32)>) -> Result<Answer, SimulatorError> {
         let recorded = recorded::load(&self.trace, &RecordedOptions { leave_out, ..RecordedOptions::default() })?;
         let machine = self.machine.as_ref().unwrap_or(&recorded.machine);
@@ -175,7 +175,7 @@ impl Question {
     }
 }
 
-/// The program on the machine with its pages where it says, and nobody moving them.
+/// Runs the program on the machine with its pages on the given nodes, without a policy.
 fn as_recorded(program: &Program, machine: &Machine, seed: u64) -> Result<Report, SimulatorError> {
     let mut policy = policy_by_name("first-touch", machine, seed)?;
     let options = Options { seed, ..Options::default() };

@@ -1,8 +1,8 @@
 //! The memory that the program's processes share with the recorder: one memfd, laid out as `struct np_arena` says
 //! (`crates/runtime/c/wire.h`).
 //!
-//! Everything in it may be scribbled over by a faulty program. So nothing is read here as a reference to plain memory: words
-//! are loaded through atomics, bytes are copied, and every value is checked against what the recorder itself wrote down.
+//! A faulty program may overwrite everything in it. So nothing is read here as a reference to plain memory: words
+//! are loaded through atomics, bytes are copied, and every value is checked against the recorder's own records.
 
 use std::ffi::CStr;
 use std::io;
@@ -33,27 +33,27 @@ const NAME: &CStr = c"numapilot-arena";
 /// Sizes and places of the arena's parts, kept outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Whole arena, bytes.
+    /// Size of the arena in bytes.
     pub arena_bytes: u64,
-    /// First slot.
+    /// Offset of the first slot.
     pub slots_offset: u64,
-    /// How many slots.
+    /// Number of slots.
     pub slot_count: u32,
     /// Bytes from one slot to the next.
     pub slot_bytes: u32,
     /// Private filter, from the slot's start.
     pub filter_offset: u32,
-    /// Its bytes.
+    /// Size of the filter in bytes.
     pub filter_bytes: u32,
-    /// Ring, from the slot's start.
+    /// Offset of the ring from the slot's start.
     pub ring_offset: u32,
     /// Its bytes, a power of two.
     pub ring_bytes: u32,
-    /// L3 tags.
+    /// Offset of the L3 tags.
     pub l3_offset: u64,
-    /// Coherence directory.
+    /// Offset of the coherence directory.
     pub dir_offset: u64,
-    /// Synchronisation clocks.
+    /// Offset of the synchronisation clocks.
     pub sync_offset: u64,
 }
 
@@ -88,7 +88,7 @@ impl Layout {
     }
 }
 
-/// The mapped arena.
+/// The arena, mapped into this process.
 #[derive(Debug)]
 pub struct Arena {
     fd: OwnedFd,
@@ -109,7 +109,7 @@ pub struct ArenaLosses {
     pub no_slot: u64,
     /// Records that found their ring full for too long.
     pub ring_full: u64,
-    /// Records after recording had stopped.
+    /// Records that were dropped because recording had stopped.
     pub stopped: u64,
     /// Call stacks that ended early (the records themselves were kept).
     pub failed_unwinds: u64,
@@ -223,7 +223,7 @@ impl Arena {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
     }
 
-    /// Where everything is.
+    /// Offsets and sizes of the arena's parts.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -232,7 +232,7 @@ impl Arena {
         self.base.as_ptr().cast()
     }
 
-    /// Slot `index`.
+    /// The slot with this index.
     ///
     /// # Panics
     /// Past the last slot: a fault of the caller, who counts slots by the layout.
@@ -266,19 +266,19 @@ impl Arena {
         }
     }
 
-    /// A number for a thread that the recorder itself tells of.
+    /// Assigns a number to a thread that the recorder itself announces.
     pub fn new_thread(&self) -> u32 {
         // SAFETY: a field of the mapped header, naturally aligned; so in the next three.
         unsafe { atomic32(&raw mut (*self.header()).ids.0.next_thread_index) }.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number for a process.
+    /// Assigns a number to a process.
     pub fn new_process(&self) -> u32 {
         // SAFETY: as above.
         unsafe { atomic32(&raw mut (*self.header()).ids.0.next_process_index) }.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A number for a binary.
+    /// Assigns a number to a binary.
     pub fn new_module(&self) -> u32 {
         // SAFETY: as above.
         unsafe { atomic32(&raw mut (*self.header()).ids.0.next_module_id) }.fetch_add(1, Ordering::Relaxed)
@@ -296,7 +296,7 @@ impl Arena {
         unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.store(wire::STATE_STOPPED, Ordering::Release);
     }
 
-    /// Whether anybody has told the program's processes to write nothing any more.
+    /// Whether the program's processes were told to stop recording.
     pub fn is_stopped(&self) -> bool {
         // SAFETY: as above.
         unsafe { atomic32(&raw mut (*self.header()).state.0.state) }.load(Ordering::Acquire) == wire::STATE_STOPPED
@@ -409,23 +409,23 @@ impl Slot<'_> {
     }
 
     words! {
-        /// Bytes ever written to the ring, by the program's word.
+        /// Bytes ever written to the ring, according to the program.
         head: producer.atomic64 -> u64;
-        /// `np_slot_state`.
+        /// State of the slot (`np_slot_state`).
         state: identity.atomic32 -> u32;
         /// Process id of the owner.
         pid: identity.atomic32 -> u32;
         /// Thread id of the owner.
         tid: identity.atomic32 -> u32;
-        /// `np_ask_state`.
+        /// State of the slot's request (`np_ask_state`).
         ask_state: counts.atomic32 -> u32;
-        /// Page that the thread asks for.
+        /// Page whose first toucher the thread requests.
         ask_page: counts.atomic64 -> u64;
-        /// Its questions that nobody answered in time.
+        /// Its requests that were not answered in time.
         ask_failures: counts.atomic32 -> u32;
         /// Instrumented accesses so far.
         accesses: hot.atomic64 -> u64;
-        /// What else moved the clock.
+        /// Cycles that anything but accesses added to the clock.
         stall_cycles: hot.atomic64 -> u64;
         /// Order stamp of the last record.
         last_order: producer.atomic64 -> u64;
@@ -437,7 +437,7 @@ impl Slot<'_> {
         memory_accesses: counts.atomic64 -> u64;
         /// Of these, answered by another thread's cache.
         cache_transfers: counts.atomic64 -> u64;
-        /// Of these, stores.
+        /// Memory accesses that are stores.
         memory_writes: counts.atomic64 -> u64;
         /// Clock spent waiting for other threads.
         wait_cycles: counts.atomic64 -> u64;

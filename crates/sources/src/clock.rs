@@ -1,4 +1,4 @@
-//! The host's clocks: the time-stamp counter that orders events, and what it is worth in nanoseconds.
+//! The host's clocks: the time-stamp counter that orders events, and its conversion to nanoseconds.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct HostInstant {
     /// Time-stamp counter, as `np_order()` reads it.
     pub order: u64,
-    /// CLOCK_MONOTONIC, nanoseconds.
+    /// CLOCK_MONOTONIC in nanoseconds.
     pub monotonic_ns: u64,
 }
 

@@ -1,11 +1,11 @@
 //! Emptying the rings: copy whole records out of shared memory and hand them to a sink, which checks and keeps them.
 //!
 //! A ring is drained once it holds enough for a chunk of its own, or has waited long enough: what stays in it meanwhile
-//! costs nothing and survives the program. Nothing that shared memory says is believed: a head outside its bounds, or bytes
-//! that are no records, put the slot in quarantine until its owner ends, which is counted and shown.
+//! costs nothing and survives the program. Shared memory is not trusted: a head outside its bounds, or bytes
+//! that are not records, put the slot in quarantine until its owner ends, which is counted and shown.
 //!
-//! A thread that went without writing its end gets it from here, with its exact totals ([`ending`]). So does, without an end, one
-//! that outlives the recording; nothing is taken from its ring after that, because stamps there build on stamps before.
+//! If a thread ended without writing its end record, the drainer writes it, with the exact totals ([`ending`]). A thread that outlives the
+//! recording gets its totals without an end; its ring is not drained after that, because stamps there build on earlier stamps.
 
 mod ending;
 
@@ -39,15 +39,15 @@ const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
 /// What a sink found in a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PieceCounts {
-    /// Whole records.
+    /// Number of whole records.
     pub records: u64,
-    /// Of these, accesses.
+    /// Number of these records that are sampled accesses.
     pub samples: u64,
     /// Bytes that are no records, at the piece's end.
     pub bad_bytes: u64,
     /// Bytes that went to disk for it.
     pub disk_bytes: u64,
-    /// The thread that says that it starts in it.
+    /// The thread whose start record is in it.
     pub thread: Option<u32>,
     /// Whether a thread's end is in it.
     pub is_ended: bool,
@@ -55,11 +55,11 @@ pub struct PieceCounts {
 
 /// Where drained pieces go.
 pub trait Sink {
-    /// Why it cannot take any more.
+    /// Why the sink cannot accept more.
     type Error;
-    /// Keeps `piece`, which follows on the pieces of `ring` before it.
+    /// Appends `piece` to the earlier pieces of `ring`.
     fn append(&mut self, ring: RingId, piece: &[u8]) -> Result<PieceCounts, Self::Error>;
-    /// The ring's owner ended: nothing more will come of it.
+    /// The ring's owner has ended: no more pieces will follow.
     fn close(&mut self, ring: RingId) -> Result<(), Self::Error>;
 }
 
@@ -70,9 +70,9 @@ pub struct Totals {
     pub bytes: AtomicU64,
     /// Bytes written to disk.
     pub disk_bytes: AtomicU64,
-    /// Records kept.
+    /// Records written to the trace.
     pub records: AtomicU64,
-    /// Of these, accesses.
+    /// Number of these records that are sampled accesses.
     pub samples: AtomicU64,
     /// Slots that were put in quarantine.
     pub quarantined: AtomicU64,
@@ -80,11 +80,11 @@ pub struct Totals {
     pub discarded_bytes: AtomicU64,
     /// Owners that went, while recording went on, before they could close their slots.
     pub dead_owners: AtomicU64,
-    /// Threads that live now.
+    /// Number of threads that are alive.
     pub live_threads: AtomicU32,
-    /// Threads that were seen.
+    /// Number of threads seen so far.
     pub threads: AtomicU64,
-    /// Greatest clock stamp seen, cycles.
+    /// Greatest clock stamp so far, in cycles.
     pub clock_cycles: AtomicU64,
 }
 
@@ -101,9 +101,9 @@ struct Ring {
     quarantined: bool,
     head_at_check: u64,
     missed_checks: u8,
-    /// Whose it is, by its own first record.
+    /// Owner of the ring, from its first record.
     thread: Option<u32>,
-    /// It holds the thread's end.
+    /// Whether the thread's end record has been drained.
     ended: bool,
     /// When the slot was first seen closed.
     closed_since: Option<Instant>,
@@ -125,12 +125,12 @@ pub struct Drainer<'a, S: Sink> {
     failure: Option<S::Error>,
 }
 
-/// How much a pass should take.
+/// How much a pass should drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Take {
-    /// What is worth it.
+    /// Slots with enough data to be worth a write.
     Worthy,
-    /// All there is, whoever owns it.
+    /// All data of all slots.
     Everything,
 }
 
@@ -198,9 +198,9 @@ impl<'a, S: Sink> Drainer<'a, S> {
                     live += 1;
                     busiest = busiest.max(self.drain(index, &slot, take, now));
                     if take == Take::Everything {
-                        let fate =
+                        let certainty =
                             if is_gone(slot.pid(), slot.tid()) { EndCertainty::Gone } else { EndCertainty::Alive };
-                        self.conclude(index, &slot, fate);
+                        self.conclude(index, &slot, certainty);
                     }
                     self.look_for_death(index, &slot, check);
                 }
@@ -308,21 +308,21 @@ impl<'a, S: Sink> Drainer<'a, S> {
     }
 
     /// Adds a thread's totals and end to its ring, unless it did so itself. The ring must have been emptied.
-    fn conclude(&mut self, index: u32, slot: &Slot<'_>, fate: EndCertainty) {
+    fn conclude(&mut self, index: u32, slot: &Slot<'_>, certainty: EndCertainty) {
         let ring = &self.rings[index as usize];
         if self.sealed || self.failure.is_some() || ring.quarantined || ring.ended {
             return;
         }
         let Some(thread) = ring.thread else { return };
         let id = RingId { slot: index, generation: ring.generation };
-        if self.accounting.conclude(slot, thread, fate, &mut self.piece) {
+        if self.accounting.conclude(slot, thread, certainty, &mut self.piece) {
             self.keep(id);
         } else {
             self.quarantine(index);
         }
     }
 
-    /// Whether the owner of a closed slot has had its time: one that nobody waits for, or that the system knows by another number, keeps no slot.
+    /// Whether the grace period of a closed slot's owner is over: an owner that no thread waits for, or that has another thread id by now, keeps no slot.
     fn has_waited(&mut self, index: u32, now: Instant) -> bool {
         now.duration_since(*self.rings[index as usize].closed_since.get_or_insert(now)) >= CLOSED_PATIENCE
     }

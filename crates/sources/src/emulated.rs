@@ -15,7 +15,7 @@ use crate::engine::Target;
 use crate::error::SourceError;
 use crate::library;
 
-/// Arguments and environment by which an emulator could be told things that would spoil a recording.
+/// Variables by which a user could pass an emulator options that would spoil a recording.
 const EMULATOR_VARIABLES: &[&str] =
     &["QEMU_PLUGIN", "QEMU_SET_ENV", "QEMU_UNSET_ENV", "QEMU_ARGV0", "QEMU_GUEST_BASE", "QEMU_RESERVED_VA"];
 

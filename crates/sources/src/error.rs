@@ -8,14 +8,14 @@ use thiserror::Error;
 /// Why a program could not be recorded (or built for recording).
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// Nothing to run.
+    /// The command is empty.
     #[error("no program given; write it after `--`, as in `numapilot record -- ./program arguments`")]
     NoCommand,
     /// No file of that name, here or on PATH.
     #[error("{program}: not found{}; check the spelling, or give the path (`./{program}` for this folder)",
         if *.on_path { " in any folder of PATH" } else { "" })]
     NotFound {
-        /// As the user wrote it.
+        /// The program as the user wrote it.
         program: String,
         /// It was looked up on PATH (it has no slash).
         on_path: bool,
@@ -23,11 +23,11 @@ pub enum SourceError {
     /// It exists, but cannot be executed.
     #[error("{}: {reason}; {remedy}", path.display())]
     NotExecutable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, as part of a sentence.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
     /// An engine that was asked for by name refuses this program.
@@ -37,9 +37,9 @@ pub enum SourceError {
         engine: &'static str,
         /// The binary that would be recorded.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, as part of a sentence.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
     /// An engine cannot work on this machine, whatever the program.
@@ -47,58 +47,58 @@ pub enum SourceError {
     EngineUnavailable {
         /// The engine's name.
         engine: &'static str,
-        /// What is wrong.
+        /// What is wrong, as part of a sentence.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
-    /// What the kernel says of its PMUs is nonsense.
+    /// The kernel's description of its PMUs is malformed.
     #[error(transparent)]
     Pmu(#[from] numapilot_perf::pmu::PmuError),
-    /// An engine of the design that this version does not have.
+    /// A known engine that cannot be given to `--engine`.
     #[error(
         "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`"
     )]
     EngineNotAvailable {
-        /// As the user wrote it.
+        /// The name as the user wrote it.
         name: String,
     },
-    /// Not an engine at all.
-    #[error("there is no engine `{name}`; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`")]
+    /// There is no engine of that name.
+    #[error("unknown engine `{name}`; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`")]
     EngineUnknown {
-        /// As the user wrote it.
+        /// The name as the user wrote it.
         name: String,
     },
     /// An option's value is out of its range.
     #[error("{option}: {reason}; {remedy}")]
     Option {
-        /// As on the command line.
+        /// The option as on the command line.
         option: &'static str,
-        /// What is wrong.
+        /// What is wrong, as part of a sentence.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
-    /// The output exists and is not ours to replace.
+    /// The output exists and is not a numapilot trace, so it is not replaced.
     #[error("{}: exists and is not a numapilot trace, so it is left alone; give another name with `--output NAME.numatrace`", path.display())]
     OutputForeign {
-        /// What is in the way.
+        /// Path of the existing file or folder.
         path: PathBuf,
     },
-    /// Another recording goes there.
+    /// Another recording is writing there.
     #[error("{}: another recording is being written there; wait for its end, or give another name with `--output`", path.display())]
     OutputBusy {
-        /// The folder.
+        /// Path of the folder.
         path: PathBuf,
     },
     /// The machine cannot be simulated with the arena's fixed tables.
     #[error("machine {machine}: {reason}; {remedy}")]
     Machine {
-        /// Its name.
+        /// Name of the machine.
         machine: String,
-        /// What is wrong.
+        /// What is wrong, as part of a sentence.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
     /// The preload library could not be put in place.
@@ -106,39 +106,39 @@ pub enum SourceError {
         "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
     )]
     Runtime {
-        /// What the runtime crate said.
+        /// The runtime crate's error.
         reason: String,
     },
     /// A file of the trace could not be written.
     #[error("{}: {source}; {remedy}", path.display())]
     Output {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
-        /// The next step.
+        /// What the user can do about it.
         remedy: &'static str,
     },
-    /// Something the system refused.
+    /// The system refused an operation.
     #[error("{what}: {source}; {remedy}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
-        /// The next step.
+        /// What the user can do about it.
         remedy: &'static str,
     },
-    /// An event that the kernel does not open.
+    /// The kernel refuses to open an event.
     #[error("event {event}: {reason} ({source}); {remedy}")]
     Event {
-        /// Its name.
+        /// Name of the event.
         event: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
-        /// What stands in the way.
+        /// Why the kernel refuses it.
         reason: String,
-        /// The next step.
+        /// What the user can do about it.
         remedy: String,
     },
     /// A recording of perf cannot be imported.

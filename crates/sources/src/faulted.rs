@@ -1,8 +1,8 @@
-//! Who touched a page that no instrumented access touched first: the kernel's page faults know. They are read here while a simulated recording runs, and
-//! threads of the program that meet such a page are answered (`crates/runtime/c/toucher.c` asks, through the words `ask_*` of its slot).
+//! The first toucher of pages that no instrumented access touched first, from the kernel's page-fault events. They are read here while a simulated
+//! recording runs. Threads of the program that access such a page request its first toucher (`crates/runtime/c/toucher.c`, words `ask_*` of the slot).
 //!
-//! The kernel writes a fault's event before the fault returns, so what a thread asks for has been written when it asks. Faults that the kernel has on a
-//! program's behalf (`read(2)` into fresh memory) take the right to see kernel events; without it user faults alone are known.
+//! The kernel writes a fault's event before the fault returns, so it has been written when a thread requests it. Faults that the kernel takes on a
+//! program's behalf (`read(2)` into fresh memory) need the right to see kernel events; without it only user faults are known.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ use crate::live::ring::Records;
 
 /// A CPU's ring: 10,000 faults and more, which a program has in no less than the pause below.
 const RING_BYTES: usize = 1 << 20;
-/// Between two looks where nobody asks.
+/// Time between two readings of the rings when no thread has a request.
 const LOOK: Duration = Duration::from_millis(10);
 const PAGE_SHIFT: u32 = 12;
 /// Set (to anything) in the recorder's environment, no page-fault events are opened: as on a system that refuses them.
@@ -49,7 +49,7 @@ impl Faults {
         (owner == pid && page < run.end).then_some((first, run))
     }
 
-    /// `tid` of process `pid` faulted `page`, later than all that was told before.
+    /// Adds a fault of thread `tid` of process `pid` on `page`, later than all faults before.
     fn fault(&mut self, pid: u32, tid: u32, page: u64) {
         if let Some((first, run)) = self.around(pid, page) {
             if run.tid == tid {
@@ -86,20 +86,20 @@ impl Faults {
     }
 }
 
-/// What threads could not be told.
+/// Counts of first touchers that could not be reported to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Untold {
     /// Faults that found no room in their ring.
     pub lost: u64,
-    /// Questions that were not answered in time, of threads whose slots nobody took over.
+    /// Requests that were not answered in time, of threads whose slots were not reused.
     pub late: u64,
 }
 
-/// Open page-fault events, and what they have told.
+/// Open page-fault events, and the first touchers that they have shown.
 #[derive(Debug)]
 pub(crate) struct FaultAnswers {
     set: EventSet,
-    /// `np_fault_events`.
+    /// Which page faults are seen (`np_fault_events`).
     pub scope: u32,
     faults: Faults,
     bytes: Vec<u8>,
@@ -109,7 +109,7 @@ impl FaultAnswers {
     /// Opens the page faults of what this thread is about to start.
     ///
     /// # Errors
-    /// Why they cannot be had, as a note for the user.
+    /// Why the events are not available, as a note for the user.
     pub fn open() -> Result<FaultAnswers, String> {
         let opened = if std::env::var_os(REFUSE).is_some() {
             Err(format!("{REFUSE} is set"))
@@ -118,8 +118,8 @@ impl FaultAnswers {
         };
         opened.map_err(|why| {
             format!(
-                "the kernel's page-fault events are not to be had ({why}): pages that libraries or the kernel touch first have an unknown home where \
-                 the program has several threads; record as root or with kernel.perf_event_paranoid 1 or less"
+                "the kernel's page-fault events are not available ({why}): pages that libraries or the kernel touch first have an unknown home node where \
+                 the program has several threads; record as root, or set kernel.perf_event_paranoid to 1 or less"
             )
         })
     }
@@ -132,7 +132,7 @@ impl FaultAnswers {
         Ok(FaultAnswers { set, scope, faults: Faults::default(), bytes: Vec::new() })
     }
 
-    /// Reads and answers until `done`. What could not be told is in the result: threads take the first touchers of such pages for unknown.
+    /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
     pub fn run(mut self, arena: &Arena, done: &AtomicBool) -> Untold {
         while !done.load(Ordering::Acquire) {
             let seen = arena.questions();

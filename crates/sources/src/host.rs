@@ -24,13 +24,13 @@ const VARIABLES: [&str; 10] = [
 pub struct Host {
     /// Kernel name and release.
     pub kernel: String,
-    /// Architecture.
+    /// Architecture (`uname -m`).
     pub arch: String,
     /// Processor, as /proc/cpuinfo names it; empty where it does not.
     pub cpu_model: String,
-    /// CPUs online.
+    /// Number of online CPUs.
     pub cpu_count: u32,
-    /// Bytes of a page.
+    /// Size of a base page in bytes.
     pub page_bytes: u64,
     /// /sys/kernel/mm/transparent_hugepage/enabled: the word in brackets.
     pub transparent_hugepages: Option<String>,

@@ -23,9 +23,9 @@ use crate::signals::Guard;
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// It exited with this status.
     Code(i32),
-    /// By this signal.
+    /// This signal killed it.
     Signal(i32),
 }
 
@@ -49,10 +49,10 @@ impl Exit {
     }
 }
 
-/// All that a start needs.
+/// Inputs of [`spawn`].
 #[derive(Debug)]
 pub struct Launch<'a> {
-    /// The program, resolved.
+    /// The program to start.
     pub target: &'a Target,
     /// Its arguments, the first as the user wrote it.
     pub command: &'a [OsString],
@@ -86,16 +86,16 @@ pub struct Program {
     pub times: ProcessorTimes,
 }
 
-/// What `Program::reap` found.
+/// State of the program and its processes, as `Program::reap` found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The main process runs.
+    /// The main process is running.
     Running,
     /// It ended; these descendants have not, and some share our session: background jobs that will end.
     Outlived(Vec<i32>),
     /// It ended; these descendants have made sessions of their own: daemons that may run for ever.
     Daemons(Vec<i32>),
-    /// All have ended.
+    /// All processes have ended.
     Ended,
 }
 
@@ -161,7 +161,8 @@ pub fn passive_waits() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Our libraries first, then what the user preloads (an allocator, say), from the additions or the environment.
 fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
     if let Some(path) = launch.preload.iter().find(|path| !loader_can_take(path)) {
-        let reason = format!("the loader cannot take {} because of the blank or colon in it", path.display());
+        let reason =
+            format!("the dynamic loader cannot preload {}, because its path holds a blank or a colon", path.display());
         return Err(SourceError::Runtime { reason });
     }
     let ours: Vec<&OsStr> = launch.preload.iter().map(|path| path.as_os_str()).collect();

@@ -1,5 +1,5 @@
-//! Runs of the program as it is built without call-outs. What processor time they take anchors the work of its own that a simulated clock charges: the
-//! charge of so many cycles an access knows nothing of vectors, which call-outs prevent, nor of what a program computes between its accesses.
+//! Runs the program as it is built without call-outs. The processor time of these runs calibrates the simulated clock's charge for the program's own
+//! work: a fixed charge of cycles per access knows neither vectorisation, which call-outs prevent, nor computation between accesses.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -18,13 +18,13 @@ use crate::error::SourceError;
 use crate::host::Host;
 use crate::launch::passive_waits;
 
-/// Runs, at most: the shortest has met the fewest disturbances, and they say how far apart they are.
+/// Largest number of runs: the shortest had the fewest disturbances, and their spread shows the uncertainty.
 const RUNS: usize = 3;
-/// No further one is begun after this time.
+/// No further run is begun after this time.
 const ENOUGH: Duration = Duration::from_secs(20);
 
 /// Runs `program` with these arguments and variables, up to three times, with no input and its output thrown away, in the current folder. `clock_hz` measures
-/// the cores' clock; `progress` is told the number of each run, from 1.
+/// the cores' clock; `progress` is called with the number of each run, from 1.
 ///
 /// # Errors
 /// There is no such program, it has call-outs itself, or it fails: then with the last words of its standard error.
@@ -43,8 +43,11 @@ pub fn run_natively(
         remedy: remedy.to_owned(),
     };
     if target.binary.instrumented {
-        let remedy = "give the program as any compiler builds it, with the same optimisation";
-        return Err(refused("it has numapilot's call-outs itself".to_owned(), remedy));
+        let remedy = "give the program as built by the plain compiler, with the same optimisation options";
+        return Err(refused(
+            "it is instrumented by numapilot, so its time would include the instrumentation".to_owned(),
+            remedy,
+        ));
     }
     let began = Instant::now();
     let mut runs = Vec::new();
@@ -58,8 +61,8 @@ pub fn run_natively(
             Ok(run) => runs.push(run),
             Err(words) => {
                 return Err(refused(
-                    format!("by itself, with the same arguments and no input, {words}"),
-                    "nothing was recorded; see whether it runs so without numapilot",
+                    format!("run alone, with the same arguments and no input, {words}"),
+                    "nothing was recorded; check that it runs with these arguments and no input without numapilot",
                 ));
             }
         }
@@ -67,9 +70,9 @@ pub fn run_natively(
     Ok(Native { program: path.to_string_lossy().into_owned(), cpu_model: Host::read().cpu_model, runs })
 }
 
-/// The error inside: how the program failed.
+/// One run. The inner error: how the program failed.
 fn one(command: &mut Command, clock_hz: impl Fn() -> f64) -> io::Result<Result<NativeRun, String>> {
-    // By a file: a pipe that nobody empties would hold it up.
+    // A file, because a program blocks on a pipe that nobody drains.
     let mut last_words = unnamed_file()?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(last_words.try_clone()?);
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! What a recording can be told, with the defaults and the bounds of each option.
+//! Options of a recording, with the defaults and the bounds of each.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -99,9 +99,9 @@ pub struct ProgressState {
     pub bytes: u64,
     /// Of the records, sampled accesses.
     pub samples: u64,
-    /// Records lost so far, wherever.
+    /// Records lost so far, for any reason.
     pub lost: u64,
-    /// Threads that live now.
+    /// Number of threads that are alive.
     pub live_threads: u32,
     /// Program time of the thread that is furthest ahead.
     pub program_time: Duration,
@@ -109,7 +109,7 @@ pub struct ProgressState {
     pub wall_time: Duration,
 }
 
-/// Told how the recording goes.
+/// Receives the progress of a recording.
 pub trait Progress {
     /// Called about ten times a second from the recording thread; must not block for long.
     fn update(&mut self, state: &ProgressState);
@@ -129,7 +129,7 @@ pub struct RecordOptions<'a> {
     pub output: PathBuf,
     /// What becomes of an older trace there.
     pub existing: Existing,
-    /// Which engine.
+    /// The engine to record with.
     pub engine: EngineChoice,
     /// The machine that is simulated (`instrument`, `emulate`), or on which the program runs (`track`).
     pub machine: &'a Machine,
@@ -137,7 +137,7 @@ pub struct RecordOptions<'a> {
     pub cpus: Option<Vec<CpuId>>,
     /// How threads are laid out on them.
     pub bind: Binding,
-    /// First homes of pages.
+    /// Placement of pages on the simulated machine at their first touch.
     pub placement: Placement,
     /// A plan that decides otherwise for some objects and threads, fitted to the machine.
     pub plan: Option<&'a numapilot_plan::Fitted>,
@@ -159,7 +159,7 @@ pub struct RecordOptions<'a> {
     pub ring_bytes: u32,
     /// Threads that can be recorded at one time, 1 to 4,096.
     pub slots: u32,
-    /// Set in the program's environment.
+    /// Variables to set in the program's environment.
     pub environment: Vec<(OsString, OsString)>,
     /// When recording stops early.
     pub limits: Limits,
@@ -169,7 +169,7 @@ pub struct RecordOptions<'a> {
     pub daemon_grace: Duration,
     /// What the program takes without call-outs, where that was measured: kept in the trace.
     pub native: Option<Native>,
-    /// Told how it goes.
+    /// Receives the progress.
     pub progress: Option<&'a mut dyn Progress>,
 }
 
@@ -223,7 +223,7 @@ impl<'a> RecordOptions<'a> {
         if self.output.file_name().is_none() {
             return bad(
                 "--output",
-                format!("{} names no folder", self.output.display()),
+                format!("{} has no file name", self.output.display()),
                 "give a name such as run.numatrace",
             );
         }
@@ -263,7 +263,11 @@ impl<'a> RecordOptions<'a> {
             let bytes = name.as_encoded_bytes();
             if bytes.is_empty() || bytes.contains(&b'=') || bytes.contains(&0) || value.as_encoded_bytes().contains(&0)
             {
-                return bad("--env", format!("{} cannot be a variable's name", name.display()), "write NAME=VALUE");
+                return bad(
+                    "--env",
+                    format!("{} is not a valid variable name, or its value holds a NUL byte", name.display()),
+                    "write NAME=VALUE",
+                );
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Where order stamps come from: the processor's counter, where the counters of all CPUs agree, else one word in the arena.
 //!
-//! Whether they agree, the kernel knows: it compares the time-stamp counters of all CPUs at boot and watches them later, and takes `tsc` out of
+//! The kernel knows whether they agree: it compares the time-stamp counters of all CPUs at boot and watches them later, and takes `tsc` out of
 //! `available_clocksource` for good once they differ (`mark_tsc_unstable`, arch/x86/kernel/tsc.c; Documentation/virt/kvm/x86/timekeeping.rst).
 //! On Arm they agree by architecture: all CPUs read one system counter (Arm ARM, "The Generic Timer"). `crates/runtime/c/order.h` has the rest.
 
@@ -11,7 +11,7 @@ use numapilot_trace::wire::layout as wire;
 
 use crate::error::SourceError;
 
-/// Chooses the source where the machine's own answer is not wanted: `counter` or `sequence`.
+/// Environment variable that overrides the choice: `counter` or `sequence`.
 pub const VARIABLE: &str = "NUMAPILOT_ORDER";
 
 const CLOCKSOURCES: &str = "sys/devices/system/clocksource/clocksource0/available_clocksource";
@@ -21,14 +21,14 @@ const CLOCKSOURCES: &str = "sys/devices/system/clocksource/clocksource0/availabl
 pub enum OrderSource {
     /// The counter, behind LFENCE (or DSB and ISB).
     Counter,
-    /// The counter by RDTSCP.
+    /// The counter, read by RDTSCP.
     CounterP,
     /// A word in the arena that every stamp adds one to.
     Sequence,
 }
 
 impl OrderSource {
-    /// `np_order_source`.
+    /// The value in the arena (`np_order_source`).
     pub fn wire(self) -> u32 {
         match self {
             OrderSource::Counter => wire::ORDER_COUNTER,
@@ -37,7 +37,7 @@ impl OrderSource {
         }
     }
 
-    /// As in traces.
+    /// The name that traces use.
     pub fn name(self) -> &'static str {
         match self {
             OrderSource::Counter | OrderSource::CounterP => "counter",
@@ -49,35 +49,35 @@ impl OrderSource {
 /// A source, and why it is not the quickest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The source.
+    /// The chosen source.
     pub source: OrderSource,
-    /// For the user; `None` where there is nothing to say.
+    /// Note for the user; `None` where it is the quickest source.
     pub why: Option<String>,
 }
 
-/// What a processor promises of its instructions.
+/// The instruction by which a processor waits for all earlier instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// LFENCE waits until all earlier instructions are done.
     Lfence,
-    /// RDTSCP does.
+    /// RDTSCP waits until all earlier instructions are done.
     Rdtscp,
-    /// Neither is known to.
+    /// Neither instruction is known to wait.
     Unknown,
 }
 
-/// What decides.
+/// What the choice of a source depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// `available_clocksource`; `None` where it cannot be read.
     pub clocksources: Option<String>,
-    /// CPUs online; 0 where unknown.
+    /// Number of online CPUs; 0 where unknown.
     pub cpus: u32,
-    /// Of this processor.
+    /// The fence that this processor has.
     pub fence: Fence,
     /// All CPUs read one counter by architecture.
     pub is_one_counter: bool,
-    /// [`VARIABLE`].
+    /// Value of the environment variable [`VARIABLE`].
     pub wanted: Option<String>,
 }
 
@@ -108,7 +108,8 @@ impl Facts {
         let sequence = |why: &str| Choice {
             source: OrderSource::Sequence,
             why: Some(format!(
-                "{why}, so a shared counter in memory orders the events: exact as ever, and slower with every thread that allocates"
+                "{why}, so a shared counter in memory orders the events: the order is as exact, but recording slows down with the number of threads that \
+                 allocate"
             )),
         };
         let choice = match (self.wanted.as_deref(), &self.clocksources) {
@@ -117,12 +118,12 @@ impl Facts {
             (Some(other), _) => {
                 return Err(SourceError::Option {
                     option: VARIABLE,
-                    reason: format!("`{other}` is no source of order stamps"),
+                    reason: format!("`{other}` is not a source of order stamps"),
                     remedy: "use `counter` or `sequence`, or leave it unset".to_owned(),
                 });
             }
             _ if quickest == OrderSource::Sequence => {
-                sequence("this processor is not known to read its time-stamp counter in order")
+                sequence("it is unknown whether this processor reads its time-stamp counter in program order")
             }
             _ if self.cpus == 1 || self.is_one_counter => Choice { source: quickest, why: None },
             (None, Some(text)) if text.split_whitespace().any(|name| name == "tsc") => {
@@ -133,7 +134,7 @@ impl Facts {
                 text.split_whitespace().collect::<Vec<_>>().join(", ")
             )),
             (None, None) => sequence(&format!(
-                "whether the time-stamp counters of this machine's CPUs agree is unknown (/{CLOCKSOURCES} cannot be read)"
+                "it is unknown whether the time-stamp counters of this machine's CPUs agree (/{CLOCKSOURCES} cannot be read)"
             )),
         };
         Ok(choice)

@@ -17,11 +17,11 @@ pub enum Existing {
     /// Kept as `NAME.old`; an older `NAME.old` goes.
     #[default]
     Rotate,
-    /// Replaced.
+    /// The existing trace is replaced.
     Replace,
 }
 
-/// Makes `output` an empty folder.
+/// Makes `output` an empty folder; an existing trace there is handled as `existing` says.
 ///
 /// # Errors
 /// Something that is no trace is in the way, or the file system refuses.

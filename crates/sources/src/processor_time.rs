@@ -1,8 +1,8 @@
 //! The processor time of each process of a recording, as the kernel accounts for it: with it a reader can tell a program that hardly accesses memory
 //! from one whose accesses were not seen.
 //!
-//! Read from `/proc/PID/stat` (man proc_pid_stat) every now and then, and once more when a child has ended and before it is reaped. What a grandchild does
-//! after the last look is missing, so the times are lower bounds.
+//! Read from `/proc/PID/stat` (man proc_pid_stat) every now and then, and once more when a child has ended and before it is reaped. What a grandchild uses
+//! after the last reading is missing, so the times are lower bounds.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::json;
 struct Ticks {
     user: u64,
     system: u64,
-    /// When the process started: tells two processes of one number apart.
+    /// When the process started: distinguishes processes with the same id.
     start: u64,
 }
 

@@ -55,7 +55,7 @@ use crate::simulated::simulate;
 
 /// Between two looks at the program where no signal calls for one sooner.
 const TICK: Duration = Duration::from_millis(100);
-/// Clock stamps that count nanoseconds.
+/// Rate of clock stamps that count nanoseconds.
 const NANOSECONDS_KHZ: u32 = 1_000_000;
 /// Length of the first calibration of the host's counter.
 const CALIBRATION: Duration = Duration::from_millis(10);
@@ -91,9 +91,9 @@ impl Losses {
 pub enum StopReason {
     /// The trace could not be written any further: the system's answer.
     WriteFailed(String),
-    /// The limit on bytes.
+    /// The limit on the trace's size was reached.
     BytesLimit,
-    /// The limit on time.
+    /// The limit on the recording's time was reached.
     TimeLimit,
     /// The main process ended, and only it was to be followed, or only daemons were left.
     MainEnded,
@@ -104,7 +104,7 @@ pub enum StopReason {
 /// A finished recording: raw chunks in `dir`, to be decoded by `flows`.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The trace.
+    /// Folder of the trace.
     pub dir: PathBuf,
     /// How the program ended.
     pub exit: Exit,
@@ -112,17 +112,17 @@ pub struct Recording {
     pub engine: Engine,
     /// Better engines that refused, and why.
     pub refusals: Vec<Refusal>,
-    /// What was lost.
+    /// Counts of lost records.
     pub losses: Losses,
-    /// Bytes of records.
+    /// Size of the records in bytes, before compression.
     pub bytes: u64,
-    /// Bytes on disk.
+    /// Size of the trace on disk in bytes.
     pub disk_bytes: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Of these, sampled accesses.
+    /// Number of records that are sampled accesses.
     pub samples: u64,
-    /// Threads seen.
+    /// Number of threads seen.
     pub threads: u64,
     /// Program time at the end: of the thread that went furthest (`instrument`, `emulate`), real time (`track`).
     pub program_time: Duration,
@@ -277,21 +277,21 @@ fn order_for(engine: Engine) -> Result<order::Choice, SourceError> {
         return Ok(choice);
     }
     let why = format!(
-        "the time-stamp counters of this machine's CPUs cannot be compared, and engine {} needs them: a sample may show the object that had its \
-         address shortly before or after; engine `track` orders exactly here",
+        "the time-stamp counters of this machine's CPUs cannot be compared, and engine {} needs them: a sample may be attributed to an object that had the \
+         same address shortly before or after; engine `track` orders events exactly here",
         engine.name()
     );
     Ok(order::Choice { source: OrderSource::Counter, why: Some(why) })
 }
 
-/// What the draining threads leave.
+/// Results of the draining threads.
 struct Drained {
     files: TraceFiles,
     failure: Option<String>,
     live: Option<LiveOutcome>,
 }
 
-/// Drains the tracker's rings, and those of the kernel where events are open, while the program is looked after.
+/// Drains the tracker's rings, and those of the kernel where events are open, while it waits for the program.
 fn drain_until_end(
     watch: &mut Watch<'_, '_>,
     options: &RecordOptions<'_>,
@@ -326,7 +326,7 @@ fn drain_until_end(
         let panicked = || SourceError::System {
             what: "a draining thread failed",
             source: std::io::Error::other("it panicked"),
-            remedy: "what was written before is whole; please report this",
+            remedy: "the records written before that are complete; please report this",
         };
         done.store(true, Ordering::Release);
         arena.wake();
@@ -346,8 +346,9 @@ fn fault_answers(engine: Engine, arena: &Arena) -> (Option<FaultAnswers>, Option
     match FaultAnswers::open() {
         Ok(answers) => {
             arena.offer_fault_events(answers.scope);
-            let note = "faults that the kernel has on the program's behalf (read(2) into fresh memory, say) are not seen, so the first toucher of such \
-                        pages is unknown where the program has several threads: that takes kernel.perf_event_paranoid 1 or less, or CAP_PERFMON";
+            let note = "page faults that the kernel takes on the program's behalf (such as in read(2) into fresh memory) are not recorded, so the first \
+                        toucher of such pages is unknown where the program has several threads; to record them, set \
+                        kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
             let is_partial = answers.scope == wire::layout::FAULTS_USER;
             (Some(answers), is_partial.then(|| note.to_owned()))
         }
@@ -366,18 +367,18 @@ impl Answering {
         let done = Arc::new(AtomicBool::new(false));
         let (stop, words) = (done.clone(), arena.clone());
         let builder = thread::Builder::new().name("faults".to_owned());
-        // Without a thread nobody answers, and threads that ask give up after a while (toucher.c).
+        // Without this thread there are no answers, and the program's threads give up after a while (toucher.c).
         Answering { done, handle: builder.spawn(move || answers.run(&words, &stop)).ok() }
     }
 
-    /// Stops it; what could not be told, in a sentence.
+    /// Stops the thread. Returns a note on first touchers that stayed unknown.
     fn finish(self) -> Option<String> {
         self.done.store(true, Ordering::Release);
         let Untold { lost, late } = self.handle?.join().ok()?;
         (lost + late > 0).then(|| {
             format!(
-                "{lost} page faults came faster than they could be read, and {late} questions for a page's first toucher were not answered in time: it may be \
-                 unknown for such pages"
+                "{lost} page faults were lost because they came faster than they could be read, and {late} look-ups of a page's first toucher timed out: \
+                 the first toucher of such pages may be unknown"
             )
         })
     }
@@ -402,14 +403,14 @@ fn give_up(watch: &mut Watch<'_, '_>, options: &RecordOptions<'_>, source: std::
     SourceError::System { what: "cannot start the draining thread", source, remedy: "raise `ulimit -u`" }
 }
 
-/// How clock stamps become time.
+/// Converts clock stamps to time.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     engine: Engine,
     khz: u32,
 }
 
-/// Looks after the running program.
+/// Waits for the running program, reports progress and enforces the limits.
 struct Watch<'a, 'p> {
     listener: Option<&'p mut (dyn Progress + 'p)>,
     program: Program,
@@ -424,7 +425,7 @@ struct Watch<'a, 'p> {
 }
 
 impl Watch<'_, '_> {
-    /// Waits for the end of the recording: passes signals on, keeps limits, tells the progress.
+    /// Waits for the end of the recording: passes signals on, enforces limits, reports the progress.
     fn until_end(&mut self, options: &RecordOptions<'_>) {
         let mut next_update = self.began;
         loop {
@@ -559,13 +560,15 @@ impl Watch<'_, '_> {
         let mut notes = selection.notes;
         let dead = self.totals.dead_owners.load(Ordering::Relaxed);
         if dead > 0 {
-            notes
-                .push(format!("{dead} threads were killed or ended with their process; what they had written is kept"));
+            notes.push(format!(
+                "{dead} threads were killed or ended with their process; the records that they had written are kept"
+            ));
         }
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
             notes.push(format!(
-                "nothing was recorded: the tracker was not loaded into {}; does it run in another container, or clear its environment?",
+                "nothing was recorded: the tracker was not loaded into {}; check whether the program runs in another container or clears its environment \
+                 (LD_PRELOAD)",
                 target.binary.path.display()
             ));
         }
@@ -606,11 +609,11 @@ fn explain(recording: &mut Recording) {
     match &recording.stopped {
         None => {}
         Some(StopReason::WriteFailed(error)) => notes.push(format!(
-            "recording stopped early because the trace could not be written ({error}); the program ran on unrecorded; make room, or record \
+            "recording stopped early because the trace could not be written ({error}); the rest of the run was not recorded; free disk space, or record \
              to another disk with `--output`"
         )),
-        Some(StopReason::BytesLimit) => notes.push("recording stopped at the limit on its size; the program ran on unrecorded".to_owned()),
-        Some(StopReason::TimeLimit) => notes.push("recording stopped at the limit on its time; the program ran on unrecorded".to_owned()),
+        Some(StopReason::BytesLimit) => notes.push("recording stopped at the limit on its size; the rest of the run was not recorded".to_owned()),
+        Some(StopReason::TimeLimit) => notes.push("recording stopped at the limit on its time; the rest of the run was not recorded".to_owned()),
         Some(StopReason::MainEnded) => {
             notes.push("recording stopped while processes that the program left behind were still running".to_owned());
         }
@@ -618,16 +621,19 @@ fn explain(recording: &mut Recording) {
     }
     if losses.ring_full > 0 {
         notes.push(format!(
-            "{} records were lost in full rings; give `--ring-size` more, or sample less with `--period`",
+            "{} records were lost because rings were full; raise `--ring-size`, or sample less with `--period`",
             losses.ring_full
         ));
     }
     if losses.no_slot > 0 {
-        notes.push(format!("{} records of threads beyond `--max-threads` were lost; raise it", losses.no_slot));
+        notes.push(format!(
+            "{} records were lost because the program had more threads than `--max-threads`; raise it",
+            losses.no_slot
+        ));
     }
     if losses.after_end > 0 {
         notes.push(format!(
-            "{} records of threads that had already ended were lost (what the C library frees after them); the blocks seem to live on",
+            "{} records of threads that had already ended were lost (what the C library frees after them); the report shows these blocks as never freed",
             losses.after_end
         ));
     }

@@ -1,4 +1,4 @@
-//! The trace's files as the recorder sees them: the session's facts at its start and end, and the chunks between.
+//! The trace's files as the recorder writes them: the session's description at its start and end, and the chunks between.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,33 +36,33 @@ use crate::walk::walk;
 
 /// What is known when a recording begins.
 pub struct Opening<'a, 'm> {
-    /// What was asked for.
+    /// Options of the recording.
     pub options: &'a RecordOptions<'m>,
-    /// The program.
+    /// The program to record.
     pub target: &'a Target,
-    /// The engine.
+    /// The chosen engine.
     pub selection: &'a Selection,
-    /// As in the arena.
+    /// Configuration of the arena.
     pub config: &'a wire::Config,
-    /// The arena's start.
+    /// When the arena was created.
     pub start: HostInstant,
-    /// The same by the calendar.
+    /// The same moment as calendar time.
     pub start_time: SystemTime,
     /// Rate of order stamps; 0 for a sequence.
     pub order_khz: u32,
     /// Where order stamps come from.
     pub order: OrderSource,
-    /// The samples are no hardware's.
+    /// Whether the samples come from an emulated PMU.
     pub is_emulated: bool,
 }
 
 /// What is known when it has ended.
 pub struct Closing<'a> {
-    /// The outcome.
+    /// Result of the recording.
     pub recording: &'a Recording,
-    /// The arena's start.
+    /// When the arena was created.
     pub start: HostInstant,
-    /// Now.
+    /// The end of the recording.
     pub end: HostInstant,
     /// Where order stamps come from.
     pub order: OrderSource,
@@ -178,7 +178,7 @@ impl TraceFiles {
         self.writer.clone()
     }
 
-    /// Has somebody told of the threads that the tracker announces.
+    /// Passes the tracker's announcements of threads to a receiver.
     pub fn tell(&mut self, news: Arc<News>) {
         self.news = Some(news);
     }

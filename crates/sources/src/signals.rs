@@ -41,7 +41,7 @@ extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _context:
     }
 }
 
-/// Wakes whoever waits in [`Guard::wait`], from any thread; without a guard it does nothing.
+/// Wakes the thread that waits in [`Guard::wait`]; may be called from any thread. Without a guard it does nothing.
 pub fn wake() {
     let one = 1_u64;
     // SAFETY: writes eight bytes of our own; a closed descriptor (-1) only fails.
@@ -51,7 +51,7 @@ pub fn wake() {
 /// A signal that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// Signal number.
     pub signal: libc::c_int,
     /// The program has not seen it: pass it on.
     pub forward: bool,
@@ -103,10 +103,10 @@ impl Guard {
         Ok(Guard { wake, old })
     }
 
-    /// Sleeps until a signal (SIGCHLD included) or the timeout; then `arrived` tells which.
+    /// Sleeps until a signal (SIGCHLD included) or the timeout; then `arrived` lists the signals.
     pub fn wait(&self, timeout: Duration) {
         let mut poll = libc::pollfd { fd: self.wake.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // Rounded up: less than a millisecond is not no time, or whoever waits for its end asks again and again until it is over.
+        // Rounded up, because a caller with less than a millisecond left would otherwise poll in a busy loop.
         let milliseconds = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         let mut count = 0_u64;
         // SAFETY: `poll` is one valid pollfd; the read goes to eight bytes of our own from a non-blocking descriptor.
@@ -181,7 +181,7 @@ impl std::fmt::Debug for SavedMask {
 }
 
 impl Blocked {
-    /// Blocks them.
+    /// Blocks the signals of this thread until the value is dropped.
     pub fn new() -> Blocked {
         // SAFETY: sets of our own, filled in by the calls.
         unsafe {

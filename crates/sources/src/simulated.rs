@@ -35,7 +35,7 @@ const MAX_L3_TAG_BYTES: u64 = 1 << 30;
 /// The filled-in configuration, and what was assumed on the way.
 #[derive(Debug)]
 pub struct Simulated {
-    /// For the arena.
+    /// Configuration for the arena.
     pub config: Box<wire::Config>,
     /// Assumptions and roundings worth telling.
     pub notes: Vec<String>,
@@ -68,7 +68,7 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
         (_, Some(mhz)) => round_u32(mhz * 1000.0),
         (_, None) => {
             notes.push(format!(
-                "machine {} has no known clock: that of this host is taken, {host_khz} kHz",
+                "the clock rate of machine {} is unknown: this host's is used, {host_khz} kHz",
                 machine.name()
             ));
             host_khz
@@ -164,7 +164,7 @@ fn fill_cpus(config: &mut wire::Config, machine: &Machine, layout: &[CpuId]) -> 
     if let Some(lost) = layout.iter().find(|cpu| machine.node_of_cpu(**cpu).is_none()) {
         return Err(SourceError::Machine {
             machine: machine.name().to_owned(),
-            reason: format!("nobody says which node CPU {lost} is in"),
+            reason: format!("the node of CPU {lost} is unknown"),
             remedy: "leave it out with `--cpus`, or give its node in a model file".to_owned(),
         });
     }
@@ -204,7 +204,7 @@ fn fill_nodes(config: &mut wire::Config, machine: &Machine, notes: &mut Vec<Stri
     }
     if guessed > 0 && config.mode == wire::MODE_INSTRUMENT {
         notes.push(format!(
-            "{guessed} of machine {}'s idle latencies are unknown: taken as 100 ns times distance / 10 (this affects program time, not \
+            "{guessed} of machine {}'s idle latencies are unknown: each is assumed as 100 ns times distance / 10 (this affects program time, not \
              counts of accesses at given times of a thread's own work)",
             machine.name()
         ));
@@ -228,7 +228,7 @@ fn fill_caches(config: &mut wire::Config, machine: &Machine, layout: &[CpuId], n
     };
     if bytes(1).is_none() && bytes(2).is_none() && config.mode == wire::MODE_INSTRUMENT {
         notes.push(format!(
-            "machine {} has no known private caches: {} KiB of L1 and {} KiB of L2 are taken",
+            "the private caches of machine {} are unknown: {} KiB of L1 and {} KiB of L2 are assumed",
             machine.name(),
             DEFAULT_L1_BYTES >> 10,
             DEFAULT_L2_BYTES >> 10

@@ -1,15 +1,15 @@
-//! Counting the records of a drained piece, and finding where they stop making sense: a walk from length to length.
+//! Counts the records of a drained piece, and finds where they become invalid, by following their lengths.
 //!
 //! Only lengths and types are looked at (a few nanoseconds per record); `numapilot_trace::wire` decodes.
 
 use numapilot_trace::wire::layout as wire;
 
-/// What a piece holds.
+/// Contents of a piece of a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     /// Whole records, padding not counted.
     pub records: u64,
-    /// Of these, accesses.
+    /// Number of these records that are sampled accesses.
     pub samples: u64,
     /// Bytes up to the first thing that is no record.
     pub good_bytes: usize,
@@ -52,7 +52,7 @@ fn long_record_bytes(bytes: &[u8], kind: u32, value: u64) -> Option<u64> {
     })
 }
 
-/// Walks over `piece`.
+/// Counts the records of `piece`.
 pub(crate) fn walk(piece: &[u8]) -> Walked {
     let mut walked = Walked::default();
     while let Some(first) = word(&piece[walked.good_bytes..], 0) {

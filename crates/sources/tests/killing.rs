@@ -95,7 +95,7 @@ fn a_full_disk_stops_the_recording_and_not_the_program() {
     assert_eq!((String::from_utf8(output.stdout).unwrap(), output.status.code()), alone(&["pairs", "1000000", "6"]));
     let result = lab.result();
     assert!(result["stopped"].as_str().is_some_and(|s| s.contains("No space left")), "{result}");
-    assert!(result["notes"].to_string().contains("make room"), "{result}");
+    assert!(result["notes"].to_string().contains("free disk space"), "{result}");
     let trace = lab.open();
     assert!(trace.end().is_none() && trace.problems().len() <= 1, "{:?}", trace.problems());
     assert!(trace.merge().filter(Result::is_ok).count() > 1000);

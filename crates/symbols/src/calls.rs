@@ -18,12 +18,12 @@ use crate::separate::DebugFolders;
 /// Larger functions are not searched.
 const FUNCTION_BYTES_MAX: u64 = 16 << 20;
 
-/// A call among those of its place.
+/// The position of a call among the calls at the same place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallOrder {
-    /// Its number, from 0, by ascending address.
+    /// Number of the call, from 0, by ascending address.
     pub index: usize,
-    /// How many there are.
+    /// Number of calls at that place.
     pub count: usize,
 }
 
@@ -37,7 +37,7 @@ pub struct CallOrders {
 
 impl CallOrders {
     /// The order of the call that returns right after `offset` (the last byte of the call) in the binary at `path`, among the calls with the same `inlined`
-    /// outermost frames: as many as the caller knows to be its own. `None` where the machine code does not tell.
+    /// outermost frames: as many as the caller knows to be its own. `None` if the machine code does not show it.
     pub fn order(&mut self, path: &str, offset: u64, frames: usize) -> Option<CallOrder> {
         let after = offset.checked_add(1)?;
         let key = (path.to_owned(), after);

@@ -1,7 +1,7 @@
-//! From names of code to addresses: where calls from a function, a file or a line return to.
+//! Finds the code addresses of functions, files and lines: the addresses to which calls from there return.
 //!
-//! The opposite of resolving: a plan names functions and lines, and the library that applies it sees return addresses. Debug information gives
-//! inlined functions and lines too; symbol tables give functions alone. Addresses are as the file counts them (without load bias).
+//! This is the inverse of resolving: a plan names functions and lines, and the library that applies it has return addresses. Debug information also
+//! gives inlined functions and lines; symbol tables give only functions. Addresses are those in the file (without load bias).
 
 use std::fs::File;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::demangle::{demangle, short_function};
 use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
 
-/// First and last address.
+/// A range of code: first and last address, inclusive.
 pub type CodeRange = (u64, u64);
 
-/// What is looked for. All that is given must hold for one and the same frame.
+/// A query for code. Every condition that is given must hold for the same frame.
 pub struct CodeQuery<'a> {
     /// Whether a function of this name is meant; called with each spelling of it ([`spellings`]).
     pub function: Option<&'a dyn Fn(&str) -> bool>,
@@ -28,9 +28,9 @@ pub struct CodeQuery<'a> {
     pub lines: Option<(u32, u32)>,
 }
 
-/// Inlining deeper than this is not followed.
+/// Deepest inlining that is followed.
 const DEPTH_MAX: usize = 256;
-/// Names are looked for through so many references.
+/// Most references that are followed to find a name.
 const REFERENCES_MAX: usize = 8;
 
 /// The spellings by which people may name a function: as linked, demangled, and demangled without leading namespaces and template arguments.
@@ -127,7 +127,7 @@ impl CodeQuery<'_> {
     }
 }
 
-/// False: no (readable) debug information.
+/// Searches the debug information; false if there is none that can be read.
 fn search(dwarf: &Dwarf<'_>, queries: &[CodeQuery<'_>], found: &mut [Vec<CodeRange>]) -> bool {
     let mut units = dwarf.units();
     let mut has_any = false;

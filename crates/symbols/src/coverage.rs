@@ -1,4 +1,4 @@
-//! How much of a binary's code is instrumented, by the binary alone: no mark is needed that a link or `strip` could lose.
+//! Determines how much of a binary's code is instrumented, from the binary alone: it needs no marks, which a link or `strip` could remove.
 //!
 //! A function is instrumented where it calls one of the sanitizer's entry points (`__tsan_*`). One that touches no memory calls none, so the
 //! unit of judgement is the compile unit where debug information names it: instrumentation is switched on for whole units. Code outside of all
@@ -19,7 +19,7 @@ use crate::unresolved::{Unresolved, check_build_id};
 
 type Dwarf<'d> = gimli::Dwarf<EndianSlice<'d, LittleEndian>>;
 
-/// Names of the entry points begin so.
+/// Prefix of the names of the entry points.
 const ENTRY: &[u8] = b"__tsan_";
 /// Entry points of block copies, which are the wrapper's own as well.
 const WRAPPED: &[u8] = b"__wrap_";
@@ -32,29 +32,29 @@ const WRAPPED_SECTION: &[u8] = b"np_callouts_wrapped";
 const ARCHIVE_FUNCTION: &str = "np_";
 /// Compile units of the archive, as its debug information names them.
 const ARCHIVE_UNIT: &str = "./c/callouts";
-/// Parts without instrumentation that are named.
+/// Most parts without instrumentation that are listed.
 const LEFT_OUT_MAX: usize = 8;
-/// Functions that are taken from one binary.
+/// Most functions that are read from one binary.
 const FUNCTIONS_MAX: usize = 4 << 20;
 
-/// What was instrumented of one binary.
+/// Instrumentation of one binary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Bytes of its functions, those of the call-outs apart.
+    /// Bytes of its functions, except those of the call-outs.
     pub code_bytes: u64,
-    /// Of these, in instrumented units or functions.
+    /// Of these, bytes in instrumented compile units or functions.
     pub instrumented_bytes: u64,
-    /// The call-outs are linked into it.
+    /// Whether the call-outs are linked into it.
     pub has_archive: bool,
     /// The largest parts that are not instrumented, by compile unit, else by function: name and bytes.
     pub left_out: Vec<(String, u64)>,
 }
 
 impl Coverage {
-    /// Looks at the binary at `path`, whose build id must be `build_id` (empty: not checked).
+    /// Examines the binary at `path`, whose build ID must be `build_id` (empty: not checked).
     ///
     /// # Errors
-    /// If the file is not there, is no ELF file of this kind of machine, or is another binary than the recorded one.
+    /// If the file does not exist, is not an ELF file for this architecture, or is not the recorded binary.
     pub fn read(path: &str, build_id: &[u8]) -> Result<Coverage, Unresolved> {
         if path.starts_with('[') || path.is_empty() {
             return Err(Unresolved::NoFile);

@@ -1,4 +1,4 @@
-//! The debug information of a binary, wherever it is: in the binary, in its separate debug file, and in what `dwz` took out of that.
+//! The debug information of a binary: from the binary, from its separate debug file, and from the part of that which `dwz` moved to a shared file.
 //!
 //! Compressed sections (zlib, Zstandard) are read. What cannot be read counts as absent.
 
@@ -24,7 +24,7 @@ pub(crate) fn opened(found: &Separate) -> Option<ReadCache<File>> {
     found.file.as_ref().and_then(|path| File::open(path).ok()).map(ReadCache::new)
 }
 
-/// Runs `work` with the debug information of `file`, which was read from `path`; without any, with empty one.
+/// Runs `work` with the debug information of `file`, which was read from `path`; it is empty if there is none.
 pub(crate) fn with_dwarf<'d, T>(
     path: &Path,
     file: &impl Object<'d>,

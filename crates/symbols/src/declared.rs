@@ -1,7 +1,7 @@
-//! Where the static variables of a binary are declared: names, files and lines out of its DWARF.
+//! Declarations of a binary's static variables: names, files and lines from its DWARF.
 //!
-//! Variables of files and functions, members of classes, variables of Fortran's modules and its COMMON blocks: whatever has one address that the linker
-//! gave.
+//! They are variables of files and functions, members of classes, variables of Fortran modules, and COMMON blocks: everything with one address that the
+//! linker assigns.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +17,13 @@ use crate::demangle::tidy;
 use crate::separate::DebugFolders;
 use crate::unresolved::Unresolved;
 
-/// References from a definition to its declaration are followed so far.
+/// Most references that are followed from a definition to its declaration.
 const REFERENCES_MAX: usize = 8;
 
 /// Declaration of a static variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// Its name in the source, without scopes.
+    /// Name in the source, without scopes.
     pub name: Arc<str>,
     /// Source file, or empty.
     pub file: Arc<str>,
@@ -35,23 +35,24 @@ pub struct Declaration {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Declarations {
     variables: BTreeMap<u64, Declaration>,
-    /// COMMON blocks that have no address in the debug information, by the names that the linker knows.
+    /// COMMON blocks that have no address in the debug information, by symbol name.
     blocks: BTreeMap<String, Declaration>,
 }
 
 impl Declarations {
-    /// Reads the binary at `path`, or its separate file of debug information. Without any there are no declarations; what is broken ends them.
+    /// Reads the declarations from the binary at `path`, or from its separate debug file. There are none without debug information, and none after a
+    /// damaged part.
     ///
     /// # Errors
-    /// The file is not there, or is no ELF file.
+    /// The file does not exist, or is not an ELF file.
     pub fn read(path: &Path) -> Result<Declarations, Unresolved> {
         Declarations::read_with(path, &DebugFolders::of_system())
     }
 
-    /// The same, with separate debug files from these folders.
+    /// Does what [`Declarations::read`] does, with separate debug files from these folders.
     ///
     /// # Errors
-    /// The file is not there, or is no ELF file.
+    /// The file does not exist, or is not an ELF file.
     pub fn read_with(path: &Path, folders: &DebugFolders) -> Result<Declarations, Unresolved> {
         let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
@@ -71,7 +72,7 @@ impl Declarations {
         self.variables.get(&offset)
     }
 
-    /// Gives COMMON blocks the addresses of their symbols.
+    /// Assigns COMMON blocks the addresses of their symbols.
     fn place_blocks<'d>(&mut self, file: &impl Object<'d>) {
         if self.blocks.is_empty() {
             return;
@@ -87,7 +88,7 @@ impl Declarations {
         let mut units = dwarf.units();
         while let Ok(Some(header)) = units.next() {
             let Ok(unit) = dwarf.unit(header) else { continue };
-            // What a unit held before a break was found; the rest of it cannot be.
+            // A damaged unit gives the declarations before the damage.
             let _ = UnitWalk { dwarf, unit: &unit, files: BTreeMap::new() }.run(self);
         }
     }
@@ -122,7 +123,7 @@ impl<'d> UnitWalk<'_, 'd> {
         Ok(())
     }
 
-    /// The address that the linker gave; `None` for what lies on stacks or in registers.
+    /// The address that the linker assigned; `None` for variables on stacks or in registers.
     fn address(&self, entry: &Entry<'d>) -> Option<u64> {
         let AttributeValue::Exprloc(expression) = entry.attr_value(gimli::DW_AT_location)? else { return None };
         let mut operations = expression.operations(self.unit.encoding());

@@ -1,11 +1,11 @@
-//! Names as people write them.
+//! Demangles and shortens names of functions.
 
-/// Longest mangled name that is worth the time of a demangler.
+/// Longest mangled name, bytes, that is demangled.
 const MANGLED_BYTES_MAX: usize = 16 << 10;
 /// Longest name that is kept, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// The name as written in C++ or Rust; others as they are. Cut at 1024 bytes, control characters replaced.
+/// Demangles a C++ or Rust name; other names are unchanged. The result is cut at 1024 bytes, and its control characters are replaced.
 #[must_use]
 pub fn demangle(name: &str) -> String {
     if name.len() > MANGLED_BYTES_MAX {
@@ -38,13 +38,13 @@ fn cpp(name: &str) -> Option<String> {
     symbol.demangle_with_options(&options).ok().filter(|_| is_template)
 }
 
-/// `grid::u` out of `__grid_MOD_u`, what gfortran makes of `u` in the module `grid`; in debuggers' notation, for Fortran has none.
+/// Demangles gfortran's name of a module variable: `__grid_MOD_u` gives `grid::u`, in debuggers' notation, because Fortran has none.
 fn fortran_module(name: &str) -> Option<String> {
     let (module, entity) = name.strip_prefix("__")?.split_once("_MOD_")?;
     (!module.is_empty() && !entity.is_empty()).then(|| format!("{module}::{entity}"))
 }
 
-/// Printable and of bounded length, whatever the file says.
+/// Makes a name printable and bounds its length, because names in files are untrusted.
 #[must_use]
 pub fn tidy(name: &str) -> String {
     let mut tidy = String::with_capacity(name.len().min(NAME_BYTES_MAX));

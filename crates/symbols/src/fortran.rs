@@ -1,4 +1,4 @@
-//! What statements of Fortran allocate.
+//! Finds the objects that Fortran statements allocate.
 
 /// The objects of the `allocate` statements in `statement`, in their order: `u`, `grid%cells`, `list(i)%v`.
 pub(crate) fn allocated(statement: &str) -> Vec<String> {

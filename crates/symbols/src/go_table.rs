@@ -3,12 +3,12 @@
 //! Layouts of Go 1.2, 1.16, 1.18 and 1.20 and later, by Go's sources (`debug/gosym/pclntab.go`, `internal/abi/symtab.go`). The table names the function
 //! whose code it is; calls inlined into it are not told apart, and their lines are those of the inlined code. A damaged table gives no names beyond the damage.
 
-/// Functions of one binary; more are not believed.
+/// Most functions of one binary; a table that claims more is damaged.
 const FUNCTIONS_MAX: u64 = 4 << 20;
-/// Steps of one function's table of lines.
+/// Most steps that are read in one function's line table.
 const STEPS_MAX: usize = 1 << 20;
 const NAME_BYTES_MAX: usize = 4096;
-/// The beginning of the name of the function that the kernel starts.
+/// Prefix of the name of a program's entry function.
 const START: &str = "_rt0_";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,17 +21,17 @@ enum Layout {
 /// One function at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoFunction {
-    /// As Go writes it: `main.(*Grid).fill`.
+    /// Name in Go's notation: `main.(*Grid).fill`.
     pub name: String,
     /// Source file, or empty.
     pub file: String,
     /// Line, or 0.
     pub line: u32,
-    /// Its first address.
+    /// Address of its first instruction.
     pub entry: u64,
 }
 
-/// The table of one binary.
+/// The function table of one binary.
 #[derive(Clone, Debug)]
 pub struct GoTable<'d> {
     layout: Layout,

@@ -1,4 +1,4 @@
-//! Where the static objects and sections of a binary lie, out of its ELF tables.
+//! Offsets of the static objects and sections of a binary, from its ELF tables.
 //!
 //! Offsets are addresses as the file counts them: address in the process minus load bias. Thread-local symbols are left out,
 //! because they have no address that all threads share; their blocks lie in thread stacks or heap blocks.
@@ -14,7 +14,7 @@ use crate::debug_data::opened;
 use crate::separate::DebugFolders;
 use crate::unresolved::{Unresolved, check_build_id};
 
-/// Most symbols that are taken from one binary.
+/// Most symbols that are read from one binary.
 const SYMBOLS_MAX: usize = 4 << 20;
 
 /// A static object or a section of one [`ModuleLayout`].
@@ -36,18 +36,18 @@ pub struct ModuleLayout {
 }
 
 impl ModuleLayout {
-    /// Reads the layout of the binary at `path`, whose build id must be `build_id` (empty: not checked), and of its separate debug file.
+    /// Reads the layout of the binary at `path`, whose build ID must be `build_id` (empty: not checked), and of its separate debug file.
     ///
     /// # Errors
-    /// If the file is not there, is no ELF file or is another binary than the recorded one.
+    /// If the file does not exist, is not an ELF file, or is not the recorded binary.
     pub fn read(path: &str, build_id: &[u8]) -> Result<ModuleLayout, Unresolved> {
         ModuleLayout::read_with(path, build_id, &DebugFolders::of_system())
     }
 
-    /// The same, with the symbols of separate debug files from these folders.
+    /// Does what [`ModuleLayout::read`] does, with separate debug files from these folders.
     ///
     /// # Errors
-    /// If the file is not there, is no ELF file or is another binary than the recorded one.
+    /// If the file does not exist, is not an ELF file, or is not the recorded binary.
     pub fn read_with(path: &str, build_id: &[u8], folders: &DebugFolders) -> Result<ModuleLayout, Unresolved> {
         if path.starts_with('[') || path.is_empty() {
             return Err(Unresolved::NoFile);
@@ -75,7 +75,7 @@ impl ModuleLayout {
         Ok(ModuleLayout { symbols: disjoint(symbols.collect()), sections: disjoint_ranges(sections.collect()) })
     }
 
-    /// The symbol at `offset`, else the section.
+    /// The symbol that covers `offset`, or else the section; `None` if neither does.
     #[must_use]
     pub fn find(&self, offset: u64) -> Option<LayoutItem> {
         let symbol = find_range(&self.symbols, offset);
@@ -88,30 +88,30 @@ impl ModuleLayout {
         self.symbols.get(index).unwrap_or_else(|| &self.sections[index - self.symbols.len()])
     }
 
-    /// Every symbol, then every section, by ascending offset each.
+    /// All symbols by ascending offset, then all sections by ascending offset.
     pub fn items(&self) -> impl Iterator<Item = LayoutItem> {
         (0..self.symbols.len() + self.sections.len()).map(|index| LayoutItem(index as u32))
     }
 
-    /// Its first byte's offset.
+    /// Offset of the item's first byte.
     #[must_use]
     pub fn offset(&self, item: LayoutItem) -> u64 {
         self.range(item).offset
     }
 
-    /// Its size in bytes.
+    /// Size of the item in bytes.
     #[must_use]
     pub fn bytes(&self, item: LayoutItem) -> u64 {
         self.range(item).bytes
     }
 
-    /// Its name.
+    /// Name of the item.
     #[must_use]
     pub fn name(&self, item: LayoutItem) -> &Arc<str> {
         &self.range(item).name
     }
 
-    /// Whether it is a symbol (else a section).
+    /// Whether the item is a symbol; otherwise it is a section.
     #[must_use]
     pub fn is_symbol(&self, item: LayoutItem) -> bool {
         (item.0 as usize) < self.symbols.len()
@@ -123,12 +123,12 @@ impl ModuleLayout {
         self.symbols.len()
     }
 
-    /// Every static object: offset, bytes, name.
+    /// All static objects: offset, size in bytes, name.
     pub fn symbols(&self) -> impl Iterator<Item = (u64, u64, &str)> {
         self.symbols.iter().map(|range| (range.offset, range.bytes, &*range.name))
     }
 
-    /// Every section: offset, bytes, name.
+    /// All sections: offset, size in bytes, name.
     pub fn sections(&self) -> impl Iterator<Item = (u64, u64, &str)> {
         self.sections.iter().map(|range| (range.offset, range.bytes, &*range.name))
     }
@@ -154,7 +154,7 @@ fn is_mapped(flags: SectionFlags) -> bool {
     }
 }
 
-/// Of aliases (same place) the one that people would write; of nested symbols the outer one.
+/// Removes overlaps: of aliases (same range) it keeps the most readable name, and of nested symbols the outer one.
 fn disjoint(mut symbols: Vec<Candidate>) -> Vec<Range> {
     symbols.sort_by(|a, b| {
         let order = |c: &Candidate| (c.offset, std::cmp::Reverse(c.bytes), !c.is_global, c.name.starts_with('_'));
@@ -184,7 +184,7 @@ fn find_range(ranges: &[Range], offset: u64) -> Option<usize> {
     (offset - ranges[index].offset < ranges[index].bytes).then_some(index)
 }
 
-/// Without symbol version and compiler's suffix, demangled.
+/// The demangled name, without symbol version and compiler's suffix.
 fn readable_name(name: &str) -> String {
     let name = name.split('@').next().unwrap_or(name);
     let demangled = crate::demangle::demangle(name);

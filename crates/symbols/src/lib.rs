@@ -1,7 +1,7 @@
-//! From instruction and data addresses to functions, inlined frames, lines, static objects and type-like names.
+//! Resolves instruction and data addresses to functions, inlined frames, lines, static objects and type-like names.
 //!
-//! Everything works offline, from the binaries and sources on this machine. A binary whose build id is not the recorded one is not
-//! used: a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
+//! It works offline, from the binaries and sources on this machine. A binary whose build ID is not the recorded one is not used,
+//! because a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
 
 mod calls;
 mod code;

@@ -1,15 +1,15 @@
-//! What to call the objects of an allocation site.
+//! Names the objects of an allocation site.
 //!
-//! The first *user* frame of the allocating stack counts: frames of the C and C++ libraries, of allocators, of the standard
-//! libraries' templates and generics, and of thin wrappers that are named like one (`xmalloc`, `my_malloc`, `safe_calloc`) are passed over.
-//! The name is, in this order: the variable that the source line assigns to; the container with its element type, from the
-//! passed-over frames (`vector<Point>`); the function. Where the line allocates for several variables and neither column nor machine code tells which is
-//! meant, the name is all of them (`u or v`).
+//! The first *user* frame of the allocating stack is the site: frames of the C and C++ libraries, of allocators, of the standard
+//! libraries' templates and generics, and of thin wrappers that are named like one (`xmalloc`, `my_malloc`, `safe_calloc`) are skipped.
+//! The name is, in this order: the variable that the source line assigns to; the container with its element type, from the skipped
+//! frames (`vector<Point>`); the function. If the line allocates for several variables, and neither column nor machine code shows which
+//! one is meant, the name lists all of them (`u or v`).
 
 use crate::calls::CallOrders;
 use crate::source::{Assigned, CallPlace, SourceCache};
 
-/// Longest name made of several.
+/// Most characters of a name that lists several variables.
 const NAMES_CHARS_MAX: usize = 60;
 
 /// One frame of a stack, with its binary.
@@ -32,7 +32,7 @@ pub struct SiteFrame<'a> {
 /// Name and place of an allocation site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteName {
-    /// What to call its objects.
+    /// Name of its objects.
     pub name: String,
     /// Function that allocates.
     pub function: String,
@@ -97,7 +97,7 @@ impl SiteNamer {
     }
 }
 
-/// `u or v`; `None` where one has no name, or all together are too long to be one.
+/// The names joined as `u or v`; `None` if one is missing, or the result is too long.
 fn any_of(names: Vec<Option<String>>) -> Option<String> {
     let mut names = names.into_iter().collect::<Option<Vec<String>>>()?;
     let mut seen = std::collections::BTreeSet::new();
@@ -165,7 +165,7 @@ fn is_system_header(file: &str) -> bool {
         || file.contains("/library/std/src/")
 }
 
-/// Named like an allocation function: `malloc`, `xmalloc`, `my_calloc`, `safe_malloc`, `checked_realloc`, `mem_alloc`.
+/// Whether a function is named like an allocation function: `malloc`, `xmalloc`, `my_calloc`, `safe_malloc`, `checked_realloc`, `mem_alloc`.
 fn is_wrapper(function: &str) -> bool {
     const ENDINGS: [&str; 10] = [
         "malloc",
@@ -197,7 +197,7 @@ fn is_wrapper(function: &str) -> bool {
     allocates || name.starts_with("numa_alloc")
 }
 
-/// `vector<Point>` out of `std::vector<Point, std::allocator<Point> >::vector`; the element's own arguments are kept.
+/// The container of a member function: `std::vector<Point, std::allocator<Point> >::vector` gives `vector<Point>`; the element's own arguments are kept.
 fn container(function: &str) -> Option<String> {
     const CONTAINERS: [&str; 16] = [
         "std::vector<",

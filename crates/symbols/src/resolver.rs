@@ -1,4 +1,4 @@
-//! From code offsets of a binary to functions and lines, inlined ones included.
+//! Resolves code offsets of a binary to functions and lines, including inlined functions.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::go_table::GoTable;
 use crate::separate::{DebugFolders, has_plausible_sizes};
 use crate::unresolved::{Unresolved, check_build_id};
 
-/// No binary has code beyond this offset; the symbol library must not be asked about such addresses (it would overflow).
+/// Upper limit on code offsets: no binary has code beyond it, and the symbol library overflows on such addresses.
 const OFFSET_END: u64 = 1 << 48;
 
 /// Sections of Go's table of functions, the second in position-independent programs.
@@ -31,14 +31,14 @@ pub struct ResolvedFrame {
     pub line: u32,
     /// Column in bytes, from 1; 0 where the compiler wrote none.
     pub column: u32,
-    /// It was inlined into the next frame.
+    /// Whether it was inlined into the next frame.
     pub inlined: bool,
 }
 
-/// What is known of a code address: frames, innermost inlined one first, or why there are none.
+/// The result for a code address: its frames, innermost inlined one first, or why there are none.
 pub type Resolved = Result<Vec<ResolvedFrame>, Unresolved>;
 
-/// Finds names for code.
+/// Resolves code addresses to functions and lines.
 pub trait Symbolizer {
     /// Resolves offsets (addresses minus load bias) in the binary at `path`; the answers are in the same order. `build_id` is the
     /// recorded one, or empty. Offsets must lie within the instruction in question: callers subtract 1 from return addresses.
@@ -67,7 +67,7 @@ impl ElfSymbolizer {
         ElfSymbolizer::with(DebugFolders::of_system())
     }
 
-    /// The same, with separate debug files from these folders.
+    /// A symbolizer with empty caches, which searches these folders for separate debug files.
     #[must_use]
     pub fn with(folders: DebugFolders) -> ElfSymbolizer {
         let inner = blazesym::symbolize::Symbolizer::builder()
@@ -108,7 +108,7 @@ impl ElfSymbolizer {
         known.extend(offsets.iter().copied().zip(resolved));
     }
 
-    /// What one file says. Debug information that cannot be read leaves the symbol table, which has the functions.
+    /// Resolves from one file. If its debug information cannot be read, it uses the symbol table, which has only the functions.
     fn ask(&self, file: &Path, has_debug: bool, offsets: &[u64]) -> Vec<Resolved> {
         let ask = |debug_syms| {
             let mut elf = Elf::new(file);
@@ -178,7 +178,7 @@ fn frames(symbolized: &Symbolized<'_>) -> Resolved {
     }
 }
 
-/// The symbolizer lists functions from the outermost to the innermost; people read the other way round.
+/// The frames of a symbol, innermost first; the symbol library lists them outermost first.
 fn frames_of(symbol: &Sym<'_>) -> Vec<ResolvedFrame> {
     let outer = resolved(&symbol.name, symbol.code_info.as_deref(), false);
     let inlined = symbol.inlined.iter().map(|inner| resolved(&inner.name, inner.code_info.as_ref(), true));
@@ -197,7 +197,7 @@ fn resolved(name: &str, code: Option<&CodeInfo<'_>>, inlined: bool) -> ResolvedF
     }
 }
 
-/// Rust's legacy names end in a hash that says nothing.
+/// Removes the hash at the end of Rust's legacy names.
 fn strip_hash(name: &str) -> String {
     let demangled = if name.starts_with("_Z") || name.starts_with("_R") || name.contains("_MOD_") {
         crate::demangle::demangle(name)

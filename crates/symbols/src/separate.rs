@@ -1,4 +1,4 @@
-//! Separate debug files: what distributions strip off their binaries and install beside them.
+//! Separate debug files, which distributions strip from their binaries and package separately.
 //!
 //! A binary names its debug file by its build id (`FOLDER/.build-id/ab/cdef.debug`) and by a link, `.gnu_debuglink`: a file name with the CRC of the file's
 //! contents, looked for beside the binary, in `.debug` beside it, and in `FOLDER/` + the binary's folder. Folders are `/usr/lib/debug`, or what
@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol};
 
-/// Names the folders of debug files, with colons between.
+/// Environment variable with the folders of debug files, separated by colons.
 const FOLDERS_VARIABLE: &str = "NUMAPILOT_DEBUG_DIRS";
-/// Where distributions install them.
+/// Folder in which distributions install debug files.
 const FOLDER: &str = "/usr/lib/debug";
-/// Bytes that a file is read in for its checksum.
+/// Bytes that are read at a time for a checksum.
 const BLOCK: usize = 1 << 20;
-/// No deflated section grows more than this (zlib's technical notes: 1032 to 1); what claims more is damaged.
+/// Largest expansion of a deflated section (zlib's technical notes: 1032 to 1); a section that claims more is damaged.
 const GROWTH_MAX: u64 = 1032;
-/// Sections up to this size may claim any growth.
+/// Decompressed size, bytes, up to which a section may claim any expansion.
 const SMALL_SECTION: u64 = 64 << 20;
-/// Debug information of one file, decompressed.
+/// Most bytes of debug information in one file, decompressed.
 const FILE_BYTES_MAX: u64 = 16 << 30;
 
 /// Why a debug file is not used.
@@ -33,16 +33,16 @@ pub enum Refusal {
     /// It cannot be opened or read.
     #[error("it cannot be read")]
     Unreadable,
-    /// No ELF file any more.
-    #[error("it is no ELF file, or is cut off or damaged")]
+    /// It is not an ELF file, or is truncated or damaged.
+    #[error("it is not an ELF file, or is cut off or damaged")]
     Damaged,
-    /// Its build id is not the binary's.
-    #[error("it is of another build (its build id is another)")]
+    /// Its build ID is not the binary's.
+    #[error("it belongs to another build (its build ID differs)")]
     OtherBuild,
     /// Its checksum is not the one in the binary's link.
-    #[error("it is of another build (its checksum is another)")]
+    #[error("it belongs to another build (its checksum differs)")]
     OtherChecksum,
-    /// Stripped itself.
+    /// It is stripped itself: it has neither symbols nor debug information.
     #[error("it holds neither symbols nor debug information")]
     Empty,
 }
@@ -58,12 +58,12 @@ impl Default for DebugFolders {
 }
 
 impl DebugFolders {
-    /// These folders, in this order.
+    /// Searches these folders, in this order.
     pub fn new(folders: impl IntoIterator<Item = PathBuf>) -> DebugFolders {
         DebugFolders(folders.into_iter().collect())
     }
 
-    /// Those of `NUMAPILOT_DEBUG_DIRS`, else `/usr/lib/debug`.
+    /// The folders in `NUMAPILOT_DEBUG_DIRS`, or else `/usr/lib/debug`.
     #[must_use]
     pub fn of_system() -> DebugFolders {
         match std::env::var_os(FOLDERS_VARIABLE) {
@@ -74,13 +74,13 @@ impl DebugFolders {
         }
     }
 
-    /// The folders.
+    /// The folders, in the order of the search.
     #[must_use]
     pub fn folders(&self) -> &[PathBuf] {
         &self.0
     }
 
-    /// What there is for the binary at `path`. A binary that cannot be read has nothing.
+    /// Finds the debug file of the binary at `path`. A binary that cannot be read has none.
     #[must_use]
     pub fn find(&self, path: &Path) -> Separate {
         let Ok(file) = File::open(path) else { return Separate::default() };
@@ -88,7 +88,7 @@ impl DebugFolders {
         object::File::parse(&cache).map(|file| self.find_for(path, &file)).unwrap_or_default()
     }
 
-    /// What there is for `binary`, which was read from `path`.
+    /// Finds the debug file of `binary`, which was read from `path`.
     pub(crate) fn find_for<'d>(&self, path: &Path, binary: &impl Object<'d>) -> Separate {
         let build_id = binary.build_id().ok().flatten().filter(|id| id.len() > 1).map(<[u8]>::to_vec);
         let link = binary.gnu_debuglink().ok().flatten();
@@ -131,7 +131,7 @@ impl DebugFolders {
     fn by_link(&self, binary: &Path, name: &[u8]) -> Vec<PathBuf> {
         use std::os::unix::ffi::OsStrExt;
         let name = Path::new(std::ffi::OsStr::from_bytes(name));
-        // A name, no path: the file format's rule, and what keeps a hostile one within the folders.
+        // The link must be a file name without a path, by the format's rule; this also keeps a hostile one within the folders.
         let is_name = name.components().count() == 1 && name.file_name().is_some();
         let Some(folder) = binary.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned())) else {
             return Vec::new();
@@ -155,7 +155,7 @@ impl DebugFolders {
         use std::os::unix::ffi::OsStrExt;
         let name = Path::new(std::ffi::OsStr::from_bytes(name));
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        // An absolute name stays one.
+        // Joining keeps an absolute name unchanged.
         let named = real.parent().map(|folder| folder.join(name));
         let by_id = (id.len() > 1).then(|| self.by_build_id(id)).into_iter().flatten();
         for candidate in named.into_iter().chain(by_id).filter(|candidate| candidate.is_file()) {
@@ -171,31 +171,31 @@ impl DebugFolders {
 /// Debug information that several debug files share, taken out of them by `dwz`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Shared {
-    /// Nothing was taken out.
+    /// The debug file has no shared part.
     #[default]
     None,
-    /// It is here.
+    /// The file with the shared part.
     File(PathBuf),
-    /// It is named so, and is not there.
+    /// The file of this name does not exist.
     Missing(String),
 }
 
-/// What a binary has of names, in itself and beside it.
+/// Sources of a binary's names: in the binary itself, and in separate files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Separate {
-    /// Its debug file.
+    /// Its separate debug file, if there is one.
     pub file: Option<PathBuf>,
-    /// What `dwz` took out of that.
+    /// The part of it that `dwz` moved to a shared file.
     pub shared: Shared,
-    /// Files that stand where its debug file would, and are not of it.
+    /// Files in the place of its debug file that were refused, with the reason.
     pub refused: Vec<(PathBuf, Refusal)>,
-    /// The binary itself has a symbol table (not only that of the dynamic linker).
+    /// Whether the binary itself has a symbol table, besides the dynamic one.
     pub has_symbols: bool,
-    /// The binary itself has debug information.
+    /// Whether the binary itself has debug information.
     pub has_debug: bool,
-    /// In hexadecimal digits.
+    /// Its build ID, in hexadecimal digits.
     pub build_id: Option<String>,
-    /// The name in its link.
+    /// File name in its `.gnu_debuglink`.
     pub link: Option<String>,
 }
 
@@ -211,7 +211,7 @@ impl Separate {
         self.file.is_some()
     }
 
-    /// What would give names to addresses of this binary that have none: one sentence without its full stop.
+    /// Advice on how to get names for addresses of this binary that have none: one sentence without its full stop.
     #[must_use]
     pub fn advice(&self, folders: &DebugFolders) -> String {
         if let Some(file) = &self.file {
@@ -243,7 +243,7 @@ impl Separate {
     }
 }
 
-/// What would give names to addresses of the binary at `path` that have none; debug files are looked for where the system has them.
+/// Advice on how to get names for addresses of the binary at `path` that have none; it searches the system's folders for debug files.
 #[must_use]
 pub fn advice(path: &str) -> String {
     let folders = DebugFolders::of_system();
@@ -283,7 +283,7 @@ fn usable(path: &Path, is_it: impl Fn(Option<&[u8]>) -> Result<(), Refusal>) -> 
     if file.symbols().next().is_none() && !has_debug(&file) { Err(Refusal::Empty) } else { Ok(()) }
 }
 
-/// The checksum of links: CRC-32 of the whole file.
+/// The checksum in a `.gnu_debuglink`: CRC-32 of the whole file.
 fn checksum(path: &Path) -> std::io::Result<u32> {
     let mut file = File::open(path)?;
     let (mut hasher, mut block) = (crc32fast::Hasher::new(), vec![0; BLOCK]);
@@ -295,7 +295,7 @@ fn checksum(path: &Path) -> std::io::Result<u32> {
     }
 }
 
-/// Whether compressed sections claim sizes that they may have: whoever decompresses takes memory by the claim.
+/// Whether the sizes that compressed sections claim are plausible, because decompression allocates that much memory.
 pub(crate) fn has_plausible_sizes<'d>(file: &impl Object<'d>) -> bool {
     let mut total = 0_u64;
     file.sections().all(|section| {

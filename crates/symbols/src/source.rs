@@ -61,9 +61,9 @@ const GROWING: [&str; 14] = [
 /// What a line of the source assigns its allocations to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assigned {
-    /// The possible targets; `None` where an allocation is assigned to nothing that has a name. One: it is this one.
+    /// The possible targets; `None` for an allocation whose target has no name. A single entry is certain.
     pub names: Vec<Option<String>>,
-    /// They are one for each call of the line, in the order in which the program makes them: who knows the call's place among these knows the target.
+    /// Whether there is one target for each call of the line, in the order of the calls: the call's position then selects the target.
     pub is_in_call_order: bool,
 }
 

@@ -1,14 +1,14 @@
-//! Cutting the statement around a line out of a source file.
+//! Extracts the statement around a line from a source file.
 //!
-//! Comments and the contents of strings are blanked byte for byte, so that columns still hold. A statement goes on over lines of the preprocessor: of a
-//! conditional, the branch that holds the line is what was compiled; of one that lies before the line, nobody can tell, so each branch is a possibility.
+//! Comments and the contents of strings are blanked byte for byte, so that columns stay valid. A statement may span preprocessor conditionals. In a
+//! conditional around the line, the branch with the line was compiled. For a conditional before the line this is unknown, so each branch is a possibility.
 
-/// Lines looked at before and after for the rest of a statement of C, C++ or Rust.
+/// Lines before and after that are searched for the rest of a statement of C, C++ or Rust.
 const LINES_BEFORE: usize = 8;
 const LINES_AFTER: usize = 8;
-/// Lines of a statement of Fortran (the standard allows 255 continuations).
+/// Most lines of a Fortran statement (the standard allows 255 continuations).
 const FORTRAN_LINES: usize = 300;
-/// Lines of one conditional of the preprocessor.
+/// Most lines of one preprocessor conditional.
 const CONDITIONAL_LINES: usize = 200;
 
 /// Code around a line, on one line.

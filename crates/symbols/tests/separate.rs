@@ -148,7 +148,7 @@ fn names_come_from_the_file_of_the_link_wherever_it_lies() {
         bytes.push(0);
         std::fs::write(&installed, bytes).unwrap();
         let advice = program.assert_nameless(&[Refusal::OtherChecksum]);
-        assert!(advice.contains("is not used: it is of another build (its checksum is another)"), "{advice}");
+        assert!(advice.contains("is not used: it belongs to another build (its checksum differs)"), "{advice}");
     }
 }
 

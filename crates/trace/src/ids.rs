@@ -1,4 +1,4 @@
-//! Newtypes for the small integers that name things in a trace. An id is an index into the table of the same name.
+//! Newtypes for the integers that identify things in a trace. An id is an index into the table of the same name.
 
 use serde::{Deserialize, Serialize};
 

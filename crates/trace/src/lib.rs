@@ -1,5 +1,5 @@
-//! The stream of records that sources produce, and its two forms on disk: crash-safe chunks while recording, Parquet
-//! tables at rest. `docs/trace-format.md` documents both.
+//! The stream of records that engines produce, and its two forms on disk: crash-safe chunks while recording, and Parquet
+//! tables afterwards. `docs/trace-format.md` documents both.
 
 pub mod chunk;
 pub mod ids;

@@ -9,31 +9,30 @@ use serde_json::{Map, Value};
 
 use crate::native::Native;
 
-/// Its name in the trace's folder.
+/// Name of the file in the trace's folder.
 pub const META_FILE: &str = "meta.json";
-/// The format that this build writes: tables or columns are added with a new minor number, and changed in meaning or removed only with a new
-/// major one.
+/// Major version of the format that this build writes. It increases when tables or columns change in meaning or are removed.
 pub const FORMAT_MAJOR: u32 = 1;
-/// See [`FORMAT_MAJOR`].
+/// Minor version of the format that this build writes. It increases when tables or columns are added.
 pub const FORMAT_MINOR: u32 = 2;
-/// Larger files are no `meta.json` of ours.
+/// Largest `meta.json` that is read, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What can be wrong with a `meta.json`.
+/// An error while reading or writing a `meta.json`.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb: `open`, `read`, `write`.
         action: &'static str,
         /// File.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// Not JSON, or not ours.
+    /// The file is not JSON, or is not the `meta.json` of a trace.
     #[error("{}: {why}. If the trace has a raw/ folder, delete meta.json and open the trace again to rebuild it", path.display())]
     Malformed {
         /// File.
@@ -41,7 +40,7 @@ pub enum MetaError {
         /// What is wrong, with line and column.
         why: String,
     },
-    /// Of a newer major version.
+    /// The trace has another major version of the format.
     #[error(
         "{} has trace format {found}, and this numapilot reads {FORMAT_MAJOR}: open it with numapilot {tool} or newer", path.display()
     )]
@@ -55,7 +54,7 @@ pub enum MetaError {
     },
 }
 
-/// The file's content. Fields that this build does not know are kept in `more`.
+/// The content of `meta.json`. Fields that this build does not know are kept in `more`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// Version of the format.
@@ -72,10 +71,10 @@ pub struct Meta {
     /// The machine in its JSON form.
     #[serde(default)]
     pub machine: Value,
-    /// Program and arguments.
+    /// The recorded program and its arguments.
     #[serde(default)]
     pub command: Vec<String>,
-    /// Working folder of the recording.
+    /// Working directory of the recording.
     #[serde(default)]
     pub directory: String,
     /// Start: nanoseconds since 1970, UTC.
@@ -87,13 +86,13 @@ pub struct Meta {
     /// Host time from start to end, ns.
     #[serde(default)]
     pub host_duration_ns: u64,
-    /// What stamps mean.
+    /// Clock of the stamps: source and frequencies.
     #[serde(default)]
     pub clock: ClockInfo,
     /// How accesses were sampled; `None`: no accesses.
     #[serde(default)]
     pub sampling: Option<Sampling>,
-    /// What was lost.
+    /// What was lost, counted by cause.
     #[serde(default)]
     pub losses: Losses,
     /// How each process ended.
@@ -108,32 +107,32 @@ pub struct Meta {
     /// Settings of the recording.
     #[serde(default)]
     pub config: Map<String, Value>,
-    /// What the program takes without call-outs, where that was measured.
+    /// Run times of the program without call-outs, if they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Rows, size and checksum of each table's file.
     #[serde(default)]
     pub tables: BTreeMap<String, TableInfo>,
-    /// Everything else.
+    /// Fields that this build does not know.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// On what machine a recording was made, as far as a reader must know it. [`Meta::origin`] alone decides.
+/// How the recorded machine relates to the machine that the trace describes. [`Meta::origin`] determines it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// Machine, program time and home nodes are simulated.
     #[default]
     Simulated,
-    /// On the machine that the trace describes.
+    /// The program was recorded on the machine that the trace describes.
     Measured,
-    /// On the host, which the trace does not describe: a model was named (`--machine`), and the engine simulates nothing.
+    /// The program was recorded on a host that the trace does not describe: `--machine` named a model, and the engine does not simulate it.
     OtherHost,
 }
 
 impl Origin {
-    /// In words, as reports put it behind the machine's name.
+    /// The words that reports show behind the machine's name.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -144,12 +143,12 @@ impl Origin {
     }
 }
 
-/// A version.
+/// A version of the trace format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Format {
-    /// Changes when old readers would be wrong.
+    /// Major version: increases when older readers would misread a trace.
     pub major: u32,
-    /// Changes when something is added.
+    /// Minor version: increases when tables or columns are added.
     #[serde(default)]
     pub minor: u32,
 }
@@ -160,7 +159,7 @@ impl Default for Format {
     }
 }
 
-/// What stamps mean.
+/// The clock of a recording's stamps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClockInfo {
@@ -180,13 +179,13 @@ pub struct ClockInfo {
 pub struct Sampling {
     /// Accesses per sample; 0: adapted to `rate_hz`.
     pub period: u64,
-    /// Samples per second of program time that were aimed at.
+    /// Target rate: samples per second of program time.
     pub rate_hz: u32,
     /// Seed of the random intervals.
     pub seed: u64,
     /// Samples in the trace.
     pub samples: u64,
-    /// Accesses they stand for.
+    /// Accesses that the samples represent: the sum of their weights.
     pub weight: u64,
 }
 
@@ -194,25 +193,25 @@ pub struct Sampling {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Losses {
-    /// A ring stayed full.
+    /// Records dropped because a ring stayed full.
     pub ring_full: u64,
-    /// A thread found no slot.
+    /// Records dropped because no slot was free for a thread.
     pub no_slot: u64,
-    /// Recording had stopped.
+    /// Records not written because recording had stopped.
     pub stopped: u64,
-    /// Stacks that ended early.
+    /// Call stacks that are incomplete because unwinding failed.
     pub failed_unwinds: u64,
-    /// Chunks with damage.
+    /// Chunks that are damaged.
     pub damaged_chunks: u64,
-    /// Chunks that were written and are not there.
+    /// Chunks that were written and are missing.
     pub missing_chunks: u64,
-    /// Bytes of a torn last chunk.
+    /// Bytes of an incomplete last chunk.
     pub torn_bytes: u64,
-    /// Records without stamps.
+    /// Records whose stamps are unknown.
     pub no_stamps: u64,
-    /// Accesses without an object.
+    /// Sampled accesses that no object covers.
     pub unattributed_accesses: u64,
-    /// Everything else, by name.
+    /// Counts that this build does not know, by name.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -231,26 +230,26 @@ pub struct ExitInfo {
     pub signal: Option<i32>,
 }
 
-/// A table's file.
+/// Size and checksum of a table's file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableInfo {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// File size.
+    /// File size, bytes.
     pub bytes: u64,
     /// CRC-32 (IEEE) of the file.
     pub crc32: u32,
 }
 
 impl Meta {
-    /// Whether this is a recording of a simulated machine, of the machine that it describes, or of another one.
+    /// Whether the recorded machine is simulated, is the machine that the trace describes, or is another one.
     #[must_use]
     pub fn origin(&self) -> Origin {
         // "source" as the machine crate writes it: {"live": ..}, {"recording": ..}, {"model": ..}, "builtin". A trace without a machine claims none.
         let is_of_host = |source: &Value| source.get("live").is_some() || source.get("recording").is_some();
         match self.machine.get("source") {
             _ if self.simulated => Origin::Simulated,
-            // Whoever imports names the machine that the samples are of.
+            // An import is given the machine on which its samples were taken.
             Some(source) if self.engine != "import" && !is_of_host(source) => Origin::OtherHost,
             _ => Origin::Measured,
         }
@@ -259,7 +258,7 @@ impl Meta {
     /// Reads `folder/meta.json`.
     ///
     /// # Errors
-    /// If it cannot be read, is not ours, or is of a newer major version.
+    /// If it cannot be read, is not the `meta.json` of a trace, or is of another major version.
     pub fn read(folder: &Path) -> Result<Meta, MetaError> {
         let path = folder.join(META_FILE);
         let io = |action| move |source| MetaError::Io { action, path: folder.join(META_FILE), source };
@@ -274,7 +273,7 @@ impl Meta {
     /// Reads the content of a `meta.json`; `path` is for messages.
     ///
     /// # Errors
-    /// If it is not ours, or of a newer major version.
+    /// If it is not the `meta.json` of a trace, or is of another major version.
     pub fn parse(text: &[u8], path: &Path) -> Result<Meta, MetaError> {
         let malformed = |why: String| MetaError::Malformed { path: path.to_path_buf(), why };
         let value: Value = serde_json::from_slice(text).map_err(|error| malformed(format!("not JSON: {error}")))?;
@@ -291,7 +290,7 @@ impl Meta {
     /// Writes `folder/meta.json`: under a temporary name, synced, renamed, and the folder synced.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the folder cannot be written.
     pub fn write(&self, folder: &Path) -> Result<(), MetaError> {
         let path = folder.join(META_FILE);
         let temporary = folder.join(format!("{META_FILE}.{}.tmp", std::process::id()));

@@ -1,4 +1,4 @@
-//! What a trace is called: `NAME.numatrace`. Outputs always end so; whoever names a trace to be opened may leave the ending out.
+//! Names of traces: `NAME.numatrace`. Outputs always have this extension; it may be omitted when a trace is opened.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,45 +6,45 @@ use std::path::{Path, PathBuf};
 use crate::chunk::RAW_FOLDER;
 use crate::meta::META_FILE;
 
-/// The ending of every trace's folder, without its dot.
+/// Extension of every trace's folder, without the dot.
 pub const EXTENSION: &str = "numatrace";
 
-/// The folder that an output of this name is written to: `run` means `run.numatrace`.
+/// The folder to which an output of this name is written: `run` gives `run.numatrace`.
 #[must_use]
 pub fn output_folder(name: &Path) -> PathBuf {
-    if ends_as_trace(name) { name.to_path_buf() } else { with_ending(name) }
+    if has_extension(name) { name.to_path_buf() } else { with_extension(name) }
 }
 
-/// The trace that is meant: the folder itself if it is one, else the folder of that name with the ending if that is one, else the name as it is (which then
-/// is no trace, and whoever opens it says so).
+/// The trace that `name` denotes: the folder itself if it holds a trace, else `NAME.numatrace` if that does, else `name` unchanged, which the caller then
+/// fails to open.
 #[must_use]
 pub fn find(name: &Path) -> PathBuf {
-    if is_trace(name) || ends_as_trace(name) {
+    if is_trace(name) || has_extension(name) {
         return name.to_path_buf();
     }
-    let longer = with_ending(name);
+    let longer = with_extension(name);
     if is_trace(&longer) { longer } else { name.to_path_buf() }
 }
 
-/// Whether a folder holds a trace, whole or not.
+/// Whether a folder holds a trace, complete or not.
 #[must_use]
 pub fn is_trace(folder: &Path) -> bool {
     folder.join(META_FILE).is_file() || folder.join(RAW_FOLDER).is_dir()
 }
 
-/// What people call the trace: the name of its folder without the ending.
+/// The trace's short name: the name of its folder without the extension.
 #[must_use]
 pub fn stem(folder: &Path) -> String {
-    let name = if ends_as_trace(folder) { folder.file_stem() } else { folder.file_name() };
+    let name = if has_extension(folder) { folder.file_stem() } else { folder.file_name() };
     name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
-fn ends_as_trace(name: &Path) -> bool {
+fn has_extension(name: &Path) -> bool {
     name.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
-fn with_ending(name: &Path) -> PathBuf {
-    // `.` and `..` have no name to put an ending behind.
+fn with_extension(name: &Path) -> PathBuf {
+    // `.` and `..` have no name to which an extension could be added.
     let Some(file_name) = name.file_name() else { return name.to_path_buf() };
     let mut longer = OsString::from(file_name);
     longer.push(".");

@@ -1,27 +1,27 @@
-//! What the recorded program takes as it is built without call-outs: measured beside the recording, kept in `meta.json`.
+//! Run times of the recorded program built without call-outs: measured beside the recording, and kept in `meta.json`.
 
 use serde::{Deserialize, Serialize};
 
 /// The runs of one program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Native {
-    /// Path of the file that ran.
+    /// Path of the executable that ran.
     pub program: String,
-    /// The processors' name; empty where it is not known.
+    /// CPU model name; empty if it is not known.
     #[serde(default)]
     pub cpu_model: String,
-    /// In the order in which they were made.
+    /// The runs, in the order in which they were made.
     pub runs: Vec<NativeRun>,
 }
 
 /// One run to its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NativeRun {
-    /// Processor time in user mode, of the program and the children that it waited for, ns.
+    /// CPU time in user mode, of the program and the children that it waited for, ns.
     pub user_ns: u64,
-    /// The same in the kernel.
+    /// CPU time in the kernel, of the same processes, ns.
     pub system_ns: u64,
-    /// Real time, ns.
+    /// Elapsed (wall-clock) time, ns.
     pub wall_ns: u64,
     /// Core clock right after the run, MHz.
     pub clock_mhz: f64,

@@ -1,7 +1,7 @@
-//! The one record type of all engines: what a source says happened, in the terms of the design and not of any format.
+//! The record type that all engines share: one event of the recorded program, independent of any file format.
 //!
-//! `wire` decodes the runtime's rings into these; later engines (perf, page faults, import) produce the same. Unknown is a value:
-//! no field is ever filled by a guess.
+//! `wire` decodes the runtime's rings into these records; the other engines (PMU, page faults, import) produce the same. A field
+//! that is not known is `None` or `Unknown`, never a guess.
 
 use numapilot_machine::{CpuId, NodeId};
 
@@ -10,24 +10,24 @@ use crate::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, Vi
 /// Two stamps of one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
-    /// Real order on the recording machine: what the join goes by.
+    /// Order in which events really happened on the recording machine; the join uses it.
     pub order: Order,
-    /// Program time: what people are shown.
+    /// Program time, ns; reports show it.
     pub time: TimeNs,
 }
 
 /// An event with its stamps and the thread that reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// When.
+    /// Order stamp and program time of the event.
     pub stamp: Stamp,
-    /// Who: the thread in whose ring (or on whose behalf) it was written.
+    /// Thread in whose ring the record was written, or on whose behalf.
     pub thread: ThreadIndex,
-    /// What.
+    /// The event itself.
     pub event: Event,
 }
 
-/// Which level answered an access.
+/// The level of the memory hierarchy that served an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -38,9 +38,9 @@ pub enum Level {
     L2 = 2,
     L3 = 3,
     Memory = 4,
-    /// Another thread's cache, dirty: the line travelled between caches.
+    /// Another core's cache, which held the line modified: the line was transferred between caches.
     PeerCache = 5,
-    /// A line fill that was under way for an earlier access: whence is not known.
+    /// The line-fill buffer: the line was already being fetched for an earlier access. Its source is not known.
     LineFill = 6,
 }
 
@@ -53,7 +53,7 @@ pub struct Access {
     pub cpu: Option<CpuId>,
     /// Node of that CPU.
     pub node: Option<NodeId>,
-    /// Home node of the page at that time, when the source saw it.
+    /// Home node of the page at that time, if the engine recorded it.
     pub home: Option<NodeId>,
     /// Store (a read-modify-write counts as a store).
     pub is_write: bool,
@@ -61,9 +61,9 @@ pub struct Access {
     pub is_atomic: bool,
     /// Part of a ranged operation (memcpy, read(2)).
     pub is_range: bool,
-    /// Level that answered.
+    /// Level that served it.
     pub level: Level,
-    /// Cycles; `None` where the engine cannot know.
+    /// Latency in cycles; `None` if the engine does not measure it.
     pub latency_cycles: Option<u32>,
     /// Address of the instruction (or the return address after it, see `ip_is_return_address` in the wire format).
     pub ip: VirtAddr,
@@ -73,7 +73,7 @@ pub struct Access {
     pub weight: u32,
 }
 
-/// How a heap block came to be.
+/// The call that allocated a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -95,31 +95,31 @@ pub enum AllocKind {
 pub struct Counters {
     /// Instrumented accesses.
     pub accesses: u64,
-    /// Those that left the first-stage filter.
+    /// Accesses that missed the first-stage filter.
     pub l2_lookups: u64,
-    /// Those that left the private filter.
+    /// Accesses that missed the filter of the private caches.
     pub l3_lookups: u64,
-    /// Those that left the L3 filter.
+    /// Accesses that missed the L3 filter.
     pub memory_accesses: u64,
-    /// Of these, answered by another cache.
+    /// Of these, served by another cache.
     pub cache_transfers: u64,
     /// Of `memory_accesses`, stores.
     pub memory_writes: u64,
     /// Program time spent waiting for other threads, in cycles of the simulated machine.
     pub wait_cycles: u64,
-    /// `memory_accesses` by home node.
+    /// `memory_accesses` by home node: one total per node number.
     pub by_home: Vec<u64>,
     /// Program time charged for `memory_accesses`: idle latencies over the accesses that are outstanding at a time, in cycles; `None` in traces before format
     /// 1.1.
     pub memory_cycles: Option<u64>,
     /// Of `memory_accesses`, those that continued a stream that the hardware prefetches; `None` in traces before format 1.1.
     pub memory_streamed: Option<u64>,
-    /// Of `memory_accesses`, those that continued no stream and for which another waited, whose address came from what they read, an estimate; `None` in
-    /// traces before format 1.2.
+    /// Of `memory_accesses`, an estimate of those that continued no stream and whose value another access needed for its address; `None` in traces before
+    /// format 1.2.
     pub memory_dependent: Option<u64>,
 }
 
-/// What happened.
+/// An event of the recorded program.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Event {

@@ -1,24 +1,24 @@
-//! Records that come as they are, without the raw form on disk between: from a source that stays where it is and can be read again, so that keeping its
-//! records twice would only take time.
+//! Records that are finalised without a raw form on disk. The source is kept and can be read again, so a second copy of its records would only cost
+//! time and space.
 
 use crate::chunk::{SessionEnd, SessionStart};
 use crate::record::Record;
 
 /// A recording that is read piece by piece.
 ///
-/// Records come in ascending order stamps but for what was held back because nothing depended on it: a thread or a process may be told of late (with its
-/// own, older stamps), before anything else of it is.
+/// Records come in ascending order of their order stamps, with one exception: the start of a thread or process may come late, with its own older stamp, but
+/// before any other record of it.
 pub trait RecordSource: Send {
-    /// Why it cannot be read.
+    /// Error of reading the recording.
     type Error: Send;
 
-    /// What is known before the first record. Asked for once, at the beginning.
+    /// What is known before the first record. It is called once, before [`RecordSource::read`].
     ///
     /// # Errors
     /// The recording cannot be read.
     fn start(&mut self) -> Result<SessionStart, Self::Error>;
 
-    /// Appends the next records to `out`, some ten thousand at a time; false after the last.
+    /// Appends the next records to `out`, about ten thousand at a time; false after the last.
     ///
     /// # Errors
     /// The recording cannot be read, or is damaged.

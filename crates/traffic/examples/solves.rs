@@ -7,7 +7,7 @@ use std::time::Instant;
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 
-/// Machines, with the number of classes into which one thread per core is divided: the load is the same, only told in more or less detail.
+/// Machines, with the number of classes into which one thread per core is divided: the load is the same, only described in more or less detail.
 const CASES: [(&str, usize); 7] = [
     ("opteron-8385", 4),
     ("opteron-8385", 16),

@@ -2,7 +2,7 @@
 //! `g(x) - x` cancel best (Walker and Ni, SIAM J. Numer. Anal. 49(4), 2011, "type II"). On a linear map it does what GMRES does.
 //! It costs a few passes over `x` per step and falls back to the plain step when the residual grows.
 
-/// How many earlier steps are combined.
+/// Number of earlier steps that are combined.
 const WINDOW: usize = 8;
 /// A column that the others explain but for this share of its square adds nothing but rounding.
 const DEPENDENT: f64 = 1e-13;

@@ -1,7 +1,7 @@
-//! Delay that one more access causes to everybody else, at every station at once.
+//! Delay that one more access causes to all other accesses, at every station at once.
 //!
 //! Let J be the sum over classes of X dC: the time that customers lose per nanosecond when cycle times change by dC. At the fixed point
-//! u = G(u, b), with b what somebody new asks of the stations, dJ/db = lambda G_b where lambda = J_u + lambda G_u: one linear fixed point, by the
+//! u = G(u, b), with b the additional demand on the stations, dJ/db = lambda G_b where lambda = J_u + lambda G_u: one linear fixed point, by the
 //! transpose of the map in [`crate::state`], gives the derivative by every station's b. It is iterated with the same acceleration and has
 //! the same rate of convergence.
 
@@ -18,9 +18,9 @@ const ITERATIONS_MAX: u32 = 400;
 /// The derivative, and the vectors of its iteration.
 #[derive(Clone, Debug, Default)]
 pub struct Adjoint {
-    /// By station: nanoseconds lost by all customers per nanosecond of service that somebody new asks of it and waits for.
+    /// By station: nanoseconds lost by all customers per nanosecond of service of an additional access that waits for it.
     pub waited: Vec<f64>,
-    /// The same for service that nobody waits for.
+    /// The same for background traffic, which no thread waits for.
     pub aside: Vec<f64>,
     /// Multipliers of stretches and responses, by their logarithms.
     lambda: Vec<f64>,

@@ -1,4 +1,4 @@
-//! From the fixed point to what people read: latencies of pairs, marginal costs, loads of stations.
+//! From the fixed point to the solution: latencies of pairs, marginal costs, loads of stations.
 
 use crate::adjoint::Adjoint;
 use crate::load::Load;
@@ -18,7 +18,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Fills every field that the fixed point tells.
+    /// Fills every field that follows from the fixed point.
     pub fn fill(
         &mut self,
         solution: &mut Solution,
@@ -64,7 +64,7 @@ impl Answer {
         }
     }
 
-    /// What accesses of the threads on `from` see at each station, on average over them; what a stranger's would where there are none.
+    /// Stretch of the accesses of the threads on `from` at each station, on average over them; that of an additional access where there are none.
     fn view_from(&mut self, network: &Network, state: &State, from: usize) {
         self.stretch.clone_from(&state.stretch);
         let rows = || network.rows.iter().enumerate().filter(|(_, row)| row.from == from);

@@ -1,7 +1,7 @@
-//! Machines that the one described could be: what nobody knows exactly about it, drawn from its ranges, to be carried through the model.
+//! An ensemble of possible machines: values that are not known exactly are drawn from their ranges, so that the model can propagate the uncertainty.
 //!
-//! Each unknown is drawn evenly from its range and by itself; ratios to the local latency are drawn as such, so that no machine comes out whose memory
-//! is nearer from afar than their range allows. Draws are stratified (Latin hypercube: McKay, Beckman and Conover, Technometrics 21(2), 1979): of `n`,
+//! Each unknown is drawn evenly from its range and by itself; ratios to the local latency are drawn as such, so that no drawn machine has a remote
+//! latency below what their range allows. Draws are stratified (Latin hypercube: McKay, Beckman and Conover, Technometrics 21(2), 1979): of `n`,
 //! each unknown has one in each `n`-th part of its range.
 
 use numapilot_machine::{Machine, Problem, Subject, Unknown};
@@ -50,7 +50,7 @@ pub fn unknowns(machine: &Machine) -> Vec<Unknown> {
 pub struct Draw {
     /// By unknown, in the order of [`unknowns`].
     pub values: Vec<f64>,
-    /// With these values.
+    /// The machine with the drawn values.
     pub machine: Machine,
 }
 

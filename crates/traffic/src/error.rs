@@ -1,12 +1,12 @@
-//! What can be wrong with a machine or a load: each message names the place and the remedy.
+//! Errors in the description of a machine or a load: each message names the place and the remedy.
 
 use numapilot_machine::NodeId;
 use thiserror::Error;
 
-/// Why the model cannot answer.
+/// Errors of solving the traffic model.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TrafficError {
-    /// A node with memory whose peak bandwidth nobody told.
+    /// The peak memory bandwidth of a node is unknown.
     #[error(
         "machine {machine}: the memory bandwidth of node {node} is not known; describe the machine in a model file with \
          memory_bandwidth_gb_per_s for each node (docs/machine-model.md)"
@@ -17,16 +17,16 @@ pub enum TrafficError {
         /// The node.
         node: NodeId,
     },
-    /// Several nodes, and nobody told what joins them.
+    /// The machine has several nodes, and the links between them are unknown.
     #[error(
-        "machine {machine}: the links between its nodes are not known (no system tells them); describe the machine in a model file with [[links]] \
+        "machine {machine}: the links between its nodes are not known (the kernel does not show them); describe the machine in a model file with [[links]] \
          (docs/machine-model.md)"
     )]
     NoLinks {
         /// The machine's name.
         machine: String,
     },
-    /// A pair of nodes whose idle latency nobody told.
+    /// The idle latency of a pair of nodes is unknown.
     #[error(
         "machine {machine}: the idle latency from node {from} to node {to} is not known; describe the machine in a model file with [[idle_latency]] \
          for this pair (docs/machine-model.md)"
@@ -39,10 +39,10 @@ pub enum TrafficError {
         /// Node of the memory.
         to: NodeId,
     },
-    /// Moving a line over the links and out of memory alone takes longer than the whole access is said to take.
+    /// The service times of a line at the memory controller and the links exceed the access's idle latency.
     #[error(
-        "machine {machine}: an access from node {from} to node {to} is said to take {idle_ns:.1} ns idle, but its controller and links alone \
-         are busy with it for {service_ns:.1} ns at their bandwidth; \
+        "machine {machine}: the idle latency from node {from} to node {to} is given as {idle_ns:.1} ns, but the memory controller and the links \
+         alone need {service_ns:.1} ns for the access at their bandwidths; \
          correct the [[idle_latency]], the bandwidths, or [traffic] in the model file (docs/traffic-model.md)"
     )]
     ServiceExceedsLatency {
@@ -54,30 +54,30 @@ pub enum TrafficError {
         to: NodeId,
         /// Idle latency in nanoseconds.
         idle_ns: f64,
-        /// Service times on the way in nanoseconds.
+        /// Sum of the service times on the access's path, in nanoseconds.
         service_ns: f64,
     },
-    /// A class that cannot be.
+    /// A class of the load is invalid.
     #[error("class {class} of the load: {what}; {remedy}")]
     Class {
-        /// Its position in the load.
+        /// Position of the item in the load.
         class: usize,
         /// What is wrong.
         what: String,
         /// What to do.
         remedy: String,
     },
-    /// Background traffic that cannot be.
+    /// Background traffic of the load is invalid.
     #[error("background traffic {index} of the load: {what}; {remedy}")]
     Background {
-        /// Its position in the load.
+        /// Position of the item in the load.
         index: usize,
         /// What is wrong.
         what: String,
         /// What to do.
         remedy: String,
     },
-    /// Work that does not fit the load.
+    /// The work does not fit the load.
     #[error("work: {what}; {remedy}")]
     Work {
         /// What is wrong.

@@ -1,8 +1,8 @@
-//! The model of the memory system: given who accesses what from where, how long does an access take, how busy is each
-//! controller and each directed link, and how fast does everybody go?
+//! The model of the memory system: given the accesses by accessing node and home node, it predicts the latency of an access,
+//! the utilisation of each controller and each directed link, and the speed of each class of threads.
 //!
 //! A closed queueing network, solved by approximate mean value analysis. Customers are threads' outstanding misses; stations
-//! are memory controllers and directed links; the rest of an access's way is a fixed latency. `docs/traffic-model.md` has the
+//! are memory controllers and directed links; the rest of an access's path is a fixed latency. `docs/traffic-model.md` has the
 //! equations and how they were checked.
 //!
 //! Everything here is a pure function. Nodes are *dense indexes* into [`numapilot_machine::Machine::nodes`], not the kernel's

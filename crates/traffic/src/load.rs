@@ -1,4 +1,4 @@
-//! What is asked of the memory system: classes of alike threads, and traffic that no thread waits for.
+//! The load of the memory system: classes of equal threads, and traffic that no thread waits for.
 
 use crate::error::TrafficError;
 use crate::system::MemorySystem;
@@ -20,21 +20,21 @@ pub struct Class {
     pub writes: Vec<f64>,
 }
 
-/// Traffic that takes bandwidth and waits for nobody, such as the copying of migrated pages.
+/// Traffic that takes bandwidth and that no thread waits for, such as the copying of migrated pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Background {
     /// Node that the data is read from.
     pub source: usize,
     /// Node that the data is written to.
     pub target: usize,
-    /// Bytes per second.
+    /// Traffic in bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// Everything that is asked of the memory system at one time.
+/// The load of the memory system at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
-    /// The threads.
+    /// Classes of threads.
     pub classes: Vec<Class>,
     /// The traffic beside them.
     pub background: Vec<Background>,
@@ -74,7 +74,10 @@ impl Class {
         let closed = |&to: &usize| system.way(self.from, to).is_none_or(|way| way.fixed_ns.is_none());
         match used.into_iter().find(closed) {
             Some(to) => problem(
-                format!("it accesses node index {to} from node index {}, which cannot be", self.from),
+                format!(
+                    "it accesses node index {to} from node index {}, but one of them does not exist, or lacks memory or CPUs",
+                    self.from
+                ),
                 "run threads on nodes with CPUs, and place pages on nodes with memory",
             ),
             None => Ok(()),
@@ -94,7 +97,9 @@ impl Background {
         let reached = |from: usize, to: usize| from.max(to) < system.nodes() && system.way(from, to).is_some();
         if !reached(target, source) || !reached(target, target) {
             return problem(
-                format!("it goes from node index {source} to node index {target}, which cannot be"),
+                format!(
+                    "it goes from node index {source} to node index {target}, but one of them does not exist or lacks memory"
+                ),
                 "name two nodes with memory",
             );
         }

@@ -1,4 +1,4 @@
-//! The seven metrics of a memory system's health, as Carrefour defines them (Dashti et al., ASPLOS 2013, section 2), from a load and its solution.
+//! The NUMA metrics of a memory system, as Carrefour defines them (Dashti et al., ASPLOS 2013, section 2), from a load and its solution.
 
 use serde::Serialize;
 
@@ -38,11 +38,11 @@ pub struct Metrics {
     pub memory_latency_ns: Option<f64>,
     /// The same in core cycles; needs the machine's clock.
     pub memory_latency_cycles: Option<f64>,
-    /// Of accesses per second over the controllers (write-backs not counted twice).
+    /// Imbalance of accesses per second over the controllers (write-backs not counted twice).
     pub controller_imbalance: Option<Imbalance>,
     /// Mean utilisation of the links; `None` without links.
     pub interconnect_usage: Option<f64>,
-    /// Of the links' utilisation.
+    /// Imbalance of the links' utilisation.
     pub interconnect_imbalance: Option<Imbalance>,
     /// Memory accesses per 1,000 instructions: last-level misses, all of which the model's accesses are.
     pub l3_mpki: Option<f64>,

@@ -1,4 +1,4 @@
-//! One load on one memory system as a closed queueing network: a row per class with what it asks of each station. All vectors are
+//! One load on one memory system as a closed queueing network: a row per class with its demand on each station. All vectors are
 //! kept between loads, so that building the next network allocates nothing.
 
 use crate::error::TrafficError;
@@ -10,17 +10,17 @@ use crate::ways::Visit;
 const BACKGROUND_MAX: f64 = 0.9;
 const NS: f64 = 1e9;
 
-/// What one access of a class asks of one station, in nanoseconds of service.
+/// Demand of one access of a class on one station, in nanoseconds of service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     pub station: usize,
-    /// Waited for.
+    /// Service time in nanoseconds that the access waits for.
     pub demand_ns: f64,
-    /// Not waited for: write-backs and probes.
+    /// Service time in nanoseconds that the access does not wait for: write-backs and probes.
     pub aside_ns: f64,
 }
 
-/// A class as the network sees it.
+/// A class in the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub from: usize,
@@ -30,7 +30,7 @@ pub struct Row {
     pub think_ns: f64,
     /// Mean fixed latency of its accesses.
     pub fixed_ns: f64,
-    /// Its entries.
+    /// Index of the row's first entry.
     pub first: usize,
     pub end: usize,
 }
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// The network.
+/// A closed queueing network of stations and classes.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
     pub rows: Vec<Row>,

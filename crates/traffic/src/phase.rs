@@ -1,4 +1,4 @@
-//! How long a phase of a program would take on a machine: from what its threads were counted to do, such as by an emulator that sees every access.
+//! Predicted time of a phase of a program on a machine, from exact counts of its threads' accesses, such as those of an emulator.
 
 use crate::error::TrafficError;
 use crate::load::Class;
@@ -7,12 +7,12 @@ use crate::run_time::finish_times_s;
 use crate::solver::Solver;
 use crate::system::MemorySystem;
 
-/// What one thread, or one CPU's threads, did in a phase.
+/// Counts of one thread, or of one CPU's threads, in a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// Node on which it ran, as an index.
     pub from: usize,
-    /// Instructions.
+    /// Number of instructions.
     pub instructions: f64,
     /// Memory accesses that read from each node's memory, by node index: what missed its caches.
     pub reads: Vec<f64>,
@@ -20,7 +20,7 @@ pub struct Work {
     pub writes: Vec<f64>,
 }
 
-/// How a core works when it does not wait for memory.
+/// Speed of a core while it does not wait for memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Core {
     /// Instructions per second without misses.
@@ -32,7 +32,7 @@ pub struct Core {
 /// Seconds until the last of `work` is done, each on a core of its own and all from the same moment. Modelled, never measured: who shows it says so.
 ///
 /// # Errors
-/// If the machine cannot do the work, or a number is none.
+/// If the machine cannot do the work, or a value is not a number.
 pub fn phase_time_s(
     system: &MemorySystem,
     solver: &mut Solver,

@@ -1,6 +1,6 @@
-//! What waiting for probes adds on machines that broadcast them. The line and the probes' answers come by separate ways, and the access ends with
-//! the last of them. Idle, they are taken to be equally long: the idle latency is the only figure that there is. What each then waits for in queues is
-//! random; the mean of the greatest of several independent exponential waits is, within 6 % for two, the root of the sum of their
+//! The latency that waiting for probes adds on machines that broadcast them. The line and the probes' answers arrive over separate paths, and the
+//! access ends with the last of them. On an idle machine the paths are assumed to be equally long, because only the idle latency is known. The queueing
+//! delay of each is random; the mean of the greatest of several independent exponential waits is, within 6 % for two, the root of the sum of their
 //! squared means, which is smooth and at least the greatest mean.
 
 use crate::ways::{Visit, Way};

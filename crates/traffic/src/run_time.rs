@@ -1,4 +1,4 @@
-//! Predicted run time: how long a load takes that has so much work to do.
+//! Predicted run time of a load with a given amount of work.
 
 use crate::error::TrafficError;
 use crate::load::Load;
@@ -14,7 +14,11 @@ pub fn finish_times_s(
     accesses: &[f64],
 ) -> Result<Vec<f64>, TrafficError> {
     if accesses.len() != load.classes.len() || accesses.iter().any(|a| !(a.is_finite() && *a >= 0.0)) {
-        let what = format!("{} amounts for {} classes, or one that is no amount", accesses.len(), load.classes.len());
+        let what = format!(
+            "{} amounts for {} classes, or an amount that is negative or not a number",
+            accesses.len(),
+            load.classes.len()
+        );
         let remedy = "give each class its number of accesses, from 0".to_owned();
         return Err(TrafficError::Work { what, remedy });
     }

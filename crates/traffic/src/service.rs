@@ -19,12 +19,12 @@ const NS: f64 = 1e9;
 pub struct Service {
     /// By node: its controller's station, if it has memory.
     pub controller_of: Vec<Option<usize>>,
-    /// By node: a line read, a line written.
+    /// By node: service times of a line read and of a line written, in nanoseconds.
     pub read_ns: Vec<f64>,
     pub write_ns: Vec<f64>,
     /// Station of the first link.
     pub first_link: usize,
-    /// By link: a message without and with a line.
+    /// By link: service times of a message without and with a line, in nanoseconds.
     pub message_ns: Vec<f64>,
     pub line_ns: Vec<f64>,
 }
@@ -62,7 +62,7 @@ impl Service {
         })
     }
 
-    /// How many stations there are.
+    /// Number of stations.
     pub fn stations(&self) -> usize {
         self.first_link + self.message_ns.len()
     }

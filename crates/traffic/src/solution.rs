@@ -1,4 +1,4 @@
-//! What the memory system answers: latencies, throughputs, and how busy every station is.
+//! The solution of the model: latencies, throughputs, and the utilisation of every station.
 
 use numapilot_machine::{LinkId, NodeId};
 use serde::Serialize;
@@ -28,10 +28,10 @@ pub struct Solution {
     /// Mean nanoseconds of an access of each class.
     pub latency_ns: Vec<f64>,
     /// Loaded latency in nanoseconds of a read from node (row) to memory (column), as the threads of that node see it on average; for pairs that
-    /// nobody uses, what a first access would see. `NaN` where there is no path: from a node without CPUs, to one without memory.
+    /// nobody uses, the latency of a first access. `NaN` where there is no path: from a node without CPUs, to one without memory.
     pub path_ns: Vec<Vec<f64>>,
     /// Marginal cost in nanoseconds of one more read from node (row) to memory (column): its own loaded latency plus the delay that it
-    /// causes to everybody else. What a placement should equalise. The delay can be negative, rarely: whom a full station slows may leave room for others.
+    /// causes to all others. A placement should equalise it. Rarely the delay is negative: a class that a saturated station slows may relieve other stations.
     pub marginal_ns: Vec<Vec<f64>>,
     /// Every controller (in node order, nodes with memory only), then every link in the machine's order.
     pub stations: Vec<StationLoad>,

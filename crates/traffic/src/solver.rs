@@ -1,4 +1,4 @@
-//! [`Solver`]: one load after another on one machine, from where the last one ended, without allocating.
+//! [`Solver`]: solves one load after another on one machine, each from the last solution, without allocating.
 
 use crate::accelerate::Accelerator;
 use crate::adjoint::Adjoint;
@@ -47,14 +47,14 @@ impl Solver {
     /// Only the loaded latencies of `load`, as [`Solution::path_ns`] has them, to six digits: for whoever solves many and asks for nothing else.
     ///
     /// # Errors
-    /// As [`Solver::solve`].
+    /// The errors of [`Solver::solve`].
     pub fn paths(&mut self, system: &MemorySystem, load: &Load) -> Result<&[Vec<f64>], TrafficError> {
         self.settle(system, load, PATHS_TOLERANCE)?;
         self.answer.paths(&mut self.solution.path_ns, system, &self.network, &self.state);
         Ok(&self.solution.path_ns)
     }
 
-    /// Iterates to the fixed point, and takes what follows from it; how often, and what is left. A point that is none is forgotten.
+    /// Iterates to the fixed point and computes the solution; returns iterations and residual. A point that did not converge is discarded.
     fn settle(&mut self, system: &MemorySystem, load: &Load, tolerance: f64) -> Result<(u32, f64), TrafficError> {
         self.network.build(system, load)?;
         let (stations, classes) = (system.stations(), self.network.rows.len());
@@ -89,7 +89,7 @@ impl Solver {
         self.point.clear();
     }
 
-    /// The last solution.
+    /// Ends the solver and returns its last solution.
     pub fn into_solution(self) -> Solution {
         self.solution
     }

@@ -23,7 +23,7 @@ pub struct State {
     pub latency_ns: Vec<f64>,
     pub cycle_ns: Vec<f64>,
     pub per_ns: Vec<f64>,
-    /// By station: share of its time that goes to traffic which nobody waits for.
+    /// By station: share of its time that goes to background traffic.
     pub open: Vec<f64>,
     /// `[from * nodes + to]`: wait for probes beyond the line's own.
     pub excess_ns: Vec<f64>,
@@ -78,7 +78,7 @@ impl State {
         change
     }
 
-    /// What probes add at these stretches.
+    /// Latency that probes add at these stretches.
     pub fn wait_for_probes(&mut self, system: &MemorySystem) {
         let nodes = system.nodes();
         if system.broadcasts() {

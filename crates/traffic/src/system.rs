@@ -1,4 +1,4 @@
-//! [`MemorySystem`]: a machine as the model sees it: stations, the way of every access, fixed latencies.
+//! [`MemorySystem`]: a machine in the model's terms: stations, the path of every access, fixed latencies.
 
 use numapilot_machine::{LinkId, Machine, NodeId};
 
@@ -14,12 +14,12 @@ pub const LINE_BYTES: f64 = 64.0;
 /// By how much the services on a way may exceed its idle latency before that is an error: rounding of published figures.
 const LATENCY_TOLERANCE: f64 = 0.01;
 
-/// What a station is.
+/// Kind of a station.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Station {
     /// Memory controller of a node, by index and number.
     Controller { node: usize, id: NodeId },
-    /// A directed link.
+    /// A directed link of the interconnect.
     Link { id: LinkId, bandwidth_bytes_per_s: f64 },
 }
 
@@ -76,12 +76,12 @@ impl MemorySystem {
         self.stations.len()
     }
 
-    /// Core clock in MHz, where the machine tells it.
+    /// Core clock in MHz, where it is known.
     pub fn clock_mhz(&self) -> Option<f64> {
         self.clock_mhz
     }
 
-    /// Answers one load. Who asks often keeps a [`Solver`].
+    /// Solves one load. For many loads, keep a [`Solver`].
     pub fn solve(&self, load: &Load) -> Result<Solution, TrafficError> {
         let mut solver = Solver::default();
         solver.solve(self, load)?;

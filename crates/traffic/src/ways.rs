@@ -1,4 +1,4 @@
-//! The way of one access: which stations its messages visit and how long each is busy with them, from a machine's routes.
+//! The path of one access: the stations that its messages visit and the service time at each, from a machine's routes.
 //!
 //! A *visit* is a station with the service time that one access asks of it on average. Where a pair has several equal paths its
 //! messages use them evenly, so a visit's time is the sum over paths divided by their number.
@@ -19,15 +19,15 @@ pub struct Visit {
 pub struct Way {
     /// Messages on which the access waits in any case: the request.
     pub request: Vec<Visit>,
-    /// And then the controller and the line's way back.
+    /// The controller, and then the line's path back.
     pub answer: Vec<Visit>,
     /// On machines that broadcast: for each other node with CPUs, the probe to it and its answer. They run beside `answer`.
     pub probes: Vec<Vec<Visit>>,
-    /// What all probes of one access put on the links.
+    /// Visits of all probes of one access to the links.
     pub probe_load: Vec<Visit>,
     /// A line written back later: its way, the controller, the acknowledgement.
     pub write_back: Vec<Visit>,
-    /// What of the idle latency is no service: caches, crossbars, wires, the DRAM's own latency. `None` where nobody accesses (no
+    /// The part of the idle latency that is not service time: caches, crossbars, wires, the DRAM's own latency. `None` where no access is possible (no
     /// CPUs, or no memory).
     pub fixed_ns: Option<f64>,
 }
@@ -40,33 +40,33 @@ impl Way {
         if from != to && machine.routes(ids[from], ids[to]).is_empty() {
             return None;
         }
-        let mut gather = Gather { machine, service, sums: vec![0.0; service.stations()], visited: Vec::new() };
+        let mut sums = ServiceSums { machine, service, sums: vec![0.0; service.stations()], visited: Vec::new() };
         let there = (ids[from], ids[to]);
         let back = (ids[to], ids[from]);
-        gather.message(there, false);
-        let request = gather.take();
-        gather.add(controller, service.read_ns[to]);
-        gather.message(back, true);
-        let answer = gather.take();
-        gather.message(there, true);
-        gather.add(controller, service.write_ns[to]);
-        gather.message(back, false);
-        let write_back = gather.take();
+        sums.message(there, false);
+        let request = sums.take();
+        sums.add(controller, service.read_ns[to]);
+        sums.message(back, true);
+        let answer = sums.take();
+        sums.message(there, true);
+        sums.add(controller, service.write_ns[to]);
+        sums.message(back, false);
+        let write_back = sums.take();
         let mut way = Self { request, answer, write_back, ..Self::default() };
         if machine.broadcasts_probes() == Some(true) {
             let others = machine.nodes().iter().filter(|n| n.has_cpus() && n.id != ids[to]).map(|n| n.id);
-            way.probes(&mut gather, ids[from], ids[to], &others.collect::<Vec<_>>());
+            way.probes(&mut sums, ids[from], ids[to], &others.collect::<Vec<_>>());
         }
         Some(way)
     }
 
     /// The home node asks every other node, and these answer the asking one. The probe is one broadcast: it crosses no link twice. The home's
     /// own answer travels with the line.
-    fn probes(&mut self, gather: &mut Gather<'_>, from: NodeId, home: NodeId, others: &[NodeId]) {
+    fn probes(&mut self, sums: &mut ServiceSums<'_>, from: NodeId, home: NodeId, others: &[NodeId]) {
         let mut broadcast: Vec<Visit> = Vec::new();
         for &other in others {
-            gather.message((home, other), false);
-            for visit in gather.take() {
+            sums.message((home, other), false);
+            for visit in sums.take() {
                 match broadcast.iter_mut().find(|v| v.station == visit.station) {
                     Some(known) => known.service_ns = known.service_ns.max(visit.service_ns),
                     None => broadcast.push(visit),
@@ -74,13 +74,13 @@ impl Way {
             }
         }
         for &other in others.iter().filter(|&&other| other != from) {
-            gather.message((home, other), false);
-            gather.message((other, from), false);
-            self.probes.push(gather.take());
+            sums.message((home, other), false);
+            sums.message((other, from), false);
+            self.probes.push(sums.take());
         }
-        broadcast.iter().for_each(|v| gather.add(v.station, v.service_ns));
-        others.iter().for_each(|&other| gather.message((other, from), false));
-        self.probe_load = gather.take();
+        broadcast.iter().for_each(|v| sums.add(v.station, v.service_ns));
+        others.iter().for_each(|&other| sums.message((other, from), false));
+        self.probe_load = sums.take();
     }
 
     /// Time in nanoseconds that the stations on the waited-for way are busy with one access.
@@ -90,14 +90,14 @@ impl Way {
 }
 
 /// Sums service times by station.
-struct Gather<'a> {
+struct ServiceSums<'a> {
     machine: &'a Machine,
     service: &'a Service,
     sums: Vec<f64>,
     visited: Vec<usize>,
 }
 
-impl Gather<'_> {
+impl ServiceSums<'_> {
     fn add(&mut self, station: usize, service_ns: f64) {
         self.sums[station] += service_ns;
         self.visited.push(station);

@@ -1,4 +1,4 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,40 +6,40 @@ use std::path::PathBuf;
 use numapilot_kernel::KernelError;
 use thiserror::Error;
 
-/// Why something cannot be watched.
+/// Why a machine or process cannot be watched.
 #[derive(Debug, Error)]
 pub enum WatchError {
-    /// The kernel's answer about a process.
+    /// An error of the kernel about a process.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// A file of the kernel's that must be there is not, or cannot be read.
+    /// A kernel file that must exist does not, or cannot be read.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// No such process, from the beginning.
-    #[error("there is no process {pid}; `pgrep` or `ps` tell numbers of processes")]
+    /// The process does not exist at the start.
+    #[error("there is no process {pid}; `pgrep` and `ps` show the ids of processes")]
     NoProcess {
-        /// The number.
+        /// Process id.
         pid: u32,
     },
-    /// The kernel tells no memory by node.
+    /// The kernel does not report memory by node.
     #[error(
-        "process {pid} has no numa_maps: this kernel was built without NUMA support, so it does not tell on which node memory lies"
+        "process {pid} has no numa_maps: this kernel was built without NUMA support, so it does not report memory by node"
     )]
     NoNumaMaps {
-        /// The process.
+        /// Process id.
         pid: u32,
     },
     /// An option's value cannot be used.
     #[error("{option}: {why}")]
     Option {
-        /// As on the command line.
+        /// Name of the option, as on the command line.
         option: &'static str,
-        /// What is wrong and what would do.
+        /// What is wrong, and what is accepted.
         why: String,
     },
 }

@@ -1,5 +1,5 @@
-//! The figures for Prometheus: an interval as families of metrics. A figure that is not known is left out, and
-//! `numapilot_figure_missing` says why: it never becomes a zero.
+//! Metrics for Prometheus: an interval as metric families. A value that is not known is left out, and `numapilot_figure_missing` holds the reason: it never
+//! becomes a zero.
 
 use numapilot_service::metrics::MetricFamily;
 
@@ -33,7 +33,7 @@ fn named(metric: Metric) -> (&'static str, &'static str) {
     }
 }
 
-/// Everything of an interval, and of the processes that are watched.
+/// All metrics of an interval and of the watched processes.
 #[must_use]
 pub fn families(stat: &Stat) -> Vec<MetricFamily> {
     let interval = &stat.interval;
@@ -43,11 +43,13 @@ pub fn families(stat: &Stat) -> Vec<MetricFamily> {
             "1 where a trace is replayed on a simulated machine: then nothing here is measured.",
         )
         .value(f64::from(u8::from(interval.simulated.is_some()))),
-        MetricFamily::gauge("numapilot_interval_seconds", "Length of the interval that the gauges are of.")
+        MetricFamily::gauge("numapilot_interval_seconds", "Length of the interval that the gauges describe.")
             .value(interval.seconds()),
     ];
-    let mut missing =
-        MetricFamily::gauge("numapilot_figure_missing", "1 for each figure that cannot be had here, with the reason.");
+    let mut missing = MetricFamily::gauge(
+        "numapilot_figure_missing",
+        "1 for each figure that is not available on this machine, with the reason.",
+    );
     for metric in Metric::ALL {
         let (name, help) = named(metric);
         match interval.metrics.get(metric) {
@@ -78,7 +80,10 @@ fn nodes(interval: &Interval) -> Vec<MetricFamily> {
     let mut cpus = gauge("numapilot_node_cpus", "CPUs of a node that are online.");
     let mut busy = gauge("numapilot_node_busy_cpus", "Of them busy, on average over the interval.");
     let mut local = gauge("numapilot_node_local_access_ratio", "Local access ratio of a node's CPUs.");
-    let mut served = gauge("numapilot_node_controller_bytes_per_second", "What a node's memory controllers served.");
+    let mut served = gauge(
+        "numapilot_node_controller_bytes_per_second",
+        "Bytes per second that a node's memory controllers served.",
+    );
     let mut load = gauge("numapilot_node_controller_load_ratio", "Utilisation of a node's memory controller.");
     let mut pages =
         MetricFamily::counter("numapilot_node_numastat_pages_total", "Pages that a node's memory gave out (numastat).");

@@ -1,4 +1,4 @@
-//! What is shown of an interval, whatever the source: the seven metrics, nodes, links and processes. Pure data; a figure that is not known says why.
+//! The contents of an interval, independent of the source: the NUMA metrics, nodes, links and processes. Pure data; a value that is not known holds the reason.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All, in the order in which they are shown.
+    /// All metrics, in the order in which they are shown.
     pub const ALL: [Metric; 7] = [
         Metric::LocalShare,
         Metric::Latency,
@@ -38,7 +38,7 @@ impl Metric {
         Metric::Ipc,
     ];
 
-    /// Its name in JSON and CSV.
+    /// Name in JSON and CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Metric {
         }
     }
 
-    /// Its name for people.
+    /// Name in text output.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Metric {
         }
     }
 
-    /// A value with its unit.
+    /// Formats a value with its unit.
     #[must_use]
     pub fn format(self, value: f64) -> String {
         match self {
@@ -78,19 +78,19 @@ impl Metric {
     }
 }
 
-/// A figure, or why there is none.
+/// A value, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MetricValue {
-    /// It is known.
+    /// The value is known.
     Value {
-        /// The figure; shares between 0 and 1.
+        /// The value; shares are between 0 and 1.
         value: f64,
-        /// Who says so.
+        /// Source of the value.
         source: String,
-        /// It stands for what could not be counted: by samples, or by something that goes along with it.
+        /// Whether it is an estimate, from samples or from a related count.
         is_estimate: bool,
     },
-    /// It is not, because of this.
+    /// The value is not known; the text is the reason.
     Missing(String),
 }
 
@@ -101,7 +101,7 @@ impl Default for MetricValue {
 }
 
 impl MetricValue {
-    /// A counted (or simulated) figure; `None` becomes `missing`.
+    /// Makes a counted (or simulated) value; `None` becomes [`MetricValue::Missing`] with the reason `missing`.
     #[must_use]
     pub fn of(value: Option<f64>, source: &str, missing: &str) -> MetricValue {
         match value.filter(|value| value.is_finite()) {
@@ -110,19 +110,19 @@ impl MetricValue {
         }
     }
 
-    /// An estimate.
+    /// Makes an estimated value.
     #[must_use]
     pub fn estimate(value: f64, source: &str) -> MetricValue {
         MetricValue::Value { value, source: source.to_owned(), is_estimate: true }
     }
 
-    /// The figure, where known.
+    /// The value, if known.
     #[must_use]
     pub fn value(&self) -> Option<f64> {
         if let MetricValue::Value { value, .. } = self { Some(*value) } else { None }
     }
 
-    /// The first that is known; else the first, for its reason.
+    /// Returns `self` if it is known, otherwise `other` if that is known, otherwise `self` for its reason.
     #[must_use]
     pub fn or(self, other: impl FnOnce() -> MetricValue) -> MetricValue {
         match self {
@@ -136,7 +136,7 @@ impl MetricValue {
         }
     }
 
-    /// As JSON: value, source and kind, or why not.
+    /// As JSON: value, source and kind, or the reason.
     #[must_use]
     pub fn json(&self) -> Value {
         match self {
@@ -148,33 +148,33 @@ impl MetricValue {
     }
 }
 
-/// The seven.
+/// The seven metrics, by [`Metric`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NumaMetrics([MetricValue; 7]);
 
 impl NumaMetrics {
-    /// One of them.
+    /// Returns one metric.
     #[must_use]
     pub fn get(&self, metric: Metric) -> &MetricValue {
         &self.0[metric as usize]
     }
 
-    /// Sets one.
+    /// Sets one metric.
     pub fn set(&mut self, metric: Metric, told: MetricValue) {
         self.0[metric as usize] = told;
     }
 }
 
-/// Pages that a node's memory gave out since boot: `/sys/devices/system/node/node*/numastat`.
+/// Pages allocated on a node since boot: `/sys/devices/system/node/node*/numastat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NumaStat(pub [u64; 6]);
 
 impl NumaStat {
-    /// The kernel's names, in order.
+    /// The kernel's names of the counters, in order.
     pub const NAMES: [&'static str; 6] =
         ["numa_hit", "numa_miss", "numa_foreign", "interleave_hit", "local_node", "other_node"];
 
-    /// What came since.
+    /// Difference to an earlier reading.
     #[must_use]
     pub fn since(self, before: NumaStat) -> NumaStat {
         let mut out = self;
@@ -186,19 +186,19 @@ impl NumaStat {
 /// One node in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFigures {
-    /// Its number.
+    /// The kernel's number of the node.
     pub node: NodeId,
-    /// CPUs online.
+    /// Number of online CPUs.
     pub cpus: usize,
-    /// Of them busy, on average.
+    /// Number of busy CPUs, on average over the interval.
     pub busy_cpus: Option<f64>,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Of it free at the end.
+    /// Free memory at the end of the interval, in bytes.
     pub free_bytes: u64,
-    /// Allocations since boot.
+    /// Allocation counters since boot.
     pub numastat: NumaStat,
-    /// Allocations in the interval.
+    /// Allocation counters in the interval.
     pub numastat_delta: NumaStat,
     /// Local access ratio of its CPUs.
     pub local_share: MetricValue,
@@ -206,57 +206,57 @@ pub struct NodeFigures {
     pub l3_mpki: MetricValue,
     /// Instructions per cycle of its CPUs.
     pub ipc: MetricValue,
-    /// Bytes per second that its controllers served.
+    /// Traffic of its memory controllers in bytes per second.
     pub controller_bytes_per_s: MetricValue,
-    /// Share of the time in which they were busy.
+    /// Utilisation of its memory controllers, 0 to 1.
     pub controller_load: Option<f64>,
-    /// What samples say of its CPUs' accesses; `None`: nothing is sampled.
+    /// Sampled accesses of its CPUs; `None`: nothing is sampled.
     pub sampled: Option<SampledNode>,
 }
 
 /// One directed link in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFigures {
-    /// Ends, as people write them.
+    /// Name of the link, by its ends.
     pub name: String,
-    /// Utilisation.
+    /// Utilisation, 0 to 1.
     pub load: f64,
 }
 
-/// Where an object or a mapping is accessed, or lies.
+/// Accesses and location of an object or a mapping.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AreaFigures {
-    /// What it is called.
+    /// Name of the area.
     pub name: String,
-    /// Share of the process's memory accesses; `None`: nobody tells.
+    /// Share of the process's memory accesses, 0 to 1; `None`: not known.
     pub share: Option<f64>,
-    /// Of these, local ones.
+    /// Local access ratio of these, 0 to 1.
     pub local_share: Option<f64>,
-    /// Bytes, where it is not told on which nodes they are.
+    /// Size in bytes, if the nodes of its memory are not known.
     pub bytes: u64,
-    /// Bytes by node, in the order of the interval's nodes; empty where not known.
+    /// Bytes by node, in the order of the interval's nodes; empty if not known.
     pub bytes_by_node: Vec<u64>,
 }
 
-/// A process's memory as one source tells of it.
+/// A process's memory according to one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryView {
-    /// What is listed, and who says so, in a few words.
+    /// Title: content and source, in a few words.
     pub title: String,
-    /// The areas, in the order of being shown.
+    /// The areas, in the order in which they are shown.
     pub areas: Vec<AreaFigures>,
-    /// What the reader must know, in whole sentences: limits, and why better sources say nothing.
+    /// Notes for the reader, in whole sentences: limits, and why better sources are not available.
     pub notes: Vec<String>,
 }
 
-/// What samples say of the accesses (or page faults) of a node's CPUs: estimates, per second.
+/// Sampled accesses (or page faults) of a node's CPUs: estimates, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SampledNode {
-    /// To the node's own memory.
+    /// Accesses to the node's own memory per second.
     pub local_per_s: f64,
-    /// To other nodes' memory.
+    /// Accesses to other nodes' memory per second.
     pub remote_per_s: f64,
-    /// To memory of which nobody said where it is.
+    /// Accesses to memory whose node is not known, per second.
     pub unknown_per_s: f64,
     /// Mean latency in core cycles; `None`: not measured.
     pub latency_cycles: Option<f64>,
@@ -265,43 +265,43 @@ pub struct SampledNode {
 /// The samples of an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sampled {
-    /// What was sampled, by whom.
+    /// What was sampled, and by which source.
     pub source: String,
-    /// How many there were.
+    /// Number of samples.
     pub samples: u64,
-    /// How many more found no room.
+    /// Number of samples lost because a ring was full.
     pub lost: u64,
 }
 
 /// One thread in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadFigures {
-    /// Its number.
+    /// Thread id.
     pub tid: u32,
-    /// Its name.
+    /// Name of the thread (`comm`).
     pub name: String,
-    /// Node on which it was found.
+    /// Node on which it last ran.
     pub node: Option<NodeId>,
-    /// CPU on which it was found.
+    /// CPU on which it last ran.
     pub cpu: Option<u32>,
-    /// CPUs' worth of time that it used.
+    /// Processor time in the interval, in CPUs.
     pub cpus: f64,
 }
 
 /// One process in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessFigures {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Name of the process (`comm`).
     pub name: Arc<str>,
-    /// Threads.
+    /// Number of threads.
     pub threads: u32,
-    /// CPUs' worth of time that it used.
+    /// Processor time in the interval, in CPUs.
     pub cpus: f64,
-    /// Resident memory, bytes.
+    /// Resident memory in bytes.
     pub resident_bytes: u64,
-    /// Node of the CPU on which its main thread was found, or on which most of it runs.
+    /// Node on which its main thread last ran, or on which most of its threads run.
     pub node: Option<NodeId>,
     /// Page faults per second.
     pub faults_per_s: f64,
@@ -313,57 +313,57 @@ pub struct ProcessFigures {
     pub ipc: MetricValue,
     /// Last-level misses per 1,000 instructions.
     pub l3_mpki: MetricValue,
-    /// Bytes by node, in the order of the interval's nodes; empty where not looked at.
+    /// Bytes by node, in the order of the interval's nodes; empty if not read.
     pub bytes_by_node: Vec<u64>,
 }
 
 /// An event's count in an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventFigures {
-    /// Name, as perf writes it.
+    /// Name of the event, as in perf.
     pub name: &'static str,
-    /// Count, scaled up where it did not count all the time; or why there is none. Nanoseconds of clocks.
+    /// Count, scaled up if the event did not count all the time, or the reason why there is none. Clocks are in nanoseconds.
     pub count: MetricValue,
-    /// Share of the time in which it counted.
+    /// Share of the time in which it counted, 0 to 1.
     pub running: f64,
 }
 
-/// Everything of one interval.
+/// All data of one interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Begin, ns since watching began.
+    /// Begin, in nanoseconds since the start of watching.
     pub from_ns: u64,
-    /// End.
+    /// End, in nanoseconds since the start of watching.
     pub to_ns: u64,
-    /// Not measured: the simulated machine's name and what is replayed.
+    /// For a replay: what is replayed on which simulated machine; `None`: measured.
     pub simulated: Option<String>,
-    /// Of the whole that is watched.
+    /// Metrics of everything that is watched.
     pub metrics: NumaMetrics,
-    /// Every node.
+    /// One entry per node.
     pub nodes: Vec<NodeFigures>,
-    /// Every directed link whose load is known.
+    /// Every directed link whose utilisation is known.
     pub links: Vec<LinkFigures>,
-    /// Processes, where they are watched.
+    /// Processes, if they are watched.
     pub processes: Vec<ProcessFigures>,
-    /// Events, where they are counted.
+    /// Events, if they are counted.
     pub events: Vec<EventFigures>,
-    /// Samples, where any are taken.
+    /// Samples, if any are taken.
     pub sampled: Option<Sampled>,
-    /// Counters of the kernel's memory management: name, since boot, in the interval.
+    /// Counters of the kernel's memory management: name, value since boot, value in the interval.
     pub kernel: Vec<(&'static str, u64, u64)>,
-    /// What the reader must know, in whole sentences.
+    /// Notes for the reader, in whole sentences.
     pub notes: Vec<String>,
 }
 
 impl Interval {
-    /// Its length.
+    /// Length in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
 }
 
-/// Standard deviation over mean by the population definition, the one shown; `None` where nothing is loaded.
+/// Standard deviation over mean (population definition); `None` if all loads are 0.
 #[must_use]
 pub fn imbalance(loads: &[f64]) -> Option<f64> {
     Imbalance::of(loads).map(|imbalance| imbalance.population)

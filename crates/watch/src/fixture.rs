@@ -1,4 +1,4 @@
-//! Trees for tests: a machine's `/sys` from `testdata/sysfs`, or written here, with processes in `/proc`.
+//! File trees for tests: a machine's `/sys` from `testdata/sysfs`, or written here, with processes in `/proc`.
 
 use std::fs;
 use std::path::Path;
@@ -8,25 +8,25 @@ use tempfile::TempDir;
 
 use crate::root::Root;
 
-/// A tree that goes away with its value.
+/// A file tree that is removed on drop.
 pub struct Tree {
     folder: TempDir,
 }
 
 impl Tree {
-    /// An empty tree.
+    /// Makes an empty tree.
     pub fn empty() -> Tree {
         Tree { folder: tempfile::tempdir().expect("a temporary folder") }
     }
 
-    /// The machine `name` of `testdata/sysfs`.
+    /// Makes a copy of the machine `name` of `testdata/sysfs`.
     pub fn of(name: &str) -> Tree {
         let tree = Tree::empty();
         copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs").join(name), tree.folder.path());
         tree
     }
 
-    /// `nodes` nodes of `cpus` CPUs and `memory_kib` each, distance 20 between any two; as a kernel lays them out.
+    /// Makes a machine of `nodes` nodes with `cpus` CPUs and `memory_kib` each, distance 20 between any two, in the kernel's layout.
     pub fn symmetric(nodes: u32, cpus: u32, memory_kib: u64) -> Tree {
         let tree = Tree::empty();
         tree.put("sys/devices/system/node/online", &format!("0-{}", nodes - 1));
@@ -52,13 +52,13 @@ impl Tree {
         fs::write(file, format!("{}\n", text.trim_end_matches('\n'))).expect("the file");
     }
 
-    /// Takes something away.
+    /// Removes a file or folder.
     pub fn remove(&self, path: &str) {
         let path = self.folder.path().join(path);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.expect("it was there");
     }
 
-    /// A process with one thread per entry: (tid, CPU, clock ticks).
+    /// Adds a process with one thread per entry: (tid, CPU, clock ticks).
     pub fn process(&self, pid: u32, name: &str, threads: &[(u32, u32, u64)]) {
         self.put(&format!("proc/{pid}/comm"), name);
         let all: u64 = threads.iter().map(|(_, _, ticks)| ticks).sum();
@@ -68,12 +68,12 @@ impl Tree {
         }
     }
 
-    /// Its root.
+    /// Root of the tree.
     pub fn root(&self) -> Root {
         Root::new(self.folder.path())
     }
 
-    /// Its machine.
+    /// The machine that the tree describes.
     pub fn machine(&self) -> Machine {
         Machine::from_sysfs(self.folder.path()).expect("a machine")
     }

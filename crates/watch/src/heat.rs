@@ -1,77 +1,78 @@
-//! Where a process's memory is accessed, by page, as samples tell: old ones fade, so that what is hot now stands out.
+//! Sampled accesses to a process's memory by page. Old samples decay, so that the presently hot pages stand out.
 
 use std::collections::HashMap;
 
 const PAGE_SHIFT: u32 = 12;
-/// Pages of which something is remembered; of more, the coolest go.
+/// Maximum number of pages; beyond it the least accessed are dropped.
 const PAGES_MAX: usize = 1 << 17;
-/// Time in which what was seen loses half of its weight.
+/// Half-life of samples in seconds.
 const HALF_LIFE_S: f64 = 10.0;
-/// What has less weight than this is forgotten.
+/// Pages of less weight are dropped.
 const COLD: f64 = 0.05;
 
-/// Accesses to a stretch of memory, weighted.
+/// Weighted accesses to a range of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Warmth {
-    /// All.
+pub struct AccessWeights {
+    /// Weight of all accesses.
     pub all: f64,
-    /// Those of which it is known where the page lay.
+    /// Weight of the accesses whose page's node is known.
     pub known: f64,
-    /// Of these, those from the page's own node.
+    /// Weight of the local accesses among these.
     pub local: f64,
 }
 
-impl Warmth {
-    fn add(&mut self, more: Warmth) {
+impl AccessWeights {
+    fn add(&mut self, more: AccessWeights) {
         self.all += more.all;
         self.known += more.known;
         self.local += more.local;
     }
 
-    /// Of the accesses of which it is known, the share that was local.
+    /// Local access ratio of the accesses whose page's node is known, 0 to 1; `None`: there are none.
     #[must_use]
     pub fn local_share(&self) -> Option<f64> {
         (self.known > 0.0).then(|| self.local / self.known)
     }
 }
 
-/// By page.
+/// Weighted accesses by page.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Heat(HashMap<u64, Warmth>);
+pub struct Heat(HashMap<u64, AccessWeights>);
 
 impl Heat {
-    /// Somebody accessed an address; `is_local`: from the node where the page lies.
+    /// Adds an access to an address; `is_local`: whether it came from the page's home node, if known.
     pub fn add(&mut self, address: u64, weight: f64, is_local: Option<bool>) {
         let share = |counts: bool| if counts { weight } else { 0.0 };
-        let more = Warmth { all: weight, known: share(is_local.is_some()), local: share(is_local == Some(true)) };
+        let more =
+            AccessWeights { all: weight, known: share(is_local.is_some()), local: share(is_local == Some(true)) };
         self.0.entry(address >> PAGE_SHIFT).or_default().add(more);
     }
 
-    /// Time goes on.
+    /// Decays the weights by `seconds`.
     pub fn fade(&mut self, seconds: f64) {
         let keep = 0.5_f64.powf(seconds / HALF_LIFE_S);
         let mut cold = COLD;
-        // Many pages, each seen once: all of them would go at the same moment, so that the list is bounded whatever is seen.
+        // If many pages were accessed once each, all of them would be dropped at the same moment; so the list stays bounded for any input.
         while self.0.len() > PAGES_MAX {
             self.0.retain(|_, warmth| warmth.all >= cold);
             cold *= 2.0;
         }
         self.0.retain(|_, warmth| {
-            *warmth = Warmth { all: warmth.all * keep, known: warmth.known * keep, local: warmth.local * keep };
+            *warmth = AccessWeights { all: warmth.all * keep, known: warmth.known * keep, local: warmth.local * keep };
             warmth.all >= COLD
         });
     }
 
-    /// Nothing was seen, or nothing lately.
+    /// Whether there are no recent accesses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What was seen in each of these stretches (first address, and the one after the last), ascending and apart; and outside of all.
+    /// Weights in each of these ranges (first address, address after the last), which must be ascending and disjoint; and the weight outside all of them.
     #[must_use]
-    pub fn by_stretch(&self, stretches: &[(u64, u64)]) -> (Vec<Warmth>, Warmth) {
-        let (mut inside, mut outside) = (vec![Warmth::default(); stretches.len()], Warmth::default());
+    pub fn by_stretch(&self, stretches: &[(u64, u64)]) -> (Vec<AccessWeights>, AccessWeights) {
+        let (mut inside, mut outside) = (vec![AccessWeights::default(); stretches.len()], AccessWeights::default());
         for (page, warmth) in &self.0 {
             let address = page << PAGE_SHIFT;
             let next = stretches.partition_point(|(start, _)| *start <= address);
@@ -95,7 +96,7 @@ mod tests {
             heat.add(address, 2.0, is_local);
         }
         let (inside, outside) = heat.by_stretch(&[(0x1000, 0x3000), (0x8000, 0x9000)]);
-        assert_eq!(inside[0], Warmth { all: 6.0, known: 4.0, local: 2.0 });
+        assert_eq!(inside[0], AccessWeights { all: 6.0, known: 4.0, local: 2.0 });
         assert_eq!((inside[1].all, inside[1].local_share(), outside.all), (0.0, None, 2.0));
         assert_eq!(inside[0].local_share(), Some(0.5));
         heat.fade(10.0);

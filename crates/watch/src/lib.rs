@@ -1,8 +1,8 @@
-//! What a machine does now: where processes' memory lies and how far from their threads (`maps`), what its controllers, links and processors do per
-//! interval (`stat`), the same live on a screen (`top`) and for Prometheus (`export`). `docs/watch.md` says what each figure is and where it is from.
+//! The present state of a machine: where processes' memory lies and how far from their threads (`maps`), the activity of its controllers, links and processors
+//! per interval (`stat`), the same live on a screen (`top`) and for Prometheus (`export`). `docs/watch.md` describes each figure and its source.
 //!
-//! Everything is read under a root prefix, so that captured trees of any machine are tests; what is made of it is a function of what was read. Processes
-//! end at any moment: that is an answer, not an error. A figure that cannot be had here says why, and is never a zero.
+//! All files are read under a root prefix, so that tests can use captured trees of any machine; the results are functions of what was read. Processes may end
+//! at any moment, which is not an error. A figure that is not available holds the reason, and is never a zero.
 
 mod error;
 pub mod evidence;

@@ -1,8 +1,7 @@
 //! Where the threads of a process run: each node's share of their processor time, from `/proc/PID/task/*/stat`.
 //!
-//! The kernel tells on which CPU a thread ran last, not where it spent its time. Between two looks, the time that a thread used is credited to the node
-//! on which it is found at the later one; at the first look, all the time of its life is. Threads that move between nodes within one
-//! interval are credited to one of them only.
+//! The kernel reports on which CPU a thread last ran, not where it spent its time. So the time that a thread used between two readings is credited to its node
+//! at the later one, and at the first reading the time of its whole life. A thread that moves between nodes within an interval is credited to one of them only.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +14,13 @@ use numapilot_machine::NodeId;
 use crate::root::Root;
 use crate::task_stat::TaskStat;
 
-/// ACPI's distance of a node to itself, and the one taken where the firmware tells none.
+/// ACPI's distance of a node to itself, and the one that is assumed if the firmware gives none.
 const LOCAL_DISTANCE: u32 = 10;
 const UNTOLD_DISTANCE: u32 = 20;
-/// A node with less of a process's processor time is not one where it runs: a thread that was there by chance.
+/// Minimum share of a process's processor time for a node to count as one where it runs.
 const RUNS_THERE: f64 = 0.05;
 
-/// A thread as found at a look.
+/// Reading of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     node: Option<NodeId>,
@@ -29,20 +28,20 @@ struct Seen {
     start_ticks: u64,
 }
 
-/// Where a process's threads run; keep it between looks.
+/// The nodes on which a process's threads run, to be kept between readings.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     threads: BTreeMap<u32, Seen>,
-    /// Share of processor time by node; sums to 1 where any thread's node is known.
+    /// Share of processor time by node; the sum is 1 if any thread's node is known.
     shares: BTreeMap<NodeId, f64>,
     buffer: Vec<u8>,
 }
 
 impl Places {
-    /// Looks (again) at the threads of `pid`.
+    /// Reads the threads of `pid`.
     ///
     /// # Errors
-    /// The process has ended, or may not be looked into.
+    /// The process has ended, or may not be inspected.
     pub fn look(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<(), KernelError> {
         let mut found = BTreeMap::new();
         for tid in task::threads_under(root.path(), pid)? {
@@ -60,24 +59,24 @@ impl Places {
         Ok(())
     }
 
-    /// Threads at the last look.
+    /// Number of threads at the last reading.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Share of processor time by node, ascending; empty where no thread's node is known.
+    /// Share of processor time by node, ascending; empty if no thread's node is known.
     pub fn shares(&self) -> impl Iterator<Item = (NodeId, f64)> + '_ {
         self.shares.iter().map(|(node, share)| (*node, *share))
     }
 
-    /// Whether threads run on this node, to speak of.
+    /// Whether a significant share of the threads' time is on this node.
     #[must_use]
     pub fn runs_on(&self, node: NodeId) -> bool {
         self.shares.get(&node).is_some_and(|share| *share >= RUNS_THERE)
     }
 
-    /// Mean ACPI distance from the threads, weighted by their processor time, to memory on a node; `None` where no thread's node is known.
+    /// Mean ACPI distance from the threads, weighted by their processor time, to memory on a node; `None` if no thread's node is known.
     #[must_use]
     pub fn distance(&self, machine: &Machine, memory: NodeId) -> Option<f64> {
         if self.shares.is_empty() {
@@ -101,8 +100,8 @@ impl Places {
     }
 }
 
-/// Processor time between two looks by node, as shares; where there was none (all asleep), that of the threads' lives; where there was none at all, every
-/// thread counts the same.
+/// Shares of processor time between two readings by node. If there was none (all threads slept), the shares of the threads' whole lives; if there was none at
+/// all, all threads count equally.
 fn shares(before: &BTreeMap<u32, Seen>, now: &BTreeMap<u32, Seen>) -> BTreeMap<NodeId, f64> {
     let since = |tid: &u32, seen: &Seen| match before.get(tid) {
         Some(old) if old.start_ticks == seen.start_ticks => seen.cpu_ticks.saturating_sub(old.cpu_ticks),

@@ -1,9 +1,9 @@
-//! A recorded trace replayed on a simulated machine, as a source like any other: what `stat` and `top` would show if the program ran there. Nothing in it is
-//! measured, and every interval says so.
+//! Replay of a recorded trace on a simulated machine, as a source like any other: what `stat` and `top` would show if the program ran there. Nothing in it is
+//! measured, and every interval states so.
 //!
-//! The simulator runs the program once, under a placement that moves nothing (first touch, interleaving), while a watcher stands in the policy's
-//! place: it gives no orders and takes notes, once per interval. Sampling is free of charge here, so that watching changes nothing.
-//! Threads' work, nodes' traffic and the seven metrics are the model's own sums; shares of processes and objects are estimates from the simulated samples.
+//! The simulator runs the program once, under a placement that moves nothing (first touch, interleaving). A watcher takes the policy's place: it gives no
+//! orders, and records an observation once per interval. Sampling has no simulated cost here, so watching changes nothing. Threads' work, nodes' traffic and
+//! the NUMA metrics are the model's exact sums; shares of processes and objects are estimates from the simulated samples.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -38,57 +38,57 @@ use crate::figures::NodeFigures;
 use crate::figures::ProcessFigures;
 use crate::figures::ThreadFigures;
 
-/// Bytes of a cache line: what a memory access moves.
+/// Bytes of a cache line, which a memory access transfers.
 const LINE_BYTES: f64 = 64.0;
-/// Enough for shares of objects within a second.
+/// Sampling rate, sufficient for shares of objects within a second.
 const SAMPLES_PER_S_AND_CPU: f64 = 4000.0;
-/// The watcher looks so often per interval: a look tells of the threads that are alive then, and what ends between two looks is missed.
+/// Observations per interval: one shows only the threads that are alive then, and misses threads that end in between.
 const LOOKS_PER_INTERVAL: u64 = 16;
-/// And at least so often, ns.
+/// Maximum time between two observations in nanoseconds.
 const LOOK_MAX_NS: u64 = 10_000_000;
-/// What figures are labelled with.
+/// Label of simulated figures.
 const SOURCE: &str = "simulated";
 const SAMPLED: &str = "simulated samples";
 
-/// What is replayed, and how.
+/// Options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Placement: a policy that moves nothing.
+    /// Placement policy, which must not move pages.
     pub policy: String,
-    /// Length of an interval, ns of simulated time.
+    /// Length of an interval in nanoseconds of simulated time.
     pub interval_ns: u64,
-    /// The program's main part is repeated for about so long, ns; `None`: it is done once.
+    /// Approximate time in nanoseconds for which the program's main part is repeated; `None`: it runs once.
     pub length_ns: Option<u64>,
-    /// Seed of everything random.
+    /// Seed of random numbers.
     pub seed: u64,
 }
 
-/// One interval with its detail.
+/// One interval with its details.
 #[derive(Clone, Debug, Default)]
 pub struct Frame {
-    /// The figures.
+    /// Figures of the interval.
     pub interval: Interval,
-    /// By process (its number): its memory, as each source tells of it, the most telling first.
+    /// By process id: its memory according to each source, the most informative first.
     pub views: BTreeMap<u32, Vec<MemoryView>>,
-    /// By process: its threads.
+    /// By process id: its threads.
     pub threads: BTreeMap<u32, Vec<ThreadFigures>>,
 }
 
-/// A replay.
+/// A complete replay.
 #[derive(Clone, Debug)]
 pub struct Replay {
     /// The simulated machine.
     pub machine: Machine,
-    /// In order of time.
+    /// The intervals, in order of time.
     pub frames: Vec<Frame>,
-    /// What the reader must know, in whole sentences.
+    /// Notes for the reader, in whole sentences.
     pub notes: Vec<String>,
 }
 
-/// Runs the trace on the machine (`None`: the one it was recorded on).
+/// Replays the trace on the machine (`None`: the one it was recorded on).
 ///
 /// # Errors
-/// The trace or the machine cannot be used, or the policy moves things.
+/// The trace or the machine cannot be used, or the policy moves memory.
 pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -> Result<Replay, WatchError> {
     let fail = |why: String| WatchError::Option { option: "--replay", why };
     let repeat = options.length_ns.map_or(Repeat::Once, |length| Repeat::UntilNs(length as f64));
@@ -136,7 +136,7 @@ pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -
     Ok(Replay { frames, notes, machine })
 }
 
-/// Stands in the policy's place, orders nothing, and keeps what it sees.
+/// Takes the policy's place: orders nothing, and keeps its observations.
 struct Watcher {
     inner: Box<dyn Policy>,
     interval_ns: u64,
@@ -163,11 +163,11 @@ impl Policy for Watcher {
     }
 }
 
-/// What was seen in an interval, by several looks.
+/// The observations of an interval.
 #[derive(Default)]
 struct Seen {
     sum: Observation,
-    /// Memory accesses that each sample stands for: looks differ in it.
+    /// Memory accesses that each sample stands for, which differs between observations.
     weights: Vec<f64>,
 }
 
@@ -227,7 +227,7 @@ impl Scene<'_> {
             simulated: Some(self.title.clone()),
             ..Interval::default()
         };
-        self.set_seven(&mut interval, point);
+        self.set_metrics(&mut interval, point);
         let seconds = ((point.to_ns - point.from_ns) / 1e9).max(1e-9);
         let links = self.links.iter().zip(&point.links);
         interval.links = links.map(|(name, load)| LinkFigures { name: name.clone(), load: *load }).collect();
@@ -256,7 +256,7 @@ impl Scene<'_> {
         frame
     }
 
-    fn set_seven(&self, interval: &mut Interval, point: &Point) {
+    fn set_metrics(&self, interval: &mut Interval, point: &Point) {
         let metrics = &point.metrics;
         let values = [
             (Metric::LocalShare, metrics.local_access_ratio, "no memory accesses in the interval"),
@@ -342,7 +342,7 @@ impl Scene<'_> {
     }
 }
 
-/// What some threads did.
+/// Work of a group of threads.
 #[derive(Default)]
 struct Work {
     busy_ns: f64,
@@ -375,10 +375,10 @@ impl Work {
     }
 }
 
-/// Pages to objects.
+/// Maps pages to objects.
 struct Objects<'a> {
     program: &'a Program,
-    /// By process: first page, page after the last, label; the smallest first, for it says most.
+    /// By process: first page, page after the last, label; the smallest first, because it is the most specific.
     slices: HashMap<u32, Vec<(u64, u64, u32)>>,
     /// Bytes mapped, by process.
     bytes: HashMap<u32, u64>,

@@ -1,4 +1,4 @@
-//! Files of the kernel's under a root prefix: `/` on the running system, a captured tree in tests.
+//! Kernel files under a root prefix: `/` on the running system, a captured tree in tests.
 
 use std::fs::File;
 use std::io;
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use crate::error::WatchError;
 
-/// The kernel's files are far smaller; what stands in a captured tree's place may not be.
+/// Maximum size of a file in bytes. The kernel's files are much smaller, but files in a captured tree may not be.
 const READ_MAX: u64 = 64 << 20;
 
-/// A root prefix.
+/// A root prefix for kernel files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -22,19 +22,19 @@ impl Default for Root {
 }
 
 impl Root {
-    /// Everything is read below `path`.
+    /// Makes a root for which all files are read below `path`.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Root {
         Root(path.into())
     }
 
-    /// The prefix.
+    /// Path of the prefix.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Whether it is the running system.
+    /// Whether the root is that of the running system.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.0 == Path::new("/")
@@ -43,7 +43,7 @@ impl Root {
     /// Reads a file (`relative` to the root) into `buffer`, which is emptied before.
     ///
     /// # Errors
-    /// It is not there, or cannot be read.
+    /// The file does not exist, or cannot be read.
     pub fn read<'a>(&self, relative: &str, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], WatchError> {
         buffer.clear();
         let path = self.0.join(relative);
@@ -54,7 +54,7 @@ impl Root {
         }
     }
 
-    /// A short text, trimmed; `None` where it is not there or cannot be read.
+    /// Reads a short text file, trimmed; `None`: it does not exist or cannot be read.
     #[must_use]
     pub fn text(&self, relative: &str) -> Option<String> {
         let mut buffer = Vec::new();
@@ -62,19 +62,19 @@ impl Root {
         Some(String::from_utf8_lossy(bytes).trim().to_owned())
     }
 
-    /// A number, likewise.
+    /// Reads a file that holds a number; `None`: it does not exist, cannot be read, or holds no number.
     #[must_use]
     pub fn number(&self, relative: &str) -> Option<u64> {
         self.text(relative)?.parse().ok()
     }
 
-    /// Whether something is there.
+    /// Whether a file or folder exists.
     #[must_use]
     pub fn has(&self, relative: &str) -> bool {
         self.0.join(relative).exists()
     }
 
-    /// Names in a folder, sorted; none where it is not there.
+    /// Names in a folder, sorted; empty if the folder does not exist.
     #[must_use]
     pub fn names(&self, relative: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.0.join(relative)) else { return Vec::new() };
@@ -84,7 +84,7 @@ impl Root {
     }
 }
 
-/// Whether a system's answer means that the process has ended (its folder is not there, or reading fails with "no such process").
+/// Whether an error means that the process has ended (its folder does not exist, or reading fails with "no such process").
 #[must_use]
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOENT))

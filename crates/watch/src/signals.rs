@@ -1,4 +1,4 @@
-//! Being told to end: SIGINT, SIGTERM and SIGHUP set a flag, so that a summary is still printed and a terminal is left as it was.
+//! Requests to end: SIGINT, SIGTERM and SIGHUP set a flag, so that a summary is still printed and the terminal restored.
 
 use std::io;
 use std::sync::atomic::AtomicI32;
@@ -11,10 +11,10 @@ extern "C" fn note(signal: libc::c_int) {
     CAUGHT.store(signal, Ordering::Relaxed);
 }
 
-/// From now on these signals set the flag; calls that they interrupt return.
+/// Installs handlers so that these signals set the flag; system calls that they interrupt return.
 ///
 /// # Errors
-/// The system refuses, which it does not.
+/// The system refuses, which is not expected.
 pub fn catch() -> io::Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
         .into_iter()
@@ -27,7 +27,7 @@ pub fn caught() -> Option<i32> {
     Some(CAUGHT.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
 }
 
-/// Sleeps, or until a signal is caught.
+/// Sleeps for `time`, or until a signal is caught.
 pub fn sleep(time: Duration) {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -45,21 +45,21 @@ extern "C" fn note_stop(_: libc::c_int) {
     STOPPED.store(1, Ordering::Relaxed);
 }
 
-/// From now on SIGTSTP sets a flag as well: [`take_stop`], [`stop`].
+/// Installs a handler so that SIGTSTP sets a flag: see [`take_stop`] and [`stop`].
 ///
 /// # Errors
-/// The system refuses, which it does not.
+/// The system refuses, which is not expected.
 pub fn catch_stop() -> io::Result<()> {
     set(libc::SIGTSTP, note_stop as *const () as usize)
 }
 
-/// Whether this process was asked to stop since the last time.
+/// Whether this process was asked to stop since the last call.
 #[must_use]
 pub fn take_stop() -> bool {
     STOPPED.swap(0, Ordering::Relaxed) != 0
 }
 
-/// Stops this process as SIGTSTP does by itself; returns when it goes on.
+/// Stops this process as SIGTSTP does by default; returns when it continues.
 pub fn stop() {
     if set(libc::SIGTSTP, libc::SIG_DFL).is_ok() {
         // SAFETY: a signal to this process.

@@ -1,38 +1,38 @@
-//! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`: what `top` reads of every process at every refresh, so it is parsed without allocating
+//! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`. `top` reads one of every process at every refresh, so parsing does not allocate
 //! (`Documentation/filesystems/proc.rst`, table 1-4).
 
 use crate::root::number;
 
-/// What is kept of the line. Borrows the text.
+/// The used fields of the line. Borrows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskStat<'a> {
-    /// Process or thread.
+    /// Process id or thread id.
     pub id: u32,
     /// Its name, without the brackets; any bytes.
     pub name: &'a [u8],
     /// `R` running, `S` sleeping, `D` waiting for a device, `Z` ended and not waited for, ...
     pub state: u8,
-    /// Parent process.
+    /// Process id of the parent.
     pub parent: u32,
     /// Page faults that needed no device, and those that did.
     pub faults: (u64, u64),
     /// Processor time in clock ticks: user and system.
     pub cpu_ticks: u64,
-    /// Threads of the process.
+    /// Number of threads of the process.
     pub threads: u32,
-    /// When it began, in clock ticks after boot: tells a process from a later one with the same number.
+    /// Start time in clock ticks since boot: distinguishes a process from a later one with the same id.
     pub start_ticks: u64,
-    /// Resident pages.
+    /// Number of resident pages.
     pub resident_pages: u64,
     /// CPU on which it ran last.
     pub cpu: u32,
 }
 
 impl<'a> TaskStat<'a> {
-    /// Reads a line; `None` if it is none of the kernel's.
+    /// Parses a line; `None`: it does not have the kernel's format.
     #[must_use]
     pub fn parse(line: &'a [u8]) -> Option<TaskStat<'a>> {
-        // A name may hold brackets and blanks: it ends at the last closing one.
+        // A name may contain brackets and blanks: it ends at the last closing bracket.
         let open = line.iter().position(|&byte| byte == b'(')?;
         let close = line.iter().rposition(|&byte| byte == b')')?;
         let name = line.get(open + 1..close)?;
@@ -41,7 +41,7 @@ impl<'a> TaskStat<'a> {
         for field in &mut fields {
             *field = words.next()?;
         }
-        // Numbers of proc(5), where the state is field 3.
+        // Field numbers of proc(5), where the state is field 3.
         let field = |of_proc5: usize| number(fields[of_proc5 - 3]);
         let narrow = |of_proc5: usize| u32::try_from(field(of_proc5)?).ok();
         Some(TaskStat {

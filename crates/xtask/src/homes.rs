@@ -1,4 +1,4 @@
-//! `cargo xtask homes`: page homes of a program, simulated beside a real kernel's.
+//! `cargo xtask homes`: home nodes of a program's pages, simulated and in a real kernel.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ use numapilot_lab::homes::Example;
 use numapilot_lab::homes::ObjectHomes;
 
 const NODES: usize = 4;
-/// Pages that are told one by one.
+/// Greatest number of pages that are listed one by one.
 const EXAMPLES: usize = 40;
 
 /// Records a program on a simulated machine inside the lab, with its threads on the same nodes of the real kernel, and
@@ -35,7 +35,7 @@ pub struct HomesArgs {
     /// Memory of each of the guest's nodes, MiB
     #[arg(long, default_value_t = 512, value_name = "MIB")]
     memory: u32,
-    /// End the guest after so many seconds
+    /// Time limit of the guest in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     limit: u64,
     /// Keep the trace and the list of the kernel's pages and page faults in this folder
@@ -49,7 +49,7 @@ pub struct HomesArgs {
     command: Vec<String>,
 }
 
-/// Runs it; fails where the program did.
+/// Runs the comparison; the exit code is that of the program.
 pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
     let recorder = args.numapilot.canonicalize();
     let recorder = recorder.with_context(|| format!("cannot find the recorder {}", args.numapilot.display()))?;
@@ -59,13 +59,13 @@ pub fn run(args: &HomesArgs) -> anyhow::Result<ExitCode> {
         machine: args.machine.clone(),
         command: args.command.clone(),
         environment: Vec::new(),
-        folder: Some(std::env::current_dir().context("cannot tell the working folder")?),
+        folder: Some(std::env::current_dir().context("cannot determine the working folder")?),
         keep: args.keep.clone(),
     };
     let lab = Lab::new(Topology::opteron(NODES).memory_per_node_mib(args.memory)).icount(true);
     let compared = comparison.run(&lab.time_limit(Duration::from_secs(args.limit)))?;
     let mut out = std::io::stdout().lock();
-    if args.json { tell_json(&mut out, &compared) } else { tell(&mut out, &compared) }
+    if args.json { print_json(&mut out, &compared) } else { print(&mut out, &compared) }
         .context("cannot write the comparison")?;
     Ok(ExitCode::from(u8::try_from(compared.exit).unwrap_or(1)))
 }
@@ -78,7 +78,7 @@ fn row(name: &str, homes: &ObjectHomes) -> String {
     )
 }
 
-fn tell(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
+fn print(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
     writeln!(out, "{}", compared.how)?;
     writeln!(out, "same %     same explained    other simulated   kernel  pages of")?;
     writeln!(out, "{}", row("all", &compared.homes.total()))?;
@@ -95,12 +95,16 @@ fn tell(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
         writeln!(out, "{address:#x}: simulated {simulated}, kernel {kernel}: {object}; {evidence}")?;
     }
     if compared.homes.lost_faults > 0 {
-        writeln!(out, "{} page faults were lost: pages without any may have had some", compared.homes.lost_faults)?;
+        writeln!(
+            out,
+            "{} page faults were lost: pages without a recorded fault may have had one",
+            compared.homes.lost_faults
+        )?;
     }
     Ok(())
 }
 
-fn tell_json(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
+fn print_json(out: &mut impl Write, compared: &Compared) -> std::io::Result<()> {
     let counts = |homes: &ObjectHomes| {
         serde_json::json!({
             "same": homes.same,

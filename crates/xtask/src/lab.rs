@@ -31,9 +31,9 @@ Examples:
 
 /// Runs a command on a real kernel with several memory nodes, in QEMU.
 ///
-/// The host's files are there under the same paths; the working folder is shared for writing, changes elsewhere stay in the guest. /run/lab
-/// ($NUMAPILOT_LAB_FILES) is the exchange folder. Exit code and output are the command's. Run times mean nothing: in the guest, all memory is
-/// equally far.
+/// The guest sees the host's files under the same paths. The working folder is shared for writing; changes elsewhere stay in the guest. /run/lab
+/// ($NUMAPILOT_LAB_FILES) is the exchange folder. Exit code and output are the command's. Run times are not meaningful, because all memory of the
+/// guest has the same latency.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LabArgs {
@@ -49,49 +49,49 @@ pub struct LabArgs {
     /// `symmetric` (all others at 20), `opteron` (16 or 22), or a file with a row of numbers a line
     #[arg(long, default_value = "symmetric", value_name = "WHICH")]
     distances: String,
-    /// Let firmware tell latencies and bandwidths (an ACPI HMAT table), made up from the distances
+    /// Add latencies and bandwidths to the firmware (an ACPI HMAT table), derived from the distances
     #[arg(long)]
     hmat: bool,
     /// Nodes without CPUs, beside the others
     #[arg(long, default_value_t = 0, value_name = "N")]
     memory_only: usize,
-    /// 6.12 or 6.1
+    /// Version of the kernel: 6.12 or 6.1
     #[arg(long, default_value_t = Kernel::V6_12)]
     kernel: Kernel,
-    /// Reproducible: the guest's time passes by instructions
+    /// Derive the guest's time from executed instructions, so that runs are reproducible
     #[arg(long)]
     icount: bool,
-    /// KVM where it truly works, or emulation
+    /// KVM or emulation; `auto` uses KVM where a guest boots under it
     #[arg(long, value_enum, default_value_t = Run::Auto, conflicts_with = "icount")]
     run: Run,
     /// Boot instead of restoring a snapshot
     #[arg(long)]
     cold: bool,
-    /// End the guest after so many seconds
+    /// Time limit of the guest in seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     limit: u64,
     /// A TCG plugin for QEMU with its arguments ({files} becomes the exchange folder on the host)
     #[arg(long, value_name = "FILE[,ARGUMENTS]")]
     plugin: Vec<String>,
-    /// A word more for QEMU's command line ({files} becomes the exchange folder on the host)
+    /// A further argument for QEMU's command line ({files} becomes the exchange folder on the host)
     #[arg(long, value_name = "WORD", allow_hyphen_values = true)]
     device: Vec<String>,
     /// Count every memory access of the command's user code, exactly, by CPU, node and page, into this file (JSON)
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
-    /// Count only what misses a private cache per CPU, of lines of 64 bytes
+    /// Count only accesses that miss a private cache per CPU, of lines of 64 bytes
     #[arg(long, value_name = "SETSxWAYS", requires = "truth", value_parser = parse_cache)]
     cache: Option<PrivateCache>,
-    /// Count only what programs mark (crates/lab/plugin/mark.h)
+    /// Count only regions that programs mark (crates/lab/plugin/mark.h)
     #[arg(long, requires = "truth")]
     marked: bool,
-    /// Sample what is counted, as an emulated PMU would, into this recording in perf's format: `numapilot import FILE`
+    /// Sample the counted accesses, as a PMU would, into this recording in perf's format: `numapilot import FILE`
     #[arg(long, value_name = "FILE", requires = "truth")]
     samples: Option<PathBuf>,
     /// Memory accesses per sample, on average
     #[arg(long, default_value_t = 1000, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u64).range(1..))]
     period: u64,
-    /// Say how long the counted work would take on this machine: a model's name, or a model file
+    /// Predict the time of the counted work on this machine: a model's name, or a model file
     #[arg(long, value_name = "MACHINE", requires = "truth")]
     model: Option<String>,
     /// Only download and prepare everything: QEMU, both kernels, a snapshot
@@ -119,7 +119,7 @@ enum Run {
     Emulated,
 }
 
-/// Runs it; the command's exit code.
+/// Runs the command in the lab and returns its exit code.
 pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     if args.setup {
         for kernel in Kernel::ALL {
@@ -140,7 +140,7 @@ pub fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         if let (Some(path), Some(samples)) = (&args.samples, &outcome.samples) {
             truth::write_bytes(path, samples)?;
         }
-        truth::tell(path, counted, modelled.as_ref());
+        truth::print(path, counted, modelled.as_ref());
     }
     Ok(ExitCode::from(u8::try_from(outcome.exit).unwrap_or(1)))
 }

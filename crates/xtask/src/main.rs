@@ -1,4 +1,4 @@
-//! `cargo xtask`: what a developer of numapilot runs beside building and testing.
+//! `cargo xtask`: developer tools of numapilot beside building and testing.
 
 mod homes;
 mod lab;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "What a developer of numapilot runs beside building and testing.")]
+#[command(name = "cargo xtask", about = "Developer tools of numapilot beside building and testing.")]
 enum Task {
     Lab(lab::LabArgs),
     Homes(homes::HomesArgs),

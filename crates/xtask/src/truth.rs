@@ -1,4 +1,4 @@
-//! The exact counts of a lab's command: as a file, and in a few lines.
+//! Output of the exact counts of a lab's command: a file, and a short summary.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use numapilot_traffic::Solver;
 use numapilot_traffic::phase_time_s;
 use serde_json::json;
 
-/// Of a core whose model tells no clock.
+/// Default clock in MHz, for a model without one.
 const CLOCK_MHZ: f64 = 2_500.0;
-/// An out-of-order core's misses that overlap, where nobody knows the program: between a chase (1) and a stream (10 and more).
+/// An out-of-order core's misses that overlap, for an unknown program: between a chase (1) and a stream (10 and more).
 const OUTSTANDING: f64 = 2.0;
 
 /// How long each region would take on a machine, by the traffic model: one instruction per cycle beside the misses.
@@ -23,7 +23,7 @@ pub struct Modelled {
     machine: String,
     system: MemorySystem,
     core: Core,
-    /// Of each region; filled by [`Modelled::price`].
+    /// Modelled seconds of each region; filled by [`Modelled::price`].
     seconds: Vec<f64>,
 }
 
@@ -33,7 +33,7 @@ impl Modelled {
         let machine = Machine::load(model)?;
         let system = MemorySystem::new(&machine)?;
         let (has, guest) = (system.nodes(), topology.nodes());
-        anyhow::ensure!(has == guest, "{model} has {has} nodes and the guest {guest}: give --nodes {has}");
+        anyhow::ensure!(has == guest, "{model} has {has} nodes, but the guest has {guest}: give --nodes {has}");
         let instructions_per_s = machine.clock_mhz().unwrap_or(CLOCK_MHZ) * 1e6;
         let core = Core { instructions_per_s, outstanding: OUTSTANDING };
         Ok(Modelled { machine: model.to_owned(), system, core, seconds: Vec::new() })
@@ -72,13 +72,13 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Says what was counted.
-pub fn tell(path: &Path, truth: &Truth, modelled: Option<&Modelled>) {
+/// Prints a summary of the counts.
+pub fn print(path: &Path, truth: &Truth, modelled: Option<&Modelled>) {
     let matrix = truth.matrix();
     let all: u64 = matrix.iter().flatten().sum();
     let what = if truth.cache.is_some() { "accesses that missed the private caches" } else { "accesses" };
     eprintln!(
-        "numapilot-lab: {all} {what} of user code, every one counted (CPU: by node), pages in {}",
+        "numapilot-lab: {all} {what} of user code, counted exactly (rows: CPU, columns: home node); pages in {}",
         path.display()
     );
     for (cpu, row) in matrix.iter().enumerate().filter(|(_, row)| row.iter().any(|&n| n > 0)) {
@@ -86,12 +86,15 @@ pub fn tell(path: &Path, truth: &Truth, modelled: Option<&Modelled>) {
         eprintln!("  CPU {cpu:>3}: {}", cells.join(" "));
     }
     if truth.without_page + truth.regions_lost > 0 {
-        eprintln!("  {} accesses are in no page's count, {} regions are lost", truth.without_page, truth.regions_lost);
+        eprintln!(
+            "  {} accesses are not attributed to a page, {} marked regions were lost",
+            truth.without_page, truth.regions_lost
+        );
     }
     for (region, seconds) in modelled.iter().flat_map(|modelled| modelled.seconds.iter().enumerate()) {
         let model = modelled.map_or("", |modelled| modelled.machine.as_str());
         eprintln!(
-            "  region {region}: modelled {:.3} ms on {model} (one instruction a cycle, {OUTSTANDING} misses at once)",
+            "  region {region}: modelled {:.3} ms on {model} (1 instruction per cycle, {OUTSTANDING} outstanding misses)",
             seconds * 1e3
         );
     }

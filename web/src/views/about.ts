@@ -19,9 +19,9 @@ export function about(context: Context): View {
     const sampling =
         `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} memory accesses` +
         (lines > 1
-            ? `; one cache line in ${lines} was simulated, so that totals are estimates too`
+            ? `; one cache line in ${lines} was simulated, so totals are estimates too`
             : totals.source === "counted"
-              ? "; totals were counted, one by one"
+              ? "; totals were counted exactly"
               : "");
     const element = h(
         "section",
@@ -69,17 +69,17 @@ export function about(context: Context): View {
 function coarse({ model }: Context): Child[] {
     const { grain } = model.head;
     if (grain.kind === "samples" || grain.level === null) {
-        return [`every sample (${count(grain.rows)}): filters work on single accesses, and nothing was summed up.`];
+        return [`every sample (${count(grain.rows)}): filters apply to single accesses, and nothing was aggregated.`];
     }
     const { level, folded } = grain;
     const limit = (value: number): string => (value >= 2 ** 32 - 1 ? "all" : count(value));
     return [
-        `${count(grain.samples)} samples were summed up into ${count(grain.rows)} cells, so that the page stays small: by slice of ` +
+        `${count(grain.samples)} samples were aggregated into ${count(grain.rows)} cells to keep the page small: by slice of ` +
             `${timeNs(grain.bin_ns)} (a chosen range begins and ends at slices), ` +
-            `thread (${limit(level.threads)} busiest apart), object (${limit(level.instances)} instances and ${limit(level.sites)} places ` +
-            `apart), call stack (${limit(level.stacks)} apart), nodes and direction. ` +
-            `Folded, and told apart only in tables: ${percent(folded.objects)} of the accesses by object, ${percent(folded.stacks)} by call ` +
-            `stack, ${percent(folded.threads)} by thread. Sums are exact all the same. ` +
+            `thread (${limit(level.threads)} separate), object (${limit(level.instances)} instances and ${limit(level.sites)} allocation sites ` +
+            `separate), call stack (${limit(level.stacks)} separate), nodes and direction. ` +
+            `The rest is folded, and is separate only in tables: ${percent(folded.objects)} of the accesses by object, ${percent(folded.stacks)} by call ` +
+            `stack, ${percent(folded.threads)} by thread. Sums are exact. ` +
             "Figures without a filter were computed from every sample.",
     ];
 }

@@ -149,7 +149,7 @@ function describe({ model, store }: Context, spread: Spread): string {
     const limit =
         model.isCells &&
         (store.filter.thread >= 0 || store.filter.site >= 0 || store.filter.instance >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
-            ? " On this page, filters by thread, object, function and direction do not reach latencies."
+            ? " Filters by thread, object, function and direction do not apply to latencies on this page."
             : "";
     return (
         `Cycles, on a scale of doublings. Half of the local accesses take up to ${middle(spread.local)}, half of the remote ones up to ` +

@@ -100,9 +100,9 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const row = instance < 0 && !others ? model.siteRows.get(site.id) : undefined;
     const line = lines(model, selection, model.oneGroup, 1, 0, () => ({})).at(0);
     const isFolded = instance >= 0 && model.hasRows[instance] === 0;
-    const born =
+    const allocation =
         instance >= 0
-            ? birth(context, instance)
+            ? allocationWords(context, instance)
             : `${row ? sizeWords(row) : `${plural(instancesOf(context, site.index), "object", "objects")} seen accessed`}`;
     const whole = selection.whole(OBJECT).all.tally(0);
     const own = shareOf(selection.whole().all.tally(0), whole);
@@ -110,14 +110,14 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
         h(
             "p",
             { class: "where-born" },
-            [site.kind, [site.place, site.function && `in ${site.function}`].filter((t) => t).join(" "), born].filter((t) => t).join(" · "),
+            [site.kind, [site.place, site.function && `in ${site.function}`].filter((t) => t).join(" "), allocation].filter((t) => t).join(" · "),
         ),
         isFolded &&
             h(
                 "p",
                 { class: "warning" },
-                "This object is rare: its accesses were folded into its site to keep the page small. What follows is of all objects of that " +
-                    "site without rows of their own.",
+                "This object has few accesses, which were folded into its allocation site to keep the page small. The figures below are of all " +
+                    "objects of that site without rows of their own.",
             ),
         line && h("div", { class: "fact-row" }, ...measures(context, line, row?.share ?? own, row)),
     ];
@@ -178,13 +178,13 @@ function instancesOf({ model }: Context, site: number): number {
     return count;
 }
 
-function birth({ model }: Context, index: number): string {
+function allocationWords({ model }: Context, index: number): string {
     const { instances } = model;
     const by = instances.thread[index] >= 0 ? ` by ${model.threadName(instances.thread[index])} (thread ${instances.thread[index]})` : "";
     const on = instances.node[index] >= 0 ? ` on node ${instances.node[index]}` : "";
     const death = Number.isNaN(instances.death[index]) ? "lives to the end" : `freed at ${timeNs(instances.death[index])}`;
     return (
-        `#${instances.id[index]}, ${bytes(instances.bytes[index])} at ${instances.address(index)}, born at ` +
+        `#${instances.id[index]}, ${bytes(instances.bytes[index])} at ${instances.address(index)}, allocated at ` +
         `${timeNs(instances.birth[index])}${by}${on}, ${death}`
     );
 }
@@ -219,7 +219,7 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
     const { filter } = selection;
     let sample = filter.instance;
     for (let index = 0; sample < 0 && index < instances.count; index++) if (instances.site[index] === filter.site) sample = index;
-    const born = sample >= 0 ? model.stackFrames(instances.stack[sample]) : [];
+    const stack = sample >= 0 ? model.stackFrames(instances.stack[sample]) : [];
     const weights = new Float64Array(model.codes.length);
     let all = 0;
     selection.each(0, (i) => {
@@ -244,9 +244,9 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
             "div",
             {},
             h("h3", {}, filter.instance >= 0 ? "Allocated at" : "Allocated at (its first object in this list)"),
-            born.length > 0
-                ? frames(context, born)
-                : h("p", { class: "faint" }, "No allocation stack: it is no block of the heap, or it was there before the recording."),
+            stack.length > 0
+                ? frames(context, stack)
+                : h("p", { class: "faint" }, "No allocation stack: it is not a heap block, or it was allocated before the recording."),
         ),
         h(
             "div",

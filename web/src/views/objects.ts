@@ -216,12 +216,12 @@ function note({ model, store }: Context): Child {
     if (byInstance && grain.instances > grain.instances_listed)
         parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer accesses are not listed.`);
     if (recording.object_count > grain.instances && grain.samples > 0)
-        parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects were in no sample.`);
+        parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects have no sample.`);
     if (model.isCells) {
         const folded = percent(grain.folded.objects);
         parts.push(
-            `Rare objects (${folded} of the accesses) are folded into their site: they are listed, with figures of the whole recording, and ` +
-                `under a filter their site's rows stand in.`,
+            `Objects with few accesses (${folded} of all) are folded into their allocation site. They are listed with figures of the whole ` +
+                `recording; under a filter, the figures of their site are used.`,
         );
     }
     return parts.join(" ");

@@ -1,4 +1,4 @@
-// The first screen's words: what ran where, the three headline figures, the objects that matter.
+// The first screen: program and machine, the three main figures, and the findings.
 
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
@@ -58,7 +58,7 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
         return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
     }
     if (head.headline.verdict === "blind") {
-        return [h("p", { class: "nothing" }, "Shares of what little was seen would say nothing of the program.")];
+        return [h("p", { class: "nothing" }, "Too few accesses were seen, so no shares are shown.")];
     }
     return [
         figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
@@ -102,7 +102,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
         "Top object",
         "share",
         share([sites.all.weight[top] / all, now.accesses[1] / all, Math.min(now.accesses[2] / all, 1)]),
-        "of what passes the filters",
+        "share of the accesses that pass the filters",
         h(
             "span",
             {},
@@ -131,7 +131,10 @@ export function overview(context: Context): View {
     for (const finding of head.findings) {
         const [first, ...rest] = finding.says;
         const name = finding.site === null ? h("strong", {}, first[0]) : siteLink(context, finding.site, first[0]);
-        findings.append(h("li", {}, h("p", {}, name, ...words(rest)), h("p", { class: "advice" }, finding.advice)));
+        const evidence =
+            finding.evidence.length > 0 &&
+            h("details", { class: "evidence" }, h("summary", {}, "Evidence"), ...finding.evidence.map((line) => h("p", {}, line)));
+        findings.append(h("li", {}, h("p", {}, name, ...words(rest)), h("p", { class: "advice" }, finding.advice), evidence));
     }
     const rest = head.site_count - head.findings.length;
     const more =
@@ -140,7 +143,7 @@ export function overview(context: Context): View {
         h(
             "p",
             { class: "faint" },
-            `${plural(rest, "more place", "more places")} where objects come from: `,
+            `${plural(rest, "more allocation site", "more allocation sites")}: `,
             h("a", { href: "#objects-section", click: jump("objects-section") }, "all objects"),
         );
     const element = h(
@@ -203,7 +206,7 @@ export function masthead({ model }: Context): HTMLElement {
                     .join(" · "),
             ),
             recording.is_simulated
-                ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; who accesses what is observed.")
+                ? badge("simulated machine", "simulated", "Machine, page homes and program time are simulated; the accesses are those of the real program.")
                 : recording.origin === "measured"
                   ? badge("measured", "measured", "Recorded on real hardware.")
                   : badge("not simulated", "simulated", "The program ran on the recording host; the machine named here was not simulated."),
@@ -218,7 +221,7 @@ export function masthead({ model }: Context): HTMLElement {
                     : badge(
                           "counted",
                           "measured",
-                          "Totals were counted; what is shown of objects, code and time comes from samples, with 95 % intervals.",
+                          "Totals were counted; figures of objects, code and time are estimated from samples, with 95 % intervals.",
                       )),
             model.head.limits.length > 0 &&
                 h(
@@ -230,7 +233,7 @@ export function masthead({ model }: Context): HTMLElement {
                 badge(
                     "part of the recording",
                     "sampled",
-                    "This page was written with --from, --to, --node or --remote: it holds only what these let pass.",
+                    "This page was written with --from, --to, --node or --remote, so it holds only the accesses that pass these filters.",
                 ),
         ),
     );

@@ -71,17 +71,17 @@ export class PageMaps {
 
     private words(instance: number): string {
         const { model, store } = this.context;
-        if (instance < 0) return "These are several objects; list them one by one and choose one to see its pages.";
+        if (instance < 0) return "This is a site with several objects: list them one by one, and choose one to see its pages.";
         if (this.map === null)
             return model.isCells
-                ? "This page holds page maps of the objects that are accessed most; this is none of them."
+                ? "This page holds page maps only of the objects with most accesses, and this object is not among them."
                 : "No access to it passes the filters.";
         const pages =
             `Each cell is ${count(this.map.pagesEach)} ${this.map.pagesEach === 1 ? "page" : "pages"} of ${bytes(PAGE_BYTES)}, ` +
             `${timeNs(this.map.sliceNs)} wide; the node with most accesses colours it. Low addresses are at the top.`;
         const limit =
             model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
-                ? " Filters by thread, function and direction do not reach this view."
+                ? " Filters by thread, function and direction do not apply to this view."
                 : "";
         return pages + limit;
     }

@@ -265,7 +265,7 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
             { class: "faint" },
             passed === 0
                 ? "None of its accesses passes the other filters."
-                : `${percent(passed / Math.max(rows.count, 1))} of the page's rows are its.`,
+                : `${percent(passed / Math.max(rows.count, 1))} of the page's rows belong to this thread.`,
         ),
     ];
 }

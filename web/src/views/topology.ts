@@ -101,7 +101,7 @@ export function topology(context: Context): View {
     if (!machine) {
         replace(
             picture,
-            h("p", { class: "nothing" }, "The trace holds no description of its machine, so there is nothing to draw. The matrix of nodes is below."),
+            h("p", { class: "nothing" }, "The trace has no machine model, so there is nothing to draw. The matrix of nodes is below."),
         );
         return { element, render: () => undefined };
     }

@@ -1,5 +1,5 @@
 //! The graph: a deterministic R-MAT edge list (Chakrabarti et al., 2004) turned into adjacency lists, one piece per range of vertices.
-//! Assumes fewer than 2^32 vertices. Who builds a piece touches its memory first.
+//! Assumes fewer than 2^32 vertices. The thread that builds a piece touches its memory first.
 
 use std::ops::Range;
 use std::thread;

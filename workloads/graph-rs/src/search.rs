@@ -31,7 +31,7 @@ pub fn shared_array(
     by_owner: bool,
     value: impl Fn(usize) -> u32 + Sync,
 ) -> Vec<AtomicU32> {
-    // Zeros come from the system as untouched pages: whoever stores first places them.
+    // Zeros come from the system as untouched pages: the thread that stores first places them.
     let array: Vec<AtomicU32> = zeroed(graph.vertices());
     if by_owner {
         in_parallel(threads, |part| graph.part(part).for_each(|vertex| array[vertex].store(value(vertex), Relaxed)));
@@ -69,7 +69,7 @@ pub fn breadth_first(graph: &Graph, threads: usize, root: usize, levels: &[Atomi
             count.fetch_add(found_here, Relaxed);
             barrier.wait();
             let none = count.load(Relaxed) == 0;
-            // Everybody has read the other count, two barriers ago, and nobody adds to it before the next barrier.
+            // All threads read the other count two barriers ago, and none adds to it before the next barrier.
             if part == 0 {
                 found[(level as usize + 1) % 2].store(0, Relaxed);
             }

@@ -1,4 +1,4 @@
-//! The loop's side of copies of files: evidence in, orders out, and taken back where a batch did harm.
+//! The loop's handling of file copies: collects evidence, carries out orders, and undoes copies of a batch that slowed the targets down.
 
 use numapilot_placement::Action as Order;
 
@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::observe::Use;
 
 impl Balancer {
-    /// Uses of files that processes only read, where it is time to look at them.
+    /// Returns observed uses of files that processes only read; empty where no observation is due.
     pub(super) fn file_uses(&mut self, control_port: &mut dyn ControlPort) -> Vec<Use> {
         let Some(copies) = &mut self.copies else { return Vec::new() };
         let can_act = !self.options.dry_run && !self.is_paused;
@@ -26,14 +26,14 @@ impl Balancer {
         uses
     }
 
-    /// What processes have answered since the last look, at the end: those that were told to copy then may have done so and ended.
-    pub(super) fn hear_last_of_copies(&mut self, control_port: &mut dyn ControlPort) {
+    /// Records the processes' last answers at the end of the run: processes that were asked to copy may have done so and ended.
+    pub(super) fn record_last_answers(&mut self, control_port: &mut dyn ControlPort) {
         let Some(copies) = &mut self.copies else { return };
         let events = copies.last_answers(&self.targets);
         events.into_iter().for_each(|event| control_port.record(Event::Copies(event)));
     }
 
-    /// A use of a page of such a file, as policies know the page.
+    /// Maps a use of a page of a copied file to the page that policies know.
     pub(super) fn as_file_use(&self, pid: u32, used: Use) -> Use {
         let owner = self.copies.as_ref().and_then(|copies| copies.page(pid, used.page));
         let owner = owner.and_then(|(pid, page)| Some((self.targets.all.get(&pid)?.number(), page)));
@@ -43,7 +43,7 @@ impl Balancer {
         }
     }
 
-    /// Parts orders into those about copies and the others.
+    /// Splits orders into those about copies and all others.
     pub(super) fn about_copies(&self, orders: Vec<Order>) -> (Vec<Order>, Vec<Order>) {
         match &self.copies {
             Some(copies) => orders.into_iter().partition(|order| copies.is_about_copies(order, &self.targets)),
@@ -51,7 +51,7 @@ impl Balancer {
         }
     }
 
-    /// Carries orders about copies out. Returns how many files got or lost copies.
+    /// Carries out orders about copies. Returns the number of files whose copies changed.
     pub(super) fn copy(&mut self, decision: u64, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
         let Some(copies) = self.copies.as_mut().filter(|_| !orders.is_empty()) else { return 0 };
         let mut done = copies.carry_out(decision, orders, &self.targets, &self.memory);
@@ -69,19 +69,19 @@ impl Balancer {
         }
         let pages = event::PageOutcomes { moved, no_room, not_tried: other, ..event::PageOutcomes::default() };
         let files = done.before.len();
-        self.tell_copied(decision, false, pages, done, control_port);
+        self.record_copied(decision, false, pages, done, control_port);
         files
     }
 
-    /// Takes the batch's copies back.
+    /// Undoes the copies of the batch.
     pub(super) fn take_copies_back(&mut self, decision: u64, control_port: &mut dyn ControlPort) {
         let before = std::mem::take(&mut self.undo_copies);
         let Some(copies) = self.copies.as_mut().filter(|_| !before.is_empty()) else { return };
         let done = copies.take_back(decision, &before, &self.targets);
-        self.tell_copied(decision, true, event::PageOutcomes::default(), done, control_port);
+        self.record_copied(decision, true, event::PageOutcomes::default(), done, control_port);
     }
 
-    fn tell_copied(
+    fn record_copied(
         &mut self,
         decision: u64,
         undo: bool,

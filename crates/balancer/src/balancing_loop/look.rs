@@ -1,4 +1,4 @@
-//! Looking: who is there, what they used, and where their pages are.
+//! Observation: finds the targets' processes, their page uses, and the home nodes of these pages.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,18 +18,17 @@ use crate::system::fault_sampler::Fault;
 use crate::system::fault_sampler::News;
 use crate::system::fault_sampler::Seen;
 
-/// Pages asked after per look at most; the others' homes are the faulting threads' nodes until they are seen again.
+/// Maximum number of pages whose home node is read per observation. Other pages are assumed to be on the faulting thread's node until they are observed again.
 const ASKED_MAX: usize = 1 << 16;
-/// Of the pages that were used from where they are known to lie, one in so many is asked after: the kernel moves pages to who uses them, so it has no reason to
-/// move these.
+/// For local uses, the home node of 1 page in this many is read: the kernel moves pages to the nodes that access them, so it has no reason to move these.
 const ASKED_IF_LOCAL: u64 = 16;
-/// When decision after decision has brought nothing, one use in so many is weighed.
+/// After several decisions without orders, 1 use in this many is evaluated.
 const WEIGHED_IF_CALM: u64 = 4;
-/// Looks between two lists of a cgroup's or the system's processes.
+/// Observations between two listings of a cgroup's or the system's processes.
 const LIST_EVERY: u64 = 10;
 
 impl Balancer {
-    /// Who is there now.
+    /// Updates the set of managed processes.
     pub(super) fn look_at_targets(&mut self, control_port: &mut dyn ControlPort) {
         if self.run_stats.looks().is_multiple_of(LIST_EVERY) {
             self.find_targets(control_port);
@@ -37,15 +36,15 @@ impl Balancer {
         self.claim_new(control_port);
         let (changes, _) = self.targets.look(&self.machine);
         changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));
-        let tell = |because: &str, added: Vec<Target>, removed: Vec<Target>, control_port: &mut dyn ControlPort| {
+        let record = |because: &str, added: Vec<Target>, removed: Vec<Target>, control_port: &mut dyn ControlPort| {
             if !added.is_empty() || !removed.is_empty() {
                 let because = because.to_owned();
                 control_port.record(Event::Targets(TargetsEvent { added, removed, because }));
             }
         };
         let ended = !changes.ended.is_empty();
-        tell("ended", Vec::new(), changes.ended, control_port);
-        tell("exec", changes.execs, Vec::new(), control_port);
+        record("ended", Vec::new(), changes.ended, control_port);
+        record("exec", changes.execs, Vec::new(), control_port);
         if ended {
             let all = &self.targets.all;
             self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
@@ -77,7 +76,7 @@ impl Balancer {
             if !has_memory(pid) {
                 continue;
             }
-            match self.take_on(pid) {
+            match self.add_process(pid) {
                 Ok(()) => added.extend(self.targets.all.get(&pid).map(|managed| managed.target.clone())),
                 Err(BalancerError::Kernel(KernelError::Gone { .. })) => {}
                 Err(error) => self.trouble(error.to_string(), control_port),
@@ -90,7 +89,7 @@ impl Balancer {
         }
     }
 
-    /// What the rings hold. Children of targets are targets.
+    /// Reads the rings. Children of targets become targets.
     pub(super) fn look_at_rings(&mut self, control_port: &mut dyn ControlPort) -> Seen {
         let mut seen = self.fault_sampler.look();
         if let Some(samples) = &mut self.samples {
@@ -104,7 +103,7 @@ impl Balancer {
                     if let Some(samples) = &mut self.samples {
                         samples.inherits(*pid, Some(*parent));
                     }
-                    // One that has ended already is no target any more.
+                    // A process that has ended already does not become a target.
                     added.extend(self.targets.add(*pid).ok().flatten());
                 }
                 News::Fork { .. } | News::Exec { .. } => {}
@@ -118,8 +117,8 @@ impl Balancer {
         seen
     }
 
-    /// Which faults and samples are uses of pages that were there, and where those pages were; and how many more of these were passed over. First touches
-    /// only teach where pages are.
+    /// Returns the faults and samples that are uses of present pages, with these pages' home nodes, and the number of uses that were skipped. First touches
+    /// only set home nodes.
     pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
         let mut uses = Vec::with_capacity(faults.len());
         let mut ask: Vec<(u32, u64)> = Vec::new();
@@ -143,7 +142,7 @@ impl Balancer {
             }
             let is_large = managed.is_huge(fault.page);
             let known = managed.homes.of(fault.page);
-            // Pages take turns, so that none is passed over again and again.
+            // Pages take turns, so that no page is skipped every time.
             if known.is_some() && !(fault.page + self.run_stats.looks()).is_multiple_of(weighed) {
                 passed_over += 1;
                 continue;
@@ -152,7 +151,7 @@ impl Balancer {
                 ask.push((fault.pid, fault.page));
             }
             let Some(home) = known else {
-                // A first touch puts it there; an access may be to anywhere.
+                // A first touch places the page on the thread's node; a sampled access may be remote.
                 if fault.access.is_none() {
                     managed.homes.set(fault.page, fault.page + 1, fault.node as u8);
                 }
@@ -189,7 +188,7 @@ impl Balancer {
         (uses, passed_over)
     }
 
-    /// Where these pages are now: the kernel may have moved them at the fault.
+    /// Reads the present home nodes of these pages: the kernel may have moved them at the fault.
     fn ask_homes(&mut self, ask: &[(u32, u64)]) {
         let (mut addresses, mut states) = (Vec::new(), Vec::new());
         for part in ask.chunk_by(|a, b| a.0 == b.0) {
@@ -218,7 +217,7 @@ impl Balancer {
     }
 }
 
-/// Threads of the kernel have no memory of their own.
+/// Kernel threads have no memory of their own.
 fn has_memory(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/statm"))
         .ok()

@@ -1,7 +1,7 @@
-//! The loop: look, decide, act, measure, keep or undo; again and again, until somebody stops it or its targets have ended.
+//! The loop: observe, decide, act, measure, keep or undo, until it is stopped or its targets have ended.
 //!
-//! Assumes one thread. Everything that it wants of the outside goes through its [`ControlPort`]; what it changes system-wide it puts back at its end, and the
-//! conductor has kept it before, for the case that it is killed.
+//! Runs in one thread. All communication with the rest of the program goes through its [`ControlPort`]. The port records each system-wide change before it is
+//! made, so that the change can be undone after a kill; the loop itself restores everything at its end.
 
 mod copying;
 mod look;
@@ -56,49 +56,49 @@ use crate::system::targets::Targets;
 use run_stats::RunStats;
 use scan::Scanning;
 
-/// Why the loop could not begin.
+/// An error at the start of the loop.
 #[derive(Debug, Error)]
 pub enum BalancerError {
-    /// A process, or its memory.
+    /// An error of the kernel about a process or its memory.
     #[error(transparent)]
     Kernel(#[from] numapilot_kernel::KernelError),
-    /// The kernel's events.
+    /// An event could not be opened.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// There is nothing to move between.
-    #[error("this machine has one memory node: there is nowhere to move pages to (`numapilot topo` shows it)")]
+    /// The machine has only one node with memory.
+    #[error("this machine has one memory node, so pages cannot be moved to another (`numapilot topo` lists the nodes)")]
     OneNode,
-    /// Somebody else's, in words.
+    /// A process is managed by another numapilot; the message names it.
     #[error("{0}")]
     Claimed(String),
-    /// A cgroup's processes.
+    /// The processes of a cgroup cannot be listed.
     #[error("{file}: {source}; give a folder under /sys/fs/cgroup that has cgroup.procs")]
     Cgroup {
-        /// The file that lists them.
+        /// Path of the file that lists the processes.
         file: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// See the module.
+/// The balancing loop and its state (see the module's documentation).
 pub struct Balancer {
     machine: Machine,
     policy: Box<dyn Policy>,
     options: Options,
     targets: Targets,
     fault_sampler: FaultSampler,
-    /// The processor's samples, where it has any; why not, else.
+    /// The sampler of the processor; `None`: not available or not used.
     samples: Option<Samples>,
-    /// Samples of a process that was taken on since were refused: why.
+    /// Why samples of a process that was added later were refused.
     refused: Option<String>,
-    /// For how long targets ran without bringing a sample.
+    /// Nanoseconds for which targets ran without a sample.
     silent_ns: f64,
-    /// Of the last decision's evidence: samples of the processor.
+    /// Number of processor samples since the last decision.
     sampled: u64,
-    /// And uses of files.
+    /// Number of file uses since the last decision.
     file_uses: u64,
-    /// Memory accesses that samples since the last decision stand for, by node.
+    /// Memory accesses that the samples since the last decision stand for, by accessing node.
     measured: Vec<f64>,
     migration_executor: MigrationExecutor,
     probes: Option<Probes>,
@@ -106,61 +106,62 @@ pub struct Balancer {
     scanning: Scanning,
     table: PageTable,
     gate: Gate,
-    /// What was seen since the last decision.
+    /// Uses since the last decision.
     pending: Vec<Use>,
     query: PageQuery,
     regression_guard: RegressionGuard,
     run_stats: RunStats,
     evidence: Vec<EvidenceSource>,
-    rooms: NodeFreeMemory,
-    /// Each node's memory at the last look.
+    free_memory: NodeFreeMemory,
+    /// Free memory of each node at the last reading.
     memory: Vec<NodeMemory>,
-    /// Share of the running time by node: now, a running mean, and when much changed last.
+    /// Share of the running time by node, as a running mean.
     runs_on: Vec<f64>,
+    /// That share at the last large change.
     ran_on: Vec<f64>,
-    /// What came of the last decision's orders.
+    /// Outcomes of the last decision's orders, for the policy.
     outcomes: Vec<Outcome>,
-    /// Pages (process, page, where they were) of the batch under judgement, and its decisions.
+    /// Pages of the batch that is being evaluated: process, page, and previous home node.
     undo: Vec<(u32, u64, u8)>,
     judged: Vec<u64>,
-    /// Threads of that batch, with where they might run before.
+    /// Threads of that batch, with their previous affinities.
     undo_threads: Vec<ThreadMove>,
-    /// Files that it copied, with the nodes that had copies before.
+    /// Files copied by that batch, with the nodes that had copies before.
     undo_copies: Vec<(u64, BTreeSet<usize>)>,
-    /// Copies of files on several nodes, where programs were started so that they may have some.
+    /// File copies on several nodes, if the program was started with the preload library.
     copies: Option<Copies>,
     started: Instant,
     last: Instant,
     decided: Instant,
     interval: Duration,
-    /// Processor time of a look, a running mean; without what limits itself.
+    /// Processor time of an observation, as a running mean, without the parts that have budgets of their own.
     look_took: Duration,
-    /// What looks may still take before they become rarer.
+    /// Time budget of observations; they become less frequent when it is used up.
     look_allowance: Allowance,
     quiet: u32,
-    /// Looks since orders were carried out.
+    /// Observations since orders were last carried out.
     since_orders: u32,
     state: State,
     because: String,
     is_paused: bool,
 }
 
-/// Undoings that are remembered at most: 4 GiB of small pages.
+/// Maximum number of pages that can be moved back: 4 GiB of small pages.
 const UNDO_MAX: usize = 1 << 20;
 
 impl Balancer {
-    /// Opens what it takes. `machine` is this machine with what the traffic model needs ([`crate::estimate::completed`]), `notes` what was assumed for
-    /// that. Nothing is changed yet.
+    /// Opens the events and probes. `machine` is this machine, completed with what the traffic model needs ([`crate::estimate::completed`]); `notes` are the
+    /// assumptions of that completion. No setting is changed yet.
     ///
     /// # Errors
-    /// There is one node, no such process, or rights are missing; with the remedy.
+    /// The machine has one memory node, a process does not exist, or rights are missing; the message contains the remedy.
     pub fn new(
         machine: Machine,
         policy: Box<dyn Policy>,
         options: Options,
         notes: &[String],
     ) -> Result<Balancer, BalancerError> {
-        // A dry run shows what would be seen and said anywhere.
+        // A dry run is useful on a machine with one node too.
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
         }
@@ -185,8 +186,8 @@ impl Balancer {
         let sample_note = samples.as_ref().err().cloned();
         let migration_executor = MigrationExecutor::new(&machine, options.tunables.moving());
         let (probes, probe_note) = match options.probes.then(|| Probes::new(&machine, options.seed)) {
-            Some(Ok(probes)) => (Some(probes), "a chase of pointers per interval from one node".to_owned()),
-            Some(Err(error)) => (None, format!("no memory on every node: {error}")),
+            Some(Ok(probes)) => (Some(probes), "a pointer chase from one node per interval".to_owned()),
+            Some(Err(error)) => (None, format!("probe buffers cannot be allocated on every node: {error}")),
             None => (None, "not asked for".to_owned()),
         };
         let nodes = machine.nodes().len();
@@ -201,7 +202,7 @@ impl Balancer {
             settings: Settings::default(),
             targets: Targets::default(),
             evidence: Vec::new(),
-            rooms: NodeFreeMemory::default(),
+            free_memory: NodeFreeMemory::default(),
             memory: vec![NodeMemory::default(); nodes],
             runs_on: Vec::new(),
             ran_on: Vec::new(),
@@ -237,15 +238,15 @@ impl Balancer {
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);
         if let Who::Processes(pids) = balancer.options.who.clone() {
-            pids.iter().try_for_each(|pid| balancer.take_on(*pid))?;
+            pids.iter().try_for_each(|pid| balancer.add_process(*pid))?;
         }
         Ok(balancer)
     }
 
-    /// The program that is to be started may have copies of the files that it only reads, by these mappings' preload library.
+    /// Enables copies of read-only files for the program that is started with the preload library of `mappings`.
     #[must_use]
     pub fn with_copies(mut self, mappings: Mappings) -> Balancer {
-        let detail = "which files processes use: asked of the kernel every second".to_owned();
+        let detail = "mapped files that processes use, read from the kernel every second".to_owned();
         self.evidence.push(EvidenceSource { name: "files".to_owned(), used: true, detail });
         self.copies = Some(Copies::new(mappings, &self.machine, self.options.tunables.keep_bytes));
         self
@@ -260,25 +261,26 @@ impl Balancer {
             source(
                 "fault",
                 true,
-                "page faults; later ones are hinting faults of the kernel's NUMA balancing".to_owned(),
+                "page faults: first touches, and hinting faults of the kernel's NUMA balancing".to_owned(),
             ),
             source("probe", self.probes.is_some(), probe_note.to_owned()),
         ];
         let assumed = match sampled {
-            Some(_) => "rates are estimated by what samples stand for",
-            None => "rates are estimated: no counter is read",
+            Some(_) => "rates are estimated from the samples and their period",
+            None => "rates are estimated, because no counter is read",
         };
         let outstanding = crate::estimate::OUTSTANDING;
-        let assumed = format!("{assumed}, each running thread is taken to wait for {outstanding} lines at once");
+        let assumed =
+            format!("{assumed}; each running thread is assumed to have {outstanding} outstanding cache-line misses");
         sources.push(source("rates", false, assumed));
         sources.extend(notes.iter().map(|note| source("machine", false, note.clone())));
         sources
     }
 
-    /// The process that was started under the loop's eyes ([`Who::Child`]) has this number.
+    /// Sets the process id of the program that was started ([`Who::Child`]).
     ///
     /// # Errors
-    /// It has ended already.
+    /// The process has ended already.
     pub fn child(&mut self, pid: u32) -> Result<(), BalancerError> {
         self.fault_sampler.inherits(pid, None);
         if let Some(samples) = &mut self.samples {
@@ -287,11 +289,11 @@ impl Balancer {
         Ok(self.targets.add(pid).map(drop)?)
     }
 
-    /// Begins: tells what it starts with, and changes the settings that evidence takes. A program that is to be looked after from its start is started
-    /// after this, so that it is born under these settings.
+    /// Starts the loop: records the start event, and changes the settings that sampling needs. A program that is to be managed from its start must be started
+    /// after this, so that these settings apply to it.
     ///
     /// # Errors
-    /// Another numapilot looks after one of the processes. Nothing is changed then.
+    /// Another numapilot manages one of the processes. Then nothing is changed.
     pub fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError> {
         if self.options.who == Who::System && !self.options.dry_run {
             control_port.claim(None).map_err(BalancerError::Claimed)?;
@@ -310,7 +312,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Runs after [`Balancer::begin`] until stopped, by its conductor or because its targets have ended. What it did.
+    /// Runs after [`Balancer::begin`] until the control port stops it or all targets have ended. Returns a summary.
     pub fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop {
         let because = loop {
             if let Some(because) = self.wait(control_port) {
@@ -321,13 +323,13 @@ impl Balancer {
                 break "every target has ended".to_owned();
             }
             if self.options.until.is_some_and(|until| self.started.elapsed() >= until) {
-                break "the time is over".to_owned();
+                break "the time limit is reached".to_owned();
             }
         };
         self.end(because, control_port)
     }
 
-    /// Ends without having run: puts everything back.
+    /// Ends without having run: restores all settings.
     pub fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort) {
         self.end(because.to_owned(), control_port);
     }
@@ -336,7 +338,7 @@ impl Balancer {
         self.state = State::Stopping;
         self.because.clone_from(&because);
         self.publish(control_port);
-        self.hear_last_of_copies(control_port);
+        self.record_last_answers(control_port);
         self.migration_executor.release_threads(None, &mut self.targets, control_port);
         for setting in self.settings.put_all_back(control_port) {
             control_port.record(Event::Setting(setting));
@@ -346,7 +348,7 @@ impl Balancer {
         stop
     }
 
-    /// Waits for the next interval; answers whoever steers. `Some`: it is to end, and why.
+    /// Waits for the next interval and answers control commands. `Some`: the loop has to end, with the reason.
     fn wait(&mut self, control_port: &mut dyn ControlPort) -> Option<String> {
         loop {
             let wait = self.interval.saturating_sub(self.last.elapsed());
@@ -358,14 +360,14 @@ impl Balancer {
             };
             let stops = steering.command == Command::Stop;
             let who = steering.by_uid;
-            self.obey(steering, control_port);
+            self.handle_command(steering, control_port);
             if stops {
                 return Some(who.map_or_else(|| "a signal".to_owned(), |uid| format!("stopped by user {uid}")));
             }
         }
     }
 
-    fn obey(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
+    fn handle_command(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
         let answer = match &steering.command {
             Command::Pause => {
                 self.is_paused = true;
@@ -377,7 +379,7 @@ impl Balancer {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(control_port),
-            Command::AddTarget(target) => self.take_on_exactly(target, control_port),
+            Command::AddTarget(target) => self.add_exact_process(target, control_port),
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
@@ -385,22 +387,22 @@ impl Balancer {
                     control_port.unclaim(target.pid);
                     Ok("removed".to_owned())
                 }
-                _ => Err(format!("process {} is not looked after", target.pid)),
+                _ => Err(format!("process {} is not managed", target.pid)),
             },
         };
         let told = answer.clone().unwrap_or_else(|error| error);
         let command = steering.command.name().to_owned();
         control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
         if let Some(back) = steering.answer {
-            // Nobody may be waiting any more.
+            // The client may have gone.
             let _ = back.send(answer);
         }
     }
 
-    /// Takes on the process that was named, and none that has got its number since: who may name it was checked for that one.
-    fn take_on_exactly(&mut self, target: &Target, control_port: &mut dyn ControlPort) -> Result<String, String> {
+    /// Adds exactly the process that was named, not one that has reused its id since: permission was checked for that process.
+    fn add_exact_process(&mut self, target: &Target, control_port: &mut dyn ControlPort) -> Result<String, String> {
         let was_there = self.targets.all.contains_key(&target.pid);
-        self.take_on(target.pid).map_err(|error| error.to_string())?;
+        self.add_process(target.pid).map_err(|error| error.to_string())?;
         let is_it = |managed: &ManagedProcess| {
             managed.target.start_ticks == target.start_ticks && managed.target.uid == target.uid
         };
@@ -414,7 +416,7 @@ impl Balancer {
         answer
     }
 
-    /// A process that is looked after is ours from now on; a dry run places none.
+    /// Claims a process for this loop; a dry run claims none, because it moves nothing.
     fn claim(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Result<(), String> {
         if !self.options.dry_run
             && let Some(managed) = self.targets.all.get_mut(&pid).filter(|managed| !managed.is_claimed)
@@ -425,7 +427,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Claims whoever came since the last time; whoever is another's is let go, and that is told.
+    /// Claims the processes that were added since the last time. A process that another numapilot manages is removed, and that is recorded.
     fn claim_new(&mut self, control_port: &mut dyn ControlPort) {
         let new = |managed: &&ManagedProcess| !managed.is_claimed;
         let pids: Vec<u32> = self.targets.all.values().filter(new).map(|managed| managed.target.pid).collect();
@@ -439,7 +441,7 @@ impl Balancer {
 
     fn reload(&mut self, control_port: &mut dyn ControlPort) -> Result<String, String> {
         match control_port.reload()? {
-            None => Ok("there is nothing to read again".to_owned()),
+            None => Ok("there is no configuration file to reload".to_owned()),
             Some(tunables) => {
                 self.regression_guard = RegressionGuard::new(tunables.max_harm);
                 self.migration_executor = MigrationExecutor::new(&self.machine, tunables.moving());
@@ -450,8 +452,8 @@ impl Balancer {
         }
     }
 
-    /// Looks after a process from now on, with events of its own unless it has inherited some.
-    fn take_on(&mut self, pid: u32) -> Result<(), BalancerError> {
+    /// Adds a process, and opens events for it unless it inherited them.
+    fn add_process(&mut self, pid: u32) -> Result<(), BalancerError> {
         let mut refused = None;
         if !self.fault_sampler.sees(pid) {
             let scope = Scope::Processes(vec![pid]);
@@ -459,14 +461,14 @@ impl Balancer {
             refused = self.samples.as_mut().and_then(|samples| samples.open(&scope, &self.machine).err());
         }
         self.targets.add(pid)?;
-        // One that has ended meanwhile has got no further than this.
+        // A process that has ended meanwhile fails here already.
         if let Some(error) = refused {
-            self.refused = Some(format!("no samples of process {pid}: {error}"));
+            self.refused = Some(format!("accesses of process {pid} cannot be sampled: {error}"));
         }
         Ok(())
     }
 
-    /// Tells of something that went wrong and does not end the loop; the same words once, and then how often.
+    /// Records an error that does not end the loop; the same message is recorded once, and later with its count.
     fn trouble(&mut self, what: String, control_port: &mut dyn ControlPort) {
         if let Some(times) = self.run_stats.trouble(&what) {
             control_port.record(Event::Trouble(Trouble { what, times }));

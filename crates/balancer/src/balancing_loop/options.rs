@@ -1,41 +1,41 @@
-//! What the loop is told.
+//! Options of the loop.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_kernel::actuator::MoveOptions;
 
-/// Who is looked after.
+/// Which processes are managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// These processes, and what they start.
+    /// These processes and their descendants.
     Processes(Vec<u32>),
-    /// The processes of a cgroup, by its folder, and what they start.
+    /// The processes of a cgroup, given by its folder, and their descendants.
     Cgroup(PathBuf),
     /// Every process of the machine that has memory of its own.
     System,
-    /// What the calling thread starts next, and what that starts.
+    /// The program that the calling thread starts next, and its descendants.
     Child,
 }
 
 impl Who {
-    /// Whether targets may come after all have ended.
+    /// Whether new targets may appear after all have ended.
     #[must_use]
     pub fn may_grow(&self) -> bool {
         matches!(self, Who::System | Who::Cgroup(_))
     }
 }
 
-/// What may be changed while the loop runs.
+/// Options that may change while the loop runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tunables {
     /// Share of the targets' time that may be lost to moves that bring nothing, such as 0.01.
     pub max_harm: f64,
-    /// Between two looks at least.
+    /// Minimum time between two observations.
     pub interval: Duration,
-    /// Bytes moved per second at most; `None`: any number.
+    /// Maximum rate of moves in bytes per second; `None`: unlimited.
     pub bytes_per_s: Option<u64>,
-    /// Bytes left available on every node.
+    /// Bytes of memory to leave available on every node.
     pub keep_bytes: u64,
 }
 
@@ -46,7 +46,7 @@ impl Default for Tunables {
 }
 
 impl Tunables {
-    /// For the actuator: what does not fit into the rate is left for the next decision.
+    /// Options of the actuator: orders beyond the rate are left to the next decision.
     #[must_use]
     pub fn moving(&self) -> MoveOptions {
         MoveOptions {
@@ -59,28 +59,28 @@ impl Tunables {
     }
 }
 
-/// Everything.
+/// All options of the loop.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who is looked after.
+    /// Which processes are managed.
     pub who: Who,
     /// The policy with its options, as given.
     pub policy: String,
-    /// What may change.
+    /// Options that may change while the loop runs.
     pub tunables: Tunables,
-    /// Nothing is moved and no setting changed: decisions are told.
+    /// Dry run: decisions are reported; nothing is moved and no setting changed.
     pub dry_run: bool,
-    /// Whether the kernel's NUMA balancing may be turned on and its pace changed, for evidence.
+    /// Whether the loop may turn on the kernel's NUMA balancing and change its scan period.
     pub steers_scanning: bool,
-    /// Whether latencies are probed.
+    /// Whether loaded latencies are probed.
     pub probes: bool,
-    /// Whether the processor's samples of accesses are taken for evidence, where it has any.
+    /// Whether the processor's access samples are used as evidence, where available.
     pub samples: bool,
-    /// Pages of which something is remembered at most.
+    /// Maximum number of pages in the evidence table.
     pub table_pages: usize,
-    /// Ends by itself after so long.
+    /// Duration after which the loop ends; `None`: no limit.
     pub until: Option<Duration>,
-    /// For what is drawn at random.
+    /// Seed of random numbers.
     pub seed: u64,
 }
 

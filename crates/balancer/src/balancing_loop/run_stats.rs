@@ -1,4 +1,4 @@
-//! The loop's books: counters, its own use, losses and troubles, and the snapshot that shows them.
+//! Statistics of a run: counters, the loop's own resource use, losses and errors, and the status that shows them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,14 +39,14 @@ use crate::system::migration_executor::Done;
 use crate::system::probes::Probes;
 use crate::system::targets::Targets;
 
-/// Between two observations that are told though nothing was ordered.
-const TELL_EVERY: Duration = Duration::from_secs(1);
-/// The same trouble is told again after so many times.
-const TROUBLE_AGAIN: u64 = 1000;
-/// Kinds of trouble that are remembered.
+/// Interval between recorded observations when nothing is ordered.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
+/// The same error is recorded again after this many occurrences.
+const REPEAT_AFTER: u64 = 1000;
+/// Maximum number of distinct errors that are counted.
 const TROUBLES_MAX: usize = 64;
 
-/// See the module.
+/// Statistics of a run.
 pub(super) struct RunStats {
     run: String,
     uid: u32,
@@ -57,9 +57,9 @@ pub(super) struct RunStats {
     rates: Rates,
     policy_says: String,
     losses: BTreeMap<&'static str, u64>,
-    losses_told: BTreeMap<&'static str, u64>,
+    losses_recorded: BTreeMap<&'static str, u64>,
     troubles: BTreeMap<String, u64>,
-    told_at: Option<Instant>,
+    recorded_at: Option<Instant>,
     kernel_moves: BalancingMoves,
     own: OwnUse,
     own_at: Instant,
@@ -83,9 +83,9 @@ impl RunStats {
             rates: Rates::default(),
             policy_says: String::new(),
             losses: BTreeMap::new(),
-            losses_told: BTreeMap::new(),
+            losses_recorded: BTreeMap::new(),
             troubles: BTreeMap::new(),
-            told_at: None,
+            recorded_at: None,
             kernel_moves: BalancingMoves::from_now(Path::new("/")),
             own: OwnUse::now(None),
             own_at: Instant::now(),
@@ -137,8 +137,8 @@ impl RunStats {
         self.counters.observations
     }
 
-    /// Samples that found no room among those that wait for a decision.
-    pub fn overlooked(&mut self, samples: u64) {
+    /// Counts samples that were dropped because too many wait for a decision.
+    pub fn dropped_samples(&mut self, samples: u64) {
         *self.losses.entry("samples that no decision saw").or_default() += samples;
         self.counters.samples_lost += samples;
     }
@@ -147,12 +147,12 @@ impl RunStats {
         self.counters.deciding_ns += took.as_nanos() as u64;
     }
 
-    /// Everything is open: what that took.
+    /// Sets the processor time of the start, once all events are open.
     pub fn begun(&mut self) {
         self.counters.starting_ns = OwnUse::now(None).cpu_ns;
     }
 
-    /// Orders that were out of date before they were carried out: so many pages are where they should go, so many are gone.
+    /// Counts orders that were obsolete before they were carried out: pages already at their destination, and pages that are gone.
     pub fn out_of_date(&mut self, there: u64, gone: u64) {
         self.counters.pages.already_there += there;
         self.counters.pages.gone += gone;
@@ -167,15 +167,15 @@ impl RunStats {
         self.policy_says = words;
     }
 
-    pub fn is_time_to_tell(&mut self) -> bool {
-        let is_time = self.told_at.is_none_or(|told| told.elapsed() >= TELL_EVERY);
+    pub fn is_record_due(&mut self) -> bool {
+        let is_time = self.recorded_at.is_none_or(|then| then.elapsed() >= RECORD_EVERY);
         if is_time {
-            self.told_at = Some(Instant::now());
+            self.recorded_at = Some(Instant::now());
         }
         is_time
     }
 
-    /// Uses of files were seen.
+    /// Counts observed uses of files.
     pub fn saw_files(&mut self, uses: u64) {
         self.counters.file_uses += uses;
     }
@@ -199,7 +199,7 @@ impl RunStats {
         self.rates.local_share = (!uses.is_empty()).then(|| local as f64 / uses.len() as f64);
         let now = Instant::now();
         let since = now.duration_since(self.own_at);
-        if since >= TELL_EVERY {
+        if since >= RECORD_EVERY {
             self.own = OwnUse::now(Some((self.own, since.as_nanos() as u64)));
             self.own_at = now;
             self.counters.kernel_moved_bytes = self.kernel_moves.bytes();
@@ -234,7 +234,7 @@ impl RunStats {
         self.counters.back_offs += u64::from(slower);
     }
 
-    /// How often it has happened since it was last told; `None`: it is not to be told now.
+    /// Counts an error. Returns the number of occurrences since it was last recorded; `None`: it is not due to be recorded.
     pub fn trouble(&mut self, what: &str) -> Option<u64> {
         if self.troubles.len() >= TROUBLES_MAX && !self.troubles.contains_key(what) {
             *self.losses.entry("troubles that were not told").or_default() += 1;
@@ -244,9 +244,9 @@ impl RunStats {
         *count += 1;
         match *count {
             1 => Some(1),
-            TROUBLE_AGAIN => {
+            REPEAT_AFTER => {
                 *count = 1;
-                Some(TROUBLE_AGAIN)
+                Some(REPEAT_AFTER)
             }
             _ => None,
         }
@@ -289,25 +289,25 @@ impl RunStats {
 }
 
 impl Balancer {
-    /// Losses since they were last told.
-    pub(super) fn tell_losses(&mut self, control_port: &mut dyn ControlPort) {
+    /// Records the losses since they were last recorded.
+    pub(super) fn record_losses(&mut self, control_port: &mut dyn ControlPort) {
         let refused: u64 = self.targets.all.values().map(|managed| managed.homes.refused).sum();
         let run_stats = &mut self.run_stats;
         run_stats.losses.insert("pages that found no room in the table", self.table.dropped);
         let known = run_stats.losses.entry("pages whose homes found no room").or_default();
         *known = (*known).max(refused);
         let new = |(what, count): (&&'static str, &u64)| {
-            let count = count - run_stats.losses_told.get(what).copied().unwrap_or(0);
+            let count = count - run_stats.losses_recorded.get(what).copied().unwrap_or(0);
             (count > 0).then(|| Loss { what: (*what).to_owned(), count })
         };
         let lost: Vec<Loss> = run_stats.losses.iter().filter_map(new).collect();
         if !lost.is_empty() {
-            run_stats.losses_told = run_stats.losses.clone();
+            run_stats.losses_recorded = run_stats.losses.clone();
             control_port.record(Event::Losses(Losses { lost }));
         }
     }
 
-    /// The loop's snapshot, for whoever asks.
+    /// Publishes the loop's status.
     pub(super) fn publish(&self, control_port: &mut dyn ControlPort) {
         let run_stats = &self.run_stats;
         let count = self.machine.nodes().len();
@@ -334,7 +334,7 @@ impl Balancer {
             samples: managed.samples.0,
             local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
             moved_bytes: managed.moved_bytes,
-            hot: managed.hot.told().to_vec(),
+            hot: managed.hot.published().to_vec(),
         };
         let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);
         control_port.status(Status {

@@ -1,6 +1,5 @@
-//! How fast the kernel's NUMA balancing unmaps pages: fast while there is something to learn, as the system has it otherwise. It is what makes faults
-//! tell of uses, so it is turned on for the run where it is off. It also moves pages itself, those that several nodes use again and again: no faster than
-//! evidence needs it.
+//! The scan period of the kernel's NUMA balancing: short while evidence is needed, the system's own otherwise. Hinting faults need it, so it is turned on for
+//! the run where it is off. It also moves pages that several nodes use repeatedly, so it runs no faster than the evidence requires.
 
 use std::time::Duration;
 use std::time::Instant;
@@ -16,29 +15,29 @@ use crate::system::settings::SCAN_DELAY;
 use crate::system::settings::SCAN_PERIOD_MAX;
 use crate::system::settings::SCAN_PERIOD_MIN;
 
-/// Fast for so long after targets came or something was ordered, at most: it ends when decision after decision brings nothing.
+/// Maximum time of fast scanning after new targets or orders; it ends earlier when several decisions bring no orders.
 const FAST_FOR: Duration = Duration::from_secs(4);
-/// Share of the time that may be fast, past the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
+/// Share of the time that may be scanned fast, beyond the first [`ADVANCE`]: scanning costs programs up to 3 % of their time.
 const SHARE: f64 = 0.33;
 const ADVANCE: Duration = Duration::from_secs(20);
-/// Targets ran for so long and nothing was sampled.
+/// Running time of targets without any sample, after which sampling counts as not working.
 const SILENT_NS: f64 = 10e9;
 const FAST_MS: &str = "100";
 const FAST_MAX_MS: &str = "400";
 
-/// The pace, and for how long it has been fast.
+/// The scan period, and how long it has been short.
 #[derive(Debug, Default)]
 pub(super) struct Scanning {
     may: bool,
     fast_since: Option<Instant>,
     fast: Duration,
     asked_at: Option<Instant>,
-    /// The delay to the first scan is short.
+    /// The delay before the first scan is still shortened.
     is_young: bool,
 }
 
 impl Balancer {
-    /// Turns balancing on where it is off and nothing else tells of uses.
+    /// Turns NUMA balancing on if it is off and there is no other source of page uses.
     pub(super) fn begin_scanning(&mut self, control_port: &mut dyn ControlPort) {
         if self.samples.is_some() {
             self.want_evidence();
@@ -48,14 +47,14 @@ impl Balancer {
         let is_on = mode.is_some_and(|mode| mode & 1 != 0);
         if !self.options.steers_scanning || self.options.dry_run {
             if !is_on {
-                let what = "the kernel's NUMA balancing is off, so nobody sees who uses a page after its first touch: \
-                            `sysctl kernel.numa_balancing=1`";
+                let what = "the kernel's NUMA balancing is off, so accesses to a page after its first touch are not observed: \
+                            run `sysctl kernel.numa_balancing=1`";
                 self.trouble(what.to_owned(), control_port);
             }
             return;
         }
         let Some(mode) = mode else {
-            let what = "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING): nobody sees who uses a page after its first touch";
+            let what = "this kernel has no NUMA balancing (CONFIG_NUMA_BALANCING), so accesses to a page after its first touch are not observed";
             return self.trouble(what.to_owned(), control_port);
         };
         if !is_on && !self.set(NUMA_BALANCING, &(mode | 1).to_string(), control_port) {
@@ -63,20 +62,20 @@ impl Balancer {
         }
         self.scanning.may = settings::read(SCAN_PERIOD_MIN).is_some();
         if !self.scanning.may {
-            let what = "how fast the kernel looks for users of pages cannot be changed (debugfs is not mounted, or not to be read): evidence comes at \
-                        its own pace, a look a second and less";
+            let what = "the scan period of the kernel's NUMA balancing cannot be changed (debugfs is not mounted or not readable), \
+                        so the kernel's own period applies: one scan per second or less";
             self.trouble(what.to_owned(), control_port);
         }
         self.want_evidence();
-        // A program is born with the delay to its first scan. It must not stay so short: four times this delay is also how long the kernel remembers
-        // who used a mapping, and it scans none that nobody has used (`vma_is_accessed` in `kernel/sched/fair.c`).
+        // A new program inherits the delay before its first scan. The delay must not stay this short: four times the delay is also how long the kernel
+        // remembers which threads used a mapping, and it does not scan mappings that no thread has used (`vma_is_accessed` in `kernel/sched/fair.c`).
         if self.options.who == Who::Child && self.scanning.may {
             self.scanning.is_young = self.set(SCAN_DELAY, FAST_MS, control_port);
         }
     }
 
-    /// Page faults take the place of samples where these are refused, or do not come though targets run (a hypervisor may offer a PMU that counts nothing).
-    pub(super) fn hear_silence(&mut self, uses: &[Use], ran_ns: f64, control_port: &mut dyn ControlPort) {
+    /// Falls back to page faults when samples are refused, or do not arrive although targets run (a hypervisor may offer a PMU that counts nothing).
+    pub(super) fn fall_back_to_faults(&mut self, uses: &[Use], ran_ns: f64, control_port: &mut dyn ControlPort) {
         if self.samples.is_none() {
             return;
         }
@@ -84,16 +83,16 @@ impl Balancer {
         let why = match self.refused.take() {
             Some(why) => why,
             None if self.silent_ns >= SILENT_NS => {
-                format!("targets ran for {} s and no access of theirs was sampled", SILENT_NS / 1e9)
+                format!("the targets ran for {} s and none of their accesses was sampled", SILENT_NS / 1e9)
             }
             None => return,
         };
         self.samples = None;
-        self.trouble(format!("{why}; page faults are evidence from now on"), control_port);
+        self.trouble(format!("{why}; page faults are used as evidence instead"), control_port);
         self.begin_scanning(control_port);
     }
 
-    /// The program that was started has been born: the first delay is put back.
+    /// Restores the delay before the first scan, once the program has started.
     pub(super) fn end_first_delay(&mut self, control_port: &mut dyn ControlPort) {
         if std::mem::take(&mut self.scanning.is_young)
             && let Some(setting) = self.settings.put_back(SCAN_DELAY, control_port)
@@ -115,13 +114,13 @@ impl Balancer {
         }
     }
 
-    /// There is something to learn: a new target, orders, or other threads that run.
+    /// Requests fresh evidence: there is a new target, an order, or threads that run on other nodes.
     pub(super) fn want_evidence(&mut self) {
-        self.gate.stir();
+        self.gate.request_decision();
         self.scanning.asked_at = Some(Instant::now());
     }
 
-    /// Sets the pace for the time to come.
+    /// Sets the scan period for the next interval.
     pub(super) fn pace_scanning(&mut self, control_port: &mut dyn ControlPort) {
         if !self.scanning.may {
             return;
@@ -135,7 +134,7 @@ impl Balancer {
         }
         if wants_fast {
             self.scanning.fast_since = Some(Instant::now());
-            // The least first: the kernel keeps the two in order.
+            // The minimum first, because the kernel requires it to be below the maximum.
             for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS)] {
                 self.scanning.may &= self.set(file, value, control_port);
             }

@@ -1,4 +1,4 @@
-//! One turn of the loop: from what was seen to orders, and what came of them.
+//! One iteration of the loop: from observations to orders and their outcomes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,48 +23,48 @@ use crate::estimate::Running;
 use crate::event;
 use crate::event::Event;
 use crate::evidence::table::Known;
-use crate::evidence::table::Leave;
+use crate::evidence::table::MovePermission;
 use crate::observe;
 use crate::observe::Use;
+use crate::order_events;
 use crate::regression_guard::Judgement;
 use crate::status::State;
 use crate::system::clock;
 use crate::system::migration_executor::Done;
 use crate::system::targets::ManagedProcess;
-use crate::tell;
 
-/// Turns without evidence, running threads or orders, after which the loop looks less often.
+/// Iterations without evidence, running threads or orders, after which the interval is lengthened.
 const QUIET: u32 = 20;
-/// At most so seldom.
+/// Longest interval between observations.
 const SLOWEST: Duration = Duration::from_secs(2);
 /// Share of one CPU below which targets count as idle.
 const IDLE_SHARE: f64 = 0.02;
-/// A look's own processor time is at most such a share of the time, once it has taken the advance (deciding, and looking at processes, have limits of their
+/// Maximum share of the time that observations may use as processor time, once the advance is used up (deciding and reading processes have budgets of their
 /// own).
 pub(super) const LOOK_SHARE: f64 = 0.004;
 pub(super) const LOOK_ADVANCE: Duration = Duration::from_secs(2);
-/// Weight of a look in the running mean of what looks take: 1 over this.
+/// Weight of one observation in the running mean of their processor time: 1 over this.
 const LOOK_WEIGHT: u32 = 8;
-/// Share of the running time that has gone to other nodes from which on it is a new phase.
+/// Share of the running time that must move to other nodes for a new phase.
 const RUNS_ELSEWHERE: f64 = 0.4;
-/// Weight of a look in the running mean of where threads run: 1 over this.
+/// Weight of one observation in the running mean of the running time by node: 1 over this.
 const RUNS_WEIGHT: u32 = 4;
-/// Samples that wait for a decision at most.
+/// Maximum number of samples that wait for a decision.
 const PENDING_MAX: usize = 1 << 18;
-/// Looks between two looks at how much memory nodes have left.
-const ROOM_EVERY: u64 = 10;
-/// Looks without orders after which latencies are probed at every so-and-so-manieth look only.
+/// Observations between two readings of the nodes' free memory.
+const FREE_MEMORY_EVERY: u64 = 10;
+/// Observations without orders, after which latencies are probed only at every n-th observation.
 const PROBED_FOR: u32 = 50;
 const PROBE_EVERY: u64 = 10;
-/// By then a program that was started has made its threads, or some of them.
+/// Time after which a started program has created at least some of its threads.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
-/// Orders for one known page in so many are a change after which fresh evidence is wanted soon.
+/// Orders for 1 known page in this many are a large change, after which fresh evidence is requested.
 const EVIDENCE_FOR: usize = 8;
-/// Turns between two sweeps of the table.
+/// Iterations between two sweeps of the table.
 const SWEEP_EVERY: u64 = 500;
 
 impl Balancer {
-    /// One turn.
+    /// Runs one iteration.
     pub(super) fn step(&mut self, control_port: &mut dyn ControlPort) {
         let elapsed = self.last.elapsed();
         self.last = Instant::now();
@@ -78,10 +78,10 @@ impl Balancer {
         if self.run_stats.looks() % SWEEP_EVERY == SWEEP_EVERY - 1 {
             self.sweep();
         }
-        if self.run_stats.looks().is_multiple_of(ROOM_EVERY) {
+        if self.run_stats.looks().is_multiple_of(FREE_MEMORY_EVERY) {
             for (node, memory) in self.machine.nodes().iter().zip(&mut self.memory) {
-                // A node that has gone offline has nothing to give.
-                *memory = self.rooms.of_node(node.id).unwrap_or_default();
+                // An offline node has no free memory.
+                *memory = self.free_memory.of_node(node.id).unwrap_or_default();
             }
         }
         let running = self.running(elapsed);
@@ -89,7 +89,7 @@ impl Balancer {
         if self.runs_elsewhere(&running) {
             self.want_evidence();
         }
-        self.hear_silence(&uses, ran_ns, control_port);
+        self.fall_back_to_faults(&uses, ran_ns, control_port);
         let is_idle = uses.is_empty() && ran_ns < IDLE_SHARE * elapsed.as_nanos() as f64;
         self.run_stats.managed(elapsed, &seen, &uses, passed_over);
         uses.extend(self.file_uses(control_port));
@@ -108,7 +108,7 @@ impl Balancer {
         if self.started.elapsed() > FIRST_DELAY {
             self.end_first_delay(control_port);
         }
-        self.tell_losses(control_port);
+        self.record_losses(control_port);
         self.publish(control_port);
     }
 
@@ -118,7 +118,7 @@ impl Balancer {
         self.table.sweep(|page| alive.get(&page.slot()) == Some(&page.generation()));
     }
 
-    /// For how long threads ran, by node.
+    /// Running time of threads by node.
     fn running(&self, elapsed: Duration) -> Vec<Running> {
         let mut running = vec![Running::default(); self.machine.nodes().len()];
         for thread in self.targets.all.values().flat_map(|managed| managed.threads.values()) {
@@ -127,7 +127,7 @@ impl Balancer {
         running
     }
 
-    /// Whether threads run on other nodes than they did: a new phase, most likely, before any page tells of it.
+    /// Whether threads run on other nodes than before: probably a new phase, visible earlier here than in page uses.
     fn runs_elsewhere(&mut self, running: &[Running]) -> bool {
         let total: f64 = running.iter().map(|node| node.ran_ns).sum();
         if total <= 0.0 {
@@ -138,7 +138,7 @@ impl Balancer {
             (self.ran_on, self.runs_on) = (shares.clone(), shares);
             return false;
         }
-        // One look says little: threads take turns.
+        // One observation is not enough, because threads take turns on CPUs.
         self.runs_on.iter_mut().zip(&shares).for_each(|(mean, now)| *mean += (now - *mean) / f64::from(RUNS_WEIGHT));
         let distance: f64 =
             self.runs_on.iter().zip(&self.ran_on).map(|(now, then)| (now - then).abs()).sum::<f64>() / 2.0;
@@ -169,11 +169,11 @@ impl Balancer {
         let nodes = self.machine.nodes().len();
         uses.iter().for_each(|used| self.gate.saw(usize::from(used.from), usize::from(used.home), nodes));
         let room = PENDING_MAX - self.pending.len();
-        self.run_stats.overlooked(uses.len().saturating_sub(room) as u64);
+        self.run_stats.dropped_samples(uses.len().saturating_sub(room) as u64);
         self.pending.extend(uses.into_iter().take(room));
         let since = self.decided.elapsed();
         let wished = since >= Duration::from_nanos(self.policy.requirements().next_ns);
-        // A policy without memory has to see every interval of its own.
+        // A policy without memory must see each interval.
         let is_due = !self.policy.remembers() || self.gate.is_due(self.table.len(), self.table.flow());
         if self.is_paused || !wished || !is_due {
             return 0;
@@ -193,7 +193,8 @@ impl Balancer {
         ordered
     }
 
-    /// Probes latencies. What changes are judged by: the inverse of the mean latency of the accesses seen, as the probes have it now; `None`: none were made.
+    /// Probes latencies. Returns the measure by which changes are evaluated: the inverse of the mean latency of the observed accesses, with the probed
+    /// latencies; `None`: not probed.
     fn probe(&mut self) -> Option<f64> {
         if self.since_orders > PROBED_FOR && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
             return None;
@@ -204,7 +205,7 @@ impl Balancer {
     }
 
     fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
-        let uses = self.as_they_lie();
+        let uses = self.uses_with_present_homes();
         self.sampled = uses.iter().filter(|used| used.is_sampled).count() as u64;
         self.file_uses = uses.iter().filter(|used| used.is_read_only && !used.is_sampled).count() as u64;
         let estimated = self.estimate(&self.running(elapsed), elapsed);
@@ -226,7 +227,7 @@ impl Balancer {
                 process,
                 node: thread.node,
                 busy_ns: thread.busy * elapsed_ns,
-                // Nobody counts instructions here: policies take 0 for unknown.
+                // Instructions are not counted here: policies read 0 as unknown.
                 instructions: 0.0,
                 memory_accesses: estimated.accesses * thread.busy / busy,
             })
@@ -251,14 +252,14 @@ impl Balancer {
         }
     }
 
-    /// What was seen since the last decision, with pages' homes as they are now: the kernel moves many at the very fault that tells of their use. Pages that
+    /// Returns the uses since the last decision with the pages' present home nodes: the kernel moves many pages at the fault that reports their use. Pages that
     /// are gone are left out.
-    fn as_they_lie(&mut self) -> Vec<Use> {
+    fn uses_with_present_homes(&mut self) -> Vec<Use> {
         let mut uses = std::mem::take(&mut self.pending);
         let targets: BTreeMap<u32, &ManagedProcess> =
             self.targets.all.values().map(|managed| (managed.number(), managed)).collect();
         uses.retain_mut(|used| {
-            // Looked at by whoever used it: each may have a copy of its own.
+            // Read per using process: each may have a copy of its own.
             if used.is_read_only {
                 return targets.contains_key(&used.process);
             }
@@ -280,11 +281,11 @@ impl Balancer {
         ranges
     }
 
-    /// Carries out what may be carried out. Returns how many orders that were.
+    /// Carries out the orders that are permitted now. Returns their number.
     fn act(&mut self, observation: &Observation, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> usize {
         self.run_stats.policy_said(self.policy.explain());
-        let is_told = !orders.is_empty() || self.run_stats.is_time_to_tell();
-        if is_told {
+        let is_recorded = !orders.is_empty() || self.run_stats.is_record_due();
+        if is_recorded {
             let told = self.run_stats.observation(
                 observation,
                 (self.sampled, self.file_uses),
@@ -297,18 +298,18 @@ impl Balancer {
         if orders.is_empty() {
             return 0;
         }
-        let orders = self.still_meant(orders);
+        let orders = self.without_obsolete(orders);
         if orders.is_empty() {
             return 0;
         }
         let decision = self.run_stats.next_decision();
-        let (orders, held) = self.granted(orders, decision, control_port);
+        let (orders, held) = self.split_permitted(orders, decision, control_port);
         let held_back = match self.regression_guard.may_change() {
             _ if self.options.dry_run => "dry run",
             Err(why) => why,
             Ok(()) => "",
         };
-        self.tell_orders(decision, &orders, held_back, control_port);
+        self.record_orders(decision, &orders, held_back, control_port);
         self.outcomes.extend(held.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
         if !held_back.is_empty() {
             self.outcomes.extend(orders.into_iter().map(|action| Outcome { action, result: Err(Refusal::Busy) }));
@@ -325,9 +326,9 @@ impl Balancer {
         count + files
     }
 
-    /// Leaves out orders that are out of date: pages that are where they should go (the kernel's own balancing moves some), or that nobody has touched or
-    /// that are unmapped by now.
-    fn still_meant(&mut self, orders: Vec<Order>) -> Vec<Order> {
+    /// Removes obsolete orders: pages that are at their destination (the kernel's own balancing moves some), that were never touched, or that are unmapped by
+    /// now.
+    fn without_obsolete(&mut self, orders: Vec<Order>) -> Vec<Order> {
         let (mut there, mut gone) = (0, 0);
         let mut stale = Vec::new();
         let meant = orders.into_iter().filter_map(|order| {
@@ -353,26 +354,26 @@ impl Balancer {
         meant
     }
 
-    /// Parts orders into those that may be carried out, and those about pages that went to and fro.
-    fn granted(
+    /// Splits orders into those that may be carried out, and those about pages that moved back and forth.
+    fn split_permitted(
         &mut self,
         orders: Vec<Order>,
         decision: u64,
         control_port: &mut dyn ControlPort,
     ) -> (Vec<Order>, Vec<Order>) {
         let mut resting: BTreeMap<PageKey, (u8, u32)> = BTreeMap::new();
-        let (granted, held) = orders.into_iter().partition(|order| {
+        let (permitted, held) = orders.into_iter().partition(|order| {
             let Order::Migrate { page, .. } = order else { return true };
             let Some(managed) = self.targets.by_number(page.process) else { return true };
-            match self.table.leave(managed.page_id(page.page)) {
-                Leave::Granted => true,
-                Leave::LeftAlone(bounces, rest) => {
+            match self.table.permission(managed.page_id(page.page)) {
+                MovePermission::Granted => true,
+                MovePermission::LeftAlone(bounces, rest) => {
                     resting.insert(*page, (bounces, rest));
                     false
                 }
             }
         });
-        for (page, pages, bounces, rest) in tell::ranges_left_alone(resting) {
+        for (page, pages, bounces, rest) in order_events::ranges_left_alone(resting) {
             let pid = self.targets.by_number(page.process).map_or(0, |managed| managed.target.pid);
             let left_alone_ns = Some(u64::from(rest) * self.options.tunables.interval.as_nanos() as u64);
             let moves = u64::from(bounces);
@@ -380,16 +381,16 @@ impl Balancer {
             self.run_stats.ping_pong();
             control_port.record(Event::PingPong(event::PingPong { decision, pid, first, pages, moves, left_alone_ns }));
         }
-        (granted, held)
+        (permitted, held)
     }
 
-    fn tell_orders(&mut self, decision: u64, orders: &[Order], held_back: &str, control_port: &mut dyn ControlPort) {
+    fn record_orders(&mut self, decision: u64, orders: &[Order], held_back: &str, control_port: &mut dyn ControlPort) {
         let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
         let targets = &self.targets;
         let pid_of = |number| targets.by_number(number).map_or(0, |managed| managed.target.pid);
         let known = |page: &PageKey| self.known(page);
-        let batches = tell::batches(orders, &ids, pid_of, known);
-        let threads = tell::threads(orders, &ids, |number| {
+        let batches = order_events::batches(orders, &ids, pid_of, known);
+        let threads = order_events::threads(orders, &ids, |number| {
             let mut all =
                 targets.all.iter().flat_map(|(pid, managed)| managed.threads.iter().map(move |one| (pid, one)));
             all.find(|(_, (_, thread))| thread.number == number).map(|(pid, (tid, _))| (*pid, *tid))
@@ -412,7 +413,7 @@ impl Balancer {
         }
     }
 
-    /// What is known of a page, its home from the freshest source.
+    /// Returns the evidence about a page, with its home node from the most recent source.
     fn known(&self, page: &PageKey) -> Option<Known> {
         let managed = self.targets.by_number(page.process)?;
         let mut known = self.table.known(managed.page_id(page.page)).unwrap_or_default();
@@ -420,7 +421,7 @@ impl Balancer {
         Some(known)
     }
 
-    /// Keeps the books of what was carried out (or taken back).
+    /// Updates counters and undo lists with orders that were carried out (or undone).
     fn settle(&mut self, decision: u64, mut done: Done, is_undo: bool, control_port: &mut dyn ControlPort) {
         for (number, page, from, to) in &done.moved {
             let Some(managed) = self.targets.by_number(*number) else { continue };
@@ -457,10 +458,10 @@ impl Balancer {
         }));
     }
 
-    /// A batch was judged: what did harm goes back.
+    /// Records the evaluation of a batch, and undoes the batch if it slowed the targets down.
     fn judged(&mut self, judgement: &Judgement, control_port: &mut dyn ControlPort) {
         let mut decisions = std::mem::take(&mut self.judged);
-        // One decision may order pages moved and others copied.
+        // One decision may both move and copy pages.
         decisions.dedup();
         let undo = std::mem::take(&mut self.undo);
         let undo_threads = std::mem::take(&mut self.undo_threads);
@@ -497,7 +498,7 @@ impl Balancer {
         self.settle(decisions.last().copied().unwrap_or(0), done, true, control_port);
     }
 
-    /// How soon to look again: as the policy wishes, and less often while nothing happens.
+    /// Sets the next interval: the one that the policy requires, or a longer one while the targets are idle.
     fn set_pace(&mut self, is_idle: bool, ordered: usize, control_port: &mut dyn ControlPort) {
         self.quiet = if ordered > 0 || !(is_idle || self.is_paused) { 0 } else { self.quiet.saturating_add(1) };
         let costs = if self.look_allowance.is_left() {
@@ -507,7 +508,7 @@ impl Balancer {
         };
         let least = self.options.tunables.interval.max(costs);
         let wish = Duration::from_nanos(self.policy.requirements().next_ns);
-        // Looking is cheap, and a policy that remembers is asked when evidence says so.
+        // Observing is cheap, and a policy with memory is asked only when there is enough new evidence.
         let wished = if self.policy.remembers() { least } else { wish.max(least) }.min(SLOWEST.max(least));
         let next = if self.quiet >= QUIET { (self.interval * 2).min(SLOWEST.max(least)) } else { wished };
         self.state = match (self.is_paused, is_idle, next > wished) {
@@ -516,10 +517,10 @@ impl Balancer {
             (_, true, false) => State::Idle,
             _ => State::Running,
         };
-        self.because = if is_idle { "nobody runs and nothing is used".to_owned() } else { String::new() };
+        self.because = if is_idle { "no target runs and no access is observed".to_owned() } else { String::new() };
         if (next > wished) != (self.interval > wished) {
             self.run_stats.backed_off(next > self.interval);
-            let because = if next > wished { "nothing happens" } else { "something happens again" };
+            let because = if next > wished { "the targets are idle" } else { "the targets are active again" };
             let (was_ns, now_ns) = (self.interval.as_nanos() as u64, next.as_nanos() as u64);
             control_port.record(Event::BackOff(event::BackOff { was_ns, now_ns, because: because.to_owned() }));
         }

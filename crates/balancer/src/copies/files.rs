@@ -1,4 +1,4 @@
-//! What processes have mapped of files and only read: which parts, how much of them was used lately, and whose copy they show. Read from `/proc/PID/smaps`.
+//! The file mappings that processes only read: which parts, how much of them was used recently, and which copy they show. Read from `/proc/PID/smaps`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,39 +11,39 @@ use numapilot_kernel::maps::MapLine;
 
 /// Smaller mappings are not worth a copy: the library's own bound (`BYTES_MIN` in `remap.c`).
 const BYTES_MIN: u64 = 64 << 10;
-/// The preload library's file, by whose mapping a process that takes orders is known.
+/// The preload library's file; a process that maps it accepts orders.
 const LIBRARY: &[u8] = b"/libnumapilot-remap.so";
 
-/// A part of a file, as mappings show it. Copies are told apart by these alone: the kernel shows some file systems under other devices than `stat()` does.
+/// A part of a file, as mappings show it. Only these fields identify a copy, because the kernel shows some file systems under other devices than `stat()` does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Part {
-    /// The file's number.
+    /// Inode of the file.
     pub inode: u64,
-    /// Where in the file, bytes.
+    /// Offset in the file, in bytes.
     pub offset: u64,
-    /// How long, bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// A private mapping that is only read.
+/// A private read-only mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// First address.
     pub start: u64,
-    /// What it shows.
+    /// The part of the file that it maps.
     pub part: Part,
-    /// The file's path; `None` where it shows a copy.
+    /// Path of the file; `None` if the mapping shows a copy.
     pub path: Option<PathBuf>,
-    /// The node (the kernel's number) whose copy it shows.
+    /// The node (the kernel's number) whose copy the mapping shows.
     pub copy_of: Option<u16>,
-    /// Used since the last look.
+    /// Bytes referenced since the last reading.
     pub referenced_bytes: u64,
 }
 
-/// Mappings of a process that may show copies; `None` where the process takes no orders. `folder` is that of the copies.
+/// Reads the mappings of a process that may show copies; `None`: the process accepts no orders. `folder` is the folder of the copies.
 ///
 /// # Errors
-/// The process has ended, or may not be looked into.
+/// The process has ended, or may not be inspected.
 pub fn read(pid: u32, folder: &Path, buffer: &mut Vec<u8>) -> Result<Option<Vec<Found>>, KernelError> {
     maps::read(pid, "smaps", buffer)?;
     Ok(found_in(buffer, folder))
@@ -78,7 +78,7 @@ fn part_of(line: &MapLine<'_>) -> Part {
     Part { inode: line.inode, offset: line.offset, bytes: line.end - line.start }
 }
 
-/// Copies are named by what they are of: `DEVICE-INODE-CHANGED-SIZE-OFFSET-BYTES.nodeN` (`name_of` in `remap_copy.c`).
+/// Copies are named after their source: `DEVICE-INODE-CHANGED-SIZE-OFFSET-BYTES.nodeN` (`name_of` in `remap_copy.c`).
 fn part_of_copy(name: &[u8]) -> Option<(Part, u16)> {
     let name = std::str::from_utf8(name).ok()?;
     let (name, node) = name.rsplit_once(".node")?;

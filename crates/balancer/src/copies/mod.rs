@@ -1,12 +1,12 @@
-//! Copies of files on several nodes while programs run: for programs of several processes that were started with the preload library of
-//! `numapilot-replica` ([`Mappings`]). Processes of one node share its copy.
+//! Copies of files on several nodes while programs run, for programs of several processes that were started with the preload library of `numapilot-replica`
+//! ([`Mappings`]). The processes of one node share its copy.
 //!
-//! Evidence needs no samples: the kernel tells which part of a file's mapping a process has used since it was last asked ([`files`]), and such a mapping is
-//! only read. To policies a page of a file is one page, whoever uses it ([`book`]). They order pages copied; files are copied, and given back,
-//! as wholes. What the libraries answer is told as events.
+//! The evidence needs no samples: the kernel reports which part of a file's mapping a process has used since the last reading ([`files`]), and such a mapping
+//! is only read. To policies a page of a file is one page, whichever process uses it ([`registry`]). Policies order copies of pages; files are copied, and
+//! copies released, as wholes. The libraries' answers are recorded as events.
 
-pub mod book;
 pub mod files;
+pub mod registry;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -34,35 +34,35 @@ use crate::observe::Use;
 use crate::system::clock;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
-use book::Book;
-use book::CopyDecision;
-use book::SAMPLED;
+use registry::CopyDecision;
+use registry::CopyRegistry;
+use registry::SAMPLED;
 
-/// Between two looks at files: forgetting and asking what was used costs both the process and us.
+/// Interval between two readings of file uses: clearing and reading the referenced bits costs both the process and the loop.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Share of a processor that looks may take once they have taken the advance.
+/// Share of a processor that readings may take once they have used up the advance.
 const LOOK_SHARE: f64 = 0.002;
 const LOOK_ADVANCE: Duration = Duration::from_secs(2);
-/// Answers are waited for so long; later ones are heard at the next look.
+/// Maximum wait for answers; later ones are read at the next observation.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(250);
 const ANSWERS_EVERY: Duration = Duration::from_millis(2);
-/// Share of a process's running time on one node from which on the process is that node's.
+/// Share of a process's running time on one node, from which the process counts as running on that node.
 const ON_ONE_NODE: f64 = 0.9;
 
-/// Where a process runs, which takes two looks to change: its threads may be elsewhere for a moment.
+/// The node on which a process runs. It changes only after two equal readings, because threads may be on another node for a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Residence {
-    /// The one node (index) that it runs on.
+    /// Index of the one node on which it runs.
     node: Option<usize>,
-    /// As it was at the last look.
+    /// The node at the last reading.
     seen: Option<usize>,
-    /// Its share of a processor on each node then.
+    /// Its running time by node at that reading.
     busy: Vec<f64>,
 }
 
 impl Residence {
-    /// It ran for these shares of the time on each node. Threads are not looked at every time: the same once more says nothing new. Where nobody ran, it is
-    /// where it was.
+    /// Takes a reading of the shares of time for which it ran on each node. Threads are not read every time, so an identical reading is ignored. If no thread
+    /// ran, the node stays as it was.
     fn saw(&mut self, busy: Vec<f64>) {
         let total: f64 = busy.iter().sum();
         if total <= 0.0 || busy == self.busy {
@@ -76,59 +76,59 @@ impl Residence {
     }
 }
 
-/// A process, the node (index) whose copy it is to show, and the file.
+/// A process id, the index of the node whose copy it is to show, and the file.
 type Wanted = (u32, usize, u64);
 
-/// What came of a batch of orders.
+/// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
 pub struct Copied {
-    /// Of each order, in their order.
+    /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
-    /// What to put back where the batch is undone: files, and the nodes that had copies before.
+    /// What to restore if the batch is undone: files, and the nodes that had copies before.
     pub before: Vec<(u64, BTreeSet<usize>)>,
-    /// What became of it.
+    /// The processes' answers.
     pub events: Vec<event::Copies>,
     /// Nanoseconds until the processes had answered.
     pub took_ns: u64,
-    /// What went wrong, in words.
+    /// Error messages.
     pub troubles: Vec<String>,
 }
 
-/// See the module.
+/// The copies of files and the processes that use them.
 #[derive(Debug)]
 pub struct Copies {
     mappings: Mappings,
     ids: Vec<NodeId>,
     keep_bytes: u64,
-    book: Book,
-    /// Where processes run.
+    registry: CopyRegistry,
+    /// The nodes on which processes run, by process id.
     nodes: BTreeMap<u32, Residence>,
-    /// Processes that were asked before: what they have used since is known.
+    /// Processes that were read before, so that their uses since then are known.
     asked: BTreeSet<u32>,
-    /// As it was last told to the libraries.
-    told: BTreeSet<Wanted>,
-    heard: u64,
+    /// The state that was last sent to the libraries.
+    sent: BTreeSet<Wanted>,
+    log_offset: u64,
     looks: u64,
     looked_at: Option<Instant>,
     allowance: Allowance,
     text: Vec<u8>,
-    /// Copies that could not be made or are gone, for policies to hear of: pages with the node that keeps them.
+    /// Copies that could not be made or are gone, to be reported to policies: pages with the node that keeps them.
     lost: Vec<(PageKey, usize)>,
 }
 
 impl Copies {
-    /// For programs that [`Mappings::apply`] was applied to, with [`numapilot_replica::mappings::Rules::by_order`].
+    /// Makes the copies of programs to which [`Mappings::apply`] was applied, with [`numapilot_replica::mappings::Rules::by_order`].
     #[must_use]
     pub fn new(mappings: Mappings, machine: &Machine, keep_bytes: u64) -> Copies {
         Copies {
             mappings,
             ids: machine.nodes().iter().map(|node| node.id).collect(),
             keep_bytes,
-            book: Book::default(),
+            registry: CopyRegistry::default(),
             nodes: BTreeMap::new(),
             asked: BTreeSet::new(),
-            told: BTreeSet::new(),
-            heard: 0,
+            sent: BTreeSet::new(),
+            log_offset: 0,
             looks: 0,
             looked_at: None,
             allowance: Allowance::new(LOOK_ADVANCE, LOOK_SHARE),
@@ -137,28 +137,28 @@ impl Copies {
         }
     }
 
-    /// The page of a file as policies know it, where it is one; else the page itself.
+    /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
     #[must_use]
     pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
-        self.book.page(pid, page)
+        self.registry.page(pid, page)
     }
 
-    /// Ranges that nobody can write, by how they are mapped: (process by its number for policies, first page, pages), ascending.
+    /// Ranges that are mapped read-only: (process by the number that policies use, first page, number of pages), ascending.
     #[must_use]
     pub fn ranges(&self, targets: &Targets) -> Vec<(u32, u64, u64)> {
         let number = |pid: u32| targets.all.get(&pid).map(ManagedProcess::number);
-        let ranges = self.book.ranges().filter_map(|(pid, first, pages)| Some((number(pid)?, first, pages)));
+        let ranges = self.registry.ranges().filter_map(|(pid, first, pages)| Some((number(pid)?, first, pages)));
         let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
         ranges.sort_unstable();
         ranges
     }
 
-    /// Copies that are gone since this was last asked.
+    /// Copies that are gone since the last call.
     pub fn lost(&mut self) -> Vec<(PageKey, usize)> {
         std::mem::take(&mut self.lost)
     }
 
-    /// Looks who uses which file, if it is time to. `can_act`: processes that have come to a node with copies get theirs.
+    /// Reads the uses of files, if a reading is due. `can_act`: processes that moved to a node with a copy get that copy.
     pub fn look(
         &mut self,
         targets: &mut Targets,
@@ -176,7 +176,7 @@ impl Copies {
         }
         let begun = clock::own_cpu();
         let (mut uses, mut troubles) = (Vec::new(), Vec::new());
-        self.book.keep(|pid| targets.all.contains_key(&pid));
+        self.registry.keep(|pid| targets.all.contains_key(&pid));
         self.nodes.retain(|pid, _| targets.all.contains_key(pid));
         let asked = std::mem::take(&mut self.asked);
         for (pid, managed) in &targets.all {
@@ -184,13 +184,13 @@ impl Copies {
                 troubles.push(error);
             }
         }
-        // The first answer tells of everything since the start, also of what was only mapped.
+        // The first reading covers the time since the process's start, including pages that were only mapped.
         for (pid, managed) in targets.all.iter().filter(|(pid, _)| asked.contains(pid)) {
             self.uses_of(*pid, managed, targets, query, &mut uses);
         }
         self.looks += 1;
-        let mut events = self.hear(0, targets);
-        if can_act && let Err(error) = self.tell() {
+        let mut events = self.read_answers(0, targets);
+        if can_act && let Err(error) = self.send_wanted() {
             troubles.push(error);
         }
         events.retain(|event| !event.processes.is_empty());
@@ -199,22 +199,22 @@ impl Copies {
     }
 
     fn look_at(&mut self, pid: u32, managed: &ManagedProcess) -> Result<(), String> {
-        // One that has ended is noticed at the next look.
+        // A process that has ended is noticed at the next observation.
         let Ok(Some(found)) = files::read(pid, self.mappings.folder(), &mut self.text) else { return Ok(()) };
-        self.book.saw(pid, found);
+        self.registry.saw(pid, found);
         self.asked.insert(pid);
         let mut busy = vec![0.0; self.ids.len()];
         managed.threads.values().for_each(|thread| busy[thread.node] += thread.busy);
         self.nodes.entry(pid).or_default().saw(busy);
         match maps::clear_referenced(pid) {
             Err(error) if !matches!(error, numapilot_kernel::KernelError::Gone { .. }) => {
-                Err(format!("which files are used cannot be told: {error}"))
+                Err(format!("which mapped files a process uses cannot be read: {error}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// What a process has used of files, as uses of pages: as many of each mapping's pages as its share that was used.
+    /// Converts a process's uses of files to uses of pages: of each mapping, the share of sampled pages that was used.
     fn uses_of(
         &self,
         pid: u32,
@@ -228,11 +228,11 @@ impl Copies {
         if threads.is_empty() {
             return;
         }
-        for one in self.book.mappings_of(pid) {
-            let sampled = book::sampled_pages(&one.part);
+        for one in self.registry.mappings_of(pid) {
+            let sampled = registry::sampled_pages(&one.part);
             let used = (SAMPLED * one.referenced_bytes).div_ceil(one.part.bytes).min(sampled);
             let step = one.part.bytes / 4096 / sampled;
-            // Where only a part was used, who knows which: pages take turns.
+            // If only a part was used, it is not known which: pages take turns.
             let pages = (0..used).map(|at| one.start / 4096 + (at + self.looks * used) % sampled * step);
             let addresses: Vec<u64> = pages.map(|page| page * 4096).collect();
             let mut states = Vec::new();
@@ -241,7 +241,9 @@ impl Copies {
             }
             for (at, (address, state)) in addresses.iter().zip(&states).enumerate() {
                 let home = state.node().and_then(|node| self.ids.iter().position(|id| *id == node));
-                let (Some(home), Some((owner, page))) = (home, self.book.page(pid, address / 4096)) else { continue };
+                let (Some(home), Some((owner, page))) = (home, self.registry.page(pid, address / 4096)) else {
+                    continue;
+                };
                 let Some(owner) = targets.all.get(&owner) else { continue };
                 let thread = threads[at % threads.len()];
                 uses.push(Use {
@@ -258,13 +260,13 @@ impl Copies {
         }
     }
 
-    /// Why nothing need be done about an order now: the file has these copies, or too few of its pages are wanted so far (this one is noted).
+    /// Why an order needs no action now: the file has these copies, or too few of its pages are ordered so far (this one is noted).
     pub fn need_not(&mut self, order: &Order, targets: &Targets) -> Option<Refusal> {
         let Order::Replicate { page, nodes } = order else { return None };
         let pid = targets.by_number(page.process)?.target.pid;
-        let copies = self.book.copies(self.book.file_of(pid, page.page)?);
+        let copies = self.registry.copies(self.registry.file_of(pid, page.page)?);
         let is_done = !copies.is_empty() && nodes.iter().all(|node| copies.contains(node));
-        let wish = self.book.want(pid, page.page);
+        let wish = self.registry.want(pid, page.page);
         match wish {
             _ if is_done => Some(Refusal::AlreadyThere),
             CopyDecision::TooFew => Some(Refusal::Busy),
@@ -272,24 +274,24 @@ impl Copies {
         }
     }
 
-    /// Whether an order is about a file of ours.
+    /// Whether an order is about a page of a file that can be copied.
     #[must_use]
     pub fn is_about_copies(&self, order: &Order, targets: &Targets) -> bool {
         match order {
             Order::Replicate { .. } => true,
-            // A copied page that is to move is to be one again.
+            // An order to move a copied page means that the copies are to be released.
             Order::Migrate { page, .. } => {
-                self.file_of(page, targets).is_some_and(|file| !self.book.copies(file).is_empty())
+                self.file_of(page, targets).is_some_and(|file| !self.registry.copies(file).is_empty())
             }
             _ => false,
         }
     }
 
     fn file_of(&self, page: &PageKey, targets: &Targets) -> Option<u64> {
-        self.book.file_of(targets.by_number(page.process)?.target.pid, page.page)
+        self.registry.file_of(targets.by_number(page.process)?.target.pid, page.page)
     }
 
-    /// Carries out orders of which [`Copies::is_about_copies`].
+    /// Carries out orders for which [`Copies::is_about_copies`] is true.
     pub fn carry_out(&mut self, decision: u64, orders: Vec<Order>, targets: &Targets, memory: &[NodeMemory]) -> Copied {
         let mut done = Copied::default();
         let mut before: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
@@ -303,18 +305,18 @@ impl Copies {
                 results.push(Err(Refusal::Unsupported));
                 continue;
             };
-            before.entry(file).or_insert_with(|| self.book.copies(file));
+            before.entry(file).or_insert_with(|| self.registry.copies(file));
             results.push(self.order(file, order, targets, memory));
         }
-        self.tell_and_wait(decision, targets, &mut done);
-        before.retain(|file, copies| *copies != self.book.copies(*file));
+        self.send_and_wait(decision, targets, &mut done);
+        before.retain(|file, copies| *copies != self.registry.copies(*file));
         done.before = before.into_iter().collect();
         let carried = results.iter().filter(|result| matches!(result, Ok(Some(_)))).count().max(1);
         let each_ns = done.took_ns as f64 / carried as f64;
         let outcome = |(action, result): (Order, Result<Option<u64>, Refusal>)| {
             let result = match result {
-                // Every process may have refused.
-                Ok(Some(file)) if self.book.copies(file).is_empty() => Err(Refusal::NoRoom),
+                // All processes may have refused.
+                Ok(Some(file)) if self.registry.copies(file).is_empty() => Err(Refusal::NoRoom),
                 Ok(Some(_)) => Ok(each_ns),
                 Ok(None) => Ok(0.0),
                 Err(refusal) => Err(refusal),
@@ -325,7 +327,7 @@ impl Copies {
         done
     }
 
-    /// Notes what one order wants. `Ok(Some(file))`: by this a file gets copies; `Ok(None)`: it is as ordered.
+    /// Registers one order. `Ok(Some(file))`: the file's copies change; `Ok(None)`: they are as ordered already.
     fn order(
         &mut self,
         file: u64,
@@ -334,10 +336,10 @@ impl Copies {
         memory: &[NodeMemory],
     ) -> Result<Option<u64>, Refusal> {
         let Order::Replicate { page, nodes } = order else {
-            self.book.set_copies(file, BTreeSet::new());
+            self.registry.set_copies(file, BTreeSet::new());
             return Ok(None);
         };
-        let (had, bytes) = (self.book.copies(file), self.book.bytes(file));
+        let (had, bytes) = (self.registry.copies(file), self.registry.bytes(file));
         let has_room = |node: &usize| {
             had.contains(node) || memory.get(*node).is_some_and(|m| m.available_bytes() >= bytes + self.keep_bytes)
         };
@@ -346,65 +348,65 @@ impl Copies {
             return Err(Refusal::NoRoom);
         }
         let pid = targets.by_number(page.process).map(|managed| managed.target.pid).ok_or(Refusal::Gone)?;
-        match self.book.want(pid, page.page) {
+        match self.registry.want(pid, page.page) {
             CopyDecision::Enough => {
-                self.book.set_copies(file, had.iter().copied().chain(nodes).collect());
-                Ok((self.book.copies(file) != had).then_some(file))
+                self.registry.set_copies(file, had.iter().copied().chain(nodes).collect());
+                Ok((self.registry.copies(file) != had).then_some(file))
             }
             CopyDecision::TooFew => Err(Refusal::Busy),
             CopyDecision::Unknown => Err(Refusal::Gone),
         }
     }
 
-    /// A batch is taken back.
+    /// Undoes a batch.
     pub fn take_back(&mut self, decision: u64, before: &[(u64, BTreeSet<usize>)], targets: &Targets) -> Copied {
         let mut done = Copied::default();
         for (file, copies) in before {
             self.report_lost(*file, targets);
-            self.book.set_copies(*file, copies.clone());
+            self.registry.set_copies(*file, copies.clone());
         }
-        self.tell_and_wait(decision, targets, &mut done);
+        self.send_and_wait(decision, targets, &mut done);
         done
     }
 
-    fn tell_and_wait(&mut self, decision: u64, targets: &Targets, done: &mut Copied) {
+    fn send_and_wait(&mut self, decision: u64, targets: &Targets, done: &mut Copied) {
         let begun = Instant::now();
-        match self.tell() {
+        match self.send_wanted() {
             Ok(changed) => done.events = self.wait(decision, changed, targets),
             Err(error) => done.troubles.push(error),
         }
         done.took_ns = begun.elapsed().as_nanos() as u64;
     }
 
-    /// Tells the libraries what is to be, if that has changed. Returns what has.
-    fn tell(&mut self) -> Result<Vec<Wanted>, String> {
-        let wanted = self.book.wanted(|pid| self.nodes.get(&pid)?.node);
-        if wanted == self.told {
+    /// Sends the wanted state to the libraries, if it has changed. Returns the changes.
+    fn send_wanted(&mut self) -> Result<Vec<Wanted>, String> {
+        let wanted = self.registry.wanted(|pid| self.nodes.get(&pid)?.node);
+        if wanted == self.sent {
             return Ok(Vec::new());
         }
         let order = |(pid, node, file): &Wanted| {
-            let path = self.book.path(*file)?.clone();
+            let path = self.registry.path(*file)?.clone();
             Some(orders::Order { pid: *pid, node: u32::from(self.ids[*node].0), inode: *file, path })
         };
         let all: Vec<orders::Order> = wanted.iter().filter_map(order).collect();
         self.mappings.order(&all).map_err(|error| error.to_string())?;
-        let changed = wanted.symmetric_difference(&self.told).copied().collect();
-        self.told = wanted;
+        let changed = wanted.symmetric_difference(&self.sent).copied().collect();
+        self.sent = wanted;
         Ok(changed)
     }
 
-    /// Waits until every process has answered what it was told, for a while.
+    /// Waits until every process has answered, at most [`ANSWERS_WITHIN`].
     fn wait(&mut self, decision: u64, changed: Vec<Wanted>, targets: &Targets) -> Vec<event::Copies> {
         let until = Instant::now() + ANSWERS_WITHIN;
         let mut expected: BTreeSet<(u32, u64)> = changed.into_iter().map(|(pid, _, file)| (pid, file)).collect();
         let mut events: Vec<event::Copies> = Vec::new();
         while !expected.is_empty() && Instant::now() < until {
-            for event in self.hear(decision, targets) {
-                if let Some(file) = self.book.by_path(std::path::Path::new(&event.file)) {
+            for event in self.read_answers(decision, targets) {
+                if let Some(file) = self.registry.by_path(std::path::Path::new(&event.file)) {
                     expected.retain(|(pid, of)| *of != file || event.processes.iter().all(|one| one.pid != *pid));
                 }
-                match events.iter_mut().find(|told| told.file == event.file) {
-                    Some(told) => told.processes.extend(event.processes),
+                match events.iter_mut().find(|known| known.file == event.file) {
+                    Some(known) => known.processes.extend(event.processes),
                     None => events.push(event),
                 }
             }
@@ -413,15 +415,15 @@ impl Copies {
         events
     }
 
-    /// What processes have answered since the last look or order; for the end.
+    /// Reads the answers since the last observation or order, at the end of the run.
     pub fn last_answers(&mut self, targets: &Targets) -> Vec<event::Copies> {
-        self.hear(0, targets)
+        self.read_answers(0, targets)
     }
 
-    /// What processes have answered since the last time, by file.
-    fn hear(&mut self, decision: u64, targets: &Targets) -> Vec<event::Copies> {
-        // A log that cannot be read now is read next time.
-        let Ok(answers) = self.mappings.news(&mut self.heard) else { return Vec::new() };
+    /// Reads the processes' new answers, by file.
+    fn read_answers(&mut self, decision: u64, targets: &Targets) -> Vec<event::Copies> {
+        // A log that cannot be read now is read at the next call.
+        let Ok(answers) = self.mappings.news(&mut self.log_offset) else { return Vec::new() };
         let mut by_file: BTreeMap<String, event::Copies> = BTreeMap::new();
         for answer in answers {
             let path = answer.path.display().to_string();
@@ -430,16 +432,16 @@ impl Copies {
                 file: path,
                 processes: Vec::new(),
             });
-            event.processes.push(told(&answer));
-            self.weigh(&answer, targets);
+            event.processes.push(answer_event(&answer));
+            self.handle_refusal(&answer, targets);
         }
         by_file.into_values().collect()
     }
 
-    /// A file that a process cannot copy is let go; where a node has no memory for it, the node's copy is.
-    fn weigh(&mut self, answer: &Answer, targets: &Targets) {
+    /// Gives up a file that a process cannot copy; if a node lacks memory, only that node's copy.
+    fn handle_refusal(&mut self, answer: &Answer, targets: &Targets) {
         let reason = answer.reason.as_deref().unwrap_or_default();
-        let Some(file) = self.book.by_path(&answer.path) else { return };
+        let Some(file) = self.registry.by_path(&answer.path) else { return };
         if answer.action != Action::Left || reason == "on the node already" {
             return;
         }
@@ -447,17 +449,17 @@ impl Copies {
         let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node));
         match full.filter(|_| reason.contains("memory")) {
             Some(node) => {
-                let mut copies = self.book.copies(file);
+                let mut copies = self.registry.copies(file);
                 copies.remove(&node);
-                self.book.set_copies(file, if copies.len() < 2 { BTreeSet::new() } else { copies });
+                self.registry.set_copies(file, if copies.len() < 2 { BTreeSet::new() } else { copies });
             }
-            None => self.book.refuse(file),
+            None => self.registry.refuse(file),
         }
     }
 
     fn report_lost(&mut self, file: u64, targets: &Targets) {
-        let home = self.book.copies(file).first().copied().unwrap_or(0);
-        for (pid, page) in self.book.wanted_pages(file) {
+        let home = self.registry.copies(file).first().copied().unwrap_or(0);
+        for (pid, page) in self.registry.wanted_pages(file) {
             if let Some(managed) = targets.all.get(&pid) {
                 self.lost.push((PageKey { process: managed.number(), page, size: PageSize::Small }, home));
             }
@@ -465,7 +467,7 @@ impl Copies {
     }
 }
 
-fn told(answer: &Answer) -> event::CopyTold {
+fn answer_event(answer: &Answer) -> event::CopyTold {
     let done = match answer.action {
         Action::Replaced => "copied",
         Action::Left => "left",

@@ -1,35 +1,35 @@
-//! When there is enough new evidence for another decision. Deciding costs time by the page, and evidence of which little is new says what it said
-//! before, give or take chance. Pure.
+//! Decides when there is enough new evidence for another decision. A decision costs time per page, and with little new evidence it would repeat the last one.
+//! Pure.
 //!
-//! A decision is due once what is new is a [`PORTION`]th of what is known, or once it differs from what was known by more than chance explains (a new phase).
-//! Decisions that bring no orders are asked for more and more seldom. All pay for their time from an account, as moves do: an advance, and a share of the
-//! time that passes.
+//! A decision is due once the new evidence is 1/[`PORTION`] of the known pages, or once it differs from the old by more than chance explains (a new phase).
+//! After decisions without orders the next ones become less frequent. The time for all decisions comes from a budget: an advance, and a share of the elapsed
+//! time.
 
 use std::time::Duration;
 
 use crate::allowance::Allowance;
 
-/// New samples that a decision takes at least: fewer say nothing of shares.
+/// Minimum number of new samples for a decision: shares of fewer are meaningless.
 const LEAST: usize = 64;
-/// What is new is at least one part in so many of the pages known, for an ordinary decision.
+/// An ordinary decision requires new samples for 1 in this many of the known pages.
 const PORTION: usize = 16;
-/// The same after decisions without orders: it doubles with each, up to so many times.
+/// Maximum multiple of that requirement: it doubles with each decision without orders.
 const CALM_MAX: usize = 32;
-/// From so many times on it is calm: two decisions.
+/// Multiple from which the gate counts as calm: after two decisions without orders.
 const CALM: usize = 4;
-/// The same where it differs from what was known.
+/// As [`PORTION`], for new evidence that differs from the old.
 const PORTION_IF_DIFFERENT: usize = 128;
-/// Distance between new and known shares (total variation) that is a change of use; chance comes on top.
+/// Distance between new and old shares (total variation) that counts as a change of use, in addition to chance.
 const CHANGED: f64 = 0.15;
-/// What deciding may take beyond its share, all together: what learning a new program takes.
+/// Advance of the time budget for decisions: what a new program needs.
 const ADVANCE: Duration = Duration::from_millis(500);
 /// Share of the time that may be spent on deciding.
 const SHARE: f64 = 0.003;
 
-/// See the module.
+/// Counts new evidence since the last decision.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// New samples by node of the user (row) and home (column).
+    /// New samples by accessing node (row) and home node (column).
     fresh: Vec<u32>,
     samples: usize,
     allowance: Allowance,
@@ -37,13 +37,13 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// For machines of `nodes` nodes.
+    /// Makes a gate for a machine of `nodes` nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Gate {
         Gate { fresh: vec![0; nodes * nodes], samples: 0, allowance: Allowance::new(ADVANCE, SHARE), calm: 1 }
     }
 
-    /// A sample: somebody on node `from` used a page on node `home`, of `nodes`.
+    /// Counts a sample: a use from node `from` of a page on node `home`, of `nodes` nodes.
     pub fn saw(&mut self, from: usize, home: usize, nodes: usize) {
         self.samples += 1;
         if let Some(count) = self.fresh.get_mut(from * nodes + home) {
@@ -51,18 +51,18 @@ impl Gate {
         }
     }
 
-    /// So much time has passed.
+    /// Adds the share of elapsed time to the budget.
     pub fn passed(&mut self, time: Duration) {
         self.allowance.passed(time);
     }
 
-    /// Samples since the last decision.
+    /// Number of samples since the last decision.
     #[must_use]
     pub fn samples(&self) -> usize {
         self.samples
     }
 
-    /// Whether to decide now. `known_pages`: of how many something is known; `flow`: evidence so far, new samples included, as in
+    /// Whether a decision is due. `known_pages`: number of pages in the table; `flow`: all evidence including the new samples, as in
     /// [`super::table::PageTable::flow`].
     #[must_use]
     pub fn is_due(&self, known_pages: usize, flow: &[f64]) -> bool {
@@ -73,8 +73,8 @@ impl Gate {
             || self.samples >= known_pages / PORTION_IF_DIFFERENT && self.is_different(flow)
     }
 
-    /// Whether new samples come from elsewhere or go elsewhere than those before, beyond chance: the distance of n samples in k cells from their own
-    /// distribution is below sqrt(k / 4n) on average (Cauchy-Schwarz over the cells' standard deviations).
+    /// Whether the new samples are distributed differently from the old ones, beyond chance: the distance of n samples in k cells from their own distribution
+    /// is below sqrt(k / 4n) on average (Cauchy-Schwarz over the cells' standard deviations).
     fn is_different(&self, flow: &[f64]) -> bool {
         let total: f64 = flow.iter().sum();
         let before = total - self.samples as f64;
@@ -89,18 +89,18 @@ impl Gate {
         distance / 2.0 > CHANGED + (used / (4.0 * samples)).sqrt() + (used / (4.0 * before)).sqrt()
     }
 
-    /// Whether decision after decision brought nothing.
+    /// Whether several decisions in a row brought no orders.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.calm >= CALM
     }
 
-    /// Something else says that much may have changed: the next decision comes soon.
-    pub fn stir(&mut self) {
+    /// Makes the next decision come soon, because other evidence indicates a change.
+    pub fn request_decision(&mut self) {
         self.calm = 1;
     }
 
-    /// A decision was made, which took so long and ordered something or nothing.
+    /// Registers a decision: the time that it took, and whether it had orders.
     pub fn decided(&mut self, took: Duration, has_ordered: bool) {
         self.calm = if has_ordered { 1 } else { (self.calm * 2).min(CALM_MAX) };
         self.fresh.iter_mut().for_each(|count| *count = 0);

@@ -1,30 +1,30 @@
-//! Where a process's pages lie, as far as is known, in runs of neighbours on one node. It tells a page's first touch from a later use: a fault on a page
-//! that is not in here made the page.
+//! The known home nodes of a process's pages, as runs of adjacent pages on one node. They distinguish a page's first touch from a later use: a fault on a page
+//! that is not in here is a first touch.
 //!
-//! Bounded: past [`Homes::MAX_RUNS`] nothing is added, and [`Homes::refused`] counts.
+//! Bounded: beyond [`Homes::MAX_RUNS`] runs no page is added, and [`Homes::refused`] counts these pages.
 
 use std::collections::BTreeMap;
 
-/// Runs by their first page: the page after the last, and the node's index.
+/// Home nodes by runs of pages: first page to (page after the last, index of the node).
 #[derive(Clone, Debug, Default)]
 pub struct Homes {
     runs: BTreeMap<u64, (u64, u8)>,
-    /// Pages that found no room.
+    /// Number of pages that were not added because the table is full.
     pub refused: u64,
 }
 
 impl Homes {
-    /// Runs kept at most: some tens of MiB.
+    /// Maximum number of runs: some tens of MiB.
     pub const MAX_RUNS: usize = 1 << 19;
 
-    /// The home of a page; `None`: it was not there when last looked.
+    /// Home node of a page, as an index; `None`: the page was not present at the last reading.
     #[must_use]
     pub fn of(&self, page: u64) -> Option<u8> {
         let (_, (end, home)) = self.runs.range(..=page).next_back()?;
         (page < *end).then_some(*home)
     }
 
-    /// Pages `first` to `end` (exclusive) lie on a node.
+    /// Sets the home node of pages `first` to `end` (exclusive).
     pub fn set(&mut self, first: u64, end: u64, home: u8) {
         if first >= end || self.is_run(first, end, home) {
             return;
@@ -50,13 +50,13 @@ impl Homes {
         self.runs.insert(first, (end, home));
     }
 
-    /// Whether these pages are in one run on that node already.
+    /// Whether these pages are part of one run on that node already.
     fn is_run(&self, first: u64, end: u64, home: u8) -> bool {
         let run = self.runs.range(..=first).next_back();
         run.is_some_and(|(_, (its_end, its_home))| *its_home == home && end <= *its_end)
     }
 
-    /// Nothing is known of pages `first` to `end` (exclusive): mapped anew, say.
+    /// Forgets pages `first` to `end` (exclusive), for example after a new mapping.
     pub fn clear(&mut self, first: u64, end: u64) {
         if first >= end {
             return;
@@ -89,13 +89,13 @@ impl Homes {
         self.clear(from, u64::MAX);
     }
 
-    /// Runs.
+    /// Number of runs.
     #[must_use]
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
 
-    /// Pages by node index, up to `nodes`.
+    /// Number of pages by node index, for `nodes` nodes.
     #[must_use]
     pub fn by_node(&self, nodes: usize) -> Vec<u64> {
         let mut sums = vec![0; nodes];

@@ -1,39 +1,39 @@
-//! Where a process was seen to use its memory lately, by stretches of 2 MiB, for whoever watches the loop. Bounded, and old uses fade. Pure.
+//! The recently used memory of a process, by ranges of 2 MiB, for the status. Bounded; old uses decay. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::status::HotStretch;
 
-/// Pages of a stretch.
+/// Pages of a range.
 const PAGES: u64 = 512;
-/// Stretches that are remembered.
+/// Maximum number of ranges.
 const STRETCHES_MAX: usize = 512;
-/// Stretches that are told of.
-const TOLD_MAX: usize = 24;
-/// Time in which uses lose half of their weight.
+/// Maximum number of ranges in the status.
+const PUBLISHED_MAX: usize = 24;
+/// Half-life of uses in seconds.
 const HALF_LIFE_S: f64 = 10.0;
 const COLD: f64 = 0.05;
-/// The list is made anew so often.
-const TELL_EVERY_S: f64 = 1.0;
+/// Interval at which the list for the status is updated, in seconds.
+const PUBLISH_EVERY_S: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
-    /// Lowest page that was used.
+    /// Lowest page with an observed use.
     first: u64,
     uses: f64,
     local: f64,
 }
 
-/// See the module.
+/// Recently used ranges of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Hot {
     stretches: BTreeMap<u64, Stretch>,
-    told: Vec<HotStretch>,
-    since_told_s: f64,
+    published: Vec<HotStretch>,
+    since_published_s: f64,
 }
 
 impl Hot {
-    /// A page (address over 4,096) was used.
+    /// Counts a use of a page (address divided by 4,096).
     pub fn saw(&mut self, page: u64, is_local: bool) {
         let is_known = self.stretches.contains_key(&(page / PAGES));
         if !is_known && self.stretches.len() >= STRETCHES_MAX {
@@ -45,10 +45,10 @@ impl Hot {
         stretch.local += f64::from(u8::from(is_local));
     }
 
-    /// Time goes on by `seconds`.
+    /// Decays the counts by `seconds`.
     pub fn fade(&mut self, seconds: f64) {
-        self.since_told_s += seconds;
-        if self.stretches.is_empty() && self.told.is_empty() {
+        self.since_published_s += seconds;
+        if self.stretches.is_empty() && self.published.is_empty() {
             return;
         }
         let keep = 0.5_f64.powf(seconds / HALF_LIFE_S);
@@ -56,9 +56,9 @@ impl Hot {
             (stretch.uses, stretch.local) = (stretch.uses * keep, stretch.local * keep);
             stretch.uses >= COLD
         });
-        if self.since_told_s >= TELL_EVERY_S {
-            self.since_told_s = 0.0;
-            self.told = self.hottest();
+        if self.since_published_s >= PUBLISH_EVERY_S {
+            self.since_published_s = 0.0;
+            self.published = self.hottest();
         }
     }
 
@@ -70,17 +70,17 @@ impl Hot {
         };
         let mut all: Vec<HotStretch> = self.stretches.values().map(of).collect();
         all.sort_by(|a, b| b.uses.total_cmp(&a.uses));
-        all.truncate(TOLD_MAX);
+        all.truncate(PUBLISHED_MAX);
         all
     }
 
-    /// The hottest, at most a second or so old.
+    /// The hottest ranges, about one second old at most.
     #[must_use]
-    pub fn told(&self) -> &[HotStretch] {
-        &self.told
+    pub fn published(&self) -> &[HotStretch] {
+        &self.published
     }
 
-    /// Another program is in its place.
+    /// Forgets everything, after an exec.
     pub fn clear(&mut self) {
         *self = Hot::default();
     }
@@ -95,14 +95,14 @@ mod tests {
         let mut hot = Hot::default();
         (0..30_u64).for_each(|stretch| (0..=stretch).for_each(|_| hot.saw(stretch * PAGES + 7, stretch % 2 == 0)));
         hot.saw(29 * PAGES + 3, true);
-        assert!(hot.told().is_empty(), "not yet");
-        hot.fade(TELL_EVERY_S);
-        assert_eq!(hot.told().len(), TOLD_MAX);
-        let first = &hot.told()[0];
+        assert!(hot.published().is_empty(), "not yet");
+        hot.fade(PUBLISH_EVERY_S);
+        assert_eq!(hot.published().len(), PUBLISHED_MAX);
+        let first = &hot.published()[0];
         assert_eq!(first.address, (29 * PAGES + 3) * 4096);
         assert!(first.uses < 31.0 && first.uses > 28.0 && (first.local_share - 1.0 / 31.0).abs() < 1e-9, "{first:?}");
         hot.fade(1000.0);
-        assert!(hot.told().is_empty());
+        assert!(hot.published().is_empty());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is known of pages: who was seen on each ([`table`]), where each lies ([`homes`]), which stretches are used most ([`hot`]), and when that is enough to
-//! decide anew ([`gate`]). Pure: no clock, no system.
+//! Evidence about pages: the nodes that use each page ([`table`]), its home node ([`homes`]), the most used ranges ([`hot`]), and when the evidence suffices
+//! for a new decision ([`gate`]). Pure: no clock, no system calls.
 
 pub mod gate;
 pub mod homes;

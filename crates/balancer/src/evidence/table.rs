@@ -1,50 +1,50 @@
-//! Who was seen on each page: at most [`BYTES_PER_PAGE`] bytes a page, a bounded number of pages, and counts that halve with time.
+//! The nodes that use each page: at most [`BYTES_PER_PAGE`] bytes per page, a bounded number of pages, and counts that halve with time.
 //!
-//! An entry is 24 bytes in an open-addressed table that is between 78 and 90 % full once it has grown past its first size. A page remembers four nodes; a
-//! fifth takes the place of the least seen one. Beside the pages stands the flow: evidence by node of the user and home of the page, aged alike.
+//! An entry has 24 bytes, in an open-addressed table that is between 78 and 90 % full once it has grown past its first size. A page remembers four nodes; a
+//! fifth replaces the least used one. Beside the pages the table holds the flow: evidence by accessing node and home node, aged likewise.
 
-/// What a page takes at most, once there are some thousands.
+/// Maximum number of bytes per page, once there are some thousand pages.
 pub const BYTES_PER_PAGE: usize = 32;
-/// Nodes remembered per page.
+/// Number of nodes remembered per page.
 const USERS: usize = 4;
 /// Ticks after which counts are halved.
 const HALF_LIFE: u16 = 100;
-/// Halvings after which nothing is left of a count.
+/// Halvings after which a count is 0.
 const GONE_AFTER: u16 = 8;
-/// A move back to where the page came from within so many ticks is a bounce.
+/// A move back to the previous node within this many ticks is a bounce.
 const BOUNCE_TICKS: u16 = 600;
-/// Bounces after which a page is left alone.
+/// Bounces after which a page is not moved for a time.
 const BOUNCES: u8 = 2;
-/// Ticks for which it is left alone then; doubled with each further bounce.
+/// Ticks for which such a page is not moved; doubled with each further bounce.
 const REST_TICKS: u32 = 300;
 const FIRST_CAPACITY: usize = 1024;
 const EMPTY: u64 = u64::MAX;
 const NOWHERE: u8 = u8::MAX;
 
-/// A page of one life of a process: exec and exit begin another.
+/// A page of one program image of a process: exec and exit begin a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageId(u64);
 
 impl PageId {
-    /// `slot` below 4,096: which process. `generation`: which life, modulo 256. `page`: address over 4,096, below 2^44.
+    /// `slot`: number of the process, below 4,096. `generation`: number of its program image, modulo 256. `page`: address divided by 4,096, below 2^44.
     #[must_use]
     pub fn new(slot: u16, generation: u8, page: u64) -> PageId {
         PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page & ((1 << 44) - 1))
     }
 
-    /// The process's slot.
+    /// Slot of the process.
     #[must_use]
     pub fn slot(self) -> u16 {
         (self.0 >> 52) as u16
     }
 
-    /// The life.
+    /// Number of the program image, modulo 256.
     #[must_use]
     pub fn generation(self) -> u8 {
         (self.0 >> 44) as u8
     }
 
-    /// Address over 4,096.
+    /// Page number: the address divided by 4,096.
     #[must_use]
     pub fn page(self) -> u64 {
         self.0 & ((1 << 44) - 1)
@@ -56,14 +56,14 @@ struct Entry {
     key: u64,
     nodes: [u8; USERS],
     counts: [u8; USERS],
-    /// Tick up to which counts are aged.
+    /// Tick up to which the counts are aged.
     aged: u16,
     /// Tick of the last move.
     moved: u16,
     home: u8,
-    /// Where it was before the last move.
+    /// Home node before the last move.
     before: u8,
-    /// Moves back within [`BOUNCE_TICKS`]; in the top bit: it has moved at all.
+    /// Number of moves back within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
     bounces: u8,
     _unused: u8,
 }
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// Counts one more of `node`; the least seen makes room.
+    /// Counts a use from `node`; a new node replaces the least used one.
     fn add(&mut self, node: u8) {
         let at = (0..USERS).find(|&at| self.nodes[at] == node && self.counts[at] > 0);
         let at = at.or_else(|| (0..USERS).find(|&at| self.counts[at] == 0));
@@ -108,27 +108,27 @@ impl Entry {
     }
 }
 
-/// What is known of a page.
+/// The evidence about a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Node index and aged count of each user, most seen first.
+    /// Index and aged count of each using node, the most frequent first.
     pub users: Vec<(u8, u8)>,
-    /// Node index where it lies, where known.
+    /// Index of its home node, if known.
     pub home: Option<u8>,
-    /// How often it went back to where it had just come from.
+    /// How often it moved back to its previous node.
     pub bounces: u8,
 }
 
-/// Whether a page may move.
+/// Whether a page may be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// Yes.
+pub enum MovePermission {
+    /// The page may be moved.
     Granted,
-    /// It went to and fro so many times, and is left alone for so many ticks more.
+    /// The page moved back and forth this many times, and is not moved for this many further ticks.
     LeftAlone(u8, u32),
 }
 
-/// See the module.
+/// The evidence about all pages.
 #[derive(Clone, Debug)]
 pub struct PageTable {
     entries: Vec<Entry>,
@@ -137,12 +137,12 @@ pub struct PageTable {
     tick: u16,
     nodes: usize,
     flow: Vec<f64>,
-    /// Pages that found no room, in all.
+    /// Total number of pages that were not added because the table is full.
     pub dropped: u64,
 }
 
 impl PageTable {
-    /// For machines of `nodes` nodes, holding `limit` pages at most.
+    /// Makes a table for a machine of `nodes` nodes, with at most `limit` pages.
     #[must_use]
     pub fn new(nodes: usize, limit: usize) -> PageTable {
         let limit = limit.max(1);
@@ -157,38 +157,38 @@ impl PageTable {
         }
     }
 
-    /// Pages of which something is known.
+    /// Number of pages in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.used
     }
 
-    /// None.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Bytes that it takes.
+    /// Size of the table in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
     }
 
-    /// Evidence from node (row) to home (column), aged.
+    /// Aged evidence by accessing node (row) and home node (column).
     #[must_use]
     pub fn flow(&self) -> &[f64] {
         &self.flow
     }
 
-    /// Time goes on by one tick.
+    /// Advances time by one tick.
     pub fn tick(&mut self) {
         self.tick = self.tick.wrapping_add(1);
         let keep = 0.5_f64.powf(1.0 / f64::from(HALF_LIFE));
         self.flow.iter_mut().for_each(|flow| *flow *= keep);
     }
 
-    /// Somebody on node `from` used a page that was on `home`. False where there was no room for the page.
+    /// Counts a use from node `from` of a page on node `home`. False: the table is full and does not hold the page.
     pub fn saw(&mut self, id: PageId, from: u8, home: u8) -> bool {
         if let Some(flow) = self.flow.get_mut(usize::from(from) * self.nodes + usize::from(home)) {
             *flow += 1.0;
@@ -205,7 +205,7 @@ impl PageTable {
         true
     }
 
-    /// A page is on `home` now; what is known of its users flows there from now on. Nothing where the page is not known.
+    /// Sets the home node of a page and moves its share of the flow there. Does nothing if the page is not in the table.
     pub fn is_at(&mut self, id: PageId, home: u8) {
         let Some(at) = self.find(id) else { return };
         let before = std::mem::replace(&mut self.entries[at].home, home);
@@ -224,7 +224,7 @@ impl PageTable {
         }
     }
 
-    /// We moved a page from one node to another.
+    /// Registers a move of a page from one node to another by this program.
     pub fn moved(&mut self, id: PageId, from: u8, to: u8) {
         self.is_at(id, to);
         let tick = self.tick;
@@ -237,20 +237,20 @@ impl PageTable {
         (entry.before, entry.home, entry.moved) = (from, to, tick);
     }
 
-    /// Whether a page may be moved now, for what it did before.
+    /// Whether a page may be moved now, given its previous moves.
     #[must_use]
-    pub fn leave(&self, id: PageId) -> Leave {
-        let Some(entry) = self.find(id).map(|at| &self.entries[at]) else { return Leave::Granted };
+    pub fn permission(&self, id: PageId) -> MovePermission {
+        let Some(entry) = self.find(id).map(|at| &self.entries[at]) else { return MovePermission::Granted };
         let bounces = entry.bounces & !MOVED;
         if bounces < BOUNCES {
-            return Leave::Granted;
+            return MovePermission::Granted;
         }
         let rest = (REST_TICKS << (bounces - BOUNCES).min(6)).min(u32::from(u16::MAX) / 2);
         let since = u32::from(self.tick.wrapping_sub(entry.moved));
-        if since < rest { Leave::LeftAlone(bounces, rest - since) } else { Leave::Granted }
+        if since < rest { MovePermission::LeftAlone(bounces, rest - since) } else { MovePermission::Granted }
     }
 
-    /// What is known of a page.
+    /// Returns the evidence about a page.
     #[must_use]
     pub fn known(&self, id: PageId) -> Option<Known> {
         let mut entry = self.entries[self.find(id)?];
@@ -262,8 +262,7 @@ impl PageTable {
         Some(Known { users, home, bounces: entry.bounces & !MOVED })
     }
 
-    /// Drops pages that nobody was seen on for long, and those for which `keep` is false (a process that has ended). Must be called at least every 10,000
-    /// ticks.
+    /// Drops pages without recent uses, and those for which `keep` is false (a process that has ended). Must be called at least every 10,000 ticks.
     pub fn sweep(&mut self, keep: impl Fn(PageId) -> bool) {
         let tick = self.tick;
         let stays = |entry: &Entry| {
@@ -287,7 +286,7 @@ impl PageTable {
     }
 
     fn start(&self, key: u64) -> usize {
-        // SplitMix64's finish, and the high half of the product with the capacity: any capacity will do.
+        // SplitMix64's finalizer, and the high half of the product with the capacity, which works for any capacity.
         let mut hash = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -295,7 +294,7 @@ impl PageTable {
         ((u128::from(hash) * self.entries.len() as u128) >> 64) as usize
     }
 
-    /// Where a key is, or the empty place where it would be.
+    /// Index of a key's entry, or of the empty entry where it belongs.
     fn probe(&self, key: u64) -> usize {
         let mut at = self.start(key);
         while self.entries[at].key != key && self.entries[at].key != EMPTY {
@@ -312,7 +311,7 @@ impl PageTable {
         (self.entries[at].key == id.0).then_some(at)
     }
 
-    /// The place of a page, made if there is room.
+    /// Index of a page's entry, which is created if the table is not full.
     fn slot_for(&mut self, id: PageId) -> Option<usize> {
         let at = self.probe(id.0);
         if self.entries[at].key == id.0 {
@@ -334,7 +333,7 @@ impl PageTable {
     }
 }
 
-/// A table for `used` pages that may grow by a seventh before it is 90 % full.
+/// Capacity of a table for `used` pages that may grow by a seventh before it is 90 % full.
 fn capacity_for(used: usize) -> usize {
     (used * 128 / 100 + 1).max(FIRST_CAPACITY)
 }
@@ -421,7 +420,7 @@ mod tests {
         let mut rests = Vec::new();
         let (mut from, mut to) = (0, 1);
         for _ in 0..8 {
-            while let Leave::LeftAlone(_, rest) = table.leave(page(1)) {
+            while let MovePermission::LeftAlone(_, rest) = table.permission(page(1)) {
                 rests.push(rest);
                 (0..rest).for_each(|_| table.tick());
             }
@@ -429,6 +428,6 @@ mod tests {
             (from, to) = (to, from);
         }
         assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
-        assert_eq!(table.leave(page(2)), Leave::Granted);
+        assert_eq!(table.permission(page(2)), MovePermission::Granted);
     }
 }

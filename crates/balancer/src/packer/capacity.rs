@@ -1,4 +1,4 @@
-//! What the nodes have, and what is taken of it: processors from `/proc/stat`, memory as the guard of the actuator counts it.
+//! The capacity of the nodes and its use: processors from `/proc/stat`, memory as the actuator's reserve counts it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::packing::Demand;
 use crate::packing::MachineCapacity;
 use crate::packing::NodeCapacity;
 
-/// A distance that firmware does not tell.
+/// Distance that is assumed where the firmware gives none.
 const FAR: u32 = 20;
 
-/// Looks at the nodes again and again.
+/// Reads the nodes' capacity repeatedly.
 #[derive(Debug)]
 pub struct Looker {
     root: PathBuf,
@@ -29,7 +29,7 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// Of this system, from now on.
+    /// Starts reading this system.
     ///
     /// # Errors
     /// `/proc/stat` cannot be read.
@@ -47,7 +47,7 @@ impl Looker {
         })
     }
 
-    /// The nodes with what is taken by others than these, on average since the last call.
+    /// Capacity of the nodes with the use by processes other than `demands`, on average since the last call.
     ///
     /// # Errors
     /// `/proc/stat` cannot be read.
@@ -56,7 +56,7 @@ impl Looker {
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let busy: Vec<f64> = machine.nodes().iter().map(|node| self.busy(&node.cpus, &now) / seconds).collect();
         (self.before, self.at) = (now, Instant::now());
-        // Whose use of a node is whose is not known: what is left of the machine's after theirs is spread as the machine's is.
+        // Which process uses which node's processors is not known: the use that is not the demands' is spread as the machine's whole use is.
         let all: f64 = busy.iter().sum();
         let theirs: f64 = demands.iter().map(|demand| demand.cpus).sum();
         let left = if all > 0.0 { ((all - theirs) / all).max(0.0) } else { 0.0 };
@@ -68,7 +68,7 @@ impl Looker {
             let cpus = node.cpus.iter().filter(online).count() as f64;
             NodeCapacity {
                 cpus,
-                // Ticks are rounded: no node works more than it has processors.
+                // Ticks are rounded, so the use is limited to the node's processors.
                 cpus_taken: (busy * left).min(cpus),
                 memory_bytes: memory.total_bytes,
                 memory_taken: used.saturating_sub(packed),
@@ -78,7 +78,7 @@ impl Looker {
         Ok(MachineCapacity { nodes, distance: distances(machine) })
     }
 
-    /// Seconds for which these CPUs worked.
+    /// Busy time of these CPUs in seconds.
     fn busy(&self, cpus: &[CpuId], now: &BTreeMap<CpuId, u64>) -> f64 {
         let ran = |cpu: &CpuId| Some(now.get(cpu)?.saturating_sub(*self.before.get(cpu)?));
         cpus.iter().filter_map(ran).sum::<u64>() as f64 / cpu_time::ticks_per_s()

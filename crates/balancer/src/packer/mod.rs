@@ -1,7 +1,8 @@
-//! Whole processes on nodes, again and again: numad's job. Every few seconds it looks at who keeps processors busy and where its memory is, asks
-//! [`crate::packing`] where everybody should live, and moves whoever is to move if that is worth it.
+//! Placement of whole processes on nodes, as numad does it. Every few seconds the packer reads the processes' processor use and memory, computes the best
+//! assignment with [`crate::packing`], and moves processes if the gain is worth it.
 //!
-//! Steered and heard like the loop, by a [`ControlPort`]. Everything that it changes is kept before and put back at its end; memory stays where it is.
+//! It is controlled and reports like the loop, by a [`ControlPort`]. It records every change before making it, and restores affinities and cpusets at its end;
+//! memory stays where it is.
 
 mod capacity;
 mod place;
@@ -61,17 +62,17 @@ use place::Placed;
 use units::Unit;
 use units::Watched;
 
-/// Between two looks at least: processor time is counted in ticks of 10 ms.
+/// Minimum interval: processor time is counted in ticks of 10 ms.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Places whole processes (see the module's documentation).
 pub struct Packer {
     machine: Machine,
     options: Options,
     settings: PackingSettings,
     watched: BTreeMap<u32, Watched>,
     held: BTreeMap<Unit, Held>,
-    /// Processes that are another numapilot's.
+    /// Processes that another numapilot manages: process id and start time.
     foreign: BTreeSet<(u32, u64)>,
     looker: Looker,
     mover: Mover,
@@ -91,10 +92,10 @@ fn unix_ns() -> u64 {
 }
 
 impl Packer {
-    /// Looks at nobody yet. Of the options, who, what may change, whether it is dry and how long count.
+    /// Makes a packer without processes. It uses the options `who`, `tunables`, `dry_run` and `until`.
     ///
     /// # Errors
-    /// There is one node, or a process that is named is not there.
+    /// The machine has one node, or a named process does not exist.
     pub fn new(machine: Machine, options: Options) -> Result<Packer, BalancerError> {
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
@@ -124,10 +125,10 @@ impl Packer {
         })
     }
 
-    /// Begins: claims whom it was told to look after.
+    /// Starts: claims the processes that are to be managed.
     ///
     /// # Errors
-    /// Another numapilot looks after one of them.
+    /// Another numapilot manages one of them.
     pub fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError> {
         if self.options.who == Who::System && !self.options.dry_run {
             control_port.claim(None).map_err(BalancerError::Claimed)?;
@@ -153,12 +154,12 @@ impl Packer {
         Ok(())
     }
 
-    /// The process that was started under its eyes.
+    /// Sets the process id of the program that was started.
     pub fn child(&mut self, pid: u32) {
         self.options.who = Who::Processes(vec![pid]);
     }
 
-    /// Runs until stopped, by its conductor or because everybody has ended. What it did.
+    /// Runs until the control port stops it or all processes have ended. Returns a summary.
     pub fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop {
         let because = loop {
             self.step(control_port);
@@ -169,13 +170,13 @@ impl Packer {
                 break "every target has ended".to_owned();
             }
             if self.options.until.is_some_and(|until| self.started.elapsed() >= until) {
-                break "the time is over".to_owned();
+                break "the time limit is reached".to_owned();
             }
         };
         self.end(because, control_port)
     }
 
-    /// Ends: everybody may run where he might before.
+    /// Ends: restores the affinity or cpuset of every process.
     pub fn end(&mut self, because: String, control_port: &mut dyn ControlPort) -> Stop {
         for (_, mut held) in std::mem::take(&mut self.held) {
             held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
@@ -196,7 +197,7 @@ impl Packer {
             match control_port.next(left) {
                 Some(steering) => {
                     let (stops, who) = (steering.command == Command::Stop, steering.by_uid);
-                    self.obey(steering, control_port);
+                    self.handle_command(steering, control_port);
                     if stops {
                         return Some(who.map_or_else(|| "a signal".to_owned(), |uid| format!("stopped by user {uid}")));
                     }
@@ -207,21 +208,23 @@ impl Packer {
         }
     }
 
-    fn obey(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
+    fn handle_command(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
         let answer = match &steering.command {
             Command::Pause | Command::Resume => {
                 self.is_paused = steering.command == Command::Pause;
                 Ok(if self.is_paused { "paused" } else { "resumed" }.to_owned())
             }
             Command::Stop => Ok("stopping".to_owned()),
-            Command::Reload => Err("packing reads its settings once, at its start".to_owned()),
+            Command::Reload => {
+                Err("packing reads its settings only at its start; restart the daemon to change them".to_owned())
+            }
             Command::AddTarget(target) => self.watch(target.pid, control_port).and_then(|()| {
                 let is_it =
                     self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks);
                 if is_it { Ok("added".to_owned()) } else { Err(format!("process {} has ended", target.pid)) }
             }),
             Command::RemoveTarget(target) => {
-                self.let_go(target.pid, control_port);
+                self.release_process(target.pid, control_port);
                 Ok("removed".to_owned())
             }
         };
@@ -229,12 +232,12 @@ impl Packer {
         let command = steering.command.name().to_owned();
         control_port.record(Event::Steered(Steered { command, by_uid: steering.by_uid, answer: told }));
         if let Some(back) = steering.answer {
-            // Nobody may be waiting any more.
+            // The client may have gone.
             let _ = back.send(answer);
         }
     }
 
-    /// Looks at a process from now on.
+    /// Adds a process.
     fn watch(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Result<(), String> {
         if self.watched.contains_key(&pid) {
             return Ok(());
@@ -250,7 +253,7 @@ impl Packer {
         Ok(())
     }
 
-    fn let_go(&mut self, pid: u32, control_port: &mut dyn ControlPort) {
+    fn release_process(&mut self, pid: u32, control_port: &mut dyn ControlPort) {
         if self.watched.remove(&pid).is_some() {
             control_port.unclaim(pid);
         }
@@ -267,7 +270,7 @@ impl Packer {
         if !ended.is_empty() {
             let removed: Vec<Target> =
                 ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
-            ended.iter().for_each(|pid| self.let_go(*pid, control_port));
+            ended.iter().for_each(|pid| self.release_process(*pid, control_port));
             control_port.record(Event::Targets(Targets { added: Vec::new(), removed, because: "ended".to_owned() }));
         }
         if !self.is_paused {
@@ -308,7 +311,7 @@ impl Packer {
         }
     }
 
-    /// What those that are looked at have started.
+    /// Children of the managed processes.
     fn children(&self) -> Vec<u32> {
         let all = task::processes().unwrap_or_default();
         all.into_iter().filter(|pid| task::parent_of(*pid).is_some_and(|up| self.watched.contains_key(&up))).collect()
@@ -341,13 +344,13 @@ impl Packer {
         let packing = pack(&capacity, &demands, &self.settings);
         self.says = words(&packing, demands.len());
         if packing.is_change {
-            self.take_up(found, &packing, control_port);
+            self.carry_out(found, &packing, control_port);
         } else {
-            self.hold_on(&found, control_port);
+            self.bind_new_threads(&found, control_port);
         }
     }
 
-    /// Children of a process that was placed are born where it is, and may later run where it might.
+    /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later.
     fn adopt(&mut self, units: &BTreeMap<Unit, Vec<u32>>) {
         for unit in units.keys().filter(|unit| !self.held.contains_key(unit)).cloned().collect::<Vec<_>>() {
             let Unit::Process(pid) = unit else { continue };
@@ -358,14 +361,14 @@ impl Packer {
         }
     }
 
-    /// Carries a packing out.
-    fn take_up(
+    /// Carries out a packing.
+    fn carry_out(
         &mut self,
         found: Vec<(Unit, Vec<u32>, Demand, units::Allowed)>,
         packing: &Packing,
         control_port: &mut dyn ControlPort,
     ) {
-        // Whoever is not held runs wherever it may.
+        // A unit that is not placed runs wherever it may.
         let now = |unit: &Unit, demand: &Demand| self.held.get(unit).map_or(demand.allowed, |held| held.nodes);
         let changes = found.into_iter().zip(&packing.nodes);
         let changes = changes.filter(|((unit, _, demand, _), nodes)| now(unit, demand) != **nodes);
@@ -406,7 +409,7 @@ impl Packer {
         }
     }
 
-    /// Puts a unit onto its nodes.
+    /// Places a unit on its nodes.
     fn place(&mut self, unit: &Unit, pids: &[u32], control_port: &mut dyn ControlPort) -> Placed {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
@@ -432,8 +435,12 @@ impl Packer {
         placed
     }
 
-    /// Nobody moves: threads that came since are bound like those that made them.
-    fn hold_on(&mut self, found: &[(Unit, Vec<u32>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+    /// No unit moves: new threads are bound like the threads that created them.
+    fn bind_new_threads(
+        &mut self,
+        found: &[(Unit, Vec<u32>, Demand, units::Allowed)],
+        control_port: &mut dyn ControlPort,
+    ) {
         for (unit, pids, ..) in found {
             let Unit::Process(_) = unit else { continue };
             let Some(held) = self.held.get_mut(unit) else { continue };
@@ -466,7 +473,7 @@ impl Packer {
         placed.troubles.into_iter().for_each(|what| self.trouble(what, control_port));
     }
 
-    /// The same words once.
+    /// Records an error; the same message is recorded once.
     fn trouble(&mut self, what: String, control_port: &mut dyn ControlPort) {
         if self.troubles.len() < 64 && self.troubles.insert(what.clone()) {
             control_port.record(Event::Trouble(Trouble { what, times: 1 }));
@@ -521,7 +528,7 @@ fn outcomes(moved: &Migration) -> PageOutcomes {
     }
 }
 
-/// Threads of the kernel have no memory of their own.
+/// Kernel threads have no memory of their own.
 fn has_memory(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages > 0)

@@ -1,5 +1,5 @@
-//! Putting a unit onto nodes: by its cgroup's cpuset, which the kernel follows with its memory, or else by its threads' affinities, with its pages moved
-//! after. What was is kept before, and comes back when the unit is let go.
+//! Places a unit on nodes: by its cgroup's cpuset, with which the kernel also moves its memory, or by its threads' affinities, followed by a move of its pages.
+//! The previous state is recorded first, and restored when the unit is released.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,38 +26,38 @@ use crate::system::undo_log::Binding;
 use crate::system::undo_log::ThreadId;
 use crate::system::undo_log::UndoLog;
 
-/// Looks for threads that were made while others were bound.
+/// Number of passes over the threads, because new ones may be created while others are bound.
 const PASSES: usize = 4;
 
 /// A unit that was placed.
 #[derive(Default)]
 pub struct Held {
-    /// On which nodes.
+    /// The nodes on which it is placed.
     pub nodes: NodeSet,
-    /// What it might use before.
+    /// CPUs and nodes that it was allowed to use before.
     pub allowed: Option<Allowed>,
     threads: BTreeMap<ThreadId, Bound>,
-    /// What its first thread was born with, where its parent was placed before it.
+    /// The affinity that its first thread inherited, if its parent was placed before it.
     born: Option<Bound>,
     cpuset: Settings,
 }
 
-/// What came of placing.
+/// The outcome of placing a unit.
 #[derive(Default)]
 pub struct Placed {
-    /// Threads that were bound.
+    /// Number of threads that were bound.
     pub threads: u64,
-    /// Pages, by what became of them; none where the kernel moves them with the cpuset.
+    /// Outcomes of the page moves; empty if the kernel moves pages with the cpuset.
     pub moved: Vec<Migration>,
     /// Settings that were changed.
     pub settings: Vec<Setting>,
-    /// What was refused, in words.
+    /// Error messages.
     pub troubles: Vec<String>,
-    /// It could not be kept what was: the unit stays where it is.
+    /// Whether the previous state could not be recorded; then the unit is not moved.
     pub is_refused: bool,
 }
 
-/// Nodes as the kernel names them.
+/// The kernel's numbers of these nodes.
 #[must_use]
 pub fn ids(machine: &Machine, nodes: NodeSet) -> Vec<NodeId> {
     nodes.iter().filter_map(|at| machine.nodes().get(at).map(|node| node.id)).collect()
@@ -68,13 +68,13 @@ fn cpus(machine: &Machine, nodes: NodeSet) -> CpuMask {
 }
 
 impl Held {
-    /// What a child of a placed process is born with; `None`: nobody's threads were bound.
+    /// The state that a child of a placed process inherits; `None`: no threads were bound.
     pub fn of_child(&self) -> Option<Held> {
         let born = self.threads.values().next()?.clone();
         Some(Held { nodes: self.nodes, allowed: self.allowed.clone(), born: Some(born), ..Held::default() })
     }
 
-    /// Writes the nodes into a cgroup's cpuset. False: that cannot be done here, and nothing was changed.
+    /// Writes the nodes into a cgroup's cpuset. False: that is not possible, and nothing was changed.
     pub fn by_cpuset(
         &mut self,
         folder: &Path,
@@ -107,7 +107,7 @@ impl Held {
     /// Binds the threads of a process to the CPUs of the nodes that it may use.
     pub fn by_affinity(&mut self, pid: u32, machine: &Machine, undo_log: &mut dyn UndoLog, placed: &mut Placed) {
         let wanted = cpus(machine, self.nodes);
-        // What threads are born with, if a thread that is bound makes them.
+        // The affinity that a new thread inherits from a bound thread.
         let born = self.threads.iter().find(|(id, _)| id.pid == pid).map(|(_, bound)| bound.clone());
         let born = born.or_else(|| self.born.clone());
         for _ in 0..PASSES {
@@ -132,7 +132,7 @@ impl Held {
                 return;
             }
             if let Err(why) = undo_log.will_bind(&bindings) {
-                placed.troubles.push(format!("process {pid} stays where it is: {why}"));
+                placed.troubles.push(format!("process {pid} is not moved: {why}"));
                 placed.is_refused = true;
                 return;
             }
@@ -146,7 +146,7 @@ impl Held {
         }
     }
 
-    /// Lets the unit run where it might before. Its memory stays where it is.
+    /// Restores where the unit may run. Its memory stays where it is.
     pub fn release(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
         let mut free = Vec::new();
         for (id, bound) in std::mem::take(&mut self.threads) {
@@ -178,7 +178,7 @@ fn allowed_by(folder: &Path) -> Option<Allowed> {
 /// Moves a process's pages from all other nodes to its own.
 ///
 /// # Errors
-/// They may not be moved; in words.
+/// The pages may not be moved; the message gives the reason.
 pub fn gather(one: &Watched, nodes: NodeSet, machine: &Machine, mover: &mut Mover) -> Result<Migration, String> {
     let to = ids(machine, nodes);
     let all = machine.nodes().iter().filter(|node| node.has_memory());

@@ -1,5 +1,5 @@
-//! What is packed: processes that keep processors busy, each by itself, or together where they have a cgroup with a cpuset to themselves. What each of them
-//! demands and may have is read from /proc and the cgroup.
+//! The units of packing: processes that use processor time, each by itself, or together if they have a cgroup with a cpuset of its own. Their demand and
+//! restrictions are read from /proc and the cgroup.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -23,22 +23,22 @@ use crate::event::Target;
 use crate::packing::Demand;
 use crate::packing::NodeSet;
 
-/// Processors that a process has to keep busy to be packed; those that use less are part of what nodes have to bear.
+/// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.
 const LEAST_CPUS: f64 = 0.1;
-/// Weight of the last interval in the mean use of processors.
+/// Weight of the last interval in the mean processor use.
 const NEWEST: f64 = 0.5;
 
-/// Over less time, ticks of 10 ms say little.
+/// Minimum time between two readings: ticks of 10 ms are too coarse for less.
 const LEAST_LOOK: Duration = Duration::from_millis(250);
 
-/// A process that is looked at.
+/// A managed process.
 #[derive(Debug)]
 pub struct Watched {
-    /// Which.
+    /// The process.
     pub target: Target,
-    /// Held, so that its number means it.
+    /// Descriptor of the process, which keeps its id from being reused unnoticed.
     pub process: task::Process,
-    /// Processors that it keeps busy, on average over the last intervals.
+    /// Processors that it uses, on average over the last intervals.
     pub cpus: f64,
     ticks: u64,
     looked_at: Instant,
@@ -46,10 +46,10 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Looks at a process from now on.
+    /// Starts reading a process.
     ///
     /// # Errors
-    /// It has ended.
+    /// The process has ended.
     pub fn new(pid: u32) -> Result<Watched, KernelError> {
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
@@ -58,7 +58,7 @@ impl Watched {
         Ok(Watched { target, process, cpus: 0.0, ticks: stat.cpu_ticks, looked_at: Instant::now(), is_known: false })
     }
 
-    /// Brings its use up to date; false: it has ended, or become another user's.
+    /// Updates its processor use; false: it has ended, or changed to another user.
     pub fn look(&mut self) -> bool {
         let pid = self.target.pid;
         let Ok(stat) = task::stat(pid) else { return false };
@@ -78,12 +78,12 @@ impl Watched {
     }
 }
 
-/// Who is placed together.
+/// Processes that are placed together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// All processes of a cgroup, by its cpuset.
     Cgroup(PathBuf),
-    /// One, by the affinities of its threads.
+    /// One process, by the affinities of its threads.
     Process(u32),
 }
 
@@ -96,7 +96,7 @@ impl std::fmt::Display for Unit {
     }
 }
 
-/// Groups those that use processors, and those in `held`, which are placed already. `root` is that of the file system.
+/// Groups the processes that use processors, and those in `held`, which are placed already, into units. `root` is the root of the file system.
 pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit>) -> BTreeMap<Unit, Vec<u32>> {
     let mut units: BTreeMap<Unit, Vec<u32>> = BTreeMap::new();
     let mut groups: BTreeMap<PathBuf, bool> = BTreeMap::new();
@@ -120,8 +120,9 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
     units
 }
 
-/// A leaf with a cpuset written into it, all of whose processes are ours to place, and none of which has bound its threads more narrowly: older kernels
-/// forget such masks when the cpuset changes. One that only inherits its cpuset is not touched: the kernel lets nobody empty it again (ENOSPC).
+/// Whether a cgroup can be placed as a unit: a leaf with a cpuset of its own, all of whose processes are managed here, and whose threads are not bound more
+/// narrowly, because older kernels forget such masks when the cpuset changes. An inherited cpuset is not touched, because the kernel does not allow emptying it
+/// again (ENOSPC).
 fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
     if cpuset.cpus.is_empty() || cpuset.mems.is_empty() {
@@ -132,16 +133,16 @@ fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
 }
 
-/// All threads may run on the same CPUs. A program whose threads may not places them itself, and is left alone.
+/// Whether all threads have the same affinity. A program with differing affinities places its threads itself, and is not moved.
 fn is_uniform(pid: u32) -> bool {
     let tids = task::threads_of(pid).unwrap_or_default();
-    // A thread that has ended has no say.
+    // A thread that has ended is ignored.
     let mut masks = tids.into_iter().filter_map(|tid| affinity::of_thread(tid).ok());
     let Some(first) = masks.next() else { return false };
     masks.all(|mask| mask == first)
 }
 
-/// What a unit demands and may have; `None`: it has ended. `before`: what it might use before it was placed.
+/// Demand of a unit, and what it is allowed to use; `None`: it has ended. `before`: what it was allowed to use before it was placed.
 pub fn demand(
     machine: &Machine,
     pids: &[u32],
@@ -164,12 +165,12 @@ pub fn demand(
     Some((Demand { cpus, memory_bytes, bound, allowed: nodes }, allowed))
 }
 
-/// CPUs and nodes that somebody may use.
+/// CPUs and memory nodes that a process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// CPUs.
+    /// Allowed CPUs.
     pub cpus: CpuMask,
-    /// Memory nodes.
+    /// Allowed memory nodes.
     pub mems: Vec<NodeId>,
 }
 
@@ -178,7 +179,7 @@ impl Allowed {
         Some(Allowed { cpus: affinity::of_thread(pid).ok()?, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
     }
 
-    /// Nodes, by index, of which CPUs and memory may be used.
+    /// Indices of the nodes whose CPUs and memory may both be used.
     #[must_use]
     pub fn nodes(&self, machine: &Machine) -> NodeSet {
         let may = |node: &numapilot_machine::Node| {
@@ -189,14 +190,14 @@ impl Allowed {
     }
 }
 
-/// Nodes, by index, that this process may use.
+/// Indices of the nodes that this process may use.
 #[must_use]
 pub fn allowed_here(machine: &Machine) -> NodeSet {
     let allowed = Allowed::of_process(std::process::id());
     allowed.map_or(NodeSet::all(machine.nodes().len()), |allowed| allowed.nodes(machine))
 }
 
-/// Adds a process's memory by node. Pages that several processes map count for each of them.
+/// Adds a process's memory by node to `memory_bytes`. Pages that several processes map count for each of them.
 fn add_memory(pid: u32, machine: &Machine, memory_bytes: &mut [u64]) {
     let mut text = Vec::new();
     if maps::read(pid, "numa_maps", &mut text).is_err() {

@@ -1,52 +1,52 @@
-//! Whole processes on nodes: which process should live on which nodes, by its demand of processors and memory. numad's job, as a pure function.
+//! Assignment of whole processes to nodes by their demand for processors and memory: numad's task, as a pure function.
 //!
-//! One objective, in processors lost: a process that spreads over several nodes waits for remote memory; a node that is asked for more than the target
-//! share of its processors makes everybody on it wait, ever more the fuller it is (so that an oversubscribed machine is at least loaded evenly); and
-//! bytes that have to move cost their copying, spread over the time for which the answer should hold. Memory is a hard limit where there is a way to keep
-//! it. A new packing is taken up only if it saves more than [`PackingSettings::hysteresis`] of what the present one loses.
+//! One objective, in lost processors. A process that spreads over several nodes waits for remote memory. A node with more demand than the target share of its
+//! processors makes all processes on it wait, with a cost that grows faster than the load (so that an oversubscribed machine is at least loaded evenly). Bytes
+//! that move cost their copying, spread over the time for which the answer should hold. Memory is a hard limit where it can be met. A new packing is adopted
+//! only if it saves more than [`PackingSettings::hysteresis`] of the present loss.
 
 mod search;
 
 pub use search::pack;
 pub use search::place;
 
-/// A node as packing sees it.
+/// Capacity of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeCapacity {
-    /// Processors that it has.
+    /// Number of processors.
     pub cpus: f64,
-    /// Of these, taken by whatever is not packed.
+    /// Processors used by processes that are not packed.
     pub cpus_taken: f64,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// Of it, taken by whatever is not packed.
+    /// Memory in bytes used by processes that are not packed.
     pub memory_taken: u64,
 }
 
-/// The machine.
+/// Capacity of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineCapacity {
     /// Nodes by index; at most 64.
     pub nodes: Vec<NodeCapacity>,
-    /// Distances as firmware tells them: 10 on the spot.
+    /// Distances as given by the firmware, by node index; 10: local.
     pub distance: Vec<Vec<u32>>,
 }
 
-/// What a process wants.
+/// Demand of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Processors that it keeps busy.
+    /// Processors that it uses.
     pub cpus: f64,
     /// Its memory by node index, in bytes.
     pub memory_bytes: Vec<u64>,
-    /// Nodes that it is bound to now; empty: none, it goes where it likes.
+    /// Nodes to which it is bound now; empty: not bound.
     pub bound: NodeSet,
-    /// Nodes that it may use, by its cpuset and affinity; empty: all.
+    /// Nodes that its cpuset and affinity allow; empty: all.
     pub allowed: NodeSet,
 }
 
 impl Demand {
-    /// All of its memory.
+    /// Total memory in bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.memory_bytes.iter().sum()
@@ -58,13 +58,13 @@ impl Demand {
 pub struct NodeSet(pub u64);
 
 impl NodeSet {
-    /// The first `count` nodes.
+    /// The set of the first `count` nodes; at most 64.
     #[must_use]
     pub fn all(count: usize) -> NodeSet {
         NodeSet(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
     }
 
-    /// Indexes, ascending.
+    /// Indices of the nodes, ascending.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -74,13 +74,13 @@ impl NodeSet {
         })
     }
 
-    /// How many.
+    /// Number of nodes.
     #[must_use]
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// None.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -93,20 +93,20 @@ impl FromIterator<usize> for NodeSet {
     }
 }
 
-/// What counts for how much.
+/// Weights and limits of the objective.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackingSettings {
-    /// Share of a node's processors beyond which it is crowded.
+    /// Share of a node's processors beyond which it is overloaded, 0 to 1.
     pub target: f64,
-    /// Share of a node's memory that may be given out.
+    /// Share of a node's memory that may be used, 0 to 1.
     pub memory_target: f64,
-    /// Share of a processor's time that it waits for memory when all of it is local: what distance multiplies.
+    /// Share of processor time spent waiting for memory when all of it is local; distance multiplies it.
     pub memory_share: f64,
     /// Processor time to move a byte, in seconds.
     pub move_s_per_byte: f64,
     /// Time for which a packing should hold, in seconds.
     pub horizon_s: f64,
-    /// Share of the present loss that a new packing has to save.
+    /// Share of the present loss that a new packing must save, 0 to 1.
     pub hysteresis: f64,
 }
 
@@ -116,7 +116,7 @@ impl Default for PackingSettings {
             target: 0.85,
             memory_target: 0.95,
             memory_share: 0.3,
-            // 1 GB/s: what move_pages reaches.
+            // 1 GB/s: the rate that move_pages reaches.
             move_s_per_byte: 1e-9,
             horizon_s: 60.0,
             hysteresis: 0.1,
@@ -124,20 +124,20 @@ impl Default for PackingSettings {
     }
 }
 
-/// A packing, and what it is worth.
+/// A packing and its loss.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Packing {
-    /// Nodes of each process, in their order.
+    /// Nodes of each process, in the order of the demands.
     pub nodes: Vec<NodeSet>,
-    /// Processors lost with it, moving included.
+    /// Processors lost with this packing, including the cost of moving.
     pub loss: f64,
-    /// Processors lost as things are.
+    /// Processors lost with the present packing.
     pub loss_now: f64,
-    /// It saves enough to be taken up; otherwise `nodes` is how things are.
+    /// Whether it saves enough to be adopted; otherwise `nodes` is the present packing.
     pub is_change: bool,
 }
 
-/// What a packing loses, piece by piece: the objective.
+/// The objective: the loss of a packing.
 #[derive(Clone, Debug)]
 pub struct Objective<'a> {
     capacity: &'a MachineCapacity,
@@ -145,17 +145,17 @@ pub struct Objective<'a> {
     settings: &'a PackingSettings,
 }
 
-/// Weight of memory that does not fit: more than anything else can bring.
+/// Weight of memory that does not fit, which exceeds any gain.
 const OVERFLOW: f64 = 1e6;
 
 impl<'a> Objective<'a> {
-    /// Of these.
+    /// Makes the objective for a machine, demands and settings.
     #[must_use]
     pub fn new(capacity: &'a MachineCapacity, demands: &'a [Demand], settings: &'a PackingSettings) -> Objective<'a> {
         Objective { capacity, demands, settings }
     }
 
-    /// Processors lost in all. A process spreads its demand evenly over its nodes, by their processors and memory.
+    /// Total loss in processors. A process spreads its demand over its nodes in proportion to their processors and memory.
     #[must_use]
     pub fn loss(&self, nodes: &[NodeSet]) -> f64 {
         let mut load = self.empty();
@@ -167,7 +167,7 @@ impl<'a> Objective<'a> {
         own + self.crowding(&load)
     }
 
-    /// What a process loses by itself: remote memory, and moving.
+    /// Loss of a process by itself, from remote memory and moving.
     pub(super) fn own(&self, process: usize, set: NodeSet) -> f64 {
         let demand = &self.demands[process];
         let (mut extra, mut pairs) = (0.0, 0.0);
@@ -181,11 +181,11 @@ impl<'a> Objective<'a> {
         }
         let remote = demand.cpus * self.settings.memory_share * extra / f64::max(pairs, 1.0);
         let forbidden = if demand.allowed.is_empty() { 0 } else { (set.0 & !demand.allowed.0).count_ones() };
-        // Beyond whatever memory that does not fit may weigh.
+        // More than memory that does not fit can weigh.
         remote + self.moving(process, set) + f64::from(forbidden) * OVERFLOW * OVERFLOW
     }
 
-    /// Bytes outside of the set, and those too many on one of its nodes, are copied once.
+    /// Bytes outside the set are copied once.
     fn moving(&self, process: usize, set: NodeSet) -> f64 {
         let demand = &self.demands[process];
         let outside: u64 =
@@ -198,7 +198,7 @@ impl<'a> Objective<'a> {
         self.capacity.nodes.iter().map(|node| (node.cpus_taken, node.memory_taken as f64)).collect()
     }
 
-    /// Puts a process onto its nodes (`sign` 1), or takes it off (-1).
+    /// Adds a process to its nodes' load (`sign` 1), or removes it (-1).
     pub(super) fn add(&self, load: &mut [(f64, f64)], process: usize, set: NodeSet, sign: f64) {
         let demand = &self.demands[process];
         for (load, share) in load.iter_mut().zip(self.shares(set)) {
@@ -207,7 +207,7 @@ impl<'a> Objective<'a> {
         }
     }
 
-    /// Each node's part of a process on these nodes: of its processors, and of its memory.
+    /// Each node's share of a process on these nodes: of its processors and of its memory, 0 to 1.
     pub(super) fn shares(&self, set: NodeSet) -> Vec<(f64, f64)> {
         let nodes = &self.capacity.nodes;
         let cpus: f64 = set.iter().map(|node| nodes[node].cpus).sum();
@@ -220,12 +220,12 @@ impl<'a> Objective<'a> {
         out
     }
 
-    /// Processors and bytes that a process asks for.
+    /// Demand of a process: processors and bytes.
     pub(super) fn size(&self, process: usize) -> (f64, f64) {
         (self.demands[process].cpus, self.demands[process].memory() as f64)
     }
 
-    /// What is lost to crowded nodes.
+    /// Loss on overloaded nodes, in processors.
     pub(super) fn crowding(&self, load: &[(f64, f64)]) -> f64 {
         load.iter().zip(&self.capacity.nodes).map(|(load, node)| self.crowding_of(*load, node)).sum()
     }

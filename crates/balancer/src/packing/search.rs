@@ -1,5 +1,5 @@
-//! Finding a packing: from how things are and from two fresh starts, downhill by moving one process or two at a time, until nothing helps; then from
-//! the best of these a few kicks further on. The same demand gives the same answer.
+//! Search for a packing by descent. It starts from the present packing and from two others, and moves one or two processes at a time until nothing improves.
+//! Then it repeats this from random changes of the best packing. The result is deterministic.
 
 use super::Demand;
 use super::MachineCapacity;
@@ -8,16 +8,16 @@ use super::Objective;
 use super::Packing;
 use super::PackingSettings;
 
-/// With so many nodes or fewer, every set of nodes is tried for a process.
+/// Maximum number of nodes with which every set of nodes is tried.
 const ALL_SETS: usize = 6;
-/// Tries from near the best.
-const KICKS: usize = 8;
-/// Pairs of processes and sets that are looked at in one round; more are thinned out.
+/// Number of restarts near the best packing.
+const RESTARTS: usize = 8;
+/// Maximum number of pairs of processes and sets tried in one round; beyond it they are sampled.
 const PAIRS: usize = 20_000;
-/// Less is no gain but rounding.
+/// Smaller differences of loss are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// The best packing found, if it is worth the change.
+/// Returns the best packing found, if it is worth the change.
 #[must_use]
 pub fn pack(capacity: &MachineCapacity, demands: &[Demand], settings: &PackingSettings) -> Packing {
     let objective = Objective::new(capacity, demands, settings);
@@ -43,7 +43,7 @@ pub fn pack(capacity: &MachineCapacity, demands: &[Demand], settings: &PackingSe
         best = better(best, Search::from(&tables, start).descend());
     }
     let mut random = Lcg(0x9e37_79b9_7f4a_7c15);
-    for _ in 0..KICKS {
+    for _ in 0..RESTARTS {
         let mut start = best.0.clone();
         for _ in 0..2 {
             start[random.below(demands.len())] = random.below(tables.sets.len());
@@ -59,13 +59,13 @@ pub fn pack(capacity: &MachineCapacity, demands: &[Demand], settings: &PackingSe
     }
 }
 
-/// The one that loses less; the first if that is rounding.
+/// Returns the one with less loss; the first if they differ only by rounding.
 fn better(first: (Vec<usize>, f64), second: (Vec<usize>, f64)) -> (Vec<usize>, f64) {
     if second.1 < first.1 - EPSILON { second } else { first }
 }
 
-/// The best nodes for a newcomer with this demand of processors and memory; the rooms' `taken` is everybody else. `None`: there is no node with
-/// processors. The flag: it fits within the targets.
+/// The best nodes for a new process with this demand of processors and memory; what `capacity` counts as taken is the use by all other processes. `None`: no
+/// node has processors. The flag: whether it fits within the targets.
 #[must_use]
 pub fn place(
     capacity: &MachineCapacity,
@@ -74,7 +74,7 @@ pub fn place(
     settings: &PackingSettings,
 ) -> Option<(NodeSet, bool)> {
     let mut held = vec![0; capacity.nodes.len()];
-    // Where its memory would be is not known: it moves nothing.
+    // Its memory's future location is not known, so it causes no moves.
     if let Some(first) = held.first_mut() {
         *first = memory_bytes;
     }
@@ -96,7 +96,7 @@ pub fn place(
         |set: &NodeSet| set.iter().map(|node| capacity.nodes[node].cpus - capacity.nodes[node].cpus_taken).sum::<f64>();
     let sets = candidate_sets(capacity);
     let best = sets.iter().filter(|set| set.iter().any(|node| capacity.nodes[node].cpus > 0.0)).min_by(|a, b| {
-        // Nodes that lose the same: fewer of them, then the emptier ones, then the first.
+        // For equal loss: fewer nodes, then those with more free processors, then the first.
         let by_loss =
             if (loss(a) - loss(b)).abs() < EPSILON { std::cmp::Ordering::Equal } else { loss(a).total_cmp(&loss(b)) };
         by_loss.then(a.len().cmp(&b.len())).then(room_left(b).total_cmp(&room_left(a))).then(a.cmp(b))
@@ -104,7 +104,7 @@ pub fn place(
     Some((*best, fits(best)))
 }
 
-/// A process that is bound to nothing may be anywhere that it is allowed to be.
+/// Nodes of a process at present: where it is bound, otherwise where it is allowed to run.
 fn bound_now(demand: &Demand, capacity: &MachineCapacity) -> NodeSet {
     let all = NodeSet::all(capacity.nodes.len());
     let allowed = if demand.allowed.0 & all.0 == 0 { all } else { NodeSet(demand.allowed.0 & all.0) };
@@ -112,14 +112,14 @@ fn bound_now(demand: &Demand, capacity: &MachineCapacity) -> NodeSet {
     if bound.is_empty() { allowed } else { bound }
 }
 
-/// The largest candidate that a process may have.
+/// The largest candidate set that a process is allowed to use.
 fn widest(demand: &Demand, candidates: &[NodeSet]) -> NodeSet {
     let may = |set: &&NodeSet| demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0;
     let largest = candidates.iter().filter(may).max_by_key(|set| set.len());
     largest.or(candidates.last()).copied().unwrap_or_default()
 }
 
-/// Sets of nodes that a process may get, each with processors: all of them on small machines, else for each node its nearest ones, and all.
+/// Candidate sets of nodes, each with processors: on small machines all sets; otherwise for each node its nearest ones, and the set of all nodes.
 fn candidate_sets(capacity: &MachineCapacity) -> Vec<NodeSet> {
     let count = capacity.nodes.len();
     let mut out: Vec<NodeSet> = if count <= ALL_SETS {
@@ -139,15 +139,15 @@ fn candidate_sets(capacity: &MachineCapacity) -> Vec<NodeSet> {
     out
 }
 
-/// What the search looks up: every set of nodes, what each process loses there by itself, and how it spreads.
+/// Precomputed tables of the search: the sets of nodes, each process's own loss on them, and its shares.
 struct Tables<'a> {
     objective: &'a Objective<'a>,
     sets: Vec<NodeSet>,
-    /// By process and set.
+    /// Own loss, by process and set.
     own: Vec<Vec<f64>>,
-    /// By set and node.
+    /// Shares of processors and memory, by set and node.
     shares: Vec<Vec<(f64, f64)>>,
-    /// By process.
+    /// Demand of processors and bytes, by process.
     sizes: Vec<(f64, f64)>,
 }
 
@@ -174,7 +174,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Largest first, each where it loses least.
+    /// A start: assigns processes in order of size, each where the loss is least.
     fn by_size(&self, demands: &[Demand]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..demands.len()).collect();
         let size = |process: &usize| self.sizes[*process];
@@ -196,7 +196,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// A linear congruential generator (Knuth's MMIX): any that is the same everywhere would do.
+/// A linear congruential generator (Knuth's MMIX). Any generator that is equal on all machines would do.
 struct Lcg(u64);
 
 impl Lcg {
@@ -208,7 +208,7 @@ impl Lcg {
 
 struct Search<'a> {
     tables: &'a Tables<'a>,
-    /// Of each process, the index of its set.
+    /// Index of each process's set.
     chosen: Vec<usize>,
     load: Vec<(f64, f64)>,
 }
@@ -222,9 +222,9 @@ impl<'a> Search<'a> {
         Search { tables, chosen, load }
     }
 
-    /// Downhill to the end.
+    /// Descends to a local minimum.
     fn descend(mut self) -> (Vec<usize>, f64) {
-        // Each round lowers the loss; the bound is for rounding that never ends.
+        // Each round lowers the loss; the bound guards against endless rounding.
         for _ in 0..1000 {
             let mut is_better = false;
             for process in 0..self.chosen.len() {
@@ -245,13 +245,13 @@ impl<'a> Search<'a> {
         self.chosen[process] = set;
     }
 
-    /// Loss of these processes by themselves, and of all nodes.
+    /// Own loss of these processes plus the loss of all nodes.
     fn cost(&self, processes: &[usize]) -> f64 {
         let own: f64 = processes.iter().map(|process| self.tables.own[*process][self.chosen[*process]]).sum();
         own + self.tables.objective.crowding(&self.load)
     }
 
-    /// Gives one process its best nodes.
+    /// Moves one process to its best nodes; true if the loss fell.
     fn improve(&mut self, process: usize) -> bool {
         let before = self.chosen[process];
         let (mut best, mut least) = (before, self.cost(&[process]) - EPSILON);
@@ -266,7 +266,7 @@ impl<'a> Search<'a> {
         best != before
     }
 
-    /// Moves two processes at once, where one alone would not help: to any nodes, or on large machines so that one takes the other's.
+    /// Moves two processes at once, where moving one would not help: to any nodes, or on large machines by an exchange of their nodes.
     fn exchange(&mut self) -> bool {
         let mut is_better = false;
         let (count, sets) = (self.chosen.len(), self.tables.sets.len());

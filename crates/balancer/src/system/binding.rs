@@ -1,5 +1,5 @@
-//! Threads on nodes: bound to the CPUs of a node, moved on, taken back, and let go in the end. A thread goes only where it might run before we came, what
-//! it might do then is kept before it is changed, and whoever else has bound it since is left alone.
+//! Binds threads to the CPUs of nodes, and restores their affinities. A thread is bound only within its previous affinity, which is recorded before it changes.
+//! A thread whose affinity another program has changed since is not touched.
 
 use std::time::Instant;
 
@@ -15,17 +15,17 @@ use super::undo_log::Binding;
 use super::undo_log::ThreadId;
 use super::undo_log::UndoLog;
 
-/// What we did to a thread.
+/// The binding of a thread by this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Where it might run before we first came.
+    /// Affinity before the first binding.
     pub(crate) before: CpuMask,
-    /// Where we let it run.
+    /// Affinity that this program set.
     pub(crate) ours: CpuMask,
 }
 
 impl Bound {
-    /// What there is to know of a thread that was bound so just now, and what was known of it.
+    /// State of a thread after `binding`, given its state before.
     pub(crate) fn after(binding: &Binding, known: Option<Bound>) -> Bound {
         let known = known.filter(|bound| bound.ours == binding.was);
         let before = known.map_or_else(|| binding.was.clone(), |bound| bound.before);
@@ -33,32 +33,32 @@ impl Bound {
     }
 }
 
-/// A thread that was moved, for taking back: its number among the targets' threads, and where it might run until then.
+/// A thread that was moved, with what is needed to undo the move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadMove {
-    /// Number for policies.
+    /// Number of the thread, as policies use it.
     pub thread: u32,
-    /// Where it might run before this move.
+    /// Affinity before this move.
     previous: CpuMask,
 }
 
 /// An order to move a thread to a node, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadOrder {
-    /// Number for policies.
+    /// Number of the thread, as policies use it.
     pub thread: u32,
-    /// To which node.
+    /// Index of the destination node.
     pub to: usize,
 }
 
-/// What came of orders.
+/// The outcome of orders.
 #[derive(Debug, Default)]
 pub struct Moves {
-    /// Of each order: nanoseconds that it took.
+    /// One result per order, in the same order: its duration in nanoseconds.
     pub results: Vec<Result<f64, Refusal>>,
-    /// Those that were moved, in order.
+    /// Threads that were moved, in order.
     pub moved: Vec<ThreadMove>,
-    /// What the system refused, in words.
+    /// Error messages.
     pub troubles: Vec<String>,
 }
 
@@ -69,13 +69,13 @@ pub struct Binder {
 }
 
 impl Binder {
-    /// On this machine.
+    /// Makes a binder for this machine.
     #[must_use]
     pub fn new(machine: &Machine) -> Binder {
         Binder { cpus: machine.nodes().iter().map(|node| node.cpus.iter().copied().collect()).collect() }
     }
 
-    /// Carries orders out. What the threads might do is kept before the first of them is changed.
+    /// Carries out orders. The threads' affinities are recorded before the first of them changes.
     pub fn carry_out(&self, orders: &[ThreadOrder], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Moves {
         let mut moves = Moves::default();
         let planned: Vec<Result<Binding, Refusal>> = orders
@@ -105,9 +105,9 @@ impl Binder {
             moves.results.push(result);
         }
         if let Err(why) = kept {
-            moves.troubles.push(format!("threads stay where they are: {why}"));
+            moves.troubles.push(format!("threads are not moved: {why}"));
         }
-        // What was written down and then not done needs no putting back, unless an earlier binding does.
+        // A binding that was recorded and then failed needs no undo, unless an earlier one does.
         useless.retain(|id| {
             let thread = targets.all.get(&id.pid).and_then(|managed| managed.threads.get(&id.tid));
             thread.is_none_or(|thread| thread.bound.is_none())
@@ -118,7 +118,7 @@ impl Binder {
         moves
     }
 
-    /// Takes moves back, the last first. Returns how many threads may run where they might before those moves.
+    /// Undoes moves, the last first. Returns the number of threads with their affinity restored.
     pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         let (mut taken_back, mut free) = (0, Vec::new());
         for back in moves.iter().rev() {
@@ -139,7 +139,7 @@ impl Binder {
         taken_back
     }
 
-    /// Lets the threads of one process (`None`: of all) run where they might before we came. Returns how many.
+    /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
     pub fn release(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         let (mut released, mut free) = (0, Vec::new());
         for (_, managed) in targets.all.iter_mut().filter(|(number, _)| pid.is_none_or(|pid| pid == **number)) {
@@ -160,17 +160,17 @@ impl Binder {
     }
 }
 
-/// The thread that is meant still has its number.
+/// Whether the thread id still belongs to this thread.
 fn is_that(id: ThreadId) -> bool {
     task::stat_of_thread(id.pid, id.tid).is_ok_and(|stat| stat.start_ticks == id.start_ticks)
 }
 
-/// It runs where we let it run: nobody else has bound it since.
+/// Whether the thread still has the affinity that this program set.
 pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
     is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| mask == bound.ours)
 }
 
-/// A thread by its number for policies, with what we did to it.
+/// Finds a thread by the number that policies use, with its binding.
 fn find(targets: &Targets, number: u32) -> Option<(ThreadId, Option<Bound>)> {
     targets.all.values().find_map(|managed| {
         let (tid, thread) = managed.threads.iter().find(|(_, thread)| thread.number == number)?;
@@ -182,7 +182,7 @@ fn thread_mut(targets: &mut Targets, number: u32) -> Option<&mut super::targets:
     targets.all.values_mut().flat_map(|managed| managed.threads.values_mut()).find(|thread| thread.number == number)
 }
 
-/// Where a thread is to run on a node: within what it might do before we came, or within what somebody else has let it do since.
+/// The affinity for a thread on a node: within its affinity before the first binding, or within the one that another program has set since.
 pub(crate) fn planned(
     id: ThreadId,
     bound: Option<&Bound>,
@@ -234,7 +234,7 @@ mod tests {
         }
     }
 
-    /// A child that is looked after; `None`: this machine has one CPU, which leaves nothing to bind.
+    /// A managed child; `None`: this machine has one CPU, so nothing can be bound.
     fn sleeper() -> Option<(Sleeper, Targets, CpuMask, u32)> {
         let child = Sleeper(Command::new("sleep").arg("100").spawn().unwrap());
         let all = affinity::of_thread(child.0.id()).unwrap();

@@ -9,13 +9,13 @@ fn read(clock: libc::clockid_t) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The clock that the kernel stamps its records with.
+/// Nanoseconds on the clock of the kernel's event records (CLOCK_MONOTONIC_RAW).
 #[must_use]
 pub fn raw_ns() -> u64 {
     u64::try_from(read(libc::CLOCK_MONOTONIC_RAW).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Processor time that this thread has taken so far.
+/// Processor time used by this thread so far.
 #[must_use]
 pub fn own_cpu() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)

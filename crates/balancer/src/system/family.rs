@@ -1,35 +1,35 @@
-//! Whose events a set of them is: the processes that it was opened for, and what they started, which inherits its events.
+//! The processes of a set of events: those for which it was opened, and their descendants, which inherit its events.
 
 use std::collections::HashSet;
 
 use numapilot_sources::live::open::Scope;
 
-/// Processes that a set of events is about; `None`: everybody.
+/// Processes of a set of events; `None`: all processes.
 #[derive(Debug)]
 pub(super) struct Family(Option<HashSet<u32>>);
 
 impl Family {
-    /// Everybody, whoever comes.
+    /// All processes, present and future.
     pub fn everybody() -> Family {
         Family(None)
     }
 
-    /// Those that events of this scope are about.
+    /// The processes of events of this scope.
     pub fn of(scope: &Scope) -> Family {
         Family(match scope {
             Scope::System => None,
             Scope::Processes(pids) => Some(pids.iter().copied().collect()),
-            // Turned on by the child's exec; never for this thread.
+            // Enabled by the child's exec; never for this thread.
             Scope::Children => Some(HashSet::new()),
         })
     }
 
-    /// Whether this process is of it.
+    /// Whether this process belongs to the set.
     pub fn has(&self, pid: u32) -> bool {
         self.0.as_ref().is_none_or(|pids| pids.contains(&pid))
     }
 
-    /// A process was started by one of it, or (without a parent) by this thread.
+    /// Adds a process that was started by one in the set, or (without a parent) by this thread.
     pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
         if let Some(pids) = &mut self.0
             && parent.map_or(pids.is_empty(), |parent| pids.contains(&parent))
@@ -38,7 +38,7 @@ impl Family {
         }
     }
 
-    /// Whether any of it runs.
+    /// Whether any process of the set runs.
     pub fn runs(&self, runs: impl Fn(u32) -> bool) -> bool {
         self.0.as_ref().is_none_or(|pids| pids.iter().any(|pid| runs(*pid)))
     }

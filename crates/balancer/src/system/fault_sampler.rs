@@ -1,5 +1,5 @@
-//! Evidence from the kernel's rings: page faults with address, thread and CPU, and the side band that tells of new processes, threads, programs and
-//! mappings. Where NUMA balancing takes mappings away from time to time, later faults are uses of pages (docs/fault.md).
+//! Evidence from the kernel's ring buffers: page faults with address, thread and CPU, and the side-band records of new processes, threads, programs and
+//! mappings. With NUMA balancing, which unmaps pages periodically, later faults are uses of pages (docs/fault.md).
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -15,15 +15,15 @@ use numapilot_sources::live::ring::Records;
 
 use super::family::Family;
 
-/// Bytes of a CPU's ring: some ten thousand faults between two looks.
+/// Size of a CPU's ring in bytes: some ten thousand faults between two observations.
 const RING_BYTES: usize = 512 << 10;
 
-/// What the processor's sample of an access told beside the access.
+/// Details of an access sampled by the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Index of the page's node; `None`: not told.
+    /// Index of the page's home node; `None`: not known.
     pub home: Option<u8>,
-    /// Memory accesses that it stands for.
+    /// Memory accesses that the sample stands for.
     pub weight: u64,
 }
 
@@ -32,59 +32,59 @@ pub struct Access {
 pub struct Fault {
     /// Nanoseconds on the kernel's raw monotonic clock.
     pub time_ns: u64,
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
-    /// Index of the node on which it ran.
+    /// Index of the node on which the thread ran.
     pub node: usize,
-    /// Address over 4,096.
+    /// Page number: the address divided by 4,096.
     pub page: u64,
-    /// `None`: a fault.
+    /// Details of a sampled access; `None`: a fault.
     pub access: Option<Access>,
 }
 
-/// What the side band told.
+/// A side-band record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// A process was born of another.
+    /// A process was created by another.
     Fork {
-        /// Child.
+        /// Process id of the child.
         pid: u32,
-        /// Parent.
+        /// Process id of the parent.
         parent: u32,
     },
-    /// A process is another program now.
+    /// A process executes another program.
     Exec {
-        /// Which.
+        /// Process id.
         pid: u32,
     },
 }
 
-/// All that a look brought, in order of time.
+/// Everything read by one observation, in order of time.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Faults and sampled accesses.
     pub faults: Vec<Fault>,
-    /// News, each with its time.
+    /// Side-band records, each with its time in nanoseconds.
     pub news: Vec<(u64, News)>,
-    /// Records that could not be decoded, and bytes that were none.
+    /// Records that could not be decoded, and bytes that were no records.
     pub bad: u64,
-    /// Records that found a ring full, since the look before.
+    /// Records lost because a ring was full, since the previous observation.
     pub lost: u64,
 }
 
-/// Opened events.
+/// Samples page faults by events of the kernel.
 #[derive(Debug)]
 pub struct FaultSampler {
     sets: Vec<Watched>,
-    /// What a set's own counts said was lost.
+    /// Losses according to a set's own counts.
     lost: u64,
     buffer: Vec<u8>,
     node_of_cpu: Vec<usize>,
 }
 
-/// A set with the processes that its events are about.
+/// A set of events with its processes.
 #[derive(Debug)]
 struct Watched {
     set: EventSet,
@@ -92,7 +92,7 @@ struct Watched {
 }
 
 impl FaultSampler {
-    /// Sees nobody yet.
+    /// Makes a sampler without events.
     #[must_use]
     pub fn new(machine: &Machine) -> FaultSampler {
         let most = machine.cpus().iter().map(|cpu| cpu.id.0 as usize + 1).max().unwrap_or(1);
@@ -101,10 +101,10 @@ impl FaultSampler {
         FaultSampler { sets: Vec::new(), lost: 0, buffer: Vec::new(), node_of_cpu }
     }
 
-    /// Sees processes, and what they start, from now on; or the whole system.
+    /// Opens events for processes and their descendants, or for the whole system.
     ///
     /// # Errors
-    /// The kernel refuses, with the reason and the remedy.
+    /// The kernel refuses; the error contains the reason and the remedy.
     pub fn open(&mut self, scope: &Scope) -> Result<(), SourceError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
@@ -116,13 +116,13 @@ impl FaultSampler {
         Ok(())
     }
 
-    /// Whether a process's faults are seen.
+    /// Whether a process's faults are sampled.
     #[must_use]
     pub fn sees(&self, pid: u32) -> bool {
         self.sets.iter().any(|watched| watched.family.has(pid))
     }
 
-    /// A process was started by one that is seen (or, without a parent, by this thread): it has inherited its events.
+    /// Adds a process that was started by a sampled one (or, without a parent, by this thread) and inherited its events.
     pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
         self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent));
     }
@@ -136,7 +136,7 @@ impl FaultSampler {
         }
     }
 
-    /// Everything since the look before.
+    /// Reads everything since the previous observation.
     pub fn look(&mut self) -> Seen {
         let mut seen = Seen::default();
         for Watched { set, .. } in &mut self.sets {
@@ -154,7 +154,7 @@ impl FaultSampler {
             }
         }
         let lost: u64 = self.sets.iter().map(|watched| watched.set.lost()).sum();
-        // Kernels before 6.0 keep no such count, but write records of losses.
+        // Kernels before 6.0 do not keep this count, but write records of losses.
         seen.lost = seen.lost.max(lost.saturating_sub(self.lost));
         self.lost = lost;
         seen.faults.sort_by_key(|fault| fault.time_ns);
@@ -169,7 +169,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
             let (Some((pid, tid)), Some(cpu), Some(address)) = (sample.pid_tid, sample.cpu, sample.addr) else {
                 return seen.bad += 1;
             };
-            // Addresses of the kernel are nobody's pages.
+            // Kernel addresses are not pages of a process.
             if address != 0 && address >> 56 == 0 {
                 let node = node_of_cpu.get(cpu as usize).copied().unwrap_or(0);
                 let time_ns = sample.time.unwrap_or(0);

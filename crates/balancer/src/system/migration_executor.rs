@@ -1,4 +1,4 @@
-//! Carrying a policy's orders out on the kernel, and saying of each what came of it.
+//! Carries out a policy's orders by system calls, and reports the outcome of each.
 
 use std::collections::BTreeMap;
 
@@ -23,29 +23,29 @@ use super::targets::Targets;
 use super::undo_log::UndoLog;
 use crate::event::PageOutcomes;
 
-/// Small pages of a large one.
+/// Small pages per large page.
 const LARGE_PAGES: u64 = 512;
 
-/// What came of a batch of orders.
+/// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
-    /// Of each order, in their order.
+    /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
-    /// Pages of 4 KiB that were moved: process, page, from (node index, where known), to.
+    /// Pages of 4 KiB that were moved: process, page number, previous node (index, if known), new node (index).
     pub moved: Vec<(u32, u64, Option<u8>, usize)>,
-    /// Pages of orders, counted by fate.
+    /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
-    /// Copied from node to node.
+    /// Bytes copied between nodes.
     pub moved_bytes: u64,
-    /// Nanoseconds in the calls that move.
+    /// Nanoseconds spent in the system calls that move.
     pub took_ns: u64,
     /// Threads that were moved.
     pub threads: Vec<ThreadMove>,
-    /// Threads whose move was taken back.
+    /// Number of threads whose move was undone.
     pub threads_taken_back: u64,
-    /// Threads that could not be moved.
+    /// Number of threads that could not be moved.
     pub threads_refused: u64,
-    /// What the system refused, in words.
+    /// Error messages.
     pub troubles: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct MigrationExecutor {
     binder: Binder,
 }
 
-/// A page order on its way: which order, where its wishes begin, and how many they are.
+/// A page order in progress: its index, and its range of move requests.
 struct Part {
     order: usize,
     first: usize,
@@ -65,7 +65,7 @@ struct Part {
 }
 
 impl MigrationExecutor {
-    /// On this machine.
+    /// Makes an executor for this machine.
     #[must_use]
     pub fn new(machine: &Machine, options: MoveOptions) -> MigrationExecutor {
         MigrationExecutor {
@@ -75,7 +75,7 @@ impl MigrationExecutor {
         }
     }
 
-    /// Carries orders out. Orders of one process's pages are gathered, so that they make few calls.
+    /// Carries out orders. Orders for the pages of one process are gathered into few system calls.
     pub fn carry_out(
         &mut self,
         orders: Vec<Action>,
@@ -100,11 +100,11 @@ impl MigrationExecutor {
                 Action::MoveThread { thread, to } => {
                     threads.push((order, ThreadOrder { thread: *thread, to: *to }));
                 }
-                // A stock kernel offers no way to do these to another process.
+                // A stock kernel has no interface to do these to another process.
                 Action::Allocate { .. } | Action::Replicate { .. } | Action::Split { .. } | Action::Unmap { .. } => {}
             }
         }
-        // Threads first: what the kernel allocates for them meanwhile is then at home.
+        // Threads first, so that memory that the kernel allocates for them meanwhile is local.
         self.move_threads(&threads, targets, undo_log, (&mut done, &mut results));
         for (process, (requests, parts)) in by_process {
             self.move_pages(process, &requests, &parts, targets, (&mut done, &mut results), goes_on);
@@ -150,7 +150,7 @@ impl MigrationExecutor {
         done.took_ns += moved.moving_ns;
     }
 
-    /// Keeps what is known of homes true.
+    /// Updates the known home nodes.
     fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
         for (wish, fate) in requests.iter().zip(outcomes) {
             let page = wish.address / 4096;
@@ -186,18 +186,18 @@ impl MigrationExecutor {
         done.troubles.append(&mut moves.troubles);
     }
 
-    /// Takes moves of threads back.
+    /// Undoes moves of threads.
     pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.take_back(moves, targets, undo_log)
     }
 
-    /// Lets the threads of one process (`None`: of all) run where they might before. Returns how many.
+    /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
     pub fn release_threads(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.release(pid, targets, undo_log)
     }
 }
 
-/// An order's result: its pages' fates, the first one's where they differ and none moved.
+/// Result of an order from the outcomes of its pages; if none moved, that of the first page.
 fn result_of(tally: &Tally, first: MoveOutcome, page_ns: f64) -> Result<f64, Refusal> {
     if tally.moved > 0 {
         return Ok(page_ns * tally.moved as f64);

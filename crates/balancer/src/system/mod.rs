@@ -1,6 +1,6 @@
-//! What touches the running system: the processes looked after ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor
-//! ([`samples`]), loaded latencies ([`probes`]), carrying orders out ([`migration_executor`], threads by [`binding`]), settings that are changed and put back
-//! ([`settings`]), and whoever keeps what was ([`undo_log`]).
+//! Access to the running system: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
+//! latencies ([`probes`]), execution of orders ([`migration_executor`], for threads [`binding`]), system settings ([`settings`]), and the record for undoing
+//! changes ([`undo_log`]).
 
 pub mod binding;
 pub mod clock;

@@ -1,8 +1,9 @@
-//! Loaded latencies: a chase of pointers for some microseconds from a CPU of one node through memory of another. It shows congestion where no counter does.
+//! Loaded latencies, measured by a pointer chase of some microseconds from a CPU of one node through memory of another. It shows congestion without hardware
+//! counters.
 //!
-//! This thread goes to a CPU of the node, follows [`STEPS`] pointers in random order through [`BUFFER_BYTES`] bound to each node in turn, and comes back. The
-//! smallest time of four pieces counts, so that being interrupted does not. The buffers are larger than most L2 caches and smaller than most L3: where
-//! the L3 holds them all, what is measured is the L3, and the probes say so little that nothing follows from them.
+//! This thread moves to a CPU of the node, follows [`STEPS`] pointers in random order through [`BUFFER_BYTES`] bound to each node in turn, and moves back. The
+//! smallest time of four pieces counts, so that interruptions do not matter. The buffers are larger than most L2 caches and smaller than most L3: where the L3
+//! holds them all, the probes measure the L3, and their values show no effect of placement.
 
 use std::io;
 use std::ptr::NonNull;
@@ -13,17 +14,17 @@ use numapilot_kernel::affinity::CpuMask;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
-/// Bytes per node.
+/// Size of the buffer on each node, in bytes.
 const BUFFER_BYTES: usize = 4 << 20;
 const LINE: usize = 64;
 const LINES: usize = BUFFER_BYTES / LINE;
-/// Pointers followed per pair of nodes and probe, in [`PIECES`] pieces.
+/// Number of pointers followed per pair of nodes and probe, in [`PIECES`] pieces.
 const STEPS: usize = 256;
 const PIECES: usize = 4;
 /// Weight of a new probe in the running mean.
 const WEIGHT: f64 = 0.5;
 
-/// A ring of pointers through memory of one node; unmapped on drop.
+/// A cycle of pointers through memory of one node; unmapped on drop.
 #[derive(Debug)]
 struct Ring {
     base: NonNull<usize>,
@@ -46,7 +47,7 @@ impl Ring {
         };
         let mut ring = Ring { base, at: 0 };
         ring.bind(node)?;
-        // A random cycle through all lines (Sattolo): every line is met once before any is met again.
+        // A random cycle through all lines (Sattolo's algorithm): it visits every line once before any is visited again.
         let mut order: Vec<u32> = (0..LINES as u32).collect();
         let mut state = seed | 1;
         for last in (1..LINES).rev() {
@@ -65,20 +66,20 @@ impl Ring {
         const MPOL_BIND: libc::c_int = 2;
         let mut mask = [0_u64; 16];
         mask[usize::from(node.0) / 64 % 16] |= 1 << (node.0 % 64);
-        // SAFETY: the range is our mapping, and the mask has as many bits as the call is told.
+        // SAFETY: the range is our mapping, and the mask has as many bits as are passed to the call.
         let result = unsafe {
             libc::syscall(libc::SYS_mbind, self.base.as_ptr(), BUFFER_BYTES, MPOL_BIND, mask.as_ptr(), 1024, 0)
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Nanoseconds per step.
+    /// Follows pointers. Returns nanoseconds per step.
     fn chase(&mut self) -> f64 {
         let mut best = f64::INFINITY;
         for _ in 0..PIECES {
             let begun = Instant::now();
             for _ in 0..STEPS / PIECES {
-                // SAFETY: `at` is a number of a line, as all that is stored there.
+                // SAFETY: `at` is the number of a line, as is every value that is stored there.
                 self.at = unsafe { self.base.add(self.at * LINE / size_of::<usize>()).read_volatile() };
             }
             best = best.min(begun.elapsed().as_nanos() as f64 / (STEPS / PIECES) as f64);
@@ -94,23 +95,23 @@ impl Drop for Ring {
     }
 }
 
-/// Probes of every pair of nodes, one origin at a time.
+/// Probes every pair of nodes, one accessing node at a time.
 #[derive(Debug)]
 pub struct Probes {
     rings: Vec<Option<Ring>>,
     cpus: Vec<CpuMask>,
     turn: usize,
-    /// Nanoseconds by origin and home; `None`: not probed yet, or not possible.
+    /// Latency in nanoseconds by accessing node and home node; `None`: not probed yet, or not possible.
     pub latency_ns: Vec<Vec<Option<f64>>>,
-    /// The least that was ever seen of each: idle, or nearly so.
+    /// Smallest latency measured for each pair: approximately the idle latency.
     pub least_ns: Vec<Vec<Option<f64>>>,
 }
 
 impl Probes {
-    /// Takes memory on every node.
+    /// Allocates memory on every node.
     ///
     /// # Errors
-    /// A node's memory cannot be had: a cpuset forbids it, or the kernel has no NUMA support.
+    /// A node's memory cannot be allocated: a cpuset forbids it, or the kernel has no NUMA support.
     pub fn new(machine: &Machine, seed: u64) -> io::Result<Probes> {
         let allowed = affinity::of_thread(0).map_err(io::Error::other)?;
         let ring =
@@ -121,7 +122,7 @@ impl Probes {
         Ok(Probes { cpus: cpus.collect(), turn: 0, latency_ns: unknown.clone(), least_ns: unknown, rings })
     }
 
-    /// Probes from the next origin whose turn it is.
+    /// Probes from the next accessing node.
     pub fn probe(&mut self) {
         let nodes = self.rings.len();
         let Some(from) = (0..nodes).map(|step| (self.turn + step) % nodes).find(|node| !self.cpus[*node].is_empty())
@@ -141,7 +142,7 @@ impl Probes {
             let least = &mut self.least_ns[from][home];
             *least = Some(least.map_or(found, |least| least.min(found)));
         }
-        // A failure here means that the mask was changed under us, which is then right.
+        // A failure here means that another program changed the affinity meanwhile, which then stays.
         let _ = affinity::set_thread(0, &before);
     }
 }

@@ -1,5 +1,5 @@
-//! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They say how often, where page faults only say
-//! who; and nobody has to take mappings away for them.
+//! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They show how often a page is accessed,
+//! while page faults show only by which nodes; and they need no unmapping of pages.
 
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -14,55 +14,55 @@ use super::fault_sampler::Access;
 use super::fault_sampler::Fault;
 use super::fault_sampler::Seen;
 
-/// Opened events of a processor that samples.
+/// Samples memory accesses by events of the processor.
 pub struct Samples {
     sets: Vec<Set>,
-    /// One set sees everybody: no more are opened.
+    /// Whether one set covers all processes, so that no more are opened.
     is_shared: bool,
-    /// What plays the PMU, in words.
+    /// What takes the samples, for messages.
     pub source: &'static str,
     told_lost: u64,
 }
 
-/// Events with the processes that they are about.
+/// A set of events with its processes.
 struct Set {
     live_sampler: LiveSampler,
     family: Family,
 }
 
 impl Samples {
-    /// What this machine has for a scope; nothing is sampled yet but what the whole system takes.
+    /// Finds the best sampler of this machine. Events are opened here only if they cover the whole system.
     ///
     /// # Errors
-    /// It has none, or not for this user; in words.
+    /// The machine has none, or this user may not use it; the message gives the reason.
     pub fn best(is_system: bool, machine: &Machine) -> Result<Samples, String> {
         let own = Scope::Processes(vec![std::process::id()]);
         let of_all = || LiveSampler::of_accesses(&Scope::System, machine).map_err(|error| error.to_string());
         let of_own = (!is_system).then(|| LiveSampler::of_accesses(&own, machine));
         let (live_sampler, is_shared) = match of_own {
             Some(Ok(live_sampler)) => {
-                // An emulated one's rings are everybody's, and are read once.
+                // The rings of an emulated PMU cover all processes, and are opened once.
                 let is_shared = live_sampler.as_ref().is_some_and(|live_sampler| live_sampler.kind == Kind::Emulated);
                 (live_sampler, is_shared)
             }
-            // Some of them, such as AMD's before Linux 6.2, sample CPUs and no processes.
+            // Some PMUs, such as AMD's before Linux 6.2, sample CPUs but not processes.
             None | Some(Err(_)) => (of_all()?, true),
         };
         let Some(live_sampler) = live_sampler else {
-            return Err("this processor samples no memory accesses here".to_owned());
+            return Err("this processor (or virtual machine) cannot sample memory accesses".to_owned());
         };
         if !live_sampler.names_processes() {
-            return Err("this processor's samples name no process (Arm SPE)".to_owned());
+            return Err("this processor's samples do not contain the process (Arm SPE)".to_owned());
         }
         let source = if live_sampler.kind == Kind::Emulated { "an EMULATED PMU" } else { "the processor" };
         let sets = if is_shared { vec![Set { live_sampler, family: Family::everybody() }] } else { Vec::new() };
         Ok(Samples { sets, is_shared, source, told_lost: 0 })
     }
 
-    /// Samples these too, from now on.
+    /// Opens events for these processes too.
     ///
     /// # Errors
-    /// The kernel refuses, with the reason and the remedy.
+    /// The kernel refuses; the error contains the reason and the remedy.
     pub fn open(&mut self, scope: &Scope, machine: &Machine) -> Result<(), SourceError> {
         if self.is_shared {
             return Ok(());
@@ -73,7 +73,7 @@ impl Samples {
         Ok(())
     }
 
-    /// A process was started by one that is seen, or by this thread.
+    /// Adds a process that was started by a sampled one, or by this thread.
     pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
         self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent));
     }
@@ -87,7 +87,7 @@ impl Samples {
         }
     }
 
-    /// Adds what came since the look before. Answers of caches say nothing of memory's place.
+    /// Adds the samples since the previous observation. Accesses that a cache answered are ignored, because they do not show the page's node.
     pub fn look(&mut self, machine: &Machine, seen: &mut Seen) {
         let mut found = Vec::new();
         self.sets.iter_mut().for_each(|set| set.live_sampler.look(&mut found));

@@ -1,4 +1,4 @@
-//! Settings of the system that the loop changes while it runs: written down before they are changed, put back after.
+//! System settings that the loop changes while it runs: recorded before they change, restored afterwards.
 
 use std::fs;
 use std::io;
@@ -9,13 +9,13 @@ use super::undo_log::UndoLog;
 use crate::event::Setting;
 use crate::event::SettingDone;
 
-/// The kernel's NUMA balancing: whether it is on.
+/// Whether the kernel's NUMA balancing is on.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-/// How often it unmaps pages (debugfs, Linux 5.13).
+/// Its shortest scan period in milliseconds (debugfs, Linux 5.13).
 pub const SCAN_PERIOD_MIN: &str = "/sys/kernel/debug/sched/numa_balancing/scan_period_min_ms";
-/// At most how seldom.
+/// Its longest scan period in milliseconds.
 pub const SCAN_PERIOD_MAX: &str = "/sys/kernel/debug/sched/numa_balancing/scan_period_max_ms";
-/// How old a program is when it is scanned first.
+/// Delay before a program's first scan in milliseconds.
 pub const SCAN_DELAY: &str = "/sys/kernel/debug/sched/numa_balancing/scan_delay_ms";
 
 struct Changed {
@@ -24,23 +24,23 @@ struct Changed {
     now: String,
 }
 
-/// What was changed by us.
+/// The settings that this program has changed.
 #[derive(Default)]
 pub struct Settings {
     changed: Vec<Changed>,
 }
 
-/// What a settings file holds; `None`: there is no such file, or it may not be read.
+/// Content of a settings file; `None`: there is no such file, or it may not be read.
 #[must_use]
 pub fn read(file: &str) -> Option<String> {
     Some(fs::read_to_string(file).ok()?.trim().to_owned())
 }
 
 impl Settings {
-    /// Sets a file to a value, unless it has it.
+    /// Writes a value to a file, unless the file has it already.
     ///
     /// # Errors
-    /// It is not there, may not be written, or what it was cannot be kept; in words.
+    /// The file does not exist or may not be written, or its previous value cannot be recorded; the message gives the reason.
     pub fn set(&mut self, file: &str, value: &str, undo_log: &mut dyn UndoLog) -> Result<Option<Setting>, String> {
         let was = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?.trim().to_owned();
         if was == value {
@@ -49,7 +49,7 @@ impl Settings {
         let known = self.changed.iter_mut().find(|changed| changed.file.as_os_str() == file);
         undo_log.will_change(file, &was, value)?;
         write(Path::new(file), value).map_err(|error| {
-            let remedy = "run as root, or with the right to write there (CAP_SYS_ADMIN or CAP_SYS_RESOURCE)";
+            let remedy = "run as root, or with CAP_SYS_ADMIN or CAP_SYS_RESOURCE";
             format!("{file}: {error}; {remedy}")
         })?;
         match known {
@@ -59,19 +59,19 @@ impl Settings {
         Ok(Some(Setting { name: file.to_owned(), was, now: value.to_owned(), done: SettingDone::Changed }))
     }
 
-    /// Puts one setting back.
+    /// Restores one setting.
     pub fn put_back(&mut self, file: &str, undo_log: &mut dyn UndoLog) -> Option<Setting> {
         let at = self.changed.iter().position(|changed| changed.file.as_os_str() == file)?;
         Some(restore(&self.changed.remove(at), undo_log))
     }
 
-    /// Puts everything back, last change first. What somebody else has changed since is left alone.
+    /// Restores all settings, the last change first. A setting that another program has changed since is not touched.
     pub fn put_all_back(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
         self.changed.drain(..).rev().map(|changed| restore(&changed, undo_log)).collect()
     }
 }
 
-/// An end of line behind the value, so that an empty one is written too.
+/// With an end of line after the value, so that an empty value is written too.
 fn write(file: &Path, value: &str) -> io::Result<()> {
     fs::write(file, format!("{value}\n"))
 }

@@ -1,5 +1,5 @@
-//! The processes that are looked after, each held by descriptor and start time, with its threads and what is known of its memory. They may end, exec
-//! another program, fork and make threads at any moment: each look brings this up to date.
+//! The managed processes, each identified by descriptor and start time, with their threads and the evidence about their memory. They may end, exec, fork and
+//! create threads at any moment: each observation updates this.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,63 +21,63 @@ use crate::evidence::homes::Homes;
 use crate::evidence::hot::Hot;
 use crate::evidence::table::PageId;
 
-/// Share of the time that looking at threads may take, once it has taken the advance.
+/// Share of the time that reading threads may take, once the advance is used up.
 const LOOK_SHARE: f64 = 0.0015;
 const LOOK_ADVANCE: Duration = Duration::from_millis(250);
 /// Share of the time that reading mappings may take: 1 over this.
 const MAPS_SHARE: u32 = 1000;
-/// So late at the latest, whatever they take.
+/// Longest interval between two readings of mappings.
 const MAPS_LATEST: Duration = Duration::from_secs(60);
-/// Between two readings of mappings at least.
+/// Shortest interval between two readings of mappings.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
-/// Pages of which a new target's homes are asked; larger ones are asked every so-and-so-manieth page.
+/// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
 const CENSUS_PAGES: u64 = 1 << 20;
 
-/// A thread.
+/// A thread of a managed process.
 #[derive(Clone, Debug)]
 pub struct Thread {
-    /// Number for policies, never used again.
+    /// Number that policies use for the thread; never reused.
     pub number: u32,
-    /// Index of the node on which it was last seen.
+    /// Index of the node on which it last ran.
     pub node: usize,
-    /// Nanoseconds for which it has run, as last read.
+    /// Its running time in nanoseconds at the last reading.
     ran_ns: u64,
-    /// Share of the time between the last two looks for which it ran.
+    /// Share of the time between the last two readings for which it ran, 0 to 1.
     pub busy: f64,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
-    /// What we did to it; `None`: nothing.
+    /// Its binding by this program; `None`: not bound.
     pub bound: Option<Bound>,
 }
 
-/// A process.
+/// A managed process.
 #[derive(Debug)]
 pub struct ManagedProcess {
-    /// Which.
+    /// Process id, start time, user and name.
     pub target: Target,
-    /// Held, so that its number means it.
+    /// Descriptor of the process, which keeps its id from being reused unnoticed.
     pub process: task::Process,
-    /// Number among the targets, below 4,096.
+    /// Number of the process among the targets, below 4,096.
     pub slot: u16,
-    /// Program images that it has had, modulo 256.
+    /// Number of program images that it has had, modulo 256.
     pub generation: u8,
-    /// Its threads by kernel number.
+    /// Its threads by thread id.
     pub threads: BTreeMap<u32, Thread>,
-    /// Where its pages lie.
+    /// Home nodes of its pages.
     pub homes: Homes,
-    /// Mappings, as last read.
+    /// Its mappings at the last reading.
     pub mappings: Vec<census::Range>,
-    /// Address ranges in which huge pages are.
+    /// Address ranges with huge pages.
     pub huge: Vec<(u64, u64)>,
-    /// Where it was seen to use its memory lately.
+    /// Its recently used ranges of memory.
     pub hot: Hot,
-    /// Evidence of it in the last interval, and how much of it was local.
+    /// Number of samples or faults in the last interval, and how many of them were local.
     pub samples: (u64, u64),
-    /// Moved for it.
+    /// Bytes moved for it.
     pub moved_bytes: u64,
-    /// When its pages were first asked after, in nanoseconds of the kernel's raw monotonic clock: faults before that say nothing of uses.
+    /// Time at which its pages were first read, in nanoseconds of the kernel's raw monotonic clock: earlier faults are not counted as uses.
     pub known_since_ns: u64,
-    /// It is ours to place: no other numapilot looks after it.
+    /// Whether this program has claimed it: no other numapilot manages it.
     pub is_claimed: bool,
     image: (u64, u64),
     mapped_at: Option<Instant>,
@@ -85,13 +85,13 @@ pub struct ManagedProcess {
 }
 
 impl ManagedProcess {
-    /// Number for policies.
+    /// Number that policies use for the process.
     #[must_use]
     pub fn number(&self) -> u32 {
         u32::from(self.slot) | u32::from(self.generation) << 12
     }
 
-    /// The page at address over 4,096.
+    /// Identifies a page of this process; `page` is the address divided by 4,096.
     #[must_use]
     pub fn page_id(&self, page: u64) -> PageId {
         PageId::new(self.slot, self.generation, page)
@@ -106,28 +106,28 @@ impl ManagedProcess {
     }
 }
 
-/// What changed since the look before.
+/// Changes since the previous observation.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// Came.
+    /// Added processes.
     pub added: Vec<Target>,
-    /// Ended.
+    /// Processes that ended.
     pub ended: Vec<Target>,
-    /// Became another program.
+    /// Processes that executed another program.
     pub execs: Vec<Target>,
 }
 
-/// All of them.
+/// All managed processes.
 #[derive(Debug)]
 pub struct Targets {
-    /// By pid.
+    /// The processes by process id.
     pub all: BTreeMap<u32, ManagedProcess>,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
     asked_at: Option<Instant>,
     allowance: Allowance,
-    /// One has come since the last look at threads, which is due whatever it takes.
+    /// Whether a process was added since the last reading of threads, which is then due at any cost.
     has_new: bool,
     query: PageQuery,
 }
@@ -148,10 +148,10 @@ impl Default for Targets {
 }
 
 impl Targets {
-    /// Looks after a process from now on; `None` if it is already.
+    /// Adds a process; `None`: it is managed already.
     ///
     /// # Errors
-    /// It has ended, or may not be looked into.
+    /// The process has ended, or may not be inspected.
     pub fn add(&mut self, pid: u32) -> Result<Option<Target>, KernelError> {
         if self.all.contains_key(&pid) {
             return Ok(None);
@@ -184,7 +184,7 @@ impl Targets {
         Ok(Some(target))
     }
 
-    /// Slots go round, so that a new process's pages are not those of one that ended a moment ago.
+    /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
     fn free_slot(&mut self) -> Option<u16> {
         let taken = |slot: u16| self.all.values().any(|managed| managed.slot == slot);
         let slot = (0..4096).map(|step| (self.next_slot + step) % 4096).find(|slot| !taken(*slot))?;
@@ -192,19 +192,19 @@ impl Targets {
         Some(slot)
     }
 
-    /// The process and its number in the kernel, by its number for policies.
+    /// Finds a process by the number that policies use.
     #[must_use]
     pub fn by_number(&self, number: u32) -> Option<&ManagedProcess> {
         self.all.values().find(|managed| managed.number() == number)
     }
 
-    /// Threads in all.
+    /// Total number of threads.
     #[must_use]
     pub fn thread_count(&self) -> usize {
         self.all.values().map(|managed| managed.threads.len()).sum()
     }
 
-    /// Brings everything up to date. Threads are looked at as often as that takes little time; `None`: not this time.
+    /// Updates everything. Threads are read only as often as the time budget permits; `None`: they were not read this time.
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
         self.keep(&mut changes, |managed| managed.process.is_running());
@@ -215,7 +215,7 @@ impl Targets {
             return (changes, None);
         }
         let begun = clock::own_cpu();
-        // A process that has become another user's (a set-user-id program) is no longer the one that was named.
+        // A process that changed to another user (a set-user-id program) is no longer the one that was named.
         self.keep(&mut changes, |managed| task::user_of(managed.target.pid) == Some(managed.target.uid));
         for managed in self.all.values_mut() {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
@@ -241,7 +241,7 @@ impl Targets {
     }
 }
 
-/// Threads, and whether it is another program now.
+/// Reads the threads. Returns whether the process has executed another program.
 fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machine, since: Duration) -> bool {
     let pid = managed.target.pid;
     let mut is_another = false;
@@ -258,7 +258,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
         let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
         let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
         let start_ticks = stat.start_ticks;
-        // A thread's number comes again too.
+        // Thread ids are reused too.
         if managed.threads.get(&tid).is_some_and(|thread| thread.start_ticks != start_ticks) {
             managed.threads.remove(&tid);
         }
@@ -273,7 +273,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
     is_another
 }
 
-/// Another program image: nothing that was known of its memory holds.
+/// Resets all evidence about the memory of a process, after an exec.
 pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.generation = managed.generation.wrapping_add(1);
     managed.homes = Homes::default();
@@ -285,7 +285,7 @@ pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.mapped_at = None;
 }
 
-/// Mappings, where huge pages are, and (the first time) where its pages lie.
+/// Reads the mappings, the ranges with huge pages, and (the first time) the home nodes of the pages.
 fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &Machine) {
     let wait = MAPS_EVERY.max((managed.mapping_took * MAPS_SHARE).min(MAPS_LATEST));
     if managed.mapped_at.is_some_and(|then| then.elapsed() < wait) {
@@ -294,7 +294,7 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     let begun = clock::own_cpu();
     let is_first = managed.mapped_at.is_none();
     managed.mapped_at = Some(Instant::now());
-    // A process that ends while we look is noticed at the next look.
+    // A process that ends meanwhile is noticed at the next observation.
     let Ok(mappings) = census::residents(managed.target.pid) else { return };
     let huge = mappings.iter().filter(|range| range.huge_bytes > 0);
     managed.huge = huge.map(|range| (range.start, range.end)).collect();
@@ -305,13 +305,13 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
         managed.known_since_ns = clock::raw_ns();
         take_census(managed, query, machine, (resident / CENSUS_PAGES).max(1), |_| true);
     } else if !managed.huge.is_empty() {
-        // One fault makes all of a huge page, so faults alone do not tell which pages are there.
+        // One fault allocates a whole huge page, so faults alone do not show which pages are present.
         take_census(managed, query, machine, 512, |range| range.huge_bytes > 0);
     }
     managed.mapping_took = clock::own_cpu().saturating_sub(begun);
 }
 
-/// Where the pages lie that are there already. Every `stride`th is asked, and stands for those up to the next.
+/// Reads the home nodes of the present pages: of every `stride`-th page, which stands for those up to the next.
 fn take_census(
     managed: &mut ManagedProcess,
     query: &mut PageQuery,

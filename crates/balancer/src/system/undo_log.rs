@@ -1,73 +1,74 @@
-//! Whoever keeps what was before the loop changed it, so that it can be put back even if this process is killed; and who else is at work on the machine.
+//! The record of previous values of what the loop changes, from which they are restored even if this process is killed; and claims on processes against other
+//! numapilot daemons.
 
 use numapilot_kernel::affinity::CpuMask;
 
-/// A thread, whoever has its number later.
+/// Identifies a thread even if its id is reused later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Its number in the kernel.
+    /// Thread id.
     pub tid: u32,
-    /// When it started, in clock ticks since boot.
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }
 
-/// A thread's CPUs, before a change and after it.
+/// A thread's affinity before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadId,
-    /// Where it may run now.
+    /// Affinity before the change.
     pub was: CpuMask,
-    /// And then.
+    /// Affinity after the change.
     pub now: CpuMask,
 }
 
-/// See the module.
+/// Records changes before they are made, and claims processes.
 pub trait UndoLog {
-    /// A setting is about to be changed, for the first time or once more. When this returns, what it was and will be is kept safely.
+    /// Records a setting that is about to change. When this returns, its previous and new values are stored safely.
     ///
     /// # Errors
-    /// It cannot be kept, or another process of ours changes settings: it must be left as it is. In words.
+    /// The value cannot be recorded, or another numapilot changes settings: the setting must not be changed. The message gives the reason.
     fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String>;
 
-    /// It is as it was again.
+    /// Registers that a setting has its previous value again.
     fn restored(&mut self, file: &str);
 
-    /// Threads are about to be bound to CPUs. When this returns, what they may do now is kept safely, with the disk once for all of them.
+    /// Records threads that are about to be bound to CPUs. When this returns, their present affinities are on disk, with one write for all of them.
     ///
     /// # Errors
-    /// It cannot be kept: they must be left as they are. In words.
+    /// They cannot be recorded: the threads must not be bound. The message gives the reason.
     fn will_bind(&mut self, bindings: &[Binding]) -> Result<(), String>;
 
-    /// These may run where they might before, or are no longer ours to put back.
+    /// Registers threads whose affinities are restored, or are no longer to be restored.
     fn unbound(&mut self, threads: &[ThreadId]);
 
-    /// From now on this process (`None`: every process of the machine) is ours to place.
+    /// Claims a process (`None`: every process of the machine) for this program.
     ///
     /// # Errors
-    /// Another numapilot looks after it; in words that name that one.
+    /// Another numapilot manages it; the message names that one.
     fn claim(&mut self, pid: Option<u32>) -> Result<(), String>;
 
-    /// It has ended, or is no longer ours.
+    /// Releases the claim on a process.
     fn unclaim(&mut self, pid: u32);
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! A keeper that remembers what it was told, for the tests of those who tell it.
+    //! An undo log in memory, for tests.
 
     use super::*;
 
-    /// See the module.
+    /// An undo log in memory.
     #[derive(Debug, Default)]
     pub(crate) struct Kept {
-        /// Files with what they held first.
+        /// Files with their first recorded values.
         pub files: Vec<(String, String)>,
-        /// Threads with where they might run first.
+        /// Threads with their first recorded affinities.
         pub threads: Vec<(ThreadId, CpuMask)>,
-        /// It can keep nothing: a full disk.
+        /// Whether recording fails, as on a full disk.
         pub is_full: bool,
     }
 

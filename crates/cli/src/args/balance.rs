@@ -20,35 +20,35 @@ Examples:
   numapilot move 4711 --from all --to 1 --rate 200M
   numapilot move 4711 --from 0 --to 1 --dry-run  what would move
 
-It does what migratepages does, and says of every page what became of it. Pages that several processes map move with --shared only, which takes
-CAP_SYS_NICE. Another user's process takes root, or CAP_SYS_NICE and CAP_SYS_PTRACE. Later pages still go where the process's policy puts them.
-The exit status is 0 if no page stayed that could have moved, 3 if some did (busy, no room, shared), 1 on failure (docs/balance.md).")]
+It moves pages as migratepages does, and reports the outcome of every page. Pages that several processes map move only with --shared, which needs
+CAP_SYS_NICE. Another user's process needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. Pages allocated later still follow the process's memory policy.
+The exit status is 0 if every page that could move has moved, 3 if some stayed (busy, no room, shared), 1 on failure (docs/balance.md).")]
 pub struct MoveArgs {
-    /// Process
+    /// Process whose pages move
     #[arg(value_name = "PID")]
     pub pid: u32,
     /// Nodes whose pages move: numbers, ranges, `all`
     #[arg(long, value_name = "NODES")]
     pub from: String,
-    /// Where to
+    /// Target nodes: numbers, ranges, `all`
     #[arg(long, value_name = "NODES")]
     pub to: String,
-    /// Also pages that other processes map too
+    /// Also move pages that other processes map
     #[arg(long)]
     pub shared: bool,
-    /// Bytes per second at most (200M, 1G)
+    /// Move at most this many bytes per second (200M, 1G)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub rate: Option<u64>,
-    /// Bytes to leave available on every node
+    /// Leave this many bytes available on every node
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16M")]
     pub keep: u64,
-    /// Only say what would move
+    /// Show what would move, and move nothing
     #[arg(long, short = 'n')]
     pub dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Say nothing while it moves
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
@@ -59,74 +59,74 @@ pub struct MoveArgs {
 #[command(group = ArgGroup::new("who").required(true).args(["pids", "cgroup", "system", "command", "config"]))]
 #[command(after_help = "\
 Examples:
-  numapilot balance --pid 4711                           a process, its threads, and what it starts
+  numapilot balance --pid 4711                           a process, its threads and child processes
   numapilot balance --pid 4711 --dry-run                 what it would do
   numapilot balance -- ./app --threads 16                a program from its start to its end
   numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup
-  numapilot balance --system --policy carrefour          everything
+  numapilot balance --system --policy carrefour          every process of this machine
   numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
   numapilot balance --replicate -- ./start-workers       copies of files that workers on several nodes only read
-  numapilot balance --system --pack                      whole processes onto nodes: numad's job
+  numapilot balance --system --pack                      whole processes onto nodes, as numad does
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
-Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) where there are any. Else from page faults: the kernel's NUMA balancing is
-turned on for the run and its pace changed, and both are put back (--keep-settings leaves them alone). Moving pages of other users' processes takes
-CAP_SYS_NICE, looking into them CAP_SYS_PTRACE, their samples and page faults CAP_PERFMON (or kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or
-root. Ctrl-C ends it; what was moved stays. docs/balance.md, docs/policies.md.")]
+Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) if there are any, else from NUMA hinting faults. For these, the kernel's NUMA
+balancing is turned on for the run and its scan rate changed; both are restored at the end (--keep-settings changes neither). Moving pages of other
+users' processes needs CAP_SYS_NICE, reading their memory maps CAP_SYS_PTRACE, their samples and page faults CAP_PERFMON (or
+kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; moved pages stay. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
-    /// Processes to look after, and what they start
+    /// Processes to manage, with their child processes
     #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',')]
     pub pids: Vec<u32>,
-    /// A cgroup, by its folder
+    /// Manage all processes of the cgroup with this folder
     #[arg(long, value_name = "DIR")]
     pub cgroup: Option<PathBuf>,
-    /// Every process of this machine
+    /// Manage every process of this machine
     #[arg(long)]
     pub system: bool,
-    /// Place whole processes by their demand of processors and memory, in place of pages by a policy
+    /// Place whole processes by their demand for processors and memory, instead of pages by a policy
     #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "no_samples", "config"])]
     pub pack: bool,
     /// Placement policy: NAME or NAME:OPTION=VALUE,...
     #[arg(long, value_name = "POLICY", default_value = "pilot")]
     pub policy: String,
-    /// Only say what would be done
+    /// Show what would be done, and do nothing
     #[arg(long, short = 'n')]
     pub dry_run: bool,
-    /// Share of the programs' time that may be lost to moves that bring nothing
+    /// Greatest share of the programs' time that may be spent on moves without benefit
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage, default_value = "1%")]
     pub max_harm: f64,
-    /// Bytes moved per second at most (200M, 1G)
+    /// Move at most this many bytes per second (200M, 1G)
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub rate: Option<u64>,
-    /// Bytes to leave available on every node
+    /// Leave this many bytes available on every node
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "16M")]
     pub keep: u64,
-    /// Least time between two looks
+    /// Shortest time between two observations
     #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "100ms")]
     pub interval: Duration,
-    /// End after so long
+    /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
     pub until: Option<Duration>,
-    /// Pages of which something is remembered at most, 32 bytes each
+    /// Greatest number of pages to keep statistics of, 32 bytes each
     #[arg(long, value_name = "PAGES", default_value_t = 4 << 20)]
     pub table_pages: usize,
     /// Model of this machine (NAME or FILE, with as many nodes): its latencies, bandwidths and links in place of assumed ones
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
-    /// Leave the kernel's settings alone
+    /// Do not change the kernel's settings
     #[arg(long)]
     pub keep_settings: bool,
     /// Measure no latencies between nodes
     #[arg(long)]
     pub no_probes: bool,
-    /// Page faults for evidence even where the processor samples accesses
+    /// Take page faults as evidence even where the processor samples accesses
     #[arg(long)]
     pub no_samples: bool,
-    /// Give processes copies of files that they only read on their own nodes, where the policy wants it (docs/replication.md)
+    /// Give processes node-local copies of files that they only read, where the policy asks for it (docs/replication.md)
     #[arg(long, requires = "command", conflicts_with = "pack")]
     pub replicate: bool,
-    /// For what a policy draws at random
+    /// Seed of the policy's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
@@ -134,15 +134,15 @@ pub struct BalanceArgs {
     /// Print JSON: an event per line
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Also the policy's own words, whenever they change
+    /// Also print the policy's own status whenever it changes
     #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
     pub verbose: bool,
     #[command(flatten)]
     pub look: LookArgs,
-    /// A program and its arguments: looked after from its start
+    /// A program and its arguments, managed from its start
     #[arg(last = true, value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
 }
@@ -155,13 +155,13 @@ Examples:
   numactl -N $(numapilot advise -w 8) -m $(numapilot advise -w 8) ./app
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
-It looks for --sample at who uses the processors, and at the memory that nodes have left. Nodes that this process may not use (cpuset, affinity) are
-left out. Where the demand fits nowhere, the nodes that lose least are named, and that is said. docs/balance.md.")]
+It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use
+(cpuset, affinity) are left out. If the demand fits on no nodes, it prints those with the least loss, and a warning. docs/balance.md.")]
 pub struct AdviseArgs {
-    /// Processors, and megabytes of memory
+    /// Demand: processors, and megabytes of memory
     #[arg(short = 'w', long = "want", value_name = "CPUS[:MB]", value_parser = want)]
     pub want: (f64, u64),
-    /// For so long it looks at who uses the processors
+    /// How long to observe the use of the processors
     #[arg(long, value_name = "TIME", value_parser = super::time, default_value = "500ms")]
     pub sample: Duration,
     /// Print JSON
@@ -177,15 +177,15 @@ fn want(text: &str) -> Result<(f64, u64), String> {
     let megabytes: Option<u64> = megabytes.parse().ok().filter(|megabytes| *megabytes < 1 << 40);
     match (cpus, megabytes) {
         (Some(cpus), Some(megabytes)) => Ok((cpus, megabytes << 20)),
-        _ => Err("give processors, and megabytes if you like: 4 or 4:2048".to_owned()),
+        _ => Err("give the number of processors, and optionally megabytes of memory: 4 or 4:2048".to_owned()),
     }
 }
 
-/// What makes the loop a service.
+/// Options that turn the balancing loop into a service.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "As a service (docs/service.md)")]
 pub struct ServiceArgs {
-    /// Take every setting from a file: with journal and control socket unless it says otherwise; SIGHUP reads it again
+    /// Take every setting from this file, by default with journal and control socket; SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
         "keep_settings", "no_probes", "no_samples", "seed", "journal", "control", "metrics", "state_dir"])]
     pub config: Option<PathBuf>,
@@ -195,10 +195,10 @@ pub struct ServiceArgs {
     /// Listen for `numapilot ctl` at this socket
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Serve figures for Prometheus at this address: PORT (of the loopback), IP:PORT or unix:PATH
+    /// Serve metrics for Prometheus at this address: PORT (of the loopback), IP:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<Address>,
-    /// Where settings that were changed are noted before, so that the next start puts them back after a kill [default: root: /run/numapilot/state]
+    /// Folder that records settings before they change, so that the next start restores them after a kill [default: root: /run/numapilot/state]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 }
@@ -207,12 +207,12 @@ pub struct ServiceArgs {
 fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = unit_of_bytes(&text[digits.len()..])?;
-    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is no number"))?;
+    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is not a number"))?;
     let bytes = number * unit;
     (1.0..1e18)
         .contains(&bytes)
         .then_some(bytes as u64)
-        .ok_or_else(|| "it must be 1 byte or more, and below 1e18".to_owned())
+        .ok_or_else(|| "the size must be at least 1 byte, and below 1e18 bytes".to_owned())
 }
 
 #[cfg(test)]

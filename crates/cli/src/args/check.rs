@@ -17,8 +17,8 @@ Examples:
   numapilot check --max-remote 30% --trace app.numatrace             judge a recording that exists
 
 The program must be built with `numapilot cc`, `c++` or `fc`; it runs on the simulated machine, so any host gives the same verdict.
-Exit status: 0 within the limits, 3 beyond one, 1 if the program failed or could not be judged, 2 wrong usage. A limit counts as
-exceeded where the whole 95 % interval lies beyond it (with --strict: where the estimate does).")]
+Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as
+exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does).")]
 pub struct CheckArgs {
     /// Greatest share of remote accesses
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
@@ -29,7 +29,7 @@ pub struct CheckArgs {
     /// Greatest share of an object's accesses that may be remote; OBJECT as the report names it
     #[arg(long, value_name = "OBJECT=PERCENT", value_parser = object_limit)]
     pub max_remote_of: Vec<(String, f64)>,
-    /// A recording of the state to compare with
+    /// A recording of the program before the change, to compare with
     #[arg(long, value_name = "TRACE", requires = "max_slowdown")]
     pub baseline: Option<PathBuf>,
     /// Greatest rise of the predicted run time over the baseline's
@@ -44,16 +44,16 @@ pub struct CheckArgs {
     /// How threads are laid out on the CPUs
     #[arg(long, value_enum, default_value_t = Bind::Spread)]
     pub bind: Bind,
-    /// Run the program so often and judge the mean
+    /// Run the program this many times and judge the mean
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub runs: u32,
-    /// Let an estimate beyond a limit fail even where its interval reaches back
+    /// Fail if an estimate exceeds a limit, even if part of its interval is within the limit
     #[arg(long)]
     pub strict: bool,
     /// Keep the recordings in this folder
     #[arg(long, short, value_name = "DIR", conflicts_with = "trace")]
     pub output: Option<PathBuf>,
-    /// Judge these recordings of the same state instead of running a program
+    /// Judge these recordings of one version of the program instead of running it
     #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with_all = ["command", "runs", "machine", "cpus", "bind"])]
     pub trace: Vec<PathBuf>,
     /// Print JSON

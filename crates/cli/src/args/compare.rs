@@ -16,28 +16,28 @@ Examples:
   numapilot compare before.numatrace after.numatrace --prediction predicted.json
   numapilot compare before.numatrace after.numatrace --max-slowdown 2% --max-more-remote 5%     in CI: exit status 3 if worse
 
-Objects are matched by name, function, place and size (docs/compare.md). Run times of recordings on a simulated machine are the traffic
-model's, of others the clock's.")]
+Objects are matched by name, function, source line and size (docs/compare.md). Run times of recordings on a simulated machine come from
+the traffic model, those of other recordings from the clock.")]
 pub struct CompareArgs {
-    /// A recording of the old state
+    /// A recording from before the change
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// A recording of the new state
+    /// A recording from after the change
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Further recordings of the old state
+    /// Further recordings from before the change
     #[arg(long = "before", value_name = "TRACE", num_args = 1..)]
     pub more_before: Vec<PathBuf>,
-    /// Further recordings of the new state
+    /// Further recordings from after the change
     #[arg(long = "after", value_name = "TRACE", num_args = 1..)]
     pub more_after: Vec<PathBuf>,
-    /// What was predicted: a file written by `numapilot whatif --json`, or a gain such as 23%
+    /// Predicted gain to compare with: a file written by `numapilot whatif --json`, or a gain such as 23%
     #[arg(long, value_name = "FILE|GAIN")]
     pub prediction: Option<String>,
-    /// Exit with status 3 if the run time rose by more than this, as far as the recordings tell for certain
+    /// Exit with status 3 if the run time rose by more than this (the whole interval lies above it)
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
     pub max_slowdown: Option<f64>,
-    /// Exit with status 3 if the share of remote accesses rose by more percentage points than this, as far as the recordings tell
+    /// Exit with status 3 if the share of remote accesses rose by more percentage points than this (the whole interval lies above it)
     #[arg(long, value_name = "POINTS", value_parser = super::percentage)]
     pub max_more_remote: Option<f64>,
     /// Do not predict run times of simulated recordings (faster)

@@ -18,16 +18,16 @@ Examples:
   numapilot measure --only loaded --load 2:1 --svg loaded.svg --picture loaded
   numapilot measure --full --dry-run                    what would be measured, and about how long it takes
 
-It needs no rights. Memory is bound to its node and shown to be there before it is timed. Other work on the machine disturbs it:
-what was seen of that (stolen time, preemption, a changing clock) is told with the figures. docs/measure.md says what each means.")]
+It needs no rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the
+measurement: stolen time, preemption and a changing clock are reported with the figures. docs/measure.md defines each figure.")]
 pub struct MeasureArgs {
-    /// Within about 10 seconds, leaving out what fits least (the default)
+    /// Take about 10 seconds, and leave out the least important measurements (the default)
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
     /// Every pair, kernel and size
     #[arg(long)]
     pub full: bool,
-    /// Time to stay within, such as 30s or 5m
+    /// Time limit, such as 30s or 5m
     #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
     pub budget: Option<Duration>,
     /// Measure only these parts
@@ -36,19 +36,19 @@ pub struct MeasureArgs {
     /// Nodes whose memory is measured, such as 0,2-3
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,
-    /// Nodes whose CPUs measure
+    /// Nodes whose CPUs take the measurements
     #[arg(long, value_name = "LIST")]
     pub cpu_nodes: Option<String>,
     /// CPUs that may be used
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Memory for chases, and for each array of the kernels, such as 512MiB [default: four times the last-level caches]
+    /// Memory of pointer chases, and of each array of the kernels, such as 512MiB [default: four times the last-level caches]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<usize>,
-    /// Pages: as most programs have them, transparent large ones, or reserved huge ones
+    /// Page size: base pages as most programs use, transparent large pages, or reserved huge pages
     #[arg(long, value_enum, default_value_t = MeasurePages::Base)]
     pub pages: MeasurePages,
-    /// Random chases: every line at random, or page by page (few page walks, but more for prefetchers to guess)
+    /// Order of random pointer chases: every line at random, or page by page (fewer page walks, but easier to prefetch)
     #[arg(long, value_enum, default_value_t = MeasureOrder::Random)]
     pub order: MeasureOrder,
     /// Stride of the strided chase, bytes: a multiple of 8
@@ -57,11 +57,11 @@ pub struct MeasureArgs {
     /// Instruction set of the kernels [default: the widest that works here]
     #[arg(long, value_enum)]
     pub isa: Option<MeasureIsa>,
-    /// What neighbours do while latency under load is measured
+    /// Kernel that the other CPUs run while latency under load is measured
     #[arg(long, value_name = "KERNEL", default_value = "read",
           value_parser = ["copy", "scale", "add", "triad", "copy-nt", "scale-nt", "add-nt", "triad-nt", "read", "write", "write-nt", "1:1", "2:1", "3:1"])]
     pub load: String,
-    /// Measure a weighted allocation too: NODE:WEIGHT,..., such as 0:3,1:1
+    /// Also measure a weighted interleave: NODE:WEIGHT,..., such as 0:3,1:1
     #[arg(long, value_name = "WEIGHTS")]
     pub weights: Option<String>,
     /// Write a machine model, fitted to the figures, to this file (`-`: standard output)
@@ -82,7 +82,7 @@ pub struct MeasureArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Say what would be measured, and do not
+    /// Show what would be measured, and measure nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Seed of the random chases
@@ -111,9 +111,9 @@ pub enum MeasurePart {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MeasurePages {
-    /// The smallest
+    /// The smallest page size
     Base,
-    /// Transparent large pages, as far as the kernel gives them
+    /// Transparent large pages, as far as the kernel provides them
     Large,
     /// Reserved huge pages (vm.nr_hugepages)
     Huge,
@@ -163,14 +163,14 @@ fn size(text: &str) -> Result<usize, String> {
         "k" | "kib" => 10,
         "m" | "mib" => 20,
         "g" | "gib" => 30,
-        other => return Err(format!("`{other}` is no unit of size; use KiB, MiB or GiB")),
+        other => return Err(format!("`{other}` is not a unit of size; use KiB, MiB or GiB")),
     };
-    let number: usize = digits.parse().map_err(|_| format!("`{digits}` is no whole number"))?;
+    let number: usize = digits.parse().map_err(|_| format!("`{digits}` is not a whole number"))?;
     let bytes = number.checked_mul(1 << shift).filter(|bytes| (1 << 16..=1 << 42).contains(bytes));
     bytes.ok_or_else(|| "give 64 KiB to 4 TiB".to_owned())
 }
 
-/// A name that a model file may have.
+/// Parses the name of a machine model.
 fn model_name(text: &str) -> Result<String, String> {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_name = (1..=64).contains(&text.len()) && text.chars().all(valid);

@@ -12,11 +12,11 @@ Examples:
   numapilot query app.numatrace --run types -o types.csv
   numapilot query app.numatrace 'select name, sum(weight) from oef where is_remote group by name order by 2 desc'
   numapilot query /srv/fleet --run fleet-types          traces of many hosts: host=HOST/run=RUN/ (docs/query.md)
-  numapilot query app.numatrace --views-for duckdb      the same views elsewhere
+  numapilot query app.numatrace --views-for duckdb      the same views for DuckDB
 
-The engine is a program of its own, numapilot-query, beside this one: `make query` builds it. Its --help has every option.")]
+The SQL engine is a separate program, numapilot-query, in the same folder as this one: `make query` builds it. Its --help has every option.")]
 pub struct QueryArgs {
-    /// What numapilot-query takes: TRACE or FLEET, SQL, options
+    /// Arguments of numapilot-query: TRACE or FLEET, SQL, options
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub arguments: Vec<OsString>,
 }

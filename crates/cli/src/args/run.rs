@@ -17,22 +17,22 @@ Examples:
   numapilot run --replicate-mappings='*.index' -- ./app     private read-only mappings of these files (docs/replication.md)
   numapilot run --show                                      policy and CPUs of this process
 
-Nodes and CPUs: `all`, numbers, ranges (0-3,5), without these (!0-1), counted within the process's cpuset (+0-1).
+Nodes and CPUs: `all`, numbers, ranges (0-3,5), all but these (!0-1), relative to the process's cpuset (+0-1).
 docs/plan-format.md describes plans. The exit status is the program's (128 + n for signal n).")]
 pub struct RunArgs {
     /// A plan file: what goes where, object by object
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Where the plan names nodes that this machine has not got, take node N modulo their number
+    /// Where the plan names a node N that this machine does not have, use N modulo the number of nodes
     #[arg(long, requires = "plan")]
     pub fold: bool,
-    /// Write what the plan did to this file (`-`: standard output)
+    /// Write the plan's outcome to this file (`-`: standard output)
     #[arg(long, value_name = "FILE", requires = "plan")]
     pub json: Option<PathBuf>,
-    /// Give processes that are pinned to one node copies on it of their read-only mappings: of files whose path matches, or of code and constants
+    /// Give each process that is pinned to one node local copies of its read-only mappings: of files whose path matches, or of code and constants
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub replicate_mappings: Option<String>,
-    /// Say nothing about the plan and the copies
+    /// Print nothing about the plan and the copies
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
@@ -45,26 +45,26 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// What holds for the whole process, as numactl writes it.
+/// Memory policy and CPUs of the whole process, with numactl's options.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "For the whole process, as numactl has them")]
 pub struct PolicyArgs {
-    /// Memory page by page over these nodes
+    /// Interleave memory, page by page, over these nodes
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub interleave: Option<String>,
-    /// The same in proportion to the kernel's weights (Linux 6.9)
+    /// Interleave memory in proportion to the kernel's weights (Linux 6.9)
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub weighted_interleave: Option<String>,
-    /// Memory from these nodes only
+    /// Allocate memory on these nodes only
     #[arg(long, short, value_name = "NODES", group = "memory")]
     pub membind: Option<String>,
-    /// Memory from this node while it has room
+    /// Allocate memory on this node while it has free memory
     #[arg(long, short, value_name = "NODE", group = "memory")]
     pub preferred: Option<String>,
-    /// Memory from these nodes while they have room (Linux 5.15)
+    /// Allocate memory on these nodes while they have free memory (Linux 5.15)
     #[arg(long, short = 'P', value_name = "NODES", group = "memory")]
     pub preferred_many: Option<String>,
-    /// Memory on the node of whoever touches it
+    /// Allocate memory on the node of the thread that first touches it
     #[arg(long, short, group = "memory")]
     pub localalloc: bool,
     /// With --membind: let the kernel's NUMA balancing move pages among the nodes (Linux 5.12)
@@ -76,7 +76,7 @@ pub struct PolicyArgs {
     /// Run on these CPUs
     #[arg(long, short = 'C', value_name = "CPUS")]
     pub physcpubind: Option<String>,
-    /// CPUs outside this process's cpuset may be named, too
+    /// Also allow CPUs outside this process's cpuset
     #[arg(long, short)]
     pub all: bool,
 }
@@ -86,9 +86,9 @@ pub struct PolicyArgs {
 Examples:
   numapilot plan app.toml                           its rules, in words
   numapilot plan app.toml --machine opteron-8385    and whether it fits that machine
-  numapilot plan app.toml -- ./app                  and which code of the program each rule means
+  numapilot plan app.toml -- ./app                  and whether the program has the code that its rules name
 
-The exit status is 1 where something is wrong with the plan. docs/plan-format.md describes plans.")]
+The exit status is 1 if the plan has an error. docs/plan-format.md describes plans.")]
 pub struct PlanArgs {
     /// The plan file
     #[arg(value_name = "FILE")]
@@ -96,10 +96,10 @@ pub struct PlanArgs {
     /// Machine: model name, model file, or `live` for this machine
     #[arg(long, short, value_name = "NAME|FILE|live")]
     pub machine: Option<String>,
-    /// Where the plan names nodes that the machine has not got, take node N modulo their number
+    /// Where the plan names a node N that the machine does not have, use N modulo the number of nodes
     #[arg(long)]
     pub fold: bool,
-    /// The program that it is for: are its functions, files and symbols there?
+    /// The program to check the plan against: its functions, files and symbols
     #[arg(last = true, value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
 }

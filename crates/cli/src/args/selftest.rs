@@ -26,10 +26,10 @@ Examples:
   numapilot selftest --only placement,engines
   numapilot selftest --json > selftest.json             to attach to a bug report
 
-It changes nothing on the machine; for `contention` it keeps all CPUs busy for half a minute, and wants them for itself.
-The exit status is 0 if something was judged and nothing failed, 1 if something failed, 4 if nothing could be judged (docs/selftest.md).")]
+It changes nothing on the machine. `contention` keeps all CPUs busy for half a minute; other load at that time disturbs it.
+The exit status is 0 if at least one check was judged and none failed, 1 if one failed, 4 if none could be judged (docs/selftest.md).")]
 pub struct SelftestArgs {
-    /// Only these parts
+    /// Run only these parts
     #[arg(long, value_enum, value_name = "PART,...", value_delimiter = ',')]
     pub only: Vec<SelftestPart>,
     /// Fewer programs and rounds, and a shorter measurement

@@ -1,4 +1,4 @@
-//! What is there now: `numapilot maps`.
+//! Arguments of `maps`, `stat`, `top` and `export`, which show the present state of the machine.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use super::LookArgs;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  numapilot maps 4711                                  what lies where, the largest first
-  numapilot maps 4711 --sort far                       what lies farthest from the process's threads
+  numapilot maps 4711                                  its objects by node, the largest first
+  numapilot maps 4711 --sort far                       most memory far from its threads first
   numapilot maps 4711 --watch 2                        again every 2 seconds
   numapilot maps 4711 --all --pages --csv > maps.csv   every mapping, to the page
 
 Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where less than 5 % of the process's processor time is spent, while other memory is
-nearer to its threads; with --watch, the time between two looks counts. docs/watch.md says more.")]
+nearer to its threads; with --watch, the time between two readings counts. docs/watch.md says more.")]
 pub struct MapsArgs {
     /// Processes
     #[arg(value_name = "PID", required = true)]
     pub pids: Vec<u32>,
-    /// What comes first
+    /// Order of the rows
     #[arg(long, value_enum, default_value_t = MapsSort::Size)]
     pub sort: MapsSort,
-    /// Show so many objects; 0: all
+    /// Objects to show; 0: all
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub top: usize,
-    /// Every mapping for itself
+    /// Show every mapping separately
     #[arg(long)]
     pub all: bool,
-    /// Pages by node in place of bytes
+    /// Show pages by node instead of bytes
     #[arg(long)]
     pub pages: bool,
-    /// Look again every so often, until the processes end (2, 500ms)
+    /// Repeat at this interval, until the processes end (2, 500ms)
     #[arg(long, short, value_name = "TIME", value_parser = interval)]
     pub watch: Option<Duration>,
-    /// End after so many looks
+    /// End after this many readings
     #[arg(long, value_name = "N", requires = "watch")]
     pub count: Option<u64>,
-    /// Print JSON, a line for each look at a process with --watch
+    /// Print JSON; with --watch, a line for each reading of a process
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
     /// Print CSV: a line for each object and node
@@ -80,7 +80,7 @@ impl From<MapsSort> for Key {
     }
 }
 
-/// A time between two looks.
+/// Parses an interval of at least 10 ms.
 fn interval(text: &str) -> Result<Duration, String> {
     let time = super::time(text)?;
     match time >= Duration::from_millis(10) {
@@ -99,19 +99,19 @@ Examples:
   numapilot stat --system --csv -I 500ms > stat.csv   the whole machine, until interrupted
   numapilot stat --replay app.numatrace --machine epyc-2s-nps4 -I 100ms    a recorded trace on a simulated machine
 
-Each of the seven metrics comes from the best source that this machine has and is labelled with it; for the rest the reason is given. docs/watch.md says what
-each figure is. Exit status: the command's own; else 0.")]
+Each of the seven metrics comes from the best source that this machine has, and is labelled with it; a metric without a source is shown with the reason.
+docs/watch.md defines each figure. Exit status: the command's own; else 0.")]
 pub struct StatArgs {
-    /// Watch these processes, with all that they start
+    /// Watch these processes, with their child processes
     #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["system", "command", "replay"])]
     pub pid: Vec<u32>,
     /// Watch the whole machine
     #[arg(long, short = 'a', conflicts_with_all = ["command", "replay"])]
     pub system: bool,
-    /// A line for each interval (1, 100ms)
+    /// Print a line for each interval of this length (1, 100ms)
     #[arg(long, short = 'I', value_name = "TIME", value_parser = interval)]
     pub interval: Option<Duration>,
-    /// Every interval in full rather than in one line
+    /// Print every interval in full instead of in one line
     #[arg(long, requires = "interval")]
     pub full: bool,
     /// End after this time [default: 1 s for the whole machine; else until the processes end]
@@ -120,7 +120,7 @@ pub struct StatArgs {
     /// Take no samples: count only
     #[arg(long, conflicts_with = "replay")]
     pub no_samples: bool,
-    /// Run the command so often, and show means and spreads
+    /// Run the command this many times, and show means and spreads
     #[arg(long, short, value_name = "N", default_value_t = 1, requires = "command", conflicts_with = "interval",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
@@ -139,7 +139,7 @@ pub struct StatArgs {
     /// Print CSV: a line for each figure
     #[arg(long)]
     pub csv: bool,
-    /// Write to this file rather than to standard error (commands) or standard output; it appears when it is whole
+    /// Write to this file, not to standard error (commands) or standard output; the file appears when it is complete
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     #[command(flatten)]
@@ -157,12 +157,12 @@ Examples:
   numapilot top --replay app.numatrace --machine memprof-c       a recorded trace on a simulated machine
   numapilot top --replay app.numatrace --snapshot screen.svg     a picture of the screen, without a terminal
 
-Press ? for the keys. Without a PMU it shows what the kernel tells. NO_COLOR and --color never do without colours. docs/watch.md says what each figure is.")]
+Press ? for the keys. Without a PMU it shows the kernel's counters. NO_COLOR and --color never turn colours off. docs/watch.md defines each figure.")]
 pub struct TopArgs {
-    /// Time between two looks (1, 500ms); of a replay, also the simulated time of each
+    /// Time between two updates (1, 500ms); in a replay, also the simulated time of each
     #[arg(long, short, value_name = "TIME", value_parser = interval, default_value = "1")]
     pub interval: Duration,
-    /// End after so many looks
+    /// End after this many updates
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Show a recorded trace, replayed on a simulated machine
@@ -177,7 +177,7 @@ pub struct TopArgs {
     /// Repeat the replayed program's main part until the whole lasts this long in simulated time
     #[arg(long = "for", value_name = "TIME", value_parser = interval, requires = "replay")]
     pub run_for: Option<Duration>,
-    /// Write the screen after --count looks (else 3) to this file as SVG, and end
+    /// Write the screen after --count updates (default 3) to this file as SVG, and end
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
     /// Press these keys before the snapshot (`2`: the machine; `\r`: Enter)
@@ -186,7 +186,7 @@ pub struct TopArgs {
     /// Columns and rows of the snapshot
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "100x30", value_parser = size, requires = "snapshot")]
     pub size: (u16, u16),
-    /// Control socket of a running `balance`, which tells what it has seen of processes
+    /// Control socket of a running `balance`, whose evidence about processes is shown
     #[arg(long, value_name = "PATH", conflicts_with = "replay")]
     pub socket: Option<PathBuf>,
     /// When to use colour
@@ -194,7 +194,7 @@ pub struct TopArgs {
     pub color: super::Colour,
 }
 
-/// `100x30`.
+/// Parses a size such as `100x30`: columns and rows.
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(columns, rows)| Some((columns.parse().ok()?, rows.parse().ok()?)));
     match parsed {
@@ -208,23 +208,23 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 Examples:
   numapilot export                                          http://127.0.0.1:9106/metrics
   numapilot export --listen unix:/run/numapilot/watch       a unix socket
-  numapilot export --pid 4711,4712 --once                   the text, once, to standard output (for a text-file collector)
+  numapilot export --pid 4711,4712 --once                   once, to standard output (for a text-file collector)
 
-The figures are those of `numapilot stat --system`, over the time between two scrapes. It listens on the loopback unless --allow-remote says otherwise.")]
+The metrics are those of `numapilot stat --system`, over the time between two scrapes. It listens on the loopback only, unless --allow-remote is given.")]
 pub struct PrometheusArgs {
-    /// Where: a port of the loopback, ADDRESS:PORT, or unix:PATH
+    /// Address to serve: a port of the loopback, ADDRESS:PORT, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = "9106", conflicts_with = "once")]
     pub listen: String,
-    /// Let other machines read
+    /// Let other machines read the metrics
     #[arg(long, conflicts_with = "once")]
     pub allow_remote: bool,
-    /// Memory by node of these processes, too
+    /// Also serve the memory by node of these processes
     #[arg(long, short, value_name = "PID", value_delimiter = ',')]
     pub pid: Vec<u32>,
-    /// The processes that use most processor time, so many
+    /// Also serve this many processes: those that use most processor time
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub processes: usize,
-    /// Print the text once, of an interval of one second, and end
+    /// Print the metrics of one interval of one second, and end
     #[arg(long)]
     pub once: bool,
 }

@@ -1,4 +1,4 @@
-//! `numapilot advise`: nodes for a program that is yet to be started.
+//! `numapilot advise`: recommends nodes for a program that is about to be started.
 
 use anyhow::Result;
 use anyhow::anyhow;
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::AdviseArgs;
 use crate::output;
 
-/// Looks, and prints the nodes.
+/// Observes the use of the machine, and prints the recommended nodes.
 pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let machine = Machine::live()?;
     let mut looker = packer::Looker::new()?;
@@ -25,7 +25,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let (cpus, memory_bytes) = arguments.want;
     let settings = PackingSettings::default();
     let (nodes, fits) = place(&capacity, cpus, memory_bytes, &settings)
-        .ok_or_else(|| anyhow!("this process may use no node with processors; look at its cpuset"))?;
+        .ok_or_else(|| anyhow!("this process may use no node with processors; check its cpuset"))?;
     let numbers: Vec<u16> = nodes.iter().map(|node| machine.nodes()[node].id.0).collect();
     let list = format_cpu_list(numbers.iter().map(|node| u32::from(*node)));
     let reason = reason(&capacity, nodes, fits, &settings);
@@ -35,23 +35,23 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
         }
         return output::print(&format!("{list}\n"));
     }
-    let node = |(at, room): (usize, &numapilot_balancer::packing::NodeCapacity)| {
+    let as_json = |(at, node): (usize, &numapilot_balancer::packing::NodeCapacity)| {
         json!({
-            "node": machine.nodes()[at].id.0, "cpus": room.cpus, "cpus_busy": room.cpus_taken, "memory_bytes": room.memory_bytes,
-            "available_bytes": room.memory_bytes.saturating_sub(room.memory_taken), "allowed": allowed.iter().any(|node| node == at),
+            "node": machine.nodes()[at].id.0, "cpus": node.cpus, "cpus_busy": node.cpus_taken, "memory_bytes": node.memory_bytes,
+            "available_bytes": node.memory_bytes.saturating_sub(node.memory_taken), "allowed": allowed.iter().any(|index| index == at),
         })
     };
     output::print_json(&json!({
         "list": list, "nodes": numbers, "fits": fits, "reason": reason, "cpus": cpus, "memory_bytes": memory_bytes,
-        "by_node": capacity.nodes.iter().enumerate().map(node).collect::<Vec<_>>(),
+        "by_node": capacity.nodes.iter().enumerate().map(as_json).collect::<Vec<_>>(),
     }))
 }
 
-/// Nodes that may not be used have nothing to give.
+/// Sets the capacity of nodes that this process may not use to zero.
 fn leave_out(capacity: &mut MachineCapacity, allowed: NodeSet) {
-    for (at, room) in capacity.nodes.iter_mut().enumerate() {
-        if !allowed.iter().any(|node| node == at) {
-            (room.cpus, room.memory_bytes) = (0.0, 0);
+    for (at, node) in capacity.nodes.iter_mut().enumerate() {
+        if !allowed.iter().any(|index| index == at) {
+            (node.cpus, node.memory_bytes) = (0.0, 0);
         }
     }
 }
@@ -66,10 +66,10 @@ fn reason(capacity: &MachineCapacity, nodes: NodeSet, fits: bool, settings: &Pac
     let here = format!("{busy:.1} of their {cpus:.0} processors are busy, {all_busy:.1} of {all:.0} in all");
     let (share, memory) = (100.0 * settings.target, 100.0 * settings.memory_target);
     if fits {
-        format!("the fewest and emptiest nodes that have room: {here}")
+        format!("the smallest set of nodes with enough free capacity: {here}")
     } else {
         format!(
-            "no nodes have room within {share:.0} % of processors and {memory:.0} % of memory; these lose least: {here}"
+            "no nodes fit the demand within {share:.0} % of their processors and {memory:.0} % of their memory; these have the least loss: {here}"
         )
     }
 }

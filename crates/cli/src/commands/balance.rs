@@ -1,4 +1,4 @@
-//! `numapilot balance`: the loop, steered by signals, its events told as text or JSON.
+//! `numapilot balance`: runs the balancing loop, which signals control, and prints its events as text or JSON.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -37,11 +37,11 @@ use super::served;
 use crate::args::BalanceArgs;
 use crate::output;
 
-/// Page faults say who uses a page, not how often: rates are assumed, and a gain of a few per cent is within what that is off by. Unless the user says
-/// otherwise, `pilot` is asked for more (%).
+/// Page faults show which threads use a page, not how often, so access rates are assumed. A predicted gain of a few per cent is within the error of that
+/// assumption. So `pilot` gets this minimum gain (%), unless the user sets another.
 const MIN_GAIN_PERCENT: &str = "4";
 
-/// A policy's name and options as they suit evidence without rates.
+/// The policy's name and options, with the minimum gain that suits evidence without rates.
 fn for_assumed_rates(policy: &str) -> String {
     let (name, options) = policy.split_once(':').unwrap_or((policy, ""));
     if name.trim() != "pilot" || options.contains("min-gain") {
@@ -51,7 +51,7 @@ fn for_assumed_rates(policy: &str) -> String {
     format!("pilot:{options}{between}min-gain={MIN_GAIN_PERCENT}")
 }
 
-/// Runs the loop; the program's status where there is one.
+/// Runs the balancing loop. Returns the program's exit status if one was started.
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let plan = match &arguments.service.config {
         Some(file) => served::Plan::of_config(file, arguments)?,
@@ -65,15 +65,15 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         Box::new(Packer::new(machine, plan.options.clone())?)
     } else {
         let policy = policy_by_name(&for_assumed_rates(&plan.options.policy), &machine, plan.options.seed)?;
-        let pilot = Balancer::new(machine, policy, plan.options.clone(), &notes)?;
+        let balancer = Balancer::new(machine, policy, plan.options.clone(), &notes)?;
         match copies {
-            Some(copies) => Box::new(pilot.with_copies(copies)),
-            None => Box::new(pilot),
+            Some(copies) => Box::new(balancer.with_copies(copies)),
+            None => Box::new(balancer),
         }
     };
     let signals = Guard::install()?;
-    let of_full_file = disposition(libc::SIGXFSZ);
-    let teller = Teller {
+    let file_size_action = disposition(libc::SIGXFSZ);
+    let printer = EventPrinter {
         signals,
         child: None,
         pending: VecDeque::new(),
@@ -81,43 +81,43 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         quiet: arguments.quiet,
         line: 0,
         verbose: arguments.verbose,
-        said: String::new(),
+        last_status: String::new(),
     };
-    let mut teller = served::Served::start(teller, plan)?;
-    if let Err(error) = runner.begin(&mut teller) {
-        teller.end();
+    let mut port = served::Served::start(printer, plan)?;
+    if let Err(error) = runner.begin(&mut port) {
+        port.end();
         return Err(error.into());
     }
     if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, preload.as_ref(), &teller.inner.signals, of_full_file) {
+        match start(program, rest, preload.as_ref(), &port.inner.signals, file_size_action) {
             Ok(child) => {
                 runner.child(child.id());
-                teller.inner.child = Some(child);
+                port.inner.child = Some(child);
             }
             Err(error) => {
-                runner.give_up("the program could not be started", &mut teller);
-                teller.end();
+                runner.give_up("the program could not be started", &mut port);
+                port.end();
                 return Err(error);
             }
         }
     }
-    let stop = runner.run(&mut teller);
-    teller.end();
+    let stop = runner.run(&mut port);
+    port.end();
     if !arguments.json && !arguments.quiet {
         output::print(&summary(&stop))?;
     }
-    teller.inner.exit_code()
+    port.inner.exit_code()
 }
 
-/// What looks after programs: the loop, page by page, or the packer, process by process.
+/// A control loop that manages processes: the balancer places pages, the packer whole processes.
 trait Runner {
-    /// Changes what it takes to begin.
+    /// Changes the settings that the loop needs, before its first observation.
     fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError>;
-    /// The program that was started has this number.
+    /// Manages the process that was started, by its process ID.
     fn child(&mut self, pid: u32);
-    /// Ends without having run.
+    /// Ends without running, and undoes what `begin` changed.
     fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort);
-    /// Runs to its end.
+    /// Runs until it is stopped, its time is over or its processes have ended.
     fn run(&mut self, control_port: &mut dyn ControlPort) -> Stop;
 }
 
@@ -127,7 +127,7 @@ impl Runner for Balancer {
     }
 
     fn child(&mut self, pid: u32) {
-        // One that has ended already is no target: the loop then ends at once.
+        // A child that has ended already cannot be managed: the loop then ends at once.
         let _ = Balancer::child(self, pid);
     }
 
@@ -158,7 +158,7 @@ impl Runner for Packer {
     }
 }
 
-/// This machine, with what the traffic model needs.
+/// This machine, completed with the figures that the traffic model needs, and notes on which of them are assumed or taken from a model.
 fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     let live = Machine::live().context("this machine's topology")?;
     let Some(name) = name else {
@@ -169,7 +169,7 @@ fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     if ids(&model) != ids(&live) {
         let (theirs, ours) = (model.nodes().len(), live.nodes().len());
         return Err(anyhow!(
-            "--machine {name}: it has {theirs} nodes, this machine {ours}; give a model with the same nodes"
+            "--machine {name}: the model has {theirs} nodes, this machine has {ours}; give a model with the same nodes"
         ));
     }
     let (whole, mut notes) = estimate::completed(&live.with_figures_of(&model)?)?;
@@ -203,13 +203,13 @@ fn options(arguments: &BalanceArgs) -> Options {
     }
 }
 
-/// Starts a program under the loop's eyes, with the signals as they were.
+/// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.
 fn start(
     program: &OsString,
     rest: &[OsString],
     copies: Option<&Preload>,
     signals: &Guard,
-    of_full_file: libc::sighandler_t,
+    file_size_action: libc::sighandler_t,
 ) -> Result<Child> {
     let mut command = std::process::Command::new(program);
     command.args(rest);
@@ -223,15 +223,15 @@ fn start(
             for signal in &replaced {
                 libc::signal(*signal, libc::SIG_DFL);
             }
-            // The daemon's journal may reach a limit of files' sizes and must not die of it; the program is as it would be without us.
-            libc::signal(libc::SIGXFSZ, of_full_file);
+            // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it; the program gets back its inherited disposition.
+            libc::signal(libc::SIGXFSZ, file_size_action);
             Ok(())
         });
     }
     command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
 }
 
-/// Whether a signal is ignored, as it was inherited, or has its default.
+/// The disposition of a signal: `SIG_IGN` if it is ignored, else `SIG_DFL`.
 fn disposition(signal: libc::c_int) -> libc::sighandler_t {
     // SAFETY: a structure of integers and pointers, for which zeroes are valid; the call only reads the signal's action into it.
     let action = unsafe {
@@ -242,8 +242,8 @@ fn disposition(signal: libc::c_int) -> libc::sighandler_t {
     if action.sa_sigaction == libc::SIG_IGN { libc::SIG_IGN } else { libc::SIG_DFL }
 }
 
-/// Steers by signals, and tells what happens.
-struct Teller {
+/// Turns signals into commands for the loop, and prints the loop's events.
+struct EventPrinter {
     signals: Guard,
     child: Option<Child>,
     pending: VecDeque<Command>,
@@ -251,12 +251,12 @@ struct Teller {
     quiet: bool,
     line: u64,
     verbose: bool,
-    /// The policy's last words.
-    said: String,
+    /// The policy's status text that was printed last.
+    last_status: String,
 }
 
-impl Teller {
-    /// The program's status; after a signal its end is waited for.
+impl EventPrinter {
+    /// Waits for the program's end, and returns its exit status; success if no program was started.
     fn exit_code(&mut self) -> Result<ExitCode> {
         let Some(child) = &mut self.child else { return Ok(ExitCode::SUCCESS) };
         let status = child.wait().context("waiting for the program")?;
@@ -264,8 +264,8 @@ impl Teller {
         Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
     }
 
-    /// A signal to us ends the loop; to a program it is passed on, and the loop goes on until the program ends.
-    fn hear(&mut self) {
+    /// Forwards signals to the program if there is one; the loop then runs until the program ends. Otherwise SIGHUP reloads, and other signals stop the loop.
+    fn handle_signals(&mut self) {
         for arrived in self.signals.arrived() {
             match &self.child {
                 Some(child) => {
@@ -281,7 +281,7 @@ impl Teller {
     }
 }
 
-impl Sink for Teller {
+impl Sink for EventPrinter {
     fn record(&mut self, event: Event) {
         let text = if self.json {
             let entry = numapilot_balancer::event::Entry {
@@ -299,7 +299,7 @@ impl Sink for Teller {
         } else {
             line(&event).map(|line| format!("numapilot: {line}\n"))
         };
-        // Whoever reads may have gone: the loop goes on.
+        // The reader may have closed the pipe; the loop continues without it.
         match (text, self.json) {
             (Some(text), true) => drop(output::print(&text)),
             (Some(text), false) => eprint!("{text}"),
@@ -308,24 +308,24 @@ impl Sink for Teller {
     }
 }
 
-impl served::LocalPort for Teller {
+impl served::LocalPort for EventPrinter {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         if self.pending.is_empty() {
             self.signals.wait(wait);
-            self.hear();
+            self.handle_signals();
         }
         self.pending.pop_front().map(|command| Steering { command, by_uid: None, answer: None })
     }
 
     fn status(&mut self, status: Status) {
-        if self.verbose && status.policy_says != self.said {
+        if self.verbose && status.policy_says != self.last_status {
             eprintln!("numapilot: {}: {}", status.policy, status.policy_says);
-            self.said = status.policy_says;
+            self.last_status = status.policy_says;
         }
     }
 }
 
-/// What a person wants to know of an event; `None`: nothing.
+/// The line of text for an event; `None` for events that are in the journal only.
 fn line(event: &Event) -> Option<String> {
     Some(match event {
         Event::Start(start) => {
@@ -354,7 +354,7 @@ fn line(event: &Event) -> Option<String> {
                 .filter(|(_, count)| *count > 0)
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
-            let verb = if action.undo { "taken back" } else { "done" };
+            let verb = if action.undo { "undone" } else { "done" };
             let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
             let done: Vec<String> = pages.into_iter().chain(threads).collect();
             let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
@@ -368,16 +368,19 @@ fn line(event: &Event) -> Option<String> {
             )
         }
         Event::Copies(copies) => {
-            let said = |one: &numapilot_balancer::event::CopyTold| {
+            let describe = |one: &numapilot_balancer::event::CopyTold| {
                 let node = one.node.map_or_else(String::new, |node| format!(" node {node}"));
                 let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
                 format!("{} {}{node}{because}", one.pid, one.done)
             };
-            let said: Vec<String> = copies.processes.iter().map(said).collect();
-            format!("copies of {}: {}", copies.file, said.join(", "))
+            let outcomes: Vec<String> = copies.processes.iter().map(describe).collect();
+            format!("copies of {}: {}", copies.file, outcomes.join(", "))
         }
         Event::PingPong(page) => {
-            format!("{} pages of {} at {:#x} are left alone: they went to and fro", page.pages, page.pid, page.first)
+            format!(
+                "{} pages of process {} at {:#x} stay where they are, because they moved back and forth",
+                page.pages, page.pid, page.first
+            )
         }
         Event::Setting(setting) => format!("{}: {} to {} ({:?})", setting.name, setting.was, setting.now, setting.done),
         Event::Targets(targets) => {
@@ -402,13 +405,13 @@ fn summary(stop: &Stop) -> String {
         pages.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     let pages = if pages.is_empty() { "none moved by numapilot".to_owned() } else { pages.join(", ") };
     let kernel = match counters.kernel_moved_bytes {
-        None => "what the kernel's NUMA balancing moved is not known".to_owned(),
+        None => "how much the kernel's NUMA balancing moved is not known".to_owned(),
         Some(0) => "the kernel's NUMA balancing moved none".to_owned(),
         Some(bytes) => format!("the kernel's NUMA balancing moved {} on this machine meanwhile", units::bytes(bytes)),
     };
     format!(
-        "{}: {} looks, {} uses of pages seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages taken back; \
-         {kernel}; {} threads moved; own use {} of processor time, {} of memory\n",
+        "{}: {} observations, {} page uses seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
+         {kernel}; {} threads moved; numapilot itself used {} of processor time and {} of memory\n",
         stop.because,
         counters.observations,
         counters.samples + counters.hint_faults + counters.file_uses,

@@ -18,7 +18,7 @@ use super::summary::summarise;
 use crate::args::CheckArgs;
 use crate::output;
 
-/// Records (or reads), judges, prints.
+/// Records the program or reads recordings, judges them by the limits, and prints the verdicts.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let limits = limits(arguments)?;
     let with_model = arguments.baseline.is_some();
@@ -59,7 +59,7 @@ fn limits(arguments: &CheckArgs) -> Result<Vec<Limit>> {
     limits.extend(arguments.max_remote_of.iter().map(|(name, limit)| Limit::RemoteOf(name.clone(), *limit)));
     limits.extend(arguments.max_slowdown.map(Limit::Slowdown));
     if limits.is_empty() {
-        bail!("give a limit, such as --max-remote 30%");
+        bail!("no limit is set; give one, such as --max-remote 30%");
     }
     Ok(limits)
 }
@@ -68,7 +68,7 @@ fn read(traces: &[PathBuf], with_model: bool) -> Result<Vec<RunSummary>> {
     traces.iter().map(|path| summarise(path, with_model).with_context(|| path.display().to_string())).collect()
 }
 
-/// Runs the program under the recorder as often as asked, in a folder that goes away unless it is to be kept.
+/// Records `--runs` runs of the program, in a folder that is removed afterwards unless `--output` keeps it.
 fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
     let scratch = Scratch::new(arguments.output.as_deref())?;
     let machine = Machine::load(&arguments.machine)?;
@@ -82,15 +82,15 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
             options.cpus = cpu_list(arguments.cpus.as_deref())?;
             options.seed = u64::from(run);
             let recording = {
-                let _elsewhere = OutputToError::begin()?;
+                let _redirected = OutputToError::begin()?;
                 numapilot_sources::record(options)?
             };
             let code = recording.exit.shell_code();
             if code != 0 {
-                bail!("the program ended with status {code}: nothing was judged");
+                bail!("the program ended with status {code}, so nothing was judged");
             }
             if let Some(reason) = &recording.stopped {
-                bail!("recording stopped before the program ended ({reason:?}): nothing was judged");
+                bail!("recording stopped before the program ended ({reason:?}), so nothing was judged");
             }
             numapilot_flows::finalise(&recording.dir)?;
             if !arguments.quiet {
@@ -101,32 +101,32 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
         .collect()
 }
 
-/// A folder for recordings.
+/// The folder of the recordings; removed on drop if it is temporary.
 struct Scratch {
     folder: PathBuf,
-    is_ours: bool,
+    is_temporary: bool,
 }
 
 impl Scratch {
     fn new(kept: Option<&Path>) -> Result<Scratch> {
-        let (folder, is_ours) = match kept {
+        let (folder, is_temporary) = match kept {
             Some(folder) => (folder.to_owned(), false),
             None => (std::env::temp_dir().join(format!("numapilot-check-{}", std::process::id())), true),
         };
-        std::fs::create_dir_all(&folder).with_context(|| format!("{}: cannot be made", folder.display()))?;
-        Ok(Scratch { folder, is_ours })
+        std::fs::create_dir_all(&folder).with_context(|| format!("{}: cannot create this folder", folder.display()))?;
+        Ok(Scratch { folder, is_temporary })
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.is_ours {
+        if self.is_temporary {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// While it lives, what is written to standard output (by the program that is recorded) goes to standard error: standard output is the verdict's.
+/// Redirects standard output, which the recorded program inherits, to standard error until it is dropped: standard output is for the verdicts.
 struct OutputToError {
     output: OwnedFd,
 }

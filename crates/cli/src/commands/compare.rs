@@ -14,7 +14,7 @@ use super::summary::summarise;
 use crate::args::CompareArgs;
 use crate::output;
 
-/// Compares, prints, and judges by the limits that were given.
+/// Compares the recordings, prints the comparison, and returns exit status 3 if a given limit is exceeded.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let prediction = arguments.prediction.as_deref().map(prediction).transpose()?;
     let before = side(&arguments.before, &arguments.more_before);
@@ -80,7 +80,7 @@ fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> 
     }
     if let Some(limit) = arguments.max_more_remote {
         let Some(change) = of(Metric::RemoteShare) else {
-            bail!("--max-more-remote: a recording does not know where its pages were");
+            bail!("--max-more-remote: a recording has no home nodes, so its remote accesses are unknown");
         };
         if change.difference.low > limit {
             exceeded.push(format!(
@@ -93,7 +93,7 @@ fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> 
     Ok(exceeded)
 }
 
-/// A gain, or a file of `whatif --json`.
+/// Parses the predicted gain: a percentage, or a file that `whatif --json` wrote.
 fn prediction(text: &str) -> Result<Prediction> {
     let number = text.trim_end_matches('%').trim_start_matches('+');
     if let Ok(percent) = number.parse::<f64>()
@@ -104,7 +104,7 @@ fn prediction(text: &str) -> Result<Prediction> {
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
     let Some(gain) = value["gain"].as_f64() else {
-        bail!("--prediction {text}: no \"gain\" in it; it should be what `numapilot whatif --json` printed");
+        bail!("--prediction {text}: it has no field \"gain\"; give a file that `numapilot whatif --json` wrote");
     };
     let interval = value["gain_low"].as_f64().zip(value["gain_high"].as_f64());
     Ok(Prediction { gain, interval })

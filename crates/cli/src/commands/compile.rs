@@ -1,5 +1,5 @@
-//! `numapilot cc`, `c++` and `fc`, also under the names of compilers. Their arguments are the compiler's, byte for byte, so they are taken before
-//! anything else parses them.
+//! `numapilot cc`, `c++` and `fc`, also when started by a link with a compiler's name. All their arguments go to the compiler byte for byte, so they
+//! are taken before the usual parsing.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use numapilot_sources::compile::Links;
 use numapilot_sources::compile::Wrapper;
 use numapilot_sources::compile::install_links;
 
-/// Runs the compiler if that is what was asked for.
+/// Runs the compiler if the program's name or its first argument asks for it; else `None`.
 pub fn intercept() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     if let Some(wrapper) = Wrapper::by_name(&arguments.next()?) {
@@ -29,7 +29,7 @@ pub fn intercept() -> Option<ExitCode> {
     Some(links(&arguments).unwrap_or_else(|| run(&language.into(), &arguments)))
 }
 
-/// `numapilot cc --install-links DIR` and `--install-path DIR`, which no compiler has.
+/// Handles `numapilot cc --install-links DIR` and `--install-path DIR`, options that no compiler has; else `None`.
 fn links(arguments: &[OsString]) -> Option<ExitCode> {
     let kind = match arguments.first()?.to_str()? {
         "--install-links" => Links::Prefixed,

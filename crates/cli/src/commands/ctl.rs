@@ -1,4 +1,4 @@
-//! `numapilot ctl`: asks a running `balance` through its control socket, and steers it.
+//! `numapilot ctl`: queries and controls a running `balance` through its control socket.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,9 +23,9 @@ use crate::args::CtlArgs;
 use crate::args::CtlCommand;
 use crate::output;
 
-/// Asks or steers.
+/// Sends the command to the daemon and prints its answer.
 pub fn run(arguments: &CtlArgs) -> Result<()> {
-    let socket = arguments.socket.clone().unwrap_or_else(usual_socket);
+    let socket = arguments.socket.clone().unwrap_or_else(default_socket);
     let request = match arguments.command {
         CtlCommand::Status { watch, json, ref look } => {
             let look = output::look(look);
@@ -46,7 +46,8 @@ pub fn run(arguments: &CtlArgs) -> Result<()> {
     output::print(&format!("{}\n", clean(&answer.says)))
 }
 
-pub fn usual_socket() -> PathBuf {
+/// The default socket: the system daemon's if only that exists, else this user's own.
+pub fn default_socket() -> PathBuf {
     let own = Places::usual().control;
     if !own.exists() && Path::new(SYSTEM_CONTROL).exists() { PathBuf::from(SYSTEM_CONTROL) } else { own }
 }
@@ -90,7 +91,7 @@ fn text(report: &Report, look: Look) -> String {
         losses.push(format!("{} journal lines ({})", journal.lost, journal.trouble));
     }
     if report.clients_refused > 0 {
-        losses.push(format!("{} clients let go", report.clients_refused));
+        losses.push(format!("{} refused clients", report.clients_refused));
     }
     if !losses.is_empty() {
         let _ = writeln!(out, "  lost      {}", clean(&losses.join(", ")));
@@ -152,7 +153,7 @@ fn targets(report: &Report, look: Look) -> String {
     let whose = if report.only_own { " of yours" } else { "" };
     let targets = &report.pilot.targets;
     if targets.is_empty() {
-        return format!("\n  no process{whose} is looked after\n");
+        return format!("\n  no process{whose} is managed\n");
     }
     let mut table = Table::new()
         .column("pid", Align::Right)

@@ -1,4 +1,4 @@
-//! `numapilot doctor`.
+//! `numapilot doctor`: shows which engines work on this machine.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::args::DoctorArgs;
 use crate::output;
 
-/// Looks at this machine; success if some engine records accesses here.
+/// Probes this machine and prints the diagnosis; success if some engine can record accesses here.
 pub fn run(arguments: &DoctorArgs) -> Result<ExitCode> {
     let facts = doctor::probe();
     let diagnosis = doctor::diagnose(&facts);
@@ -17,7 +17,7 @@ pub fn run(arguments: &DoctorArgs) -> Result<ExitCode> {
         output::print_json(&json!({ "facts": facts, "engines": diagnosis.engines }))?;
     } else {
         output::print(&doctor::text(&diagnosis, output::look(&arguments.look).width))?;
-        output::print("Whether what they say is true here: numapilot selftest\n")?;
+        output::print("To check the engines against known programs on this machine: numapilot selftest\n")?;
     }
     Ok(if diagnosis.can_record_accesses() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,4 +1,4 @@
-//! `numapilot export`.
+//! `numapilot export`: serves the machine's metrics to Prometheus, or prints them once.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use super::stat::options;
 use crate::args::PrometheusArgs;
 use crate::output;
 
-/// Scrapes that come sooner get the figures of the one before: rates over less are noise.
+/// Shortest interval between two readings. A scrape that comes sooner gets the previous figures, because rates over shorter times are noise.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// Serves until a signal, or prints once.
+/// Serves metrics until a signal arrives, or prints them once.
 pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     let mut exporter = Exporter::open(arguments)?;
     if arguments.once {
@@ -38,10 +38,10 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     signals::catch().context("signals")?;
     let address: Address = arguments.listen.parse().context("--listen")?;
     let exporter = Mutex::new(exporter);
-    // A scrape that panicked while holding it leaves figures that are whole: they are replaced at once or not at all.
+    // A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
     let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
     let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
-    eprintln!("numapilot: figures are at {}", page.address());
+    eprintln!("numapilot: serving metrics at {}", page.address());
     while signals::caught().is_none() {
         signals::sleep(INTERVAL_MIN);
     }
@@ -88,7 +88,7 @@ impl Exporter {
             stat.interval.processes.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
             stat.interval.processes.truncate(*most);
         }
-        // A process that has ended is simply no longer there.
+        // Processes that have ended are left out.
         let (live, reader) = (&self.live, &mut self.reader);
         stat.memory = self.pids.iter().filter_map(|pid| reader.read(live.root(), live.machine(), *pid).ok()).collect();
         let families = families(&stat);

@@ -15,13 +15,13 @@ use numapilot_report::pictures;
 use crate::args::ExportArgs;
 use crate::output;
 
-/// Writes every file that was asked for; what they are called, for a last line on standard output. `None`: one of them was standard
-/// output, and nothing else must be printed.
+/// Writes every file that the arguments name. Returns a line for each, to print after the report; `None` if one of them was standard output, after which
+/// nothing else may be printed.
 pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str) -> Result<Option<Vec<String>>> {
     let files = [&arguments.svg, &arguments.pprof, &arguments.firefox, &arguments.csv];
     let to_standard_output = files.into_iter().flatten().filter(|path| is_standard_output(path)).count();
     if to_standard_output > 1 {
-        bail!("only one thing can go to standard output (`-`)");
+        bail!("only one file can be standard output (`-`); give the others names");
     }
     let mut written = Vec::new();
     if let Some(path) = &arguments.svg {

@@ -1,4 +1,4 @@
-//! `numapilot import`: a recording of perf becomes a trace.
+//! `numapilot import`: converts a recording of perf to a trace.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use numapilot_sources::import::Importer;
 use super::record::named_output;
 use crate::args::ImportArgs;
 
-/// Imports, then writes the tables.
+/// Imports the recording and writes the tables of the trace.
 pub fn run(arguments: &ImportArgs) -> Result<()> {
     let options = ImportOptions {
         input: arguments.input.clone(),
@@ -42,7 +42,7 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// `perf.numatrace` for `somewhere/perf.data`.
+/// The default name of the trace: `perf.numatrace` for `somewhere/perf.data`.
 fn default_output(input: &Path) -> PathBuf {
     let stem = input.file_stem().filter(|stem| *stem != "-").unwrap_or_else(|| "perf".as_ref());
     let mut name = stem.to_owned();

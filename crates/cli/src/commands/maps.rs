@@ -1,4 +1,4 @@
-//! `numapilot maps`.
+//! `numapilot maps`: shows the memory of processes by object and node.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use numapilot_watch::root::Root;
 use crate::args::MapsArgs;
 use crate::output;
 
-/// Shows the processes' memory, again and again if wished.
+/// Shows the processes' memory once, or repeatedly with `--watch`.
 pub fn run(arguments: &MapsArgs) -> Result<()> {
     let root = Root::new(&arguments.root);
     let machine = Machine::from_sysfs(root.path())?;
@@ -27,12 +27,12 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
     if arguments.csv {
         output::print(maps::csv_heading())?;
     }
-    for look in 0_u64.. {
+    for reading in 0_u64.. {
         let mut shown = Vec::new();
         for pid in pids.clone() {
             match reader.read(&root, &machine, pid) {
                 Ok(map) => shown.push(map),
-                Err(WatchError::Kernel(KernelError::Gone { .. })) if look > 0 => {
+                Err(WatchError::Kernel(KernelError::Gone { .. })) if reading > 0 => {
                     eprintln!("numapilot: process {pid} has ended");
                     pids.retain(|other| *other != pid);
                 }
@@ -44,11 +44,11 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
             break;
         }
         show(arguments, &shown, began.elapsed().as_secs_f64())?;
-        let Some(pause) = arguments.watch.filter(|_| arguments.count.is_none_or(|count| look + 1 < count)) else {
+        let Some(pause) = arguments.watch.filter(|_| arguments.count.is_none_or(|count| reading + 1 < count)) else {
             break;
         };
-        // Looks stay on the beat, however long one takes.
-        let next = pause * u32::try_from(look + 1).unwrap_or(u32::MAX);
+        // Readings keep their schedule, however long one takes.
+        let next = pause * u32::try_from(reading + 1).unwrap_or(u32::MAX);
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
     Ok(())
@@ -74,7 +74,7 @@ fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
     let look = output::look(&arguments.look);
     let options = TextOptions { top: arguments.top, pages: arguments.pages };
     let parts: Vec<String> = shown.iter().map(|map| maps::text(map, &objects(map), options, look)).collect();
-    // On a terminal each look takes the place of the one before.
+    // On a terminal each reading replaces the previous one.
     let is_screen = arguments.watch.is_some() && std::io::stdout().is_terminal();
     let lead = if is_screen { "\x1b[H\x1b[2J" } else { "" };
     let tail = if arguments.watch.is_some() && !is_screen { "\n" } else { "" };

@@ -1,4 +1,4 @@
-//! `numapilot measure`: what this machine can do, and a machine model of it.
+//! `numapilot measure`: measures this machine's memory system, and writes a machine model of it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,14 +16,14 @@ use numapilot_report::units;
 use crate::args::{MeasureArgs, MeasureIsa, MeasureOrder, MeasurePages, MeasurePart, MeasurePicture};
 use crate::output;
 
-/// Plans, measures, and renders.
+/// Plans the measurements, runs them, and writes the results.
 pub fn run(arguments: &MeasureArgs) -> Result<()> {
     let machine = Machine::live()?;
     let permit = Permit::of_this_process();
     let options = options(arguments)?;
     let plan = Plan::new(&machine, &permit, &options)?;
     if arguments.dry_run {
-        return output::print(&told(&plan));
+        return output::print(&plan_text(&plan));
     }
     if arguments.model.is_some() && !options.parts.is_superset(&[Part::Latency, Part::Bandwidth].into()) {
         bail!("--model needs latency and bandwidth: leave --only out, or name both");
@@ -40,7 +40,7 @@ pub fn run(arguments: &MeasureArgs) -> Result<()> {
     let calibration = arguments.model.as_ref().map(|_| calibrate(&machine, &results)).transpose()?;
     if let (Some(path), Some(calibration)) = (&arguments.model, &calibration) {
         let text = model_text(&machine, &results, calibration, &arguments.name);
-        // What is written can be read: by this program, now.
+        // Check that the model can be read back before it is written.
         Machine::from_model_text(&text, &path.display().to_string())?;
         output::write_file(path, &text)?;
     }
@@ -169,7 +169,7 @@ fn nodes(text: Option<&str>, option: &str) -> Result<BTreeSet<NodeId>> {
     numbers.into_iter().map(node).collect()
 }
 
-/// `0:3,1:1`.
+/// Parses weights of nodes, such as `0:3,1:1`.
 fn weights(text: &str) -> Result<Vec<(NodeId, u32)>> {
     let pair = |pair: &str| {
         let (node, weight) = pair.split_once(':')?;
@@ -179,8 +179,8 @@ fn weights(text: &str) -> Result<Vec<(NodeId, u32)>> {
     pairs.with_context(|| format!("--weights {text}: write NODE:WEIGHT,... such as 0:3,1:1"))
 }
 
-/// The plan in words: memory after memory, what is measured on it by which CPUs.
-fn told(plan: &Plan) -> String {
+/// The plan as text: for each memory node, the measurements, their CPUs and their estimated times.
+fn plan_text(plan: &Plan) -> String {
     let mut out = format!("About {:.0} s.\n", plan.estimate().as_secs_f64());
     for group in &plan.groups {
         let _ = match &group.target {
@@ -210,7 +210,7 @@ fn task(task: &Task) -> String {
             format!("bandwidth of `{}` on {} CPUs of node {from}", kernel.word(), cpus.len())
         }
         Task::Loaded { from, cpu, neighbours, shares } => format!(
-            "latency from CPU {cpu} of node {from} beside {} others, {} levels of load",
+            "latency from CPU {cpu} of node {from}, while {} other CPUs load the memory, {} levels of load",
             neighbours.len(),
             shares.len()
         ),

@@ -17,7 +17,7 @@ mod move_pages;
 mod numactl;
 mod objects;
 mod plan;
-mod plan_asks;
+mod plan_overrides;
 mod plan_sites;
 mod planned;
 mod query;
@@ -42,7 +42,7 @@ use numapilot_sources::compile::Language;
 
 use crate::args::Command;
 
-/// Runs a command; its exit code where the command decides it.
+/// Runs a command and returns its exit code.
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Topo(arguments) => topo::run(&arguments).map(|()| ExitCode::SUCCESS),
@@ -79,7 +79,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
 /// Exit status of `compare` and `check` where a limit is exceeded.
 pub const BEYOND_LIMITS: u8 = 3;
 
-/// The exit code of a failure: as its source says, else 1.
+/// The exit code of an error: that of a [`SourceError`], else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
     error.downcast_ref::<SourceError>().map_or(1, |error| u8::try_from(error.exit_code()).unwrap_or(1))
 }

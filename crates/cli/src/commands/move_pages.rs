@@ -1,4 +1,4 @@
-//! `numapilot move`.
+//! `numapilot move`: moves a process's pages from some nodes to others.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -24,12 +24,12 @@ use super::BEYOND_LIMITS;
 use crate::args::MoveArgs;
 use crate::output;
 
-/// Moves a process's pages.
+/// Moves the pages; exit status 3 if some stayed that could have moved.
 pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     let machine = Machine::live()?;
     let from = nodes(&arguments.from, "--from", &machine)?;
     let to = nodes(&arguments.to, "--to", &machine)?;
-    let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to want at least one node each"))?;
+    let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to need at least one node each"))?;
     let process = Process::open(arguments.pid).map_err(|error| match error {
         KernelError::Gone { pid } => anyhow!("there is no process {pid}; look it up with `pgrep` or `ps`"),
         other => other.into(),
@@ -40,7 +40,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
         shared: arguments.shared,
         ..MoveOptions::default()
     });
-    // Ctrl-C ends between two calls, and what was done is told.
+    // Ctrl-C ends the migration between two system calls; the outcome so far is printed.
     let signals = Guard::install()?;
     let begun = Instant::now();
     let shows = std::io::stderr().is_terminal() && !arguments.quiet && !arguments.json;
@@ -66,7 +66,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     Ok(if stayed > 0 { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
 }
 
-/// Nodes with memory, by number; `all` of them.
+/// Parses a list of nodes that have memory; `all` means all of these.
 fn nodes(text: &str, option: &str, machine: &Machine) -> Result<Vec<NodeId>> {
     let with_memory: Vec<NodeId> =
         machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id).collect();
@@ -103,7 +103,7 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
         out.push_str(&format!("node {from} to {to}: {pages} pages, {}\n", size(*pages)));
     }
     if done.wanted.is_empty() {
-        out.push_str(&format!("nothing to move: none of {} pages lies there\n", done.looked_at));
+        out.push_str(&format!("nothing to move: none of the process's {} pages is on these nodes\n", done.looked_at));
     }
     if arguments.dry_run {
         out.push_str("nothing was moved (--dry-run)\n");
@@ -127,14 +127,14 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
     out
 }
 
-/// What to do about pages that stayed.
+/// Why pages stayed and what to do, by the name of the outcome; empty for other outcomes.
 fn hint(name: &str) -> &'static str {
     match name {
-        "shared" => " (mapped by other processes too: --shared, with CAP_SYS_NICE)",
-        "no room" => " (the target is full, but for what --keep leaves)",
-        "busy" => " (in use by the kernel: try again)",
-        "gone" => " (given back by the process meanwhile)",
-        "not movable" => " (the kernel's page of zeroes, or a device's)",
+        "shared" => " (other processes map them too; --shared moves them, with CAP_SYS_NICE)",
+        "no room" => " (the target node has no memory available beyond what --keep reserves)",
+        "busy" => " (in use by the kernel; try again)",
+        "gone" => " (freed or swapped out meanwhile)",
+        "not movable" => " (the kernel's shared zero page, or device memory)",
         _ => "",
     }
 }

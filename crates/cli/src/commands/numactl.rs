@@ -1,4 +1,4 @@
-//! numactl's options: its node and CPU syntax, its meaning, and `--show` as it prints it.
+//! numactl's options for `numapilot run`: the same syntax of nodes and CPUs, the same meaning, and the same output of `--show`.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use numapilot_sources::apply::{Current, MemoryPolicy, ProcessPolicy};
 
 use crate::args::PolicyArgs;
 
-/// Forms of numactl that name a node by a device.
+/// Prefixes by which numactl names a node by a device; not supported here.
 const BY_DEVICE: [&str; 6] = ["netdev:", "ip:", "file:", "block:", "pci:", "same"];
 
-/// What the machine has, and what of it this process may use.
+/// The nodes or CPUs of the machine, and those of them that this process may use.
 struct Set {
     what: &'static str,
     /// All that exist, ascending.
@@ -58,10 +58,10 @@ impl Set {
     }
 }
 
-/// What the options ask for.
+/// The memory policy and CPUs that the options ask for.
 ///
 /// # Errors
-/// An option that names what is not there, with what is.
+/// If an option names a node or CPU that does not exist or that this process may not use.
 pub fn policy(arguments: &PolicyArgs) -> Result<ProcessPolicy> {
     let nothing = arguments.interleave.is_none()
         && arguments.weighted_interleave.is_none()
@@ -105,7 +105,7 @@ fn memory(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Resul
 }
 
 fn some(ids: Vec<u32>, option: &str) -> Result<Vec<u32>> {
-    if ids.is_empty() { bail!("{option}: nothing is left; name at least one") } else { Ok(ids) }
+    if ids.is_empty() { bail!("{option}: the list is empty; name at least one") } else { Ok(ids) }
 }
 
 fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<Option<Vec<u32>>> {
@@ -128,10 +128,10 @@ fn cpus(arguments: &PolicyArgs, machine: &Machine, current: &Current) -> Result<
     Ok(chosen)
 }
 
-/// What `numactl --show` prints.
+/// The policy and CPUs of this process, in the format of `numactl --show`.
 ///
 /// # Errors
-/// The kernel has no NUMA support.
+/// If the kernel has no NUMA support.
 pub fn show() -> Result<String> {
     let machine = Machine::load("live").context("this machine's topology")?;
     Ok(describe(&Current::read()?, &machine))

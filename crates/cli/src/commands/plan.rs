@@ -1,4 +1,4 @@
-//! `numapilot plan`: is a plan sound, does it fit a machine, and does a program have what it names?
+//! `numapilot plan`: checks a plan file, whether it fits a machine, and whether a program has the code and symbols that it names.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use numapilot_sources::apply;
 use crate::args::PlanArgs;
 use crate::output;
 
-/// Reads, checks and prints.
+/// Reads the plan, checks it and prints its rules; exit status 1 if the program lacks what a rule names.
 pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
     let plan = Plan::load(&arguments.file)?;
     let name = arguments.machine.as_deref();

@@ -1,6 +1,6 @@
-//! Which allocations of a trace a plan's rule takes, and which rule takes those of one site and no others. Pure.
+//! Finds the allocations of a trace that a plan's rule matches, and the rule that matches those of one site and no others. Pure.
 //!
-//! The planner decides by the call stack alone; so does this: what counts is each pair of site and stack, not each object.
+//! The planner in the program decides by the call stack alone. So this works on pairs of site and stack, not on single objects.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use numapilot_plan::{Frame, ObjectMatch, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
 
-/// Bytes of the objects that one stack allocated for one site.
+/// The allocations of a trace: the bytes that each call stack allocated for each site.
 pub struct Allocations<'t> {
     trace: &'t Trace,
     by_stack: BTreeMap<(SiteId, StackId), u64>,
 }
 
 impl<'t> Allocations<'t> {
-    /// All of a trace: heap blocks, anonymous mappings and shared memory.
+    /// All allocations of a trace: heap blocks, anonymous mappings and shared memory.
     pub fn of(trace: &'t Trace) -> Allocations<'t> {
         let mut by_stack = BTreeMap::new();
         for object in trace.objects() {
@@ -28,7 +28,7 @@ impl<'t> Allocations<'t> {
         Allocations { trace, by_stack }
     }
 
-    /// The trace.
+    /// The trace that the allocations are from.
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
@@ -38,20 +38,20 @@ impl<'t> Allocations<'t> {
         all.map(|(&(_, stack), &bytes)| (stack, bytes))
     }
 
-    /// Whether a rule's conditions hold for what a stack allocates; sizes and counts are not asked.
+    /// Whether a rule's conditions on code match a call stack; conditions on sizes and instances are not checked.
     pub fn takes(&self, matches: &ObjectMatch, stack: StackId) -> bool {
         let frames = std::iter::once(&matches.frame).filter(|frame| !frame.is_empty()).chain(&matches.called_from);
         let locations = self.trace.stack(stack);
         matches.is_dynamic() && frames.into_iter().all(|frame| locations.iter().any(|at| self.is_at(frame, *at)))
     }
 
-    /// The first site of each stack that a rule takes and that is not `site`.
+    /// Other sites than `site` with a call stack that a rule matches; a site may come more than once.
     pub fn others<'a>(&'a self, matches: &'a ObjectMatch, site: SiteId) -> impl Iterator<Item = SiteId> + 'a {
         let others = self.by_stack.keys().filter(move |(other, _)| *other != site);
         others.filter(|(_, stack)| self.takes(matches, *stack)).map(|(other, _)| *other)
     }
 
-    /// Of rules in their order, those that are first to take something.
+    /// For each rule, in order, whether it is the first that matches some call stack.
     pub fn effective(&self, rules: &[&ObjectMatch]) -> Vec<bool> {
         let mut is_effective = vec![false; rules.len()];
         for (_, stack) in self.by_stack.keys() {
@@ -65,7 +65,7 @@ impl<'t> Allocations<'t> {
     fn is_at(&self, frame: &Frame, at: LocationId) -> bool {
         let location = self.trace.location(at);
         let is_in = frame.module.as_ref().is_none_or(|end| path_ends_with(&location.module, end));
-        // A trace holds the call's last byte, a plan the return address behind it or either.
+        // A trace holds the offset of the call's last byte; a plan holds that or the return address, which follows it.
         let is_there = frame.offset.is_none_or(|offset| location.offset == offset || location.offset + 1 == offset);
         let names_source = frame.function.is_some() || frame.file.is_some();
         let is_named = |code: &numapilot_flows::Frame| {
@@ -77,7 +77,7 @@ impl<'t> Allocations<'t> {
         is_in && is_there && (!names_source || location.frames.iter().any(is_named))
     }
 
-    /// The calls in a site's own frame that allocate its objects: the binary's name, the return address in it, and bytes; most bytes first.
+    /// The calls in a site's own frame that allocate its objects: name of the binary, offset of the return address in it, and bytes; most bytes first.
     pub fn calls(&self, site: SiteId) -> Vec<(String, u64, u64)> {
         let Some(named) = self.trace.site(site) else { return Vec::new() };
         let mut calls: BTreeMap<(String, u64), u64> = BTreeMap::new();
@@ -96,8 +96,8 @@ impl<'t> Allocations<'t> {
         calls
     }
 
-    /// Conditions that take this site's objects and, as far as conditions can tell, no others: the source line alone where that will do, since it outlives a
-    /// new build; else with the function; else each call by its address. Empty: nothing can name it.
+    /// Conditions that match this site's objects and, as far as possible, no others: the source line alone if that suffices, because it survives a rebuild;
+    /// else the line with the function; else each call by its offset. Empty if no condition can name the site.
     pub fn conditions(&self, id: SiteId) -> Vec<ObjectMatch> {
         let Some(site) = self.trace.site(id) else { return Vec::new() };
         let Some(plain) = plain_conditions(site) else { return Vec::new() };
@@ -118,7 +118,7 @@ impl<'t> Allocations<'t> {
     }
 }
 
-/// Whether objects of this kind are what a call allocates or maps.
+/// Whether objects of this kind come from a call that allocates or maps memory.
 pub fn is_allocated(kind: ObjectKind) -> bool {
     matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared)
 }
@@ -133,7 +133,7 @@ fn function_pattern(site: &Site) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// What a rule matches a site's objects by, were there no other sites; `None` for stacks and what is not known.
+/// The simplest condition that matches a site's objects, without regard to other sites; `None` for stacks and unknown memory.
 pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
     let module = || Some(base(&site.module).to_owned()).filter(|module| !module.is_empty());
     let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };

@@ -1,4 +1,4 @@
-//! From findings to a plan: the best fix of each of the first findings that a plan can carry out, with its evidence as comments.
+//! Turns findings into a plan: for each of the first findings, the best fix that a plan can carry out, with its evidence as comments.
 
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind};
@@ -7,13 +7,13 @@ use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Pla
 use numapilot_report::findings::{SHOWN, fix_words, gain_words};
 use numapilot_report::units;
 
-use super::plan_asks;
+use super::plan_overrides;
 use super::plan_sites::Allocations;
 
-/// Names listed in a comment.
+/// Greatest number of names listed in a comment.
 const NAMES_MOST: usize = 5;
 
-/// The plan of the first findings. Names what could not be planned in its head.
+/// The plan for the first findings. The comments at its head name the better fixes that a plan cannot carry out.
 pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Plan {
     let meta = trace.meta();
     let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
@@ -33,7 +33,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
             finding.fixes.iter().filter(gains).find(|fix| add(&mut plan, fix, finding.pattern.name(), &all, machine));
         if let Some(best) = best.filter(|best| planned != Some(best)) {
             plan.about.push(format!(
-                "Better, and not to be done by a plan ({}): {}: {}.",
+                "A better fix that no plan can carry out ({}): {}: {}.",
                 finding.pattern.name(),
                 fix_words(best, trace),
                 gain_words(&best.gain)
@@ -44,25 +44,25 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
     plan
 }
 
-/// Says in the plan's head what all its rules gain together: two fixes of one memory access do not add up.
+/// Adds the predicted gain of all rules together to the plan's head. Gains of single rules do not add up, because two rules may speed up the same access.
 pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine) {
     if plan.objects.len() + plan.threads.len() + plan.processes.len() < 2 {
         return;
     }
-    let said = match price(plan, analysis, machine) {
+    let comment = match price(plan, analysis, machine) {
         Ok(gain) => format!("All rules together: {}.", gain_words(&gain)),
-        Err(why) => format!("All rules together have no price: {why:#}."),
+        Err(why) => format!("The gain of all rules together cannot be predicted: {why:#}."),
     };
-    plan.about.push(said);
+    plan.about.push(comment);
 }
 
 fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Estimate> {
     let fitted = plan.fit(machine, Fit::Exact)?;
-    let found = plan_asks::asks(&fitted.plan, analysis.trace(), machine)?;
-    Ok(analysis.what_if(machine, &found.asks)?.gain)
+    let found = plan_overrides::overrides(&fitted.plan, analysis.trace(), machine)?;
+    Ok(analysis.what_if(machine, &found.overrides)?.gain)
 }
 
-/// Adds a fix's rules; false if no rule can say it.
+/// Adds a fix's rules to the plan; false if no rule can express the fix.
 fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine: Option<&Machine>) -> bool {
     let trace = all.trace();
     let evidence = vec![format!("{pattern}: {}: {}.", fix_words(fix, trace), gain_words(&fix.gain))];
@@ -80,24 +80,24 @@ fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine
             let rules: Vec<ObjectRule> =
                 fix.sites.iter().flat_map(|site| rules(*site, &policy, &evidence, all, trace)).collect();
             let could = !rules.is_empty();
-            rules.into_iter().for_each(|rule| enter(plan, rule));
+            rules.into_iter().for_each(|rule| merge_rule(plan, rule));
             could
         }
     }
 }
 
-/// Adds a rule; one that is about the same objects as a rule before it only names them there.
-fn enter(plan: &mut Plan, rule: ObjectRule) {
+/// Adds a rule. If an earlier rule matches the same objects, the new rule's name is added to that rule's comments instead.
+fn merge_rule(plan: &mut Plan, rule: ObjectRule) {
     let Some(known) = plan.objects.iter_mut().find(|known| known.matches == rule.matches) else {
         plan.objects.push(rule);
         return;
     };
     if known.name != rule.name && known.policy == rule.policy {
-        known.evidence.push(format!("{} too: nothing tells their allocations apart.", rule.name));
+        known.evidence.push(format!("{} too: their allocations cannot be told apart.", rule.name));
     }
 }
 
-/// Takes out the rules that would take nothing in the recording that the plan comes from, and says so.
+/// Removes the rules that match nothing in the plan's recording, and notes each in the plan's head.
 fn keep_effective(plan: &mut Plan, all: &Allocations<'_>) {
     let conditions: Vec<&ObjectMatch> = plan.objects.iter().map(|rule| &rule.matches).collect();
     let is_effective = all.effective(&conditions);
@@ -106,7 +106,7 @@ fn keep_effective(plan: &mut Plan, all: &Allocations<'_>) {
         at += 1;
         let keep = !rule.matches.is_dynamic() || is_effective[at - 1];
         if !keep {
-            left_out.push(format!("Left out: {}: rules above it take all its objects.", rule.name));
+            left_out.push(format!("Left out: {}: earlier rules match all its objects.", rule.name));
         }
         keep
     });
@@ -125,7 +125,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
             let near = machine?.nodes().iter().filter(|node| node.has_cpus() && node.has_memory());
             Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
         }
-        // A hand-over needs the taking threads' name, which findings do not know; the rest needs the source.
+        // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.
         FixKind::FirstTouchByUsers
         | FixKind::ParallelFirstTouch
         | FixKind::MigrateAtHandOver
@@ -138,7 +138,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
     })
 }
 
-/// The rules that take a site's objects: one, or one for each call where other sites share its line.
+/// The rules that match a site's objects: one, or one for each call where other sites share its source line.
 fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'_>, trace: &Trace) -> Vec<ObjectRule> {
     let Some(named) = trace.site(site) else { return Vec::new() };
     let rule = |matches: ObjectMatch| {
@@ -146,7 +146,7 @@ fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'
         evidence.extend(also_taken(site, &matches, all, trace));
         if matches.frame.offset.is_some() {
             evidence.push(
-                "The offset tells it from others of its line, and changes when the program is built anew.".to_owned(),
+                "The offset distinguishes it from other allocations of its line, and changes when the program is rebuilt.".to_owned(),
             );
         }
         let (name, policy) = (named.name.to_string(), policy.clone());
@@ -157,12 +157,12 @@ fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'
         && only.matches.frame.offset.is_none()
         && only.matches.is_dynamic()
     {
-        only.evidence.extend(calls_told(site, all));
+        only.evidence.extend(calls_comment(site, all));
     }
     rules
 }
 
-/// Who else is placed by a rule, where nothing tells them apart.
+/// A comment with the other sites that a rule matches, because no condition distinguishes them; `None` if there are none.
 fn also_taken(site: SiteId, matches: &ObjectMatch, all: &Allocations<'_>, trace: &Trace) -> Option<String> {
     let mut others: Vec<String> =
         all.others(matches, site).filter_map(|other| trace.site(other)).map(|other| other.name.to_string()).collect();
@@ -172,28 +172,28 @@ fn also_taken(site: SiteId, matches: &ObjectMatch, all: &Allocations<'_>, trace:
     others.truncate(NAMES_MOST);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!others.is_empty())
-        .then(|| format!("It also takes {}{more}: nothing tells their allocations apart.", others.join(", ")))
+        .then(|| format!("It also matches {}{more}: their allocations cannot be told apart.", others.join(", ")))
 }
 
-/// The calls of a site with several: each can have a rule of its own.
-fn calls_told(site: SiteId, all: &Allocations<'_>) -> Option<String> {
+/// A comment with the calls that allocate at a site, each of which can have its own rule; `None` if there is one call.
+fn calls_comment(site: SiteId, all: &Allocations<'_>) -> Option<String> {
     let calls = all.calls(site);
     if calls.len() < 2 {
         return None;
     }
-    let told = calls.iter().take(NAMES_MOST);
-    let told: Vec<String> =
-        told.map(|(module, offset, bytes)| format!("{offset:#x} in {module} ({})", units::bytes(*bytes))).collect();
+    let listed = calls.iter().take(NAMES_MOST);
+    let listed: Vec<String> =
+        listed.map(|(module, offset, bytes)| format!("{offset:#x} in {module} ({})", units::bytes(*bytes))).collect();
     let more = calls.len().saturating_sub(NAMES_MOST);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Some(format!(
         "{} calls allocate there, at offsets {}{more}; `module` and `offset` choose one.",
         calls.len(),
-        told.join(", ")
+        listed.join(", ")
     ))
 }
 
-/// A rule for each node, with the numbers of its threads in the order of creation within their process.
+/// A rule for each node that lists its threads by their order of creation within their process.
 fn pinned_threads(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ThreadRule> {
     let mut nodes: Vec<NodeId> = fix.threads.iter().map(|(_, node)| *node).collect();
     nodes.sort_unstable();
@@ -216,7 +216,7 @@ fn pinned_threads(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ThreadRu
     nodes.into_iter().map(rule).collect()
 }
 
-/// One rule for each program's name: its processes take the nodes in turn.
+/// A rule for each program's name that spreads its processes over the nodes in turn.
 fn pinned_processes(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ProcessRule> {
     let mut commands: Vec<String> = (fix.processes.iter())
         .filter_map(|(process, _)| trace.process(*process))
@@ -272,7 +272,7 @@ mod tests {
     fn equal_rules_are_one_that_names_both_and_idle_ones_are_left_out() {
         let mut plan = Plan::default();
         for (name, line) in [("u", 7), ("v", 7), ("w", 8)] {
-            enter(&mut plan, rule(name, line, Policy::Local));
+            merge_rule(&mut plan, rule(name, line, Policy::Local));
         }
         assert_eq!(plan.objects.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>(), ["u", "w"]);
         assert!(plan.objects[0].evidence[0].starts_with("v too"), "{:?}", plan.objects[0].evidence);

@@ -1,4 +1,4 @@
-//! `numapilot query`: starts `numapilot-query`, which has the SQL engine in it. It is looked for beside this program, then on the path.
+//! `numapilot query`: starts `numapilot-query`, which contains the SQL engine. It is searched in this program's folder, then on PATH.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -18,7 +18,7 @@ use crate::output;
 
 const ENGINE: &str = "numapilot-query";
 
-/// Becomes the engine; returns only where that fails, or where only help was asked for and there is no engine.
+/// Replaces this process by the engine. Returns only if that fails, or to print the help when there is no engine.
 pub fn run(arguments: &QueryArgs) -> Result<ExitCode> {
     let beside = std::env::current_exe().ok().map(|path| path.with_file_name(ENGINE)).filter(|path| path.is_file());
     let program = beside.unwrap_or_else(|| PathBuf::from(ENGINE));

@@ -1,4 +1,4 @@
-//! `numapilot record`.
+//! `numapilot record`: records a program or running processes, and writes the tables of the trace.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -42,7 +42,7 @@ use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
 
-/// Records the program, then writes the tables. Returns the program's own status.
+/// Records the program, then writes the tables. Returns the program's exit status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let machine = Machine::load(&arguments.machine)?;
     let output = arguments
@@ -70,7 +70,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         }
         describe(&recording);
         if arguments.native.is_some() && !recording.engine.is_simulated() {
-            eprintln!("numapilot: --native was of no use: engine {} charges no simulated clock", recording.engine);
+            eprintln!("numapilot: --native had no effect, because engine {} simulates no clock", recording.engine);
         }
         if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
             summary(fitted, outcome, |_| false).iter().for_each(|line| eprintln!("numapilot: {line}"));
@@ -98,13 +98,13 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
 /// Times the program without call-outs.
 fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>, line: &Line) -> Result<Native> {
     let rest = arguments.command.get(1..).unwrap_or_default();
-    let told = |run: usize| line.bar.set_message(format!("running {} by itself ({run})", program.display()));
-    let native = run_natively(program, rest, &options.environment, clock_hz, told).context("--native")?;
+    let on_run = |run: usize| line.bar.set_message(format!("running {} without call-outs ({run})", program.display()));
+    let native = run_natively(program, rest, &options.environment, clock_hz, on_run).context("--native")?;
     line.bar.finish_and_clear();
     if !arguments.quiet {
         let least = native.runs.iter().min_by_key(|run| run.user_ns).copied().unwrap_or_default();
         eprintln!(
-            "numapilot: {} by itself: {} of processor time at {:.1} GHz (the least of {} runs), which anchors the program's own work",
+            "numapilot: {} without call-outs: {} of processor time at {:.1} GHz (the least of {} runs); it calibrates the program's own work in predictions",
             native.program,
             units::time_ns(least.user_ns),
             least.clock_mhz / 1000.0,
@@ -114,7 +114,7 @@ fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>
     Ok(native)
 }
 
-/// Code that ran and whose accesses were not seen.
+/// Prints notes on code that ran without instrumentation, so that its accesses are missing.
 fn unseen(instrumentation: Option<&Instrumentation>) {
     let Some(found) = instrumentation else { return };
     if let Some(blindness) = blindness_of(found) {
@@ -123,14 +123,14 @@ fn unseen(instrumentation: Option<&Instrumentation>) {
     }
     for module in found.own_modules().filter(|module| module.code_bytes > 0 && module.instrumented_bytes == 0) {
         eprintln!(
-            "numapilot: {} is not instrumented: accesses in its {} of code are not seen",
+            "numapilot: {} is not instrumented: the accesses of its {} of code are not recorded",
             module.path,
             units::bytes(module.code_bytes)
         );
     }
 }
 
-/// What runs already and is to be recorded.
+/// The running processes to record; `None` if a program is to be started.
 fn running(arguments: &RecordArgs) -> Option<Running> {
     if arguments.system {
         return Some(Running::System);
@@ -138,7 +138,7 @@ fn running(arguments: &RecordArgs) -> Option<Running> {
     (!arguments.pid.is_empty()).then(|| Running::Processes(arguments.pid.clone()))
 }
 
-/// Where an output of this name goes: a trace's folder ends in `.numatrace`, and whoever left that out is told.
+/// The trace's folder for an output name: `.numatrace` is appended if it is missing, and a note says so.
 pub fn named_output(name: &Path, is_quiet: bool) -> PathBuf {
     let folder = output_folder(name);
     if folder != name && !is_quiet {
@@ -155,14 +155,14 @@ fn default_output(arguments: &RecordArgs) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The CPUs that `--cpus` names.
+/// Parses the list of `--cpus`; `None` if there is none.
 pub fn cpu_list(list: Option<&str>) -> Result<Option<Vec<CpuId>>> {
     let Some(list) = list else { return Ok(None) };
     let numbers = parse_cpu_list(list).with_context(|| format!("--cpus {list}"))?;
     Ok(Some(numbers.into_iter().map(CpuId).collect()))
 }
 
-/// What `--bind` means.
+/// Converts the value of `--bind`.
 pub fn binding(bind: args::Bind) -> Binding {
     match bind {
         args::Bind::Spread => Binding::Spread,
@@ -211,7 +211,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     Ok(())
 }
 
-/// One line on standard error while something takes its time; silent where that is no terminal.
+/// A progress line on standard error; silent if that is not a terminal.
 #[derive(Clone)]
 struct Line {
     bar: ProgressBar,
@@ -265,21 +265,21 @@ impl Progress for Line {
     }
 }
 
-/// Why better engines were not taken.
+/// Prints why engines with more evidence were not taken.
 fn refused(refusals: &[Refusal]) {
     for refusal in refusals {
         eprintln!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
     }
 }
 
-/// What the user should know of how it went.
+/// Prints the notes, losses and totals of a recording.
 fn describe(recording: &Recording) {
     for note in &recording.notes {
         eprintln!("numapilot: {note}");
     }
     if let Some(StopReason::WriteFailed(error)) = &recording.stopped {
         eprintln!(
-            "numapilot: recording stopped, the trace could not be written: {error}; what was written before is kept"
+            "numapilot: recording stopped because the trace could not be written: {error}; what was written before is kept"
         );
     }
     let lost = recording.losses.records();

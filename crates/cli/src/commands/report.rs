@@ -1,4 +1,4 @@
-//! `numapilot report`: opens a trace, looks at the part that was asked for, and renders it.
+//! `numapilot report`: opens a trace, analyses the part that the arguments select, and renders it.
 
 use anyhow::Context;
 use anyhow::Result;
@@ -37,7 +37,7 @@ const TIME_SLICES: usize = 32;
 /// Stretches of pages in drill-downs: one line each.
 const PAGE_STRETCHES: usize = 16;
 
-/// Renders what was asked for.
+/// Renders the report, and writes the files that the arguments name.
 pub fn run(arguments: &ReportArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
     let machine = trace.machine();
@@ -48,7 +48,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     if let Some(path) = &arguments.html {
         let is_standard_output = path.as_os_str() == "-";
         if is_standard_output && arguments.export.is_any() {
-            bail!("--html -: write the other files in a command of their own");
+            bail!("--html - takes standard output; write the other files with a separate command");
         }
         output::write_file(path, &view.page(&analysis, &found))?;
         if is_standard_output {
@@ -76,7 +76,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     if written.is_empty() { Ok(()) } else { output::print(&format!("\n{}\n", written.join("\n"))) }
 }
 
-/// One trace, looked at in one way.
+/// A trace with the arguments that select what is shown of it.
 struct View<'a> {
     arguments: &'a ReportArgs,
     trace: &'a Trace,
@@ -113,7 +113,7 @@ impl View<'_> {
         Ok(filter)
     }
 
-    /// Writes the files that were asked for. They show what `--object` and `--thread` name and nothing else.
+    /// Writes the files that the arguments name. They show only what `--object` and `--thread` select.
     fn export(&self, analysis: &Analysis<'_>) -> Result<Option<Vec<String>>> {
         let arguments = self.arguments;
         if !arguments.export.is_any() {
@@ -131,7 +131,10 @@ impl View<'_> {
                         Named::Object(_) => None,
                     });
                     let numbers: Vec<String> = numbers.collect();
-                    bail!("--object {name}: several have that name; a file shows one of them: {}", numbers.join(", "));
+                    bail!(
+                        "--object {name}: several sites have that name, and a file shows only one; choose one of {}",
+                        numbers.join(", ")
+                    );
                 }
             }
             scope.insert(0, format!("object {name}"));
@@ -145,7 +148,7 @@ impl View<'_> {
         exports::write(&arguments.export, &export, &scope.join(", "))
     }
 
-    /// What the filters leave, in words.
+    /// The filters as text, one phrase each; empty for the whole recording.
     fn scope(&self) -> Vec<String> {
         let arguments = self.arguments;
         let mut scope = Vec::new();
@@ -172,7 +175,7 @@ impl View<'_> {
         }
     }
 
-    /// The lines that every text begins with, then what was asked for.
+    /// The report as text: the headline, then the sections that the arguments select.
     fn text(&self, analysis: &Analysis<'_>, found: &Findings, look: Look) -> Result<String> {
         let arguments = self.arguments;
         let touches = analysis.touches();
@@ -182,14 +185,14 @@ impl View<'_> {
         };
         parts.push(text::heading(self.heading, look));
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
-        // Findings weigh memory accesses, which faults are not.
+        // Findings are based on memory accesses; page faults are none.
         let is_of_accesses = touches.is_none() && self.trace.evidence() == Evidence::Accesses;
         if is_of_accesses && (arguments.findings || self.is_whole()) {
             let body = findings::text(found, self.trace, self.machine, arguments.findings, look);
             parts.push(section("FINDINGS", body));
         }
         if self.trace.evidence() == Evidence::Other {
-            // Tables of accesses would be empty, which says "none" of what is not known.
+            // Without samples of accesses, tables of them would show zero where the truth is unknown.
             return Ok(parts.join("\n"));
         }
         let before = parts.len();
@@ -233,14 +236,14 @@ impl View<'_> {
         Ok(parts.join("\n"))
     }
 
-    /// What is found; nothing where nobody asks.
+    /// The findings; empty if neither the report nor a file shows them.
     fn findings(&self, analysis: &Analysis<'_>) -> Findings {
         let asked = self.arguments;
         let is_wanted = asked.findings || asked.plan.is_some() || asked.html.is_some() || self.is_whole();
         if is_wanted { analysis.findings(self.machine) } else { Findings::default() }
     }
 
-    /// Whether the report is of the whole recording, and of no part of it in particular.
+    /// Whether the report covers the whole recording, without filters or drill-downs.
     fn is_whole(&self) -> bool {
         let asked = self.arguments;
         let drills = asked.functions || asked.stacks || asked.threads || asked.matrix || asked.instances;
@@ -306,7 +309,7 @@ impl View<'_> {
         Ok(out)
     }
 
-    /// By number (`S3`: a site; `17`: an instance), else every site with that name.
+    /// The thread with this number, else the first with this name or start function.
     fn choose_thread(&self, name: &str) -> Result<ThreadIndex> {
         let threads = self.trace.threads();
         if let Ok(index) = name.parse().map(ThreadIndex) {
@@ -320,7 +323,7 @@ impl View<'_> {
     }
 }
 
-/// Slices of program time that a line of this width has room for.
+/// Number of slices of program time that fit in a line of this width.
 fn slices(look: Look) -> usize {
     if look.width >= 96 { TIME_SLICES } else { TIME_SLICES / 4 }
 }

@@ -1,4 +1,4 @@
-//! `numapilot run`: a program under a plan, with node-local copies of its mappings, or under numactl's options.
+//! `numapilot run`: runs a program under a plan, with node-local copies of its mappings, or with numactl's options.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use super::numactl;
 use crate::args::RunArgs;
 use crate::output;
 
-/// Runs the program; its status.
+/// Runs the program and returns its exit status.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let policy = numactl::policy(&arguments.policy)?;
     if arguments.show {
@@ -46,12 +46,12 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         return Err(apply::exec_here(&arguments.command).into());
     }
     let libraries: Vec<PathBuf> = copies.iter().map(Mappings::library).collect();
-    let told = copies.as_ref().map_or(Vec::new(), Mappings::environment);
+    let environment = copies.as_ref().map_or(Vec::new(), Mappings::environment);
     let applied = apply::run(&ApplyOptions {
         command: arguments.command.clone(),
         plan: planned.as_ref().map(|(machine, fitted)| (fitted, machine)),
         libraries: &libraries,
-        environment: &told,
+        environment: &environment,
     })?;
     applied.notes.iter().for_each(|note| say(note.clone()));
     if let (Some((_, fitted)), Some(outcome)) = (&planned, &applied.outcome) {
@@ -62,20 +62,20 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
     }
     if let Some(copies) = &copies {
-        // The program has run: what cannot be told about it does not change its status.
-        let told = copies.summary().map_or_else(|error| error.to_string(), |summary| summary.to_string());
-        told.lines().for_each(|line| say(line.to_owned()));
+        // The program has run, so a missing summary does not change its exit status.
+        let summary = copies.summary().map_or_else(|error| error.to_string(), |summary| summary.to_string());
+        summary.lines().for_each(|line| say(line.to_owned()));
     }
     Ok(ExitCode::from(u8::try_from(applied.exit.shell_code()).unwrap_or(1)))
 }
 
-/// Of which files mappings are copied, where the user or else the plan names some: the library takes one pattern.
+/// The pattern of files whose mappings are copied: the user's, else the plan's first. The library takes one pattern.
 fn copied_files(asked: Option<&str>, plan: Option<&Plan>) -> Option<String> {
     let by_plan = || plan?.objects.iter().find_map(replicated_file);
     asked.filter(|pattern| !pattern.is_empty()).or_else(by_plan).map(str::to_owned)
 }
 
-/// The mapped files that a rule wants copies of.
+/// The pattern of mapped files that a rule replicates; `None` for other rules.
 fn replicated_file(rule: &ObjectRule) -> Option<&str> {
     rule.matches.mapped_file.as_deref().filter(|_| rule.policy == Policy::Replicate)
 }
@@ -84,15 +84,15 @@ fn replicated_file(rule: &ObjectRule) -> Option<&str> {
 fn planned(file: &Path, fold: bool) -> Result<(Machine, Fitted)> {
     let machine = Machine::load("live").context("this machine's topology")?;
     let plan = Plan::load(file)?;
-    // With one node there is nothing to place, whatever the plan names: that is said, and is no error.
+    // With one node there is nothing to place, whatever nodes the plan names. The caller prints a note; it is no error.
     let is_one = machine.nodes().len() < 2;
     let fitted = plan.fit(&machine, if fold || is_one { Fit::Fold } else { Fit::Exact })?;
     Ok((machine, fitted))
 }
 
-/// What a plan did, a line for each rule; not for those that `is_told` elsewhere.
+/// A plan's outcome, a line for each rule; rules for which `is_reported` holds are reported elsewhere and left out.
 #[must_use]
-pub fn summary(fitted: &Fitted, outcome: &Outcome, is_told: impl Fn(&ObjectRule) -> bool) -> Vec<String> {
+pub fn summary(fitted: &Fitted, outcome: &Outcome, is_reported: impl Fn(&ObjectRule) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     if outcome.processes == 0 {
         lines.push(format!("plan {}: the planner was not loaded into the program", fitted.plan.file));
@@ -100,11 +100,11 @@ pub fn summary(fitted: &Fitted, outcome: &Outcome, is_told: impl Fn(&ObjectRule)
     }
     if outcome.without_memory > 0 {
         lines.push(format!(
-            "in {} processes no addresses could be reserved (`ulimit -v`): nothing was placed there",
+            "{} processes could not reserve address space (`ulimit -v`), so nothing was placed in them",
             outcome.without_memory
         ));
     }
-    let rules = fitted.plan.objects.iter().zip(&outcome.objects).filter(|(rule, _)| !is_told(rule));
+    let rules = fitted.plan.objects.iter().zip(&outcome.objects).filter(|(rule, _)| !is_reported(rule));
     lines.extend(rules.map(|(rule, outcome)| format!("plan: {}", object_line(rule, outcome))));
     lines.extend(outcome.places.iter().map(|place| format!("plan: {}", place_line(place))));
     lines
@@ -115,7 +115,9 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
     if planned.policy == Policy::Replicate {
         return line
             + match replicated_file(planned) {
-                Some(_) => "not applied: `run` copies the files of one pattern, a simulated machine none",
+                Some(_) => {
+                    "not applied: `run` copies the files of one pattern only, and a simulated machine copies none"
+                }
                 None => {
                     "not applied: threads of one process share their page tables, and only the program itself can keep copies"
                 }

@@ -1,4 +1,4 @@
-//! `numapilot selftest`: what numapilot claims about hardware, checked on this machine.
+//! `numapilot selftest`: checks numapilot's claims about hardware on this machine.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use numapilot_sources::doctor;
 use crate::args::{SelftestArgs, SelftestPart};
 use crate::output;
 
-/// Runs the parts, prints what came of them.
+/// Runs the parts and prints their verdicts.
 pub fn run(arguments: &SelftestArgs) -> Result<ExitCode> {
     if let Some(order) = &arguments.worker {
         let truth = truth::carry_out(order).map_err(|reason| anyhow!(reason))?;
@@ -41,7 +41,7 @@ pub fn run(arguments: &SelftestArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(all.exit_status()))
 }
 
-/// Those that were named, or all.
+/// The parts that `--only` names, or all.
 fn parts(only: &[SelftestPart]) -> std::collections::BTreeSet<Part> {
     if only.is_empty() {
         return Part::ALL.into();
@@ -55,7 +55,7 @@ fn parts(only: &[SelftestPart]) -> std::collections::BTreeSet<Part> {
     only.iter().map(part).collect()
 }
 
-/// One line on standard error that says what is done now.
+/// A progress line on standard error that shows the current step.
 fn progress(is_quiet: bool) -> ProgressBar {
     if is_quiet {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! The loop as a service: whatever steers and tells it here, with the daemon's journal, control socket, metrics and record beside it.
+//! The balancing loop as a service: combines this process's signals and output with the daemon's journal, control socket, metrics and undo log.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -28,20 +28,20 @@ use numapilot_sources::signals;
 
 use crate::args::BalanceArgs;
 
-/// What a run of `balance` is to do, from its arguments or from a file.
+/// The settings of a run of `balance`, from its arguments or from a configuration file.
 pub struct Plan {
-    /// For the loop.
+    /// Settings of the balancing loop.
     pub options: Options,
-    /// Model of this machine.
+    /// Name or file of a model of this machine.
     pub machine: Option<String>,
-    /// Whole processes are placed.
+    /// Whether whole processes are placed (`--pack`).
     pub pack: bool,
     daemon: DaemonSettings,
     config: Option<(PathBuf, Config)>,
 }
 
 impl Plan {
-    /// By a configuration file; of the arguments, a dry run and a length of time count too.
+    /// Settings from a configuration file. Of the arguments, only `--dry-run` and `--for` count.
     pub fn of_config(file: &Path, arguments: &BalanceArgs) -> Result<Plan> {
         let config = Config::load(file)?;
         let options = Options {
@@ -71,11 +71,11 @@ impl Plan {
         Ok(Plan { options, machine, pack, daemon, config: Some((file.to_owned(), config)) })
     }
 
-    /// By arguments alone.
+    /// Settings from the arguments alone.
     pub fn of_arguments(arguments: &BalanceArgs, options: Options) -> Plan {
         let service = &arguments.service;
         let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
-        // What a dry run would change is not changed: nothing has to be kept.
+        // A dry run changes no settings, so there is nothing to record.
         let state = (!options.dry_run).then(|| service.state_dir.clone().unwrap_or_else(|| Places::usual().state));
         let daemon = DaemonSettings {
             journal: service.journal.clone().map(JournalSettings::new),
@@ -98,36 +98,36 @@ fn tunables(of: &Config) -> Tunables {
     }
 }
 
-/// Between two looks, of the packer at least so long: programs show what they demand in seconds, and numad takes 5 to 15.
+/// The interval between two observations. The packer's is at least 2 s, because demand shows over seconds only; numad takes 5 to 15 s.
 pub fn interval(pack: bool, asked: Duration) -> Duration {
     if pack { asked.max(Duration::from_secs(2)) } else { asked }
 }
 
-/// Who steers and tells here: this process's signals and output.
+/// Control and output of this process itself: its signals and standard streams.
 pub trait LocalPort: Sink {
-    /// Waits for something to do, `wait` at most.
+    /// Waits at most `wait` for a command.
     fn next(&mut self, wait: Duration) -> Option<Steering>;
 
-    /// What the loop is doing.
+    /// Receives the loop's present status.
     fn status(&mut self, status: Status);
 }
 
-/// A conductor: whoever steers here, with a daemon beside it.
+/// A control port that serves this process's own port and the daemon's.
 pub struct Served<C: LocalPort> {
-    /// See [`LocalPort`].
+    /// This process's own signals and output.
     pub inner: C,
     daemon: Daemon,
     config: Option<(PathBuf, Config)>,
 }
 
 impl<C: LocalPort> Served<C> {
-    /// Opens what the plan asks for, and puts back what a killed one has left changed.
+    /// Starts the daemon's parts that the plan names, and restores settings that a killed daemon left changed.
     pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
         let daemon = Daemon::start(&plan.daemon, signals::wake)?;
         Ok(Served { inner, daemon, config: plan.config })
     }
 
-    /// The loop has ended.
+    /// Ends the daemon's parts, after the loop has ended.
     pub fn end(&mut self) {
         self.daemon.end();
     }
@@ -188,7 +188,7 @@ impl<C: LocalPort> ControlPort for Served<C> {
             }
             names => {
                 let (file, names) = (file.display(), names.join(", "));
-                Err(format!("{file}: nothing was changed, since a change of {names} takes a new start"))
+                Err(format!("{file}: nothing was changed, because a change of {names} needs a restart"))
             }
         });
         self.daemon.reloading(true);

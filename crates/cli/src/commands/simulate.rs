@@ -1,4 +1,4 @@
-//! `numapilot simulate`: a recorded or described program on a simulated machine, under one policy or several.
+//! `numapilot simulate`: runs a recorded or described program on a simulated machine, under one policy or several.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
         return list(arguments);
     }
     let Some(input) = &arguments.input else {
-        bail!("name a trace or a description (.toml) to simulate, or ask for --list")
+        bail!("name a trace or a description (.toml) to simulate, or use --list")
     };
     let loaded = load(input, arguments.repeat, arguments.run_for)?;
     let machine = machine_for(&loaded, arguments.machine.as_deref())?;
@@ -52,12 +52,13 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
     show(arguments, &machine, &Comparison::new(&runs))
 }
 
-/// The offline optimum's name among the policies. It is none: it knows the whole run beforehand.
+/// Name of the offline optimum in `--policy`. It is not a policy, because it knows the whole run in advance.
 const OPTIMUM: &str = "optimum";
-const OPTIMUM_SUMMARY: &str = "no policy: the best static placement that was found with the whole run known beforehand; what others are measured by";
+const OPTIMUM_SUMMARY: &str =
+    "not a policy: the best static placement found with the whole run known in advance, to compare the policies with";
 
-/// The program with every page where the offline search puts it, from the first touch to the end; or as first touch or interleaving leave it, where
-/// that turns out shorter: the search knows nothing of threads that wait for each other, the simulation does.
+/// The best static placement: every page where the offline search puts it, from the first touch to the end; or first touch or interleaving, if their
+/// simulated run is shorter. The search ignores that threads wait for each other, the simulation does not.
 fn best(
     program: &Program,
     machine: &Machine,
@@ -89,7 +90,7 @@ fn best(
     Ok(report)
 }
 
-/// Where every page was at the end of each run, as CSV: a row for each run of neighbouring pages on one node. All figures are simulated.
+/// The home node of every page at the end of each run, as CSV: a row for each range of adjacent pages on one node. All figures are simulated.
 fn placement(runs: &[Report], program: &Program) -> String {
     let mut text = "policy,process,address,pages,node\n".to_owned();
     for run in runs {
@@ -103,7 +104,7 @@ fn placement(runs: &[Report], program: &Program) -> String {
     text
 }
 
-/// A field of CSV (RFC 4180): policies' options have commas.
+/// Quotes a CSV field if it needs it (RFC 4180), as the commas of policies' options do.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
@@ -221,7 +222,7 @@ fn options(arguments: &SimulateArgs) -> Options {
     }
 }
 
-/// Policies are separated by commas, and so are a policy's own options: what has a `=` and no name before it belongs to the policy before.
+/// Splits a list of policies. Commas separate policies and a policy's options alike; a part `KEY=VALUE` without a policy's name belongs to the policy before.
 fn split_policies(list: &str) -> Vec<String> {
     let mut specs: Vec<String> = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {

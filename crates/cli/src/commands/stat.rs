@@ -1,4 +1,4 @@
-//! `numapilot stat`.
+//! `numapilot stat`: shows the seven NUMA metrics of a command, of processes or of the machine.
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -34,12 +34,12 @@ use crate::args::StatArgs;
 use crate::output;
 use crate::output::PendingFile;
 
-/// How long the machine is looked at where nothing says.
+/// Default observation time of the whole machine.
 const SYSTEM_TIME: Duration = Duration::from_secs(1);
-/// A pause is no longer, so that a signal between two of them is not missed for long.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// Longest pause between two checks, so that a signal between them is handled soon.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-/// Shows intervals.
+/// Shows the metrics per interval and in total; returns the command's exit status.
 pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
     let mut out = Output::new(arguments)?;
     let code = watch(arguments, &mut out)?;
@@ -96,7 +96,7 @@ fn start(arguments: &StatArgs) -> Result<Child> {
         .with_context(|| format!("{}", program.to_string_lossy()))
 }
 
-/// The command's status as shells give it. One that outlives `--for` is ended.
+/// The command's exit status as shells return it. A command that still runs after `--for` is terminated.
 fn status_of(child: &mut Child) -> Result<i32> {
     let ended = child.try_wait().context("the command")?;
     let status = match ended {
@@ -128,7 +128,7 @@ impl Watched {
         Ok(Watched { live, seen: LastSeen::default(), pids: arguments.pid.clone() })
     }
 
-    /// Watches until it `ends`, the time is over, or a signal says so; what happened in all of it.
+    /// Observes until the processes have ended, the time is over or a signal arrives. Returns the metrics of the whole time.
     fn follow(
         &mut self,
         arguments: &StatArgs,
@@ -156,7 +156,7 @@ impl Watched {
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
             let until = [next, limit].into_iter().flatten().map(|at| at.saturating_sub(began.elapsed())).min();
             self.live.look();
-            let pause = until.unwrap_or(PATIENCE).min(PATIENCE);
+            let pause = until.unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
             match processes.iter().find(|process| process.is_running()) {
                 Some(process) => process.wait(pause),
                 None => signals::sleep(pause),
@@ -165,22 +165,25 @@ impl Watched {
         Ok(Stat { interval: whole.interval(&mut self.live), memory: self.memory() })
     }
 
-    /// Memory of the processes; of those that have ended, as it was last seen.
+    /// Memory of the processes; of those that have ended, the last reading.
     fn memory(&mut self) -> Vec<MemoryMap> {
         self.seen.now(self.live.root(), self.live.machine(), &self.pids)
     }
 }
 
-/// What is not counted here, in the words of `numapilot doctor`.
+/// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
 pub fn options() -> LiveOptions {
     let diagnosis = doctor::diagnose(&doctor::probe());
     let pmu = diagnosis.engine("pmu");
     let obstacle = pmu.and_then(|finding| finding.obstacles.first());
     let no_latency = match obstacle {
         Some(obstacle) => {
-            format!("nothing counts latencies, and they cannot be sampled: {} ({})", obstacle.reason, obstacle.remedy)
+            format!(
+                "no counter measures latencies here, and they cannot be sampled: {} ({})",
+                obstacle.reason, obstacle.remedy
+            )
         }
-        None => "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
+        None => "no counter measures latencies here; `numapilot record --engine pmu` samples them".to_owned(),
     };
     LiveOptions {
         scope: None,
@@ -263,7 +266,7 @@ impl Output {
         to.write_all(text.as_bytes()).and_then(|()| to.flush()).context("output")
     }
 
-    /// Everything is written: a file gets its name.
+    /// Completes the output: an output file gets its final name.
     fn finish(self) -> Result<()> {
         match self.to {
             To::File(file) => file.finish().context("output"),
@@ -284,7 +287,7 @@ impl Output {
         self.write(&text)
     }
 
-    /// The whole; after intervals only for people.
+    /// Writes the summary of the whole time; after intervals in text only, not in JSON or CSV.
     fn summary(&mut self, stat: &Stat, after_intervals: bool) -> Result<()> {
         match (self.form, after_intervals) {
             (Form::Text, true) => self.write(&("\n".to_owned() + &stat::text(stat, self.look))),

@@ -1,5 +1,5 @@
-//! Recordings reduced to what `compare` and `check` judge, with the run time that fits: the clock's, or the traffic model's for recordings
-//! on a simulated machine (their clock knows no memory latency).
+//! Summaries of recordings for `compare` and `check`. The run time is the clock's, or the traffic model's for recordings on a simulated machine, whose clock
+//! includes no memory latency.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     Ok(summary)
 }
 
-/// Fails where too little was recorded to judge or predict by.
+/// Fails if too few of the program's accesses were recorded to judge or predict anything.
 pub fn refuse_blind(analysis: &Analysis<'_>) -> Result<()> {
     analysis.blindness().map_or(Ok(()), |blindness| bail!("{}", blindness.says()))
 }

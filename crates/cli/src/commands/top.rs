@@ -1,4 +1,4 @@
-//! `numapilot top`.
+//! `numapilot top`: shows the machine live on the terminal, or writes a picture of the screen.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -23,13 +23,13 @@ use numapilot_watch::top::ReplaySource;
 use numapilot_watch::top::Source;
 use numapilot_watch::top::TopOptions;
 
-use super::ctl::usual_socket;
+use super::ctl::default_socket;
 use crate::args::Colour;
 use crate::args::TopArgs;
 use crate::output;
 
-/// Looks before a snapshot: the first has nothing to compare with.
-const SNAPSHOT_LOOKS: u64 = 3;
+/// Updates before a snapshot: the first has no earlier reading to compare with.
+const SNAPSHOT_UPDATES: u64 = 3;
 
 /// Shows the screen, or a picture of it.
 pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
@@ -39,7 +39,7 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
     let mut source: Box<dyn Source> = match &arguments.replay {
         Some(trace) => Box::new(ReplaySource::new(replayed(arguments, trace)?)),
         None => {
-            let socket = arguments.socket.clone().unwrap_or_else(usual_socket);
+            let socket = arguments.socket.clone().unwrap_or_else(default_socket);
             Box::new(LiveSource::new(live()?, socket))
         }
     };
@@ -59,12 +59,12 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
 }
 
 fn live() -> Result<Live> {
-    // Asking everything that `doctor` asks would take longer than starting may.
+    // The checks of `doctor` take too long for the start of `top`.
     let options = LiveOptions {
         scope: Some(Scope::System),
         sampling: Sampling::Accesses,
         no_pmu: None,
-        no_latency: "nothing counts latencies; `numapilot record --engine pmu` samples them".to_owned(),
+        no_latency: "no counter measures latencies here; `numapilot record --engine pmu` samples them".to_owned(),
     };
     Ok(Live::open(Root::default(), Machine::live()?, &options))
 }
@@ -83,9 +83,9 @@ fn replayed(arguments: &TopArgs, trace: &std::path::Path) -> Result<replay::Repl
 
 fn snapshot(source: &mut dyn Source, arguments: &TopArgs, palette: Palette) -> String {
     let mut app = top::App::new(source.machine().clone(), source.label(), source.notes());
-    let looks = arguments.count.unwrap_or(SNAPSHOT_LOOKS);
+    let updates = arguments.count.unwrap_or(SNAPSHOT_UPDATES);
     let is_live = arguments.replay.is_none();
-    let mut look = |app: &mut top::App, pause: bool| {
+    let mut update = |app: &mut top::App, pause: bool| {
         if pause && is_live {
             std::thread::sleep(arguments.interval);
         }
@@ -93,19 +93,19 @@ fn snapshot(source: &mut dyn Source, arguments: &TopArgs, palette: Palette) -> S
             app.update(frame);
         }
     };
-    (0..looks).for_each(|index| look(&mut app, index > 0));
+    (0..updates).for_each(|index| update(&mut app, index > 0));
     for key in arguments.keys.chars() {
         app.input(if key == '\r' || key == '\n' { Input::Enter } else { Input::Key(key) });
     }
-    // What was opened by the keys has not been looked at yet, and those who are asked about it take their time.
+    // A view that the keys opened has no readings yet, and its evidence providers need several updates.
     let more = if app.detail().is_none() {
         0
     } else if is_live {
-        SNAPSHOT_LOOKS + 1
+        SNAPSHOT_UPDATES + 1
     } else {
         1
     };
-    (0..more).for_each(|_| look(&mut app, true));
+    (0..more).for_each(|_| update(&mut app, true));
     let (columns, rows) = arguments.size;
     top::picture(&mut app, palette, columns, rows)
 }

@@ -1,4 +1,4 @@
-//! `numapilot topo`.
+//! `numapilot topo`: draws this machine or a machine model.
 
 use anyhow::Result;
 use numapilot_machine::Machine;
@@ -8,7 +8,7 @@ use numapilot_report::topo;
 use crate::args::TopoArgs;
 use crate::output;
 
-/// Draws the machine.
+/// Draws the machine as text, JSON or SVG, or lists the built-in models.
 pub fn run(arguments: &TopoArgs) -> Result<()> {
     if arguments.list {
         return list();

@@ -1,4 +1,4 @@
-//! `numapilot whatif`: a recorded program with other homes for some of its objects, predicted.
+//! `numapilot whatif`: predicts a recorded program's run time with other home nodes for some of its objects.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use numapilot_plan::{Fit, Plan};
 use numapilot_report::simulation::{Prediction, prediction};
 use numapilot_simulator::whatif::{PageOverride, Question};
 
-use super::plan_asks;
+use super::plan_overrides;
 use super::simulate::progress;
 use super::summary::refuse_blind;
 use crate::args::WhatifArgs;
 use crate::output;
 
-/// Predicts and prints.
+/// Predicts the run time and prints the prediction.
 pub fn run(arguments: &WhatifArgs) -> Result<()> {
     let trace = Trace::open(&arguments.trace)?;
     let found = match &arguments.machine {
         None => priced(arguments, &trace)?,
-        Some(name) => elsewhere(arguments, trace, name)?,
+        Some(name) => simulated(arguments, trace, name)?,
     };
     if arguments.json {
         return output::print_json(&found.json());
@@ -30,9 +30,9 @@ pub fn run(arguments: &WhatifArgs) -> Result<()> {
     output::print(&prediction(&found, output::look(&arguments.look)))
 }
 
-/// On the machine of the recording: by the function that prices findings.
+/// The prediction on the machine of the recording, by the function that prices findings.
 fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
-    let mut asks = read(arguments, |set| PlacementOverride::read(trace, set).map_err(|why| anyhow!("{why}")))?;
+    let mut overrides = read(arguments, |set| PlacementOverride::read(trace, set).map_err(|why| anyhow!("{why}")))?;
     let whose = || arguments.trace.display().to_string();
     let machine = trace.machine();
     let analysis = Analysis::on(trace, machine.as_ref(), Filter::default());
@@ -41,29 +41,29 @@ fn priced(arguments: &WhatifArgs, trace: &Trace) -> Result<Prediction> {
         bail!("{}: it holds no description of its machine; name one by --machine", whose());
     };
     if let Some(file) = &arguments.plan {
-        asks = planned(file, trace, machine)?;
+        overrides = planned(file, trace, machine)?;
     }
-    let answer = analysis.what_if(machine, &asks).with_context(whose)?;
+    let answer = analysis.what_if(machine, &overrides).with_context(whose)?;
     let program = numapilot_trace::name::stem(&arguments.trace);
     Ok(Prediction::priced(&program, machine.name(), answer))
 }
 
-/// The questions of a plan's rules; says which take nothing.
+/// The overrides of a plan's rules. Prints a note for each rule that matches nothing.
 fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<PlacementOverride>> {
     let fitted = Plan::load(file)?.fit(machine, Fit::Exact)?;
     let whose = || file.display().to_string();
-    let found = plan_asks::asks(&fitted.plan, trace, machine).with_context(whose)?;
+    let found = plan_overrides::overrides(&fitted.plan, trace, machine).with_context(whose)?;
     for name in &found.without_effect {
-        eprintln!("numapilot: {}: the rule for {name} takes nothing in this recording", file.display());
+        eprintln!("numapilot: {}: the rule for {name} matches nothing in this recording", file.display());
     }
-    if found.asks.is_empty() {
-        bail!("{}: no rule takes anything in this recording, so there is nothing to price", file.display());
+    if found.overrides.is_empty() {
+        bail!("{}: no rule matches anything in this recording, so there is no gain to predict", file.display());
     }
-    Ok(found.asks)
+    Ok(found.overrides)
 }
 
-/// On another machine: simulated.
-fn elsewhere(arguments: &WhatifArgs, trace: Trace, name: &str) -> Result<Prediction> {
+/// The prediction on another machine, by simulation.
+fn simulated(arguments: &WhatifArgs, trace: Trace, name: &str) -> Result<Prediction> {
     let overrides = read(arguments, |set| PageOverride::read(&trace, set).map_err(|why| anyhow!("{why}")))?;
     refuse_blind(&Analysis::on(&trace, None, Filter::default()))
         .with_context(|| arguments.trace.display().to_string())?;

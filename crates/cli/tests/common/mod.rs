@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the program under test, compiled samples, the workloads, recordings and reports.
+//! Helpers of the end-to-end tests: the program under test, compiled samples, the workloads, recordings and reports.
 //!
 //! Everything built lands below cargo's folder for temporary files of tests; file locks keep test binaries that run side by side from building the
 //! same thing twice.
@@ -21,12 +21,12 @@ use tempfile::TempDir;
 /// The binary under test.
 pub const BINARY: &str = env!("CARGO_BIN_EXE_numapilot");
 
-/// The repository's root.
+/// The root folder of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("repository root")
 }
 
-/// A folder that goes away with its value.
+/// A temporary folder, removed when this is dropped.
 pub fn scratch() -> TempDir {
     tempfile::Builder::new().prefix("cli-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder")
 }
@@ -38,7 +38,7 @@ pub fn numapilot<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     command
 }
 
-/// What a finished command left.
+/// The exit code and output of a finished command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code; -1: killed by a signal.
@@ -53,7 +53,7 @@ impl Ran {
         Ran { code: output.status.code().unwrap_or(-1), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
-    /// Itself, if the command succeeded.
+    /// Returns itself; panics with the output if the command failed.
     #[track_caller]
     pub fn succeeded(self) -> Ran {
         assert_eq!(self.code, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
@@ -71,7 +71,7 @@ pub fn run<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
     finish(&mut numapilot(arguments))
 }
 
-/// Holds a lock file; freed when dropped.
+/// Locks a file until the returned value is dropped.
 fn lock(name: &str) -> File {
     let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).expect("a lock file");
     file.lock().expect("the lock");
@@ -157,7 +157,7 @@ pub fn site<'a>(report: &'a Value, name: &str) -> &'a Value {
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// The next 64-bit number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

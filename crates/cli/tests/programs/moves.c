@@ -195,7 +195,7 @@ struct team {
 };
 static struct team *team;
 
-/* A process of `many`, born on node 0; it goes to its node once it has touched its part, and stays until the last look at where that is. */
+/* A process of `many`, started on node 0; it moves to its node once it has touched its part, and stays until its pages' nodes have been read. */
 static int be_worker(int node) {
     size_t part = bytes / (size_t)nodes;
     char *own = memory + part * (size_t)node;

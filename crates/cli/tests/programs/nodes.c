@@ -40,7 +40,7 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Between pages that nobody may touch, or the kernel would make one mapping of neighbours, and numa_maps one line. */
+/* Between inaccessible pages, because the kernel would merge adjacent mappings, and numa_maps would show one line. */
 static char *fresh(long pages) {
     char *base = mmap(NULL, (size_t)((pages + 2) * PAGE), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED || mprotect(base + PAGE, (size_t)(pages * PAGE), PROT_READ | PROT_WRITE) != 0) exit(3);

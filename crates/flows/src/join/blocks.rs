@@ -1,7 +1,7 @@
 //! The live heap blocks of one address space: the most specific objects, and by far the most numerous.
 //!
 //! Small blocks are entries in the table of each page that they touch, 8 bytes each, sorted by offset: a look-up is one hash and a
-//! short binary search. Large ones (few at any moment) are ranges in a tree, because a page table of a 10 GB block would cost
+//! short binary search. Large blocks (few at any moment) are ranges in a tree, because a page table of a 10 GB block would have
 //! millions of entries.
 
 use foldhash::HashMap;
@@ -51,7 +51,7 @@ impl Blocks {
         self.large.get(address).map(|piece| piece.value)
     }
 
-    /// Adds a block of at least one byte. Blocks that it overlaps are put into `stale`; take them out first.
+    /// Appends to `stale` the blocks that a new block of at least one byte would overlap; remove them before inserting it.
     pub fn overlaps(&self, start: u64, bytes: u64, stale: &mut Vec<u32>) {
         let end = start + bytes;
         let pages = (bytes >> PAGE_SHIFT) + 2;
@@ -90,7 +90,7 @@ impl Blocks {
         }
     }
 
-    /// Takes out the block `object`, which begins at `start` and has `bytes` bytes.
+    /// Removes the block `object`, which begins at `start` and has `bytes` bytes.
     pub fn remove(&mut self, start: u64, bytes: u64, object: u32) {
         if bytes > SMALL_BYTES_MAX {
             self.large.take(start);

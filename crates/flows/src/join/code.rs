@@ -8,7 +8,7 @@ use numapilot_trace::record::Record;
 use super::{ADDRESS_END, Binary, CodeAddress, Joiner, Layouts, RawStack};
 use crate::model::LocationId;
 
-/// A stack id beyond this is damage: ids are handed out one by one.
+/// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACK_IDS_MAX: u32 = 1 << 26;
 /// Entries of a thread's cache of code addresses; a power of two.
 const CACHE_ENTRIES: usize = 256;
@@ -47,7 +47,7 @@ impl<L: Layouts> Joiner<L> {
             return LocationId(0);
         }
         if ip >= ADDRESS_END {
-            // The kernel's own code, as one: a trace from elsewhere cannot tell more of it.
+            // All kernel code is one location, because a trace from another machine has no symbols of it.
             let binary = self.binary("[kernel]", &[]);
             return self.location(CodeAddress { binary, offset: 0 });
         }
@@ -88,13 +88,13 @@ impl<L: Layouts> Joiner<L> {
         binary
     }
 
-    /// Whether code of numapilot's own libraries is at a location: the program's stacks and functions are told without it.
+    /// Whether a location is in one of numapilot's own libraries, which stacks and functions of the program leave out.
     fn is_own(&self, location: LocationId) -> bool {
         let address = self.out.locations.get(location.0 as usize);
         address.and_then(|address| self.is_own_binary.get(address.binary as usize)).copied().unwrap_or(false)
     }
 
-    /// `location`, or where it is in a library of numapilot, the innermost frame of the program under which that ran; unknown without any.
+    /// `location`, or, if it is in a library of numapilot, the innermost frame of the program that called it; unknown if there is none.
     pub(super) fn programs_own(&self, location: LocationId, stack: StackId) -> LocationId {
         if !self.is_own(location) {
             return location;
@@ -104,8 +104,8 @@ impl<L: Layouts> Joiner<L> {
         caller.map_or(LocationId(0), |(_, location)| *location)
     }
 
-    /// A stack: frames are return addresses, so the call is the byte before. Frames of numapilot's own libraries (hooks, and the functions in which threads
-    /// begin under it) are not the program's, and are left out.
+    /// Adds a call stack. Frames are return addresses, so the call is at the byte before. Frames of numapilot's own libraries (hooks, and its start functions
+    /// of threads) are not the program's, and are left out.
     pub(super) fn stack(&mut self, record: &Record, id: StackId, frames: &[VirtAddr], truncated: bool, failed: bool) {
         if id.0 == 0 || id.0 > STACK_IDS_MAX {
             self.out.losses.inconsistent_records += 1;

@@ -1,4 +1,4 @@
-//! Home node of each page of one address space, as placement records and first touches tell it.
+//! Home node of each page of one address space, from placement records and first touches.
 
 use foldhash::HashMap;
 use numapilot_machine::NodeId;
@@ -22,12 +22,12 @@ impl Homes {
         (node != UNKNOWN).then_some(NodeId(node))
     }
 
-    /// `pages` pages from `address` on are now on `node`.
+    /// Sets the home of `pages` pages from `address` on.
     pub fn set(&mut self, address: u64, pages: u64, node: NodeId) {
         self.fill(address >> PAGE_SHIFT, pages, node.0, true);
     }
 
-    /// The pages in `[address, address + bytes)` are gone.
+    /// Removes the homes of the pages in `[address, address + bytes)`.
     pub fn clear(&mut self, address: u64, bytes: u64) {
         let first = address >> PAGE_SHIFT;
         let end = address.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT);

@@ -12,17 +12,17 @@ use super::space::{Loaded, Mapping, Space, map_flags};
 use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
 use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
 
-/// Pages that one placement record may cover (1 TiB): more is damage.
+/// Most pages of one placement record (1 TiB); more means damage.
 const PLACED_PAGES_MAX: u32 = 1 << 28;
-/// Memory of freed blocks from this size on may go back to the kernel, and be another page when it is next touched (M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
-/// of glibc).
+/// Size from which an allocator may return a freed block's memory to the kernel, so that its next touch gets new pages (M_MMAP_THRESHOLD and
+/// M_TRIM_THRESHOLD of glibc).
 const RETURNED_BYTES: u64 = 128 << 10;
-/// What the kernel calls the stack that grows by itself.
+/// The kernel's name for the main thread's stack, which grows automatically.
 const GROWING_STACK: &str = "[stack]";
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 
 impl<L: Layouts> Joiner<L> {
-    /// The state of a thread, made where its start was not seen.
+    /// The state of a thread, which is created if its start was not recorded.
     pub(super) fn running(&mut self, thread: ThreadIndex) -> &mut Running {
         let index = thread.0 as usize;
         if index >= self.running.len() {
@@ -35,8 +35,8 @@ impl<L: Layouts> Joiner<L> {
         &mut self.running[index]
     }
 
-    /// The state of a thread whose process has a space. A thread without a start (its first chunk was lost) counts as the first
-    /// process's.
+    /// The state of a thread whose process has an address space. A thread without a start record (its first chunk was lost) is assigned to
+    /// the first process.
     #[inline]
     pub(super) fn known_thread(&mut self, thread: ThreadIndex) -> &Running {
         let index = thread.0 as usize;
@@ -82,7 +82,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn alloc(&mut self, record: &Record, address: u64, bytes: u64, kind: AllocKind, stack: StackId) {
-        // A block of no bytes has an address of its own all the same.
+        // A block of 0 bytes has an address of its own, too.
         let length = bytes.max(1);
         if !self.check(address, length) {
             return;
@@ -91,7 +91,7 @@ impl<L: Layouts> Joiner<L> {
         if kind == AllocKind::Realloc
             && let Some(old) = self.block_starting_at(process, address)
         {
-            // Reallocated without moving, and without a free of its own: a new instance begins where the old one ends.
+            // Reallocated in place, without a free: a new instance starts where the old one ends.
             self.end_block(record, process, old);
         }
         self.end_overlapped(record, process, address, length);
@@ -103,7 +103,7 @@ impl<L: Layouts> Joiner<L> {
         Arc::make_mut(&mut self.spaces[process.0 as usize].blocks).insert(address, length, object);
     }
 
-    /// Blocks that are still live where a new one begins: their frees were lost.
+    /// Ends blocks that are still live where a new one starts: their frees were lost.
     fn end_overlapped(&mut self, record: &Record, process: ProcessIndex, address: u64, length: u64) {
         let mut stale = std::mem::take(&mut self.scratch_stale);
         stale.clear();
@@ -158,14 +158,14 @@ impl<L: Layouts> Joiner<L> {
             if path == GROWING_STACK && flags & map_flags::STACK != 0 && self.stack_grown(process, address, bytes) {
                 return;
             }
-            // Room that a stack had not grown into yet, or that of a thread whose end was not seen.
+            // Address range that a stack had not grown into yet, or of a thread whose end was not recorded.
             let stacks = &mut self.spaces[process.0 as usize].stacks;
             if stacks.overlaps(address, address + bytes) {
                 Arc::make_mut(stacks).remove(address, address + bytes, &mut Vec::new());
             }
         }
         let key = match binary_data(path) {
-            // No declaration is at that offset: nothing says where in the source the parts come from.
+            // No declaration is at that offset, so the place of the parts in the source is unknown.
             Some((binary, part)) => {
                 SiteKey::Symbol { binary: self.binary(binary, &[]), name: part.into(), offset: u64::MAX }
             }
@@ -189,7 +189,7 @@ impl<L: Layouts> Joiner<L> {
         self.scratch_cut = cut;
     }
 
-    /// The main thread was seen below what was known of its stack: more of the same object.
+    /// Extends the main thread's stack object to an access below its known range.
     fn stack_grown(&mut self, process: ProcessIndex, address: u64, bytes: u64) -> bool {
         let stacks = &mut self.spaces[process.0 as usize].stacks;
         let Some(piece) = stacks.get(address + bytes) else { return false };
@@ -219,7 +219,7 @@ impl<L: Layouts> Joiner<L> {
         self.scratch_cut = cut;
     }
 
-    /// Mappings of which something was cut out: they die with their last piece.
+    /// Ends mappings whose last piece was cut out.
     fn end_pieces(&mut self, record: &Record, process: ProcessIndex, cut: &mut Vec<super::ranges::Piece<Mapping>>) {
         for piece in cut.drain(..) {
             let object = piece.value.object;
@@ -353,7 +353,7 @@ impl<L: Layouts> Joiner<L> {
         let stack = &self.out.objects[object.0 as usize];
         let (low, high) = (stack.address.0, stack.address.0 + stack.bytes);
         let stacks = &mut self.spaces[process.0 as usize].stacks;
-        // In pieces where it grew, or mappings took parts of its room.
+        // It is in several pieces if it grew, or if mappings took parts of its range.
         let pieces: Vec<u64> =
             stacks.between(low, high).filter(|piece| piece.value == object.0).map(|piece| piece.start).collect();
         for start in pieces {
@@ -389,7 +389,7 @@ impl<L: Layouts> Joiner<L> {
         if let Some(inherited) = inherited.cloned() {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
             self.spaces[index.0 as usize] = Space { code_version, ..inherited };
-            // Threads that announced themselves before their process did.
+            // Threads whose start records came before that of their process.
             let own: Vec<ThreadIndex> =
                 self.out.threads.iter().filter(|thread| thread.process == *index).map(|thread| thread.index).collect();
             for thread in own {
@@ -405,14 +405,14 @@ impl<L: Layouts> Joiner<L> {
         };
         process.end = Some(record.stamp.time);
         self.out.process_extras[index.0 as usize].exit_code = Some(code).filter(|_| !by_exec);
-        // The kernel's new image begins with an empty space of its own; this one is needed no more.
+        // The new image starts with an empty address space of its own; this one is no longer needed.
         let version = self.spaces[index.0 as usize].code_version + 1;
         if by_exec {
             self.spaces[index.0 as usize] = Space { code_version: version, ..Space::default() };
         }
     }
 
-    /// `toucher`: the first toucher, where it is another thread than the record's. One that was not announced is taken for the record's.
+    /// `toucher`: the first toucher, if it is another thread than the record's. An unknown one is replaced by the record's thread.
     pub(super) fn place(
         &mut self,
         record: &Record,
@@ -454,7 +454,7 @@ impl<L: Layouts> Joiner<L> {
     }
 }
 
-/// What a mapping is, by its flags and path.
+/// Kind of a mapping, from its flags and path.
 /// Binary and part, where a mapping is the data of a binary whose symbols are not known: engine `import` calls it `/path/of/binary [data]` or `[bss]`.
 fn binary_data(path: &str) -> Option<(&str, &str)> {
     let part = ["[data]", "[bss]"].into_iter().find(|part| path.starts_with('/') && path.ends_with(part))?;

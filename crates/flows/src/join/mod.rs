@@ -1,4 +1,4 @@
-//! The join: records in real order in, accesses with their objects out.
+//! The join: takes records in the order of their order stamps, and gives accesses with their objects.
 //!
 //! [`Joiner`] keeps one live set per process and is fed every record of the recording in ascending order stamps. Lifetimes are half
 //! open: a block is found from its birth stamp up to, not including, its death stamp. As births are stamped after the real call and
@@ -37,10 +37,10 @@ use space::{Found, Space};
 /// Addresses are below this; anything else in a record is damage.
 const ADDRESS_END: u64 = 1 << 47;
 
-/// Threads, processes and their like beyond this number are damage: they are numbered one by one.
+/// Highest thread, process or similar number that is accepted. Numbers are consecutive, so a higher one means damage.
 pub(crate) const INDEX_MAX: u32 = 1 << 22;
 
-/// An access as the join leaves it: what was recorded, and what was found out.
+/// A joined access: the recorded access, with its object, location and home.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JoinedAccess {
     pub order: u64,
@@ -48,9 +48,9 @@ pub(crate) struct JoinedAccess {
     pub access: AccessRef,
 }
 
-/// Where joined accesses go.
+/// A receiver of joined accesses.
 pub(crate) trait AccessSink {
-    /// Takes an access; they come in real order.
+    /// Receives an access; they come in the order of their order stamps.
     fn access(&mut self, access: &JoinedAccess);
 }
 
@@ -60,14 +60,14 @@ impl<F: FnMut(&JoinedAccess)> AccessSink for F {
     }
 }
 
-/// Real order of an object's birth and death.
+/// Order stamps of an object's birth and death.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lifetime {
     pub birth: u64,
     pub death: Option<u64>,
 }
 
-/// What the tables say of a thread beyond [`Thread`].
+/// Columns of the table `threads` that [`Thread`] lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadExtra {
     pub pid: u32,
@@ -78,30 +78,30 @@ pub(crate) struct ThreadExtra {
     pub created_at: StackId,
 }
 
-/// What the tables say of a process beyond [`Process`].
+/// Columns of the table `processes` that [`Process`] lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessExtra {
     pub parent_pid: u32,
     pub exit_code: Option<i32>,
 }
 
-/// A stack: return addresses with their places in binaries, innermost first.
+/// A call stack: return addresses with their locations, innermost first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RawStack {
     pub frames: Vec<(u64, LocationId)>,
     pub is_cut: bool,
 }
 
-/// Where the layout of a binary comes from.
+/// A source of the layouts of binaries.
 pub(crate) trait Layouts {
     /// Symbols and sections of the binary at `path` with this build id; an empty layout where it cannot be read.
     fn layout(&mut self, path: &str, build_id: &[u8]) -> Arc<ModuleLayout>;
 }
 
-/// What makes objects one site, before names are known.
+/// Key of a site, before names are resolved: objects with equal keys share a site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SiteKey {
-    /// Allocated under this stack.
+    /// Memory of this kind that is allocated under this call stack.
     Allocation(ObjectKind, StackId),
     /// A symbol of a binary, at this offset: two files may each have a static variable of one name.
     Symbol { binary: u32, name: Arc<str>, offset: u64 },
@@ -111,7 +111,7 @@ pub(crate) enum SiteKey {
     File(Arc<str>),
     /// Stacks of the threads that began at this location; 0 for main threads.
     Stacks(LocationId),
-    /// Memory known by its kind only, under this name.
+    /// Memory of which only the kind is known, under this name.
     Named(ObjectKind, &'static str),
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct Binary {
 pub(crate) struct CodeAddress {
     /// Binary number.
     pub binary: u32,
-    /// Address as the file counts (address minus bias); the address itself for `[anon]`.
+    /// Address in the file (address in the process minus bias); the address itself for `[anon]`.
     pub offset: u64,
 }
 
@@ -142,7 +142,7 @@ struct Module {
     layout: Option<Arc<ModuleLayout>>,
 }
 
-/// Everything that the join found out, accesses apart.
+/// The result of the join, except the accesses.
 #[derive(Debug, Default)]
 pub(crate) struct Joined {
     pub objects: Vec<Object>,
@@ -165,7 +165,7 @@ pub(crate) struct Joined {
     pub end: TimeNs,
 }
 
-/// State of one thread while records stream by.
+/// State of one thread during the join.
 #[derive(Clone, Debug, Default)]
 struct Running {
     process: ProcessIndex,
@@ -175,19 +175,19 @@ struct Running {
     code: code::CodeCache,
 }
 
-/// What an engine's records mean where the format leaves it open.
+/// Conventions of an engine's records that the format does not fix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Conventions {
-    /// Instruction pointers of accesses point after the access.
+    /// Whether instruction pointers of accesses are return addresses, which point after the access.
     pub ip_is_return_address: bool,
-    /// Where every access is recorded, the first one of a page is its first touch.
+    /// Whether every access is recorded, so that the first one to a page is its first touch.
     pub infers_first_touch: bool,
-    /// Accesses are page faults: the first one of a page places it.
+    /// Whether accesses are page faults, so that the first one of a page places it.
     pub accesses_are_faults: bool,
 }
 
 impl Conventions {
-    /// Samples of the hardware or the kernel.
+    /// Conventions of samples from the hardware or the kernel.
     pub const SAMPLED: Conventions =
         Conventions { ip_is_return_address: false, infers_first_touch: false, accesses_are_faults: false };
 }
@@ -216,7 +216,7 @@ pub(crate) struct Joiner<L> {
 }
 
 impl<L: Layouts> Joiner<L> {
-    /// An empty join. `start_order`: order stamp at the start of the recording, from which the tables count.
+    /// An empty join. `start_order` is the order stamp at the start of the recording, which is subtracted in the tables.
     pub fn new(layouts: L, conventions: Conventions, start_order: u64) -> Joiner<L> {
         let mut joiner = Joiner {
             layouts,
@@ -244,10 +244,10 @@ impl<L: Layouts> Joiner<L> {
         joiner
     }
 
-    /// Takes the next record; order stamps must not descend.
+    /// Processes the next record; order stamps must not decrease.
     pub fn push(&mut self, record: &Record, sink: &mut impl AccessSink) {
         if record.thread.0 > INDEX_MAX {
-            // A ring whose beginning was lost: nothing tells whose address space its addresses are in.
+            // The ring's beginning was lost, so the address space of its addresses is unknown.
             self.out.losses.inconsistent_records += 1;
             return;
         }
@@ -301,7 +301,7 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    /// The tables.
+    /// Ends the join, and returns its tables.
     pub fn finish(self) -> Joined {
         self.out
     }
@@ -369,7 +369,7 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    /// A placement record's home; without any, the first touch, where every access is recorded so that the first is known.
+    /// The home of a page: from its placement record, or else the first-touch node, if every access is recorded so that the first is known.
     fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
         let space = &mut self.spaces[process.0 as usize];
         let known = space.homes.get(address);
@@ -380,8 +380,8 @@ impl<L: Layouts> Joiner<L> {
         node
     }
 
-    /// Home of a page after a fault on it. The first one since the page was mapped (or since the block that holds it was born) placed it: where the kernel
-    /// said that it is, else on the toucher's node. A later one tells of a use, and of a move if it is elsewhere by then.
+    /// Home of a page after a fault on it. The first fault since the page was mapped (or since the birth of the block that holds it) placed it: on the node
+    /// that the kernel reported, or else on the first-touch node. A later fault shows a use, and a migration if the page is then on another node.
     fn placed_by_fault(
         &mut self,
         record: &Record,
@@ -391,7 +391,7 @@ impl<L: Layouts> Joiner<L> {
     ) -> Option<NodeId> {
         let page = access.address.0 & !((1 << layout::PAGE_SHIFT) - 1);
         let kind = object.map(|object| self.kind_of_site(self.out.objects[object as usize].site));
-        // What a file's pages show was placed by whoever read the file first.
+        // The process that read a file first placed the pages of its page cache.
         let is_own = !matches!(kind, Some(ObjectKind::File | ObjectKind::Section));
         let known = self.spaces[process.0 as usize].homes.get(page);
         let now = access.home.or(known).or(node.filter(|_| is_own))?;
@@ -404,7 +404,7 @@ impl<L: Layouts> Joiner<L> {
             None => layout::PLACED_POLICY,
         };
         self.place(record, (page, 1), now, cause as u8, None);
-        // The kernel was asked after the fault, which may be what made it move the page.
+        // The kernel was queried after the fault, which may have made it migrate the page.
         Some(known.unwrap_or(now))
     }
 
@@ -418,7 +418,7 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    /// The symbol or section of a loaded binary at `address`, as an object made at its first use.
+    /// The symbol or section of a loaded binary at `address`; its object is created at the first use.
     fn static_object(&mut self, process: ProcessIndex, row: u32, address: u64) -> Option<u32> {
         let module = &mut self.modules[row as usize];
         if module.layout.is_none() {

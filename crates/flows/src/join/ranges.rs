@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-/// A live stretch of addresses.
+/// A range of addresses with its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece<V> {
     /// First address.
     pub start: u64,
     /// Address after the last.
     pub end: u64,
-    /// What lives there.
+    /// Value of the range.
     pub value: V,
 }
 
@@ -26,19 +26,19 @@ impl<V> Default for Ranges<V> {
 }
 
 impl<V: Copy> Ranges<V> {
-    /// What lives at `address`.
+    /// The range that covers `address`.
     #[inline]
     pub fn get(&self, address: u64) -> Option<Piece<V>> {
         let (&start, &(end, value)) = self.by_start.range(..=address).next_back()?;
         (address < end).then_some(Piece { start, end, value })
     }
 
-    /// Whether anything lives in `[start, end)`.
+    /// Whether a range overlaps `[start, end)`.
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
         start < end && self.by_start.range(..end).next_back().is_some_and(|(_, &(last, _))| last > start)
     }
 
-    /// Puts `value` at `[start, end)` and reports what it cut out. An empty range changes nothing.
+    /// Sets `[start, end)` to `value`, and appends to `cut` the pieces that it replaced. An empty range changes nothing.
     pub fn insert(&mut self, start: u64, end: u64, value: V, cut: &mut Vec<Piece<V>>) {
         if start < end {
             self.remove(start, end, cut);
@@ -46,7 +46,7 @@ impl<V: Copy> Ranges<V> {
         }
     }
 
-    /// Clears `[start, end)` and reports what was cut out (the parts inside only). Parts outside stay.
+    /// Clears `[start, end)`, and appends to `cut` the pieces that were inside it. The parts outside stay.
     pub fn remove(&mut self, start: u64, end: u64, cut: &mut Vec<Piece<V>>) {
         if let Some(piece) = self.get(start).filter(|piece| piece.start < start) {
             self.by_start.insert(piece.start, (start, piece.value));
@@ -65,7 +65,7 @@ impl<V: Copy> Ranges<V> {
         }
     }
 
-    /// The range that begins exactly at `start`, taken out.
+    /// Removes and returns the range that begins exactly at `start`.
     pub fn take(&mut self, start: u64) -> Option<Piece<V>> {
         self.by_start.remove(&start).map(|(end, value)| Piece { start, end, value })
     }
@@ -75,7 +75,7 @@ impl<V: Copy> Ranges<V> {
         self.by_start.range(start..end.max(start)).map(|(&start, &(end, value))| Piece { start, end, value })
     }
 
-    /// Everything.
+    /// All ranges, ascending.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = Piece<V>> + '_ {
         self.by_start.iter().map(|(&start, &(end, value))| Piece { start, end, value })

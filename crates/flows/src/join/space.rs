@@ -1,7 +1,7 @@
-//! One address space: what lives at each address right now.
+//! One address space: what is live at each address at the current point of the join.
 //!
-//! Most specific wins: a heap block over a thread's stack over a mapping that the program made over a symbol or section of a
-//! loaded binary over the mappings that were there from the start. A mapping that is made later takes from a stack what it covers.
+//! The most specific object has precedence, in this order: a heap block, a thread's stack, a mapping that the program made, a symbol or
+//! section of a loaded binary, a mapping that existed from the start. A later mapping replaces the part of a stack that it covers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::blocks::Blocks;
 use super::homes::Homes;
 use super::ranges::Ranges;
 
-/// `np_map_flags` of the wire format that the join looks at.
+/// `np_map_flags` of the wire format that the join uses.
 pub(crate) mod map_flags {
     pub const EXEC: u32 = 4;
     pub const STACK: u32 = 16;
@@ -24,7 +24,7 @@ pub(crate) mod map_flags {
 pub(crate) struct Mapping {
     /// Its object.
     pub object: u32,
-    /// Serial number of its making among mappings and modules of the recording.
+    /// Serial number of the mapping, in the order in which mappings and modules were created.
     pub serial: u32,
     /// `np_map_flags`.
     pub flags: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Loaded {
     pub serial: u32,
 }
 
-/// The live set of one process. Cloning is cheap until one side changes: a forked child mostly execs at once.
+/// The live set of one process. A clone is cheap until one side changes, because a forked child usually calls exec at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     pub blocks: Arc<Blocks>,
@@ -49,23 +49,23 @@ pub(crate) struct Space {
     pub mappings: Arc<Ranges<Mapping>>,
     pub modules: Arc<Ranges<Loaded>>,
     pub homes: Arc<Homes>,
-    /// Changes whenever binaries or executable mappings come or go: what was cached by code address is void then.
+    /// Changes whenever a binary or an executable mapping is added or removed; entries cached by code address are then invalid.
     pub code_version: u32,
 }
 
-/// What lives at an address.
+/// What is live at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// An object.
     Object(u32),
-    /// A loaded binary: its symbols and sections say more. The object is the mapping beneath, if any.
+    /// A loaded binary, whose symbols and sections give the object. The second field is the object of the mapping beneath, if any.
     Module(u32, Option<u32>),
     /// Nothing known.
     Nothing,
 }
 
 impl Space {
-    /// What lives at `address`. `module_path` tells a module's path as a name id.
+    /// What is live at `address`. `module_path` gives a module's path as a name id.
     #[inline]
     pub fn find(&self, address: u64, module_path: impl Fn(u32) -> u32) -> Found {
         if let Some(object) = self.blocks.get(address) {

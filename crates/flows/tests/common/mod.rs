@@ -1,7 +1,7 @@
-//! Generates recordings whose truth is known: every access is noted with the instance that it must be given to.
+//! Generates recordings with a known result: every access is noted with the instance to which the join must assign it.
 //!
-//! One clock drives everything: order stamp = program time = a counter, so an instance is told by its birth time. Addresses are
-//! handed out last-freed-first, so that most of them are re-used many times.
+//! One clock drives everything: order stamp = program time = a counter, so an instance is identified by its birth time. Addresses are
+//! allocated last-freed-first, so that most of them are reused many times.
 
 #![allow(dead_code)]
 
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// What an access must be given to: the birth time of the instance, or nothing.
+/// The instance to which an access must be assigned, by its birth time, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub time: u64,
@@ -105,7 +105,7 @@ impl Program {
         self.now
     }
 
-    /// Starts a thread; its number.
+    /// Starts a thread, and returns its number.
     pub fn thread(&mut self, process: usize) -> usize {
         self.thread_by(process, None)
     }
@@ -135,7 +135,7 @@ impl Program {
         thread
     }
 
-    /// Starts a process with one thread, forked from another one or fresh; its thread.
+    /// Starts a process with one thread, forked from another one or new, and returns its thread.
     pub fn process(&mut self, parent: Option<usize>) -> usize {
         let process = self.heaps.len();
         let heap = parent.map_or_else(
@@ -254,7 +254,7 @@ impl Program {
         self.expected.push(Expected { time, birth });
     }
 
-    /// Writes everything out; what accesses must be given to.
+    /// Writes the recording, and returns the expected instance of each access.
     pub fn finish(mut self) -> Vec<Expected> {
         for (ring, _, bytes, _) in &self.rings {
             self.writer.append(*ring, bytes).expect("the chunk can be written");

@@ -14,11 +14,11 @@ use crate::estimate::{Estimate, student};
 /// A figure over some recordings of the same state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Repeated {
-    /// Its mean, with a 95 % interval.
+    /// Mean over the recordings, with its 95 % interval.
     pub estimate: Estimate,
-    /// Recordings behind it.
+    /// Number of recordings.
     pub runs: usize,
-    /// Standard deviation of the recordings (sample); `None`: there is one.
+    /// Sample standard deviation over the recordings; `None` if there is only one.
     pub deviation: Option<f64>,
 }
 
@@ -27,9 +27,9 @@ pub struct Repeated {
 pub enum Repeatability {
     /// By this share of the larger value.
     Relative(f64),
-    /// By this share of the larger value and so many nanoseconds more.
+    /// By this share of the larger value, plus this number of nanoseconds.
     Time(f64, f64),
-    /// By this much.
+    /// By this amount, in the unit of the figure.
     Absolute(f64),
 }
 
@@ -37,9 +37,9 @@ impl Repeatability {
     /// Of run times. Short runs differ by more than a share: threads' clocks keep within a window of 100 us of each other (`docs/virtual-time.md`), and each
     /// start and each piece of work that threads race for may fall on either side of it. Ten windows are left for that.
     pub const OF_RUN_TIMES: Repeatability = Repeatability::Time(0.05, 1e6);
-    /// Of counts and latencies.
+    /// For counts and latencies.
     pub const OF_AMOUNTS: Repeatability = Repeatability::Relative(0.05);
-    /// Of shares and of the imbalance of controllers.
+    /// For shares and for controller imbalance.
     pub const OF_SHARES: Repeatability = Repeatability::Absolute(0.03);
 
     fn between(self, before: f64, after: f64) -> f64 {
@@ -52,7 +52,7 @@ impl Repeatability {
 }
 
 impl Repeated {
-    /// Nothing at all, in each of so many recordings.
+    /// Zero in each of `runs` recordings.
     #[must_use]
     pub fn nothing(runs: usize) -> Repeated {
         Repeated { estimate: Estimate::exact(0.0), runs, deviation: (runs > 1).then_some(0.0) }
@@ -75,7 +75,7 @@ pub fn repeated(values: &[Estimate]) -> Repeated {
 }
 
 impl Repeated {
-    /// With the spread of the other side's recordings where this one has none of its own.
+    /// This side with the spread of the other side, if it has only one recording.
     fn spread_like(self, other: &Repeated) -> Repeated {
         let (None, Some(deviation)) = (self.deviation, other.deviation) else { return self };
         let margin = student(other.runs - 1) * deviation;
@@ -95,33 +95,33 @@ impl Repeated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeVerdict {
-    /// It fell.
+    /// The figure fell.
     Better,
-    /// It rose.
+    /// The figure rose.
     Worse,
     /// The interval of the difference holds zero, or equal runs may differ as much: no evidence either way.
     NoEvidence,
 }
 
-/// A figure on both sides.
+/// A figure before and after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Before.
+    /// The figure before.
     pub before: Estimate,
-    /// After.
+    /// The figure after.
     pub after: Estimate,
     /// After minus before.
     pub difference: Estimate,
-    /// After over before, minus one; `None` where there was nothing before.
+    /// After over before, minus one; `None` where the value before is zero.
     pub relative: Option<Estimate>,
-    /// One recording each: equal runs may differ by so much, in the figure's unit. `None`: the recordings tell, and the interval holds it.
+    /// With one recording of each side: how far equal runs may differ, in the unit of the figure. `None` with more recordings, whose interval covers it.
     pub untold: Option<f64>,
-    /// What it says.
+    /// Whether the figure changed.
     pub verdict: ChangeVerdict,
 }
 
 impl Change {
-    /// The change from one side to the other.
+    /// Compares the two sides.
     #[must_use]
     pub fn of(before: Repeated, after: Repeated, repeatability: Repeatability) -> Change {
         let untold = (before.deviation.is_none() && after.deviation.is_none())
@@ -142,7 +142,7 @@ impl Change {
         Change { before, after, difference, relative: ratio(after, before), untold, verdict }
     }
 
-    /// The same, for a figure whose uncertainty is not known: two different numbers are no evidence then.
+    /// The same change with the verdict "no evidence", for figures whose uncertainty is not known.
     #[must_use]
     pub fn without_verdict(mut self) -> Change {
         self.verdict = ChangeVerdict::NoEvidence;

@@ -1,4 +1,4 @@
-//! Which object of one recording is which of another: by where it comes from, then by size.
+//! Matches the objects of two recordings: by allocation site, then by size.
 //!
 //! An edit moves lines, a fix replaces the allocating function: so equality is tried first, and then ever looser keys among what is
 //! left. Within one key the sizes of an instance decide, and no match is made between sizes that differ more than eightfold.
@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::run::ObjectSummary;
 
-/// Instances of one object may differ so much in size between runs: inputs change.
+/// Largest ratio of the sizes of one object's instances between runs, whose inputs may differ.
 const GREATEST_SIZE_RATIO: f64 = 8.0;
 
-/// How sure a match is.
+/// How two objects were matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MatchKind {
@@ -22,20 +22,20 @@ pub enum MatchKind {
     Moved,
     /// Same name and kind, allocated elsewhere.
     Renamed,
-    /// Only before.
+    /// The object exists only before.
     Gone,
-    /// Only after.
+    /// The object exists only after.
     New,
 }
 
 /// A pair, by positions in the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matched {
-    /// How sure.
+    /// How the two were matched.
     pub kind: MatchKind,
-    /// Position before.
+    /// Position in the list before; `None` if the object is new.
     pub before: Option<usize>,
-    /// Position after.
+    /// Position in the list after; `None` if the object is gone.
     pub after: Option<usize>,
 }
 

@@ -15,14 +15,14 @@ pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_obje
 
 use crate::estimate::Estimate;
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Recordings before the change.
     pub before: Vec<RunSummary>,
     /// Recordings after it.
     pub after: Vec<RunSummary>,
-    /// How run times were found; `None` where the two sides do not know the same kind, so that times are not compared.
+    /// Whether run times were measured or modelled; `None` where the two sides have different kinds, so that times are not compared.
     pub time_source: Option<TimeSource>,
     /// Figures of the whole program.
     pub metrics: Vec<MetricChange>,
@@ -39,9 +39,9 @@ pub struct Comparison {
 /// A figure on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MetricChange {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
-    /// How it changed.
+    /// Its values on both sides, their difference and the verdict.
     #[serde(flatten)]
     pub change: Change,
 }
@@ -51,9 +51,9 @@ pub struct MetricChange {
 pub struct ObjectChange {
     /// How its two sides were found to be one object.
     pub matched: MatchKind,
-    /// As it was; `None` if it is new.
+    /// The object before; `None` if it is new.
     pub before: Option<ObjectSummary>,
-    /// As it is; `None` if it is gone.
+    /// The object after; `None` if it is gone.
     pub after: Option<ObjectSummary>,
     /// Share of the program's memory accesses that are remote accesses to it.
     pub remote: Change,
@@ -61,7 +61,7 @@ pub struct ObjectChange {
     pub latency_cycles: Option<Change>,
 }
 
-/// What somebody predicted: as `numapilot whatif --json` prints it.
+/// A predicted gain, as `numapilot whatif --json` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Run time gained: before over after, minus one.
@@ -70,19 +70,19 @@ pub struct Prediction {
     pub interval: Option<(f64, f64)>,
 }
 
-/// A prediction beside what came of it.
+/// A prediction, and whether the measured gain agrees with it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// What was predicted.
+    /// The prediction.
     pub predicted: Prediction,
     /// Whether the two intervals meet; `None` if no gain could be computed, or neither side has an interval.
     pub agrees: Option<bool>,
 }
 
-/// Compares. Both sides must have a recording.
+/// Compares two states of a program. Each side needs at least one recording.
 ///
 /// # Errors
-/// Where there is nothing to compare.
+/// If a side has no recording.
 pub fn compare(
     before: Vec<RunSummary>,
     after: Vec<RunSummary>,
@@ -119,8 +119,8 @@ pub fn compare(
 /// Why two sides cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// A side without recordings.
-    #[error("each side needs a recording")]
+    /// One side has no recording.
+    #[error("each side needs at least one recording")]
     NothingToCompare,
 }
 
@@ -181,12 +181,12 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
     let mut notes = Vec::new();
     match (before.len(), after.len()) {
         (1, 1) => notes.push(
-            "One recording of each does not show how much runs differ by themselves: intervals are of the sampling alone, and no difference below 5 % (of \
-             shares: 3 points) is called better or worse. Give several of each (--before, --after)."
+            "One recording of each does not show how much runs differ by themselves. Intervals cover the sampling alone, and no difference below 5 % (of \
+             shares: 3 points) counts as better or worse. Give several recordings of each (--before, --after)."
                 .to_owned(),
         ),
         (1, _) | (_, 1) => notes.push(
-            "One side has one recording: runs of it are taken to differ as those of the other side do. Give several of each.".to_owned(),
+            "One side has one recording, so its runs are assumed to differ as much as those of the other side. Give several recordings of each.".to_owned(),
         ),
         _ => {}
     }
@@ -209,12 +209,12 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
         }
         Some(TimeSource::Measured) => {}
         None => {
-            notes.push("Run times are not compared: the recordings do not all know the same kind of time.".to_owned());
+            notes.push("Run times are not compared, because some recordings have measured run times and others have modelled ones or none.".to_owned());
         }
     }
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).sum();
     if lost > 0 {
-        notes.push(format!("{lost} records were lost while recording: figures may miss accesses."));
+        notes.push(format!("{lost} records were lost while recording, so the figures may miss accesses."));
     }
     notes
 }

@@ -46,45 +46,45 @@ impl Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeSource {
-    /// A clock.
+    /// Measured by a clock.
     Measured,
-    /// The traffic model.
+    /// Predicted by the traffic model.
     Modelled,
 }
 
-/// A run time.
+/// A run time and how it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RunTime {
-    /// Nanoseconds.
+    /// Run time in nanoseconds.
     pub ns: f64,
-    /// Where it comes from.
+    /// Whether it was measured or modelled.
     pub source: TimeSource,
 }
 
-/// One recording.
+/// One recording, reduced to the figures of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSummary {
     /// Folder of the trace.
     pub trace: String,
     /// Program, without its folder.
     pub program: String,
-    /// Machine.
+    /// Name of the machine.
     pub machine: String,
-    /// Engine.
+    /// Name of the engine that recorded.
     pub engine: String,
     /// Run time, where one is known.
     pub time: Option<RunTime>,
     /// Share of memory accesses that are remote; `None` where no home is known.
     pub remote_share: Option<Estimate>,
-    /// Controller imbalance.
+    /// Controller imbalance (population definition) as a share; `None` where no access has a known home node.
     pub imbalance: Option<Estimate>,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: Estimate,
     /// Mean measured latency in cycles.
     pub latency_cycles: Option<f64>,
-    /// Records lost while recording.
+    /// Number of records that were lost while recording.
     pub lost_records: u64,
-    /// Objects by site.
+    /// Objects, one for each allocation site.
     #[serde(skip)]
     pub objects: Vec<ObjectSummary>,
 }
@@ -92,9 +92,9 @@ pub struct RunSummary {
 /// All objects of one site in one state of the program (in one recording, or merged over several).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectSummary {
-    /// Kind.
+    /// Kind of the object.
     pub kind: ObjectKind,
-    /// Name.
+    /// Name of the object.
     pub name: String,
     /// Function that allocates, or empty.
     pub function: String,
@@ -104,7 +104,7 @@ pub struct ObjectSummary {
     pub file: String,
     /// Line in `file`; 0 where unknown.
     pub line: u32,
-    /// Instances accessed.
+    /// Number of instances that were accessed.
     pub instances: u64,
     /// Sum of their sizes in bytes.
     pub bytes: u64,

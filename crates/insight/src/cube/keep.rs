@@ -1,4 +1,4 @@
-//! What gets rows of its own: the ladder of ever coarser levels, and who ranks where.
+//! Decides what gets rows of its own: a list of levels from fine to coarse, and ranks by accesses.
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::LocationId;
@@ -8,24 +8,24 @@ use serde::Serialize;
 use crate::context::Analysis;
 use crate::estimate::Tally;
 
-/// How finely accesses are told apart. What ranks below a limit is folded: instances into their site, sites into "others", stacks into their
+/// How finely rows distinguish accesses. What ranks below a limit is folded: instances into their site, sites into "others", stacks into their
 /// code address, code into "others", threads into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// Slices of program time.
+    /// Number of slices of program time.
     pub time_bins: u32,
-    /// Instances with rows of their own.
+    /// Number of instances with rows of their own.
     pub instances: u32,
-    /// Sites with rows of their own.
+    /// Number of sites with rows of their own.
     pub sites: u32,
     /// Call stacks (and, apart from these, code addresses) with rows of their own.
     pub stacks: u32,
-    /// Threads with rows of their own.
+    /// Number of threads with rows of their own.
     pub threads: u32,
 }
 
 impl Level {
-    /// Nothing is folded.
+    /// The level at which nothing is folded.
     pub(super) const EVERYTHING: Level =
         Level { time_bins: u32::MAX, instances: u32::MAX, sites: u32::MAX, stacks: u32::MAX, threads: u32::MAX };
 
@@ -56,9 +56,9 @@ impl Level {
     }
 }
 
-/// Place of everything by the accesses that it draws, 0 the greatest; [`u32::MAX`] where nothing was drawn.
+/// Ranks of instances, sites, threads and code by their accesses, 0 for the most; [`u32::MAX`] without accesses.
 pub(super) struct Ranks {
-    /// All samples.
+    /// Number of samples.
     pub samples: u64,
     /// By object id: the sums of each instance.
     pub tallies: Vec<InstanceTally>,

@@ -22,32 +22,32 @@ pub const NONE: u32 = u32::MAX;
 pub const FLAG_WRITE: u8 = 1;
 /// [`Rows::flags`]: the object has an allocating thread.
 pub const FLAG_HAS_ALLOCATOR: u8 = 2;
-/// [`Rows::flags`]: the access is by that thread.
+/// [`Rows::flags`]: the allocating thread makes the access.
 pub const FLAG_BY_ALLOCATOR: u8 = 4;
-/// [`Rows::flags`]: and nobody else was seen at the object before.
+/// [`Rows::flags`]: the allocating thread makes the access, and no sample shows another thread at the object before.
 pub const FLAG_BEFORE_OTHERS: u8 = 8;
 
-/// What a row's object is.
+/// The object of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ObjectKey {
-    /// One instance.
+    /// One object instance.
     Instance(ObjectId),
     /// Those instances of a site that were folded.
     RestOfSite(SiteId),
     /// Instances of sites that were folded.
     Others,
-    /// No object is known.
+    /// Accesses to memory of no known object.
     Unknown,
 }
 
-/// What a row's code is.
+/// The code of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CodeKey {
     /// A code address under one call stack.
     Stack(LocationId, StackId),
     /// A code address under those stacks that were folded.
     RestOfLocation(LocationId),
-    /// Code that was folded.
+    /// All code that was folded.
     Others,
 }
 
@@ -63,19 +63,19 @@ pub enum Grain {
 /// The rows, one list per field.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
-    /// Program time.
+    /// Program time of the access, or start of the slice.
     pub time: Vec<TimeNs>,
-    /// Thread; [`NONE`]: folded.
+    /// Index of the thread in the trace; [`NONE`] if it was folded.
     pub thread: Vec<u32>,
-    /// Index into [`Cube::objects`].
+    /// Object, as an index into [`Cube::objects`].
     pub object: Vec<u32>,
-    /// Index into [`Cube::codes`].
+    /// Code, as an index into [`Cube::codes`].
     pub code: Vec<u32>,
     /// Position of the accessing node in [`Analysis::nodes`], or [`NONE`].
     pub from: Vec<u32>,
     /// Position of the home node, or [`NONE`].
     pub home: Vec<u32>,
-    /// `FLAG_*`.
+    /// A combination of the `FLAG_*` constants.
     pub flags: Vec<u8>,
     /// Number of samples.
     pub samples: Vec<u32>,
@@ -96,25 +96,25 @@ impl Rows {
         self.time.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
     }
 }
 
-/// Shares of all accesses that lost a distinction by folding; 0 where rows are samples.
+/// Shares of all accesses whose details were folded; 0 where rows are samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Folded {
     /// Accesses of instances that have no rows of their own.
     pub objects: f64,
-    /// Accesses whose call stack is not told apart.
+    /// Accesses whose call stack was folded.
     pub stacks: f64,
-    /// Accesses whose thread is not told apart.
+    /// Accesses whose thread was folded.
     pub threads: f64,
 }
 
-/// Everything a crossfilter needs.
+/// The data of a crossfilter: rows, and the objects, code, pages and latencies that belong to them.
 #[derive(Clone, Debug)]
 pub struct Cube {
     /// What a row stands for.
@@ -123,13 +123,13 @@ pub struct Cube {
     pub start: TimeNs,
     /// Width of a slice of time in nanoseconds; 1 where rows are samples.
     pub bin_ns: u64,
-    /// Meaning of [`Rows::object`].
+    /// The objects that [`Rows::object`] refers to.
     pub objects: Vec<ObjectKey>,
-    /// Meaning of [`Rows::code`].
+    /// The code that [`Rows::code`] refers to.
     pub codes: Vec<CodeKey>,
-    /// The rows.
+    /// The rows, one per sample or per cell.
     pub rows: Rows,
-    /// How much was folded.
+    /// Shares of the accesses that were folded.
     pub folded: Folded,
     /// Sampled accesses behind the rows.
     pub samples: u64,
@@ -142,7 +142,7 @@ pub struct Cube {
 }
 
 impl Analysis<'_> {
-    /// The accesses in at most `budget` rows.
+    /// Builds the cube of the accesses that the filter lets pass, with at most `budget` rows.
     #[must_use]
     pub fn cube(&self, budget: usize) -> Cube {
         let ranks = keep::Ranks::of(self);
@@ -188,7 +188,7 @@ impl Analysis<'_> {
     }
 }
 
-/// Who was seen at each instance so far: tells whether an access comes before anybody else's. Dense, because every access asks.
+/// The threads seen at each instance so far, which decide [`FLAG_BEFORE_OTHERS`]. Stored densely, because every access looks it up.
 struct Alone {
     /// Allocating thread by object, or [`NONE`].
     owners: Vec<u32>,

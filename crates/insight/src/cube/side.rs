@@ -1,4 +1,4 @@
-//! What stands beside the cells: every instance in one line, pages over time of the objects that matter, latencies.
+//! Data beside the cells: one row per instance, pages over time of the objects with most accesses, and latencies.
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_trace::ids::{ObjectId, TimeNs};
@@ -9,65 +9,65 @@ use crate::context::Analysis;
 use crate::detail::PAGE_BYTES;
 use crate::estimate::Tally;
 
-/// Objects whose pages are kept over time.
+/// Largest number of objects whose pages are kept over time.
 const PAGED_OBJECTS: usize = 48;
-/// Stretches of pages of one object.
+/// Largest number of stretches of pages of one object.
 const STRETCHES: u64 = 64;
 /// Page cells altogether; objects come in order of their accesses until these are used up.
 const PAGE_CELLS: usize = 120_000;
 /// Slices of time in a page map: several of the cube's make one.
 const PAGE_BINS: u64 = 60;
-/// Latency cells altogether.
+/// Largest number of latency cells.
 const LATENCY_CELLS: usize = 60_000;
-/// Latency buckets per doubling.
+/// Number of latency buckets per doubling of the latency.
 const BUCKETS_PER_OCTAVE: f64 = 4.0;
 
-/// One instance and what it draws. For rates and ranking; intervals follow from `tally`.
+/// One instance and its accesses, for rates and rankings; intervals follow from `tally`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstanceRow {
-    /// Which.
+    /// The object instance.
     pub object: ObjectId,
-    /// Its accesses.
+    /// Sums over its accesses.
     pub tally: Tally,
-    /// Of these, the ones with known home.
+    /// Number of these accesses with a known home node.
     pub known: f64,
-    /// Of these, the remote ones.
+    /// Number of these accesses that are remote.
     pub remote: f64,
-    /// Accesses that write.
+    /// Number of accesses that write.
     pub writes: f64,
 }
 
 /// Accesses to a stretch of an object's pages in a slice of time, from one node, at home on another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageCell {
-    /// The object.
+    /// The object instance.
     pub object: ObjectId,
     /// First page of the stretch.
     pub page: u32,
-    /// Pages in the stretch.
+    /// Number of pages in the stretch.
     pub pages: u32,
-    /// Start of the slice.
+    /// Start of the slice of program time.
     pub time: TimeNs,
     /// Position of the accessing node, or [`NONE`].
     pub from: u32,
     /// Position of the home node, or [`NONE`].
     pub home: u32,
-    /// Accesses.
+    /// Number of accesses.
     pub weight: f64,
 }
 
 /// Accesses whose latency was measured, by size of the latency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyCell {
-    /// Start of the slice.
+    /// Start of the slice of program time.
     pub time: TimeNs,
     /// Position of the accessing node, or [`NONE`].
     pub from: u32,
     /// Position of the home node, or [`NONE`].
     pub home: u32,
-    /// Bucket: [`latency_bucket_start`].
+    /// Latency bucket; [`latency_bucket_start`] gives its first latency.
     pub bucket: u8,
-    /// Accesses.
+    /// Number of accesses.
     pub weight: f64,
 }
 

@@ -1,5 +1,5 @@
-//! How much one node dominates a set of samples, without fooling itself: each sample is judged by the others. One sample alone says nothing, and of a
-//! few the most frequent node would always look like a master.
+//! Share of accesses from the node that dominates a set of samples. Each sample is judged by the other samples only: among few samples, some node always has
+//! most, so a sample must not count as evidence for itself.
 
 use crate::estimate::{Tally, Weight};
 

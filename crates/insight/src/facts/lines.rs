@@ -1,4 +1,4 @@
-//! Cache lines that several nodes use for different words: they share nothing, and yet the line travels between them.
+//! Falsely shared cache lines: several nodes use different words of a line, so the line moves between nodes although no data is shared.
 
 use foldhash::{HashMap, HashMapExt};
 
@@ -8,9 +8,9 @@ use crate::estimate::{Estimate, Tally, Weight};
 const LINE_BYTES: u64 = 64;
 const WORD_BYTES: u64 = 8;
 const WORDS: usize = (LINE_BYTES / WORD_BYTES) as usize;
-/// Samples below which a line tells nothing: two for each of two words.
+/// Least number of samples of a line for a judgement: two for each of two words.
 const ENOUGH: u32 = 4;
-/// Words are one node's each from this share on, and lines are shared below it.
+/// Share of samples from one node, from which a word belongs to that node and below which a line is shared.
 const APART: f64 = 0.9;
 
 #[derive(Default)]
@@ -21,7 +21,7 @@ struct Line {
     written_by: u64,
 }
 
-/// Lines of one site.
+/// The cache lines of one site, by process and line number.
 #[derive(Default)]
 pub(super) struct Lines(HashMap<(u32, u64), Line>);
 
@@ -38,8 +38,8 @@ impl Lines {
         line.written_by |= if is_write { 1 << (node % 64) } else { 0 };
     }
 
-    /// Which lines are falsely shared, and their share of `all`. Lines are judged together: of those that several nodes use and write, the words must be
-    /// one node's each, by far more than the lines are.
+    /// The falsely shared lines, and their share of `all`. All lines are judged together: in those that several nodes use and write, each word must belong
+    /// to one node, to a far higher share than the lines do.
     pub fn judge(&self, all: &Tally) -> (Vec<(u32, u64)>, Estimate) {
         let shared: Vec<(&(u32, u64), &Line)> = (self.0.iter())
             .filter(|(_, line)| {

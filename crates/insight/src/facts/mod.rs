@@ -1,5 +1,5 @@
-//! What the flows say of one site's objects, as far as patterns need it: who used them one after the other or at once, who wrote when, whose pages they
-//! lie on. One walk over the flow of every instance; definitions in `docs/patterns.md`, "Evidence".
+//! Facts about the objects of one site that patterns need: which nodes use them in turn or at the same time, when they are written, and on which nodes their
+//! pages lie. They come from one walk over the flow of every instance; `docs/patterns.md`, "Evidence", has the definitions.
 
 mod dominance;
 mod lines;
@@ -16,55 +16,55 @@ use crate::usage::Usage;
 
 pub(crate) use pages::{HotPage, PAGE_BYTES, Page, PageUse};
 
-/// Of one site.
+/// The facts of one site.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SiteFacts {
     pub site: SiteId,
     pub instances: u64,
-    /// Sizes of the instances that were accessed, in all.
+    /// Sum of the sizes of the instances that were accessed, in bytes.
     pub bytes: u64,
-    /// As many bytes of them at most as were live at one moment.
+    /// Largest number of these bytes that were live at one moment.
     pub live_bytes: u64,
     pub samples: u64,
-    /// All its accesses.
+    /// Sums over all its accesses.
     pub all: Tally,
-    /// Share that was remote, with threads counted on their own seat.
+    /// Share of remote accesses, where a moved thread counts on the node of its memory.
     pub remote: Estimate,
     /// Share from the node of the allocating thread; `None` without one.
     pub by_allocator: Option<Estimate>,
-    /// Share before others than the first node used it.
+    /// The opening: share of accesses before other nodes than the first one used it.
     pub opening: Estimate,
-    /// Samples after that.
+    /// Number of samples after the opening.
     pub after_samples: u64,
-    /// After it: share from the node that each instance is used by most, as told by its other samples.
+    /// After the opening: share from the node that uses each instance most, by the instance's other samples.
     pub by_one_node: Estimate,
-    /// After it: share from the node that uses the page most, as told by samples of other cache lines.
+    /// After the opening: share from the node that uses the page most, by samples of other cache lines.
     pub by_page_user: Estimate,
-    /// After it: by accessing node.
+    /// After the opening: accesses by accessing node.
     pub from: Vec<f64>,
-    /// After it: how often the node changed from sample to sample, over how often it would if nodes took turns at random. 1: they use it at the same time;
+    /// After the opening: changes of node from sample to sample, over those that accesses in random order would have. 1: they use it at the same time;
     /// near 0: one after the other.
     pub turns: Estimate,
     /// Stretches of use by one node, over all instances, and their mean length.
     pub stretches: u64,
     pub stretch_ns: f64,
-    /// After it: share that writes.
+    /// After the opening: share of accesses that write.
     pub writes: Estimate,
     pub write_samples: u64,
-    /// Where the pages are: share by node.
+    /// Accesses by home node.
     pub on: Vec<f64>,
-    /// Share on pages that lie where the instance's first user ran.
+    /// Share of accesses to pages on the node of the instance's first user.
     pub on_first_users: Estimate,
     /// Share to small pages that objects of several nodes share; the same for large pages whose small pages are used by one node each.
     pub on_mixed_small: Estimate,
     pub on_mixed_large: Estimate,
-    /// Of the remote ones, share on pages where a thread of the home node had an object before.
+    /// Share of the remote accesses that are to pages where a thread of the home node had an object before.
     pub recycled: Estimate,
-    /// Pages that draw more than their part, heaviest first.
+    /// Hot pages, those with most accesses first.
     pub hot: Vec<HotPage>,
     /// Share to cache lines that several nodes use for different words.
     pub on_false_shared: Estimate,
-    /// Where it should be if all of it must be on one node: the node that most instances' other samples name.
+    /// The best single node for all instances: the node that uses most of them, by their other samples.
     pub main_node: Option<u16>,
     /// Share of the instances' accesses (after the opening) whose main node that is.
     pub main_node_share: f64,
@@ -72,20 +72,20 @@ pub(crate) struct SiteFacts {
     pub first_function: String,
 }
 
-/// What the facts of all sites are taken from.
+/// The input from which the facts of all sites are collected.
 pub(crate) struct Survey<'a> {
     pub analysis: &'a Analysis<'a>,
     pub machine: &'a Machine,
-    /// Node of each thread that stands for it: where most of what it accesses is, if it was moved; `None`: wherever it is.
+    /// By thread: the node of its memory, if the scheduler moved it; `None`: it counts on the node on which it runs.
     pub seats: &'a [Option<u16>],
     pub pages: &'a PageUse,
-    /// All memory accesses.
+    /// Sums over all memory accesses.
     pub all: &'a Tally,
-    /// Groups of which it is asked where their pages would be by first touch, and who touched pages first, as nodes.
+    /// Groups whose pages are to be placed by first touch, and the first-touch nodes.
     pub by_touch: &'a ByTouch,
 }
 
-/// Groups whose pages go to whoever touched them first, whatever the program asked for.
+/// Groups whose pages go to the node of their first toucher, whatever memory policy the program set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByTouch {
     pub groups: HashSet<u32>,
@@ -94,7 +94,7 @@ pub(crate) struct ByTouch {
 }
 
 impl Survey<'_> {
-    /// The facts of a group (a site); puts finer cells in the place of the group's.
+    /// Collects the facts of a group (a site), and replaces the cells of the group in `usage` by finer ones.
     pub fn site(&self, group: SiteId, usage: &mut Usage) -> SiteFacts {
         walk::walk(self, group, usage)
     }

@@ -1,4 +1,4 @@
-//! Pages as all objects together use them: who shares a page with whom, which pages draw too much, and who had a page before.
+//! Use of pages by all objects together: which nodes share a page, which pages are hot, and which nodes had objects on a page before.
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use numapilot_flows::{AccessRef, ObjectKind};
@@ -9,23 +9,23 @@ use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{NONE, Usage, index_of};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Small pages in a large one.
+/// Number of small pages in a large one.
 pub(crate) const PER_LARGE: u64 = 512;
-/// Share of a page's accesses below which a node is a passer-by.
+/// Share of a page's accesses below which a node does not count as a user.
 const PASSER_BY: f64 = 0.1;
-/// Pages at each end of an object that are looked at for earlier owners: recycled blocks are small.
+/// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
 
 /// A process and a page number.
 pub(crate) type Page = (u32, u64);
 
-/// A page that draws more than its part.
+/// A page with more accesses than one node's even share.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HotPage {
     pub page: Page,
-    /// Of all memory accesses.
+    /// Share of all memory accesses.
     pub share: Estimate,
-    /// Nodes that use it.
+    /// Number of nodes that use it.
     pub nodes: u32,
 }
 
@@ -39,7 +39,7 @@ struct NodeUse {
 }
 
 impl NodeUse {
-    /// When it used the page, mostly: one standard deviation around the mean. Strays at other times do not stretch it.
+    /// Time in which the node mostly used the page: one standard deviation around the mean, which single accesses at other times hardly widen.
     fn span(&self) -> (f64, f64) {
         let mean = self.times / self.count;
         let deviation = (self.squares / self.count - mean * mean).max(0.0).sqrt();
@@ -47,13 +47,13 @@ impl NodeUse {
     }
 }
 
-/// Accesses of a page.
+/// The accesses to a page, by node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Use {
     from: Vec<NodeUse>,
     pub all: Tally,
     pub home: u16,
-    /// The home changed.
+    /// Whether the home node changed during the recording.
     pub moved: bool,
 }
 
@@ -76,7 +76,7 @@ impl Use {
         self.from.iter().map(|node| node.count).sum()
     }
 
-    /// Nodes that use it, passers-by left out.
+    /// Number of nodes that use it, without those below [`PASSER_BY`].
     pub fn users(&self) -> u32 {
         let all = self.count();
         self.from.iter().filter(|node| node.count > PASSER_BY * all).count() as u32
@@ -96,14 +96,14 @@ impl Use {
     }
 }
 
-/// Of all pages on which the sites of interest have objects, and of the large pages around them.
+/// Use of all pages on which the wanted sites have objects, and of the large pages around them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageUse {
     pub small: HashMap<Page, Use>,
     pub large: HashMap<Page, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
     mixed_large: HashSet<Page>,
-    /// Nodes whose threads had a heap block there, as bits, and when the last of another node's died is not kept: any earlier life counts.
+    /// Nodes whose threads had a heap block on the page, as bits. Any earlier lifetime counts.
     earlier: HashMap<Page, Vec<(u64, u16)>>,
 }
 

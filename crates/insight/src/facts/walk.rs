@@ -1,4 +1,4 @@
-//! The walk over one site's flows.
+//! The walk over the flows of one site, which collects its facts.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use numapilot_flows::{AccessRef, Object, SiteId};
@@ -10,18 +10,18 @@ use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{Cell, FALSE_SHARED, NONE, PARTS, SHARED, Usage, index_of, part_of};
 
-/// Others have begun to use an object when they have made this share of their accesses: one stray access is no beginning.
+/// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
 const BEGUN: f64 = 0.02;
-/// Pages in a block: where a page has too few samples, its block speaks for it.
+/// Number of pages in a block. Where a page has too few samples, those of its block decide.
 const BLOCK_PAGES: u64 = 16;
-/// Neighbours, on each side, whose majority says which node uses an object at a moment.
+/// Number of neighbouring samples on each side, whose majority decides which node uses an object at a moment.
 const NEIGHBOURS: usize = 2;
 
 /// One sampled access as the walk needs it.
 #[derive(Clone, Copy)]
 struct Sample {
     access: AccessRef,
-    /// Node it came from, and that of its thread's seat.
+    /// The accessing node, and the node that its thread counts on.
     from: u16,
     seat: u16,
     home: u16,

@@ -1,4 +1,4 @@
-//! A fix before it has a price: what detectors ask for.
+//! A fix before it is priced, as detectors and `whatif` propose it.
 
 use numapilot_flows::SiteId;
 use numapilot_machine::{Machine, NodeId};
@@ -11,14 +11,14 @@ use crate::facts::SiteFacts;
 use crate::patterns::Scene;
 use crate::uncertainty::Uncertainty;
 
-/// Most of what burdens a controller: sites are added until they make so much of it.
+/// Share of a controller's load that the fix must move: sites are added until they make up this share.
 const MOST_OF_A_CONTROLLER: f64 = 0.8;
-/// A weight for interleaving must differ by this from an even one, or it is not worth the words.
+/// Least relative difference of an interleaving weight from an even one for which weights are proposed.
 const UNEVEN: f64 = 0.1;
-/// Weights are whole numbers up to this.
+/// Largest weight; weights are whole numbers.
 const WEIGHT_MAX: f64 = 10.0;
 
-/// What to do with what.
+/// A kind of fix, and the objects, threads or processes that it concerns.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FixCandidate {
     pub kind: FixKind,
@@ -32,12 +32,12 @@ pub(crate) struct FixCandidate {
 }
 
 impl FixCandidate {
-    /// With a site's objects.
+    /// A fix of one site's objects.
     pub fn of(kind: FixKind, facts: &SiteFacts) -> FixCandidate {
         FixCandidate::of_groups(kind, &[facts])
     }
 
-    /// With the objects of all these groups together.
+    /// A fix of the objects of all these groups together.
     pub fn of_groups(kind: FixKind, groups: &[&SiteFacts]) -> FixCandidate {
         let sum = |of: fn(&SiteFacts) -> u64| groups.iter().map(|facts| of(facts)).sum();
         FixCandidate {
@@ -51,7 +51,7 @@ impl FixCandidate {
         }
     }
 
-    /// With everything, and what of it `groups` says.
+    /// A fix of all memory; `groups` supply its sizes and counts.
     pub fn of_all_groups(kind: FixKind, groups: &[&SiteFacts]) -> FixCandidate {
         FixCandidate { sites: Vec::new(), ..FixCandidate::of_groups(kind, groups) }
     }
@@ -68,22 +68,22 @@ impl FixCandidate {
         }
     }
 
-    /// With the threads that were moved.
+    /// Pins the threads that the scheduler moved.
     pub fn of_threads() -> FixCandidate {
         FixCandidate::plain(FixKind::PinThreads)
     }
 
-    /// With all processes.
+    /// Pins all processes.
     pub fn of_processes() -> FixCandidate {
         FixCandidate::plain(FixKind::PinProcesses)
     }
 
-    /// With these threads or processes instead, each on a node (an index).
+    /// The same fix for these threads or processes, each on a node (an index).
     pub fn with_seats(self, seats: Vec<(u32, u16)>) -> FixCandidate {
         FixCandidate { seats, ..self }
     }
 
-    /// Where a thread or process is put; `recorded` is where the recording says that it belongs.
+    /// The node (an index) of a thread or process; `recorded` is the node that follows from the recording.
     pub fn seat(&self, of: u32, recorded: Option<u16>) -> Option<u16> {
         if self.seats.is_empty() {
             return recorded;
@@ -91,7 +91,7 @@ impl FixCandidate {
         self.seats.iter().find(|(known, _)| *known == of).map(|(_, node)| *node)
     }
 
-    /// With everything.
+    /// Interleaves all memory.
     pub fn of_all() -> FixCandidate {
         FixCandidate::plain(FixKind::InterleaveAll)
     }
@@ -145,7 +145,7 @@ impl FixCandidate {
         if candidate.sites.is_empty() { Vec::new() } else { vec![candidate] }
     }
 
-    /// Ways to keep the site with most at stake off the links.
+    /// Fixes that reduce the interconnect traffic of the site with most time at stake.
     pub fn shorten(scene: &Scene<'_>) -> Vec<FixCandidate> {
         let Some(facts) = scene.sites.first() else { return Vec::new() };
         let mut candidates =
@@ -156,12 +156,12 @@ impl FixCandidate {
         candidates
     }
 
-    /// Whether it says where memory goes.
+    /// Whether it places memory, as opposed to threads or processes.
     pub fn is_of_memory(&self) -> bool {
         !matches!(self.kind, FixKind::PinThreads | FixKind::PinProcesses)
     }
 
-    /// Bytes that are live of its objects at one moment, at most.
+    /// Largest number of bytes of its objects that are live at one moment.
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
@@ -171,7 +171,7 @@ impl FixCandidate {
         self.sites.is_empty() || self.sites.contains(&SiteId(group))
     }
 
-    /// Run time that carrying it out takes, ns.
+    /// Run time that the fix itself takes, ns.
     pub fn cost_ns(&self, machine: &Machine) -> f64 {
         let bandwidths = machine.nodes().iter().filter_map(|node| node.memory_bandwidth_bytes_per_s);
         let slowest = bandwidths.fold(f64::INFINITY, f64::min);
@@ -192,7 +192,7 @@ impl FixCandidate {
         }
     }
 
-    /// The fix, at this price.
+    /// The fix with its predicted gain.
     pub fn fix(&self, scene: &Scene<'_>, gain: Estimate, uncertainty: Uncertainty) -> Fix {
         let id = |index: u16| scene.machine.nodes()[usize::from(index)].id;
         let threads = match self.kind {

@@ -1,4 +1,4 @@
-//! What carrying out a fix costs. Sources: as in `numapilot_simulator::Costs`, whose figures these are.
+//! Costs of carrying out fixes. The figures and their sources are those of `numapilot_simulator::Costs`.
 
 /// Nanoseconds to move a page of 4 KiB (`move_pages`, 512 pages per call, 2017 hardware).
 pub(crate) const MOVE_SMALL_NS: f64 = 3_900.0;

@@ -1,4 +1,4 @@
-//! What can be done about a pattern, as data.
+//! Fixes of patterns, as data.
 
 use numapilot_flows::SiteId;
 use numapilot_machine::NodeId;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::estimate::Estimate;
 use crate::uncertainty::Uncertainty;
 
-/// What to do.
+/// The kind of a fix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FixKind {
@@ -16,11 +16,11 @@ pub enum FixKind {
     AllocateOnNode(NodeId),
     /// Let the threads that use an object touch it first.
     FirstTouchByUsers,
-    /// Move the object to the node that takes it over.
+    /// Move the object at each hand-over to the node that uses it next.
     MigrateAtHandOver,
     /// Spread the object's pages evenly over all nodes with memory.
     Interleave,
-    /// Spread them in these proportions.
+    /// Spread its pages over the nodes in these proportions.
     WeightedInterleave(Vec<(NodeId, u32)>),
     /// A copy on each node, made after the initialisation.
     Replicate,
@@ -32,18 +32,18 @@ pub enum FixKind {
     PinThreads,
     /// Keep all threads of each process on one node.
     PinProcesses,
-    /// Spread what lies on one hot page over several.
+    /// Spread the data of one hot page over several pages.
     SpreadHot,
-    /// Give what each node uses cache lines (or pages) of its own.
+    /// Give each node its own cache lines (or pages) for its part of the object.
     SplitOrAlign,
-    /// Put it into the memory of nodes with CPUs.
+    /// Place the object in the memory of nodes with CPUs.
     NearTier,
-    /// Spread everything: what `numactl --interleave=all` does.
+    /// Interleave everything, as `numactl --interleave=all` does.
     InterleaveAll,
 }
 
 impl FixKind {
-    /// Whether a plan file can do it without touching the source. No plan can change which thread touches a page first.
+    /// Whether a plan file can apply it without a change of the source. No plan can change which thread touches a page first.
     #[must_use]
     pub fn works_by_plan(&self) -> bool {
         match self {
@@ -68,24 +68,24 @@ impl FixKind {
 /// A fix with its price.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fix {
-    /// What to do.
+    /// The kind of the fix.
     pub kind: FixKind,
-    /// With the objects of these sites; empty for threads, processes, or everything.
+    /// The sites whose objects it concerns; empty for threads, processes, or everything.
     pub sites: Vec<SiteId>,
-    /// With these threads, and their nodes.
+    /// The threads that it pins, and their nodes.
     pub threads: Vec<(ThreadIndex, NodeId)>,
-    /// With these processes, and their nodes.
+    /// The processes that it pins, and their nodes.
     pub processes: Vec<(ProcessIndex, NodeId)>,
     /// How much faster the recorded run would be, as a share of its new run time: 1 is twice as fast. Predicted.
     pub gain: Estimate,
     /// Where the gain's interval comes from.
     pub uncertainty: Uncertainty,
-    /// Further memory that it takes, bytes.
+    /// Additional memory that it takes, in bytes.
     pub more_bytes: u64,
 }
 
 impl Fix {
-    /// Whether it would make the program slower, within its interval.
+    /// Whether it would make the program slower with its whole 95 % interval.
     #[must_use]
     pub fn loses(&self) -> bool {
         self.gain.high < 0.0

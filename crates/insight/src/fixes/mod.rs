@@ -1,4 +1,4 @@
-//! Fixes and their prices: what a fix does to the places of accesses or threads, run through the traffic model, against the program as it was.
+//! Fixes and their prices: a fix changes the homes of accesses or the nodes of threads, and the traffic model compares the run time with that of the recording.
 //!
 //! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
 //! program's cores (an ensemble). `docs/patterns.md`, "Prices".
@@ -20,12 +20,12 @@ use crate::price::{Change, Priced, Pricer, To};
 use crate::uncertainty::{Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
-/// Prices wishes against the program as it was.
+/// Predicts the gains of fixes over the program as it was recorded.
 pub(crate) struct FixPricer<'a> {
     scene: &'a Scene<'a>,
     pricer: Pricer<'a>,
     now: Priced,
-    /// Several findings ask for the same.
+    /// Fixes priced so far, because several findings propose the same one.
     priced: RefCell<Vec<(FixCandidate, Fix)>>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> FixPricer<'a> {
         Ok(FixPricer { scene, pricer, now, priced: RefCell::default() })
     }
 
-    /// The fix that a wish comes to.
+    /// Prices a fix: its predicted gain with its interval.
     pub fn price(&self, candidate: &FixCandidate) -> Result<Fix, TrafficError> {
         if let Some((_, fix)) = self.priced.borrow().iter().find(|(known, _)| known == candidate) {
             return Ok(fix.clone());
@@ -51,18 +51,17 @@ impl<'a> FixPricer<'a> {
         Ok(fix)
     }
 
-    /// The gain of a wish without its interval, which takes most of the time.
+    /// The predicted gain without its interval, whose computation takes most of the time.
     pub fn value(&self, candidate: &FixCandidate) -> Result<f64, TrafficError> {
         Ok(gain_of(self.now.run_ns, self.then(&[candidate], false)?.run_ns))
     }
 
-    /// The program as it was.
+    /// The program as it was recorded, under the traffic model.
     pub fn now(&self) -> &Priced {
         &self.now
     }
 
-    /// The program with all these wishes granted; of two that concern the same memory, the later one is. As each member of the ensemble has it, too, if
-    /// wanted.
+    /// The program with all these fixes. If two concern the same memory, the later one counts. `by_members`: also under each member of the ensemble.
     pub fn then(&self, candidates: &[&FixCandidate], by_members: bool) -> Result<Priced, TrafficError> {
         let even = self.even(|node| self.scene.machine.nodes()[node].has_memory());
         let near = self.even(|node| self.scene.machine.nodes()[node].has_memory() && self.scene.has_cpus(node));
@@ -98,7 +97,7 @@ impl<'a> FixPricer<'a> {
         self.pricer.price(&Change { to: &to, seat: &seat, extra_ns }, by_members)
     }
 
-    /// By thread: the node that a wish about threads puts it on, and that one about processes puts its process on.
+    /// By thread: the node on which a fix of threads pins it, and the node on which a fix of processes pins its process.
     fn seats(&self, candidates: &[&FixCandidate]) -> (Vec<Option<u16>>, Vec<Option<u16>>) {
         let threads = self.scene.analysis.trace().threads();
         let (mut of_thread, mut of_process) =

@@ -1,11 +1,11 @@
 //! Alternate remote accesses: several nodes use an object, one after the other, each for a while.
 
-use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
 
-/// Half of what taking turns at random gives: halfway between at once and one after the other.
+/// Ratio of changes of node to those of a random order: below this half-way point, the nodes use the object one after the other.
 const TURNS: f64 = 0.5;
 
 pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
@@ -18,17 +18,17 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("changes of node from sample to sample, over those of nodes that take turns at random", facts.turns),
+            share("as many changes of node between samples as accesses in random order would have", facts.turns),
             number(
                 "hand-overs from node to node",
                 (facts.stretches.saturating_sub(facts.instances)) as f64,
                 Unit::Count,
             ),
-            number("mean time in one node's hands", facts.stretch_ns, Unit::Nanoseconds),
+            number("mean time of use by one node", facts.stretch_ns, Unit::Nanoseconds),
         ],
-        sure: Sure::below(facts.turns, TURNS, "changes of node over those expected at random"),
+        criterion: Criterion::below(facts.turns, TURNS, "ratio of the changes of node to those of a random order"),
         would_change: vec![
-            "hand-overs too quick for the samples to see: then the nodes use it at the same time".to_owned(),
+            "hand-overs are too fast for the sampling rate, because then the nodes use it at the same time".to_owned(),
         ],
         candidates: vec![
             FixCandidate::of(FixKind::MigrateAtHandOver, facts),

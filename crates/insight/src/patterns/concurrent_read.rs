@@ -1,9 +1,9 @@
-//! Concurrent, read-mostly: several nodes read an object at the same time, and after its initialisation hardly anybody writes.
+//! Concurrent, read-mostly: several nodes read an object at the same time, and hardly any access writes after its initialisation.
 //!
-//! "Hardly" has a price: a write to a page with copies ends them, and each has to be made again; a copy saves, per read, at least what remote costs more than
-//! local on the idle machine. Above the share of writes where these meet, copies lose.
+//! The tolerable share of writes follows from costs. A write to a replicated page invalidates its copies, and each has to be made again. A copy saves, per
+//! read, at least the difference between the idle remote and the idle local latency. Above the share of writes at which both are equal, copies lose.
 
-use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind, costs};
@@ -19,14 +19,18 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("of its accesses write, once it is shared (95 % bound)", bound),
-            share("of writes is what copies bear on this machine", Estimate::exact(most)),
-            number("nodes use it at the same time", users(facts) as f64, Unit::Count),
-            number("samples since it is shared", facts.after_samples as f64, Unit::Count),
+            share("of its accesses write after its initialisation (95 % bound)", bound),
+            share(
+                "is the highest share of writes at which a copy per node gains on this machine",
+                Estimate::exact(most),
+            ),
+            number("nodes that use it at the same time", users(facts) as f64, Unit::Count),
+            number("samples after its initialisation", facts.after_samples as f64, Unit::Count),
         ],
-        sure: Sure::below(bound, most, "bound on the share of writes"),
+        criterion: Criterion::below(bound, most, "share of writes"),
         would_change: vec![format!(
-            "a write after the initialisation: read the source for one, or record longer ({:.0} samples without a write would bring the bound to {:.3} %)",
+            "the program writes it after its initialisation: look for a write in the source, or record longer ({:.0} samples without a write would lower \
+             the bound to {:.3} %)",
             3.0 / most,
             100.0 * most
         )],
@@ -42,7 +46,7 @@ pub(super) fn writes_allowed(scene: &Scene<'_>) -> f64 {
     saving_ns / (saving_ns + per_write_ns)
 }
 
-/// The share of writes with its bound: 3 over the number of samples where none writes.
+/// The share of writes with its 95 % bound, which is 3 over the number of samples where no sample writes.
 fn writes_bound(facts: &SiteFacts) -> Estimate {
     if facts.write_samples > 0 {
         return facts.writes;
@@ -50,7 +54,7 @@ fn writes_bound(facts: &SiteFacts) -> Estimate {
     Estimate { value: 0.0, low: 0.0, high: (3.0 / facts.after_samples.max(1) as f64).min(1.0) }
 }
 
-/// Nodes that make at least half of an even part of the accesses.
+/// Number of nodes that make at least half of an even share of the accesses.
 pub(super) fn users(facts: &SiteFacts) -> usize {
     let all: f64 = facts.from.iter().sum();
     let some = facts.from.iter().filter(|count| **count > 0.0).count().max(1) as f64;

@@ -1,7 +1,7 @@
 //! Concurrent, written: several nodes read and write an object at the same time.
 
 use super::concurrent_read::{users, writes_allowed};
-use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -19,14 +19,18 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("of its accesses write, once it is shared", facts.writes),
-            share("of writes is what copies would bear on this machine", Estimate::exact(most)),
-            number("nodes use it at the same time", users(facts) as f64, Unit::Count),
+            share("of its accesses write after its initialisation", facts.writes),
+            share(
+                "is the highest share of writes at which a copy per node would gain on this machine",
+                Estimate::exact(most),
+            ),
+            number("nodes that use it at the same time", users(facts) as f64, Unit::Count),
             share("of its accesses come from the node that uses the page most", facts.by_page_user),
         ],
-        sure: Sure::above(facts.writes, most, "share of writes"),
+        criterion: Criterion::above(facts.writes, most, "share of writes"),
         would_change: vec![
-            "threads that could share one node without leaving cores idle: then no spreading is needed".to_owned(),
+            "the threads fit on one node without leaving cores idle, because then the memory need not be spread"
+                .to_owned(),
         ],
         candidates,
     })

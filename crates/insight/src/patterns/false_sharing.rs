@@ -1,15 +1,16 @@
-//! False sharing: nodes use different words of the same cache lines, somebody writes, and so the lines travel although nothing is shared.
+//! False sharing: nodes use different words of the same cache lines, and at least one of them writes. The lines then move between nodes although no data is
+//! shared.
 //!
-//! Told from true sharing by words: each word's samples come from one node, by far more than the lines' do.
+//! Words distinguish it from true sharing: nearly all samples of each word come from one node, while the samples of each line come from several.
 
-use super::{Draft, PatternKind, Scene, Subject, Sure, number, share};
+use super::{Criterion, Draft, PatternKind, Scene, Subject, number, share};
 use super::{MATERIAL, NEARLY_ALL, Unit};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts) -> Option<Draft> {
     let at_stake = facts.on_false_shared.scaled(scene.waits(facts.site.0));
-    // Half of the site's accesses, or else the rest of its use is the better story.
+    // Below half of the site's accesses, another pattern explains the site better.
     if facts.on_false_shared.value < 0.5 || at_stake.value < MATERIAL {
         return None;
     }
@@ -18,13 +19,16 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts) -> Option<Draft> {
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("of its accesses go to lines of which several nodes use different words", facts.on_false_shared),
-            share("of them write, once shared", facts.writes),
+            share(
+                "of its accesses are to cache lines of which several nodes use different words",
+                facts.on_false_shared,
+            ),
+            share("of its accesses write after its initialisation", facts.writes),
             number("samples", facts.samples as f64, Unit::Count),
         ],
-        sure: Sure::above(facts.on_false_shared, 0.5, "share of its accesses on such lines"),
+        criterion: Criterion::above(facts.on_false_shared, 0.5, "share of its accesses to such lines"),
         would_change: vec![format!(
-            "samples of one word from several nodes: {:.0} % from one node is what counts as apart",
+            "several nodes use the same words (a word belongs to a node that makes at least {:.0} % of its accesses)",
             100.0 * NEARLY_ALL
         )],
         candidates: vec![FixCandidate::of(FixKind::SplitOrAlign, facts)],

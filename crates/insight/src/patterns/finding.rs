@@ -1,4 +1,4 @@
-//! What a detector found, as data; wording and layout are the report's.
+//! Findings as data. `numapilot-report` words and lays them out.
 
 use numapilot_flows::SiteId;
 use numapilot_machine::{LinkId, NodeId};
@@ -8,37 +8,37 @@ use serde::Serialize;
 use crate::estimate::Estimate;
 use crate::fixes::Fix;
 
-/// The patterns.
+/// The named patterns of misplaced memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PatternKind {
-    /// Allocated and placed by one node, used by another.
+    /// One node allocated and placed the memory, and another node uses it.
     RemoteAfterAllocation,
-    /// Nodes use an object one after the other.
+    /// Several nodes use an object one after the other.
     AlternateRemote,
-    /// Several nodes read an object at the same time; after its initialisation nobody writes.
+    /// Several nodes read an object at the same time, and hardly any access writes it after its initialisation.
     ConcurrentReadMostly,
     /// Several nodes read and write an object at the same time.
     ConcurrentWritten,
-    /// A memory controller is where accesses wait, while others have room.
+    /// Accesses queue at a memory controller, while others have bandwidth to spare.
     SaturatedController,
-    /// A link is where accesses wait.
+    /// Accesses queue at an interconnect link.
     SaturatedLink,
     /// Objects of one thread each share pages with those of other nodes.
     PrivateOnSharedPages,
-    /// One thread touched first what the threads of other nodes use, part by part.
+    /// One thread touched all pages first, and threads of other nodes use them part by part.
     SerialFirstTouch,
-    /// The allocator hands out memory of another node than the caller's.
+    /// The allocator returns memory that lies on another node than the calling thread's.
     ArenasAcrossNodes,
     /// The scheduler moved threads away from their memory.
     ThreadsMoved,
     /// Threads of a process share its memory, and run on several nodes.
     ProcessWideSharing,
-    /// One page draws more than its node's part of all accesses.
+    /// One page receives more than one node's even share of all accesses.
     HotPage,
     /// Nodes use different words of the same cache lines.
     FalseSharing,
-    /// What is used often lies in the slow memory of a node without CPUs.
+    /// Frequently used memory lies on a node without CPUs, whose memory is slower.
     TierMisplacement,
 }
 
@@ -61,7 +61,7 @@ impl PatternKind {
         PatternKind::TierMisplacement,
     ];
 
-    /// Its name, as in the documentation.
+    /// The name of the pattern, as in `docs/patterns.md`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,11 +87,11 @@ impl PatternKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
-    /// All objects of a site.
+    /// All objects of an allocation site.
     Site(SiteId),
-    /// Some threads.
+    /// Threads, by their indices in the trace.
     Threads(Vec<ThreadIndex>),
-    /// Some processes.
+    /// Processes, by their indices in the trace.
     Processes(Vec<ProcessIndex>),
     /// A node's memory controller.
     Controller(NodeId),
@@ -99,7 +99,7 @@ pub enum Subject {
     Link(LinkId),
 }
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -113,47 +113,47 @@ pub enum Unit {
     Bytes,
 }
 
-/// A figure that a pattern rests on.
+/// A figure that a finding rests on.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evidence {
-    /// What it is, in words.
+    /// What the figure is: a predicate for shares (`of its accesses write`), else a noun phrase.
     pub what: String,
-    /// How much, with its 95 % interval where it was sampled.
+    /// The value, with its 95 % interval where it was sampled.
     pub value: Estimate,
-    /// Of what.
+    /// The unit of the value.
     pub unit: Unit,
 }
 
-/// How sure a finding is.
+/// Confidence in a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// The samples allow the contrary.
+    /// The 95 % intervals of the deciding share and of the gain both allow the contrary.
     Low,
-    /// The statement holds within its interval, or the gain does, not both.
+    /// Only one of the two lies beyond its threshold with its whole 95 % interval.
     Medium,
-    /// Statement and gain hold within their intervals.
+    /// The deciding share and the gain lie beyond their thresholds with their whole 95 % intervals.
     High,
 }
 
 /// A pattern that was found, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Which.
+    /// The pattern.
     pub pattern: PatternKind,
-    /// Where.
+    /// What the finding is about.
     pub subject: Subject,
-    /// Share of the threads' time that this subject's accesses take beyond idle local ones (modelled).
+    /// Share of the threads' time, 0 to 1, that accesses to this subject take beyond idle local accesses (modelled).
     pub at_stake: Estimate,
-    /// Figures.
+    /// The figures that the finding rests on.
     pub evidence: Vec<Evidence>,
-    /// How sure it is.
+    /// The confidence in the finding.
     pub confidence: Confidence,
-    /// Why it is no more and no less sure than that.
+    /// The reason for that confidence, as a clause: "the share of ... is at least ...".
     pub confidence_because: String,
-    /// What would show that it is wrong.
+    /// Conditions that would refute the finding, as clauses that continue "This finding would be wrong if ".
     pub would_change: Vec<String>,
-    /// What to do, best first. Those that would lose come last.
+    /// Fixes by predicted gain, best first; fixes that would lose come last.
     pub fixes: Vec<Fix>,
 }
 
@@ -161,33 +161,33 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Nothing {
-    /// Too little was seen to judge by; `cannot_say` has the reason.
+    /// Too few accesses were seen for a judgement; `cannot_say` has the reason.
     Blind,
     /// No memory access was seen.
     NothingSeen,
-    /// The program hardly waits for memory: whatever its remote share.
+    /// The program hardly waits for memory, whatever its share of remote accesses.
     HardlyWaits,
-    /// Accesses are as good as local and unhindered.
+    /// Accesses take hardly more time than idle local accesses.
     WellPlaced,
-    /// There are remote or slow accesses, and no fix that is known gains enough.
+    /// There are remote or queued accesses, but no known fix gains enough.
     NoFixGains,
 }
 
-/// Everything found.
+/// All findings of a recording, and what could not be judged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
-    /// By predicted gain of their best fix, best first.
+    /// The findings, by the predicted gain of their best fix, best first.
     pub findings: Vec<Finding>,
-    /// Why there are none; `None` where there are, or where nothing can be said.
+    /// Why there are no findings; `None` where there are some, or where nothing can be judged.
     pub nothing: Option<Nothing>,
     /// Share of the threads' time spent waiting for memory (modelled); `None` where the rates of accesses are not known.
     pub memory_share: Option<f64>,
-    /// Of the threads' time, what remote and congested accesses take beyond idle local ones (modelled).
+    /// Share of the threads' time that remote and queued accesses take beyond idle local accesses (modelled).
     pub at_stake: Option<f64>,
     /// Run time of the recording under the traffic model, ns.
     pub modelled_ns: Option<f64>,
-    /// What is often tried on a whole program, with its price, be it a loss.
+    /// Common fixes of a whole program with their predicted gains, losses included.
     pub tried_by_many: Vec<Fix>,
-    /// What could not be judged, and why, in whole sentences.
+    /// What could not be judged, and why, in whole sentences for the user.
     pub cannot_say: Vec<String>,
 }

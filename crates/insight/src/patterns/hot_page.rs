@@ -1,6 +1,6 @@
-//! A hot page: one small page draws more of all memory accesses than an even spread would give a whole node, so no placement of whole pages is even.
+//! A hot page: one small page receives more of all memory accesses than a whole node would under an even spread. No placement of whole pages can be even then.
 
-use super::{Draft, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -18,11 +18,11 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         at_stake,
         evidence: vec![
             share(&format!("of all memory accesses go to the page at {:#x}", hottest.page.1 * 4096), hottest.share),
-            number("nodes use it", f64::from(hottest.nodes), Unit::Count),
-            number("such pages in this site", facts.hot.len() as f64, Unit::Count),
+            number("nodes that use it", f64::from(hottest.nodes), Unit::Count),
+            number("hot pages of this allocation site", facts.hot.len() as f64, Unit::Count),
         ],
-        sure: Sure::above(hottest.share, fair, "the page's share of all accesses, against one node's even part"),
-        would_change: vec!["an even spread of accesses over the object's pages in a longer recording".to_owned()],
+        criterion: Criterion::above(hottest.share, fair, "page's share of all accesses"),
+        would_change: vec!["a longer recording shows accesses spread evenly over the object's pages".to_owned()],
         candidates,
     })
 }

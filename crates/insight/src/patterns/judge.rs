@@ -1,18 +1,18 @@
-//! From drafts to findings: which are worth a line, how sure each is, and, where there are none, why.
+//! Turns drafts into findings: drops those without a fix that gains enough, grades the confidence of the rest, and states why where none is left.
 
 use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
+use super::{Confidence, Criterion, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::unseen;
 
-/// Share of accesses with unknown home beyond which nothing is said.
+/// Share of accesses with an unknown home node above which no finding is made.
 const UNKNOWN_MAX: f64 = 0.5;
 
-/// Everything found in a whole recording.
+/// All findings of a whole recording. Filtered and unpriced recordings have none, with the reason in `cannot_say`.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
     if let Some(blindness) = analysis.blindness() {
         return Findings { nothing: Some(Nothing::Blind), cannot_say: vec![blindness.says()], ..Findings::default() };
@@ -23,31 +23,35 @@ pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findin
     }
     let silent = |why: Vec<String>| Findings { cannot_say: why, ..Findings::default() };
     if !analysis.filter().is_empty() {
-        return silent(vec!["Patterns and prices are those of a whole recording: leave the filters out.".to_owned()]);
+        return silent(vec![
+            "Findings need the whole recording, so none are shown with filters: repeat the command without them."
+                .to_owned(),
+        ]);
     }
     if let Some(why) = why_unpriced(analysis, &sums) {
         return silent(why);
     }
     let Some(machine) = machine else {
-        return silent(vec!["The trace holds no description of its machine, so nothing has a price.".to_owned()]);
+        return silent(vec!["The trace has no machine model, so the gains of fixes cannot be predicted.".to_owned()]);
     };
-    judged(analysis, machine)
-        .unwrap_or_else(|error| silent(vec![format!("Nothing has a price on this machine: {error}.")]))
+    judged(analysis, machine).unwrap_or_else(|error| {
+        silent(vec![format!("The gains of fixes cannot be predicted on this machine: {error}.")])
+    })
 }
 
-/// Why no fix has a price in this recording, in whole sentences; `None` where they have.
+/// Why no fix can be priced in this recording, in whole sentences; `None` where fixes can be priced.
 pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Vec<String>> {
     let engine = analysis.trace().meta().engine.as_str();
     let evidence = analysis.trace().evidence();
     if engine == "import" && evidence == Evidence::PageFaults {
-        let why = "Page faults do not tell how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
+        let why = "Page faults do not show how often memory is accessed, so patterns cannot be recognised and no fix has a price. Record with \
              `perf mem record`.";
         return Some(vec![why.to_owned()]);
     }
     if evidence == Evidence::PageFaults || engine == "track" {
         return Some(vec![format!(
-            "Engine {engine} does not see how often memory is accessed, so no pattern can be told from another and no fix has a price; record with \
-             `--engine instrument`, or `pmu` where there is one."
+            "Engine {engine} does not see how often memory is accessed, so patterns cannot be recognised and no fix has a price. Record with \
+             `--engine instrument`, or with `--engine pmu` where the processor samples memory accesses."
         )]);
     }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
@@ -55,7 +59,8 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
         if !unseen.is_empty() {
             return Some(unseen);
         }
-        let why = "The home node is unknown for more than half of the accesses; record from the program's start, or with physical addresses.";
+        let why = "The home node of more than half of the accesses is unknown, so no placement can be judged. Record from the program's start, or with \
+                   physical addresses.";
         return Some(vec![why.to_owned()]);
     }
     None
@@ -83,7 +88,7 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         }
         let finding = finding(&pricer_of_fixes, draft)?;
         match finding.fixes.first() {
-            // Samples must surely show it. What machine and program leave open of the gain, its interval and the finding's confidence tell.
+            // The gain must exceed the sampling error. What is not known of the machine and the program widens its interval and lowers the confidence.
             Some(fix) if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples) && fix.uncertainty.median > 0.0 => {
                 findings.push(finding);
             }
@@ -98,7 +103,7 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
     let at_stake = scene.all_at_stake();
     let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
-        // What is not known may be what is wrong.
+        // Sites with unknown homes may be the problem, so "nothing to fix" cannot be claimed.
         (false, _, _) => None,
         (true, false, _) if !unseen.is_empty() => None,
         (_, true, _) => Some(Nothing::HardlyWaits),
@@ -121,7 +126,7 @@ fn finding(pricer_of_fixes: &FixPricer<'_>, draft: Draft) -> Result<Finding, Tra
         draft.candidates.iter().map(|candidate| pricer_of_fixes.price(candidate)).collect::<Result<Vec<_>, _>>()?;
     fixes.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
     let gains = fixes.first().is_some_and(|fix| fix.gain.low > 0.0);
-    let (confidence, confidence_because) = confidence(&draft.sure, gains);
+    let (confidence, confidence_because) = confidence(&draft.criterion, gains);
     Ok(Finding {
         pattern: draft.pattern,
         subject: draft.subject,
@@ -134,16 +139,21 @@ fn finding(pricer_of_fixes: &FixPricer<'_>, draft: Draft) -> Result<Finding, Tra
     })
 }
 
-fn confidence(sure: &Sure, gains: bool) -> (Confidence, String) {
-    let Sure { value, threshold, below, what } = sure;
+fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
+    let Criterion { value, threshold, below, what } = criterion;
     let holds = if *below { value.high <= *threshold } else { value.low >= *threshold };
-    let (side, end) = if *below { ("below", value.high) } else { ("above", value.low) };
-    let stands = if holds { "lies" } else { "does not surely lie" };
+    let (says, end) = match (*below, holds) {
+        (false, true) => ("is at least", value.low),
+        (false, false) => ("may be as low as", value.low),
+        (true, true) => ("is at most", value.high),
+        (true, false) => ("may be as high as", value.high),
+    };
     let why = format!(
-        "{what} {stands} {side} {} (its 95 % interval ends at {}){}",
-        percent(*threshold),
+        "the {what} {says} {} (95 % interval), {} the threshold of {}{}",
         percent(end),
-        if gains { "" } else { ", and the gain may be nothing" }
+        if *below == holds { "below" } else { "above" },
+        percent(*threshold),
+        if gains { "" } else { ", and the fix may gain nothing" }
     );
     let confidence = match (holds, gains) {
         (true, true) => Confidence::High,
@@ -162,13 +172,13 @@ fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
-            "This engine does not count accesses and waits: rates come from the samples' weights, and threads count as busy all their life, so \
-             gains err on the small side."
+            "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy all their life, \
+             so predicted gains are rather too small."
                 .to_owned(),
         );
     }
     if analysis.trace().losses().records_lost() {
-        said.push("Records were lost: what the lost part of the run did is not in these findings.".to_owned());
+        said.push("Records were lost, so these findings do not cover the whole run.".to_owned());
     }
     said
 }

@@ -1,5 +1,5 @@
-//! Named patterns of misplaced memory: small detectors over the flows, one file each. A detector says what it saw, how sure that is, what would change its
-//! mind, and which fixes to price; whether one is worth having, `fixes` decides. Definitions, thresholds and where these come from: `docs/patterns.md`.
+//! Named patterns of misplaced memory: small detectors over the flows, one file each. A detector names its evidence, the share that decides, what would
+//! refute the finding, and which fixes to price; the gains of these decide whether it is shown. Definitions and thresholds: `docs/patterns.md`.
 
 mod allocator_arenas;
 mod alternate_remote;
@@ -28,48 +28,49 @@ use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::FixCandidate;
 
-/// Share of the threads' time below which nobody would notice: repeated runs of one program differ by more. The one threshold that is a matter of taste.
+/// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
+/// of taste.
 pub(crate) const MATERIAL: f64 = 0.01;
-/// Samples of a site below which nothing is said of it.
+/// Number of samples of a site below which no detector looks at it.
 const ENOUGH_SAMPLES: u64 = 30;
-/// "Nearly all".
+/// Share, 0 to 1, that counts as nearly all.
 const NEARLY_ALL: f64 = 0.9;
 
-/// What a detector hands on.
+/// A recognised pattern before its fixes are priced.
 pub(crate) struct Draft {
     pub pattern: PatternKind,
     pub subject: Subject,
-    /// Share of the threads' time that accesses of this subject take beyond idle local ones.
+    /// Share of the threads' time that accesses to this subject take beyond idle local accesses.
     pub at_stake: Estimate,
     pub evidence: Vec<Evidence>,
-    pub sure: Sure,
+    pub criterion: Criterion,
     pub would_change: Vec<String>,
     pub candidates: Vec<FixCandidate>,
 }
 
-/// The statement that a pattern stands or falls with.
-pub(crate) struct Sure {
+/// The share that decides a pattern, and its threshold.
+pub(crate) struct Criterion {
     pub value: Estimate,
-    /// It must be above this (or below, if `below`).
+    /// The value must lie above it, or below it if `below`.
     pub threshold: f64,
     pub below: bool,
     pub what: &'static str,
 }
 
-impl Sure {
-    pub fn above(value: Estimate, threshold: f64, what: &'static str) -> Sure {
-        Sure { value, threshold, below: false, what }
+impl Criterion {
+    pub fn above(value: Estimate, threshold: f64, what: &'static str) -> Criterion {
+        Criterion { value, threshold, below: false, what }
     }
 
-    pub fn below(value: Estimate, threshold: f64, what: &'static str) -> Sure {
-        Sure { value, threshold, below: true, what }
+    pub fn below(value: Estimate, threshold: f64, what: &'static str) -> Criterion {
+        Criterion { value, threshold, below: true, what }
     }
 }
 
-/// Looks at one site.
+/// Recognises a pattern in one site. The estimate is the site's share of the threads' time at stake.
 type SiteDetector = fn(&Scene<'_>, &SiteFacts, Estimate) -> Option<Draft>;
 
-/// In this order, after false sharing: the first that recognises a site explains it.
+/// The detectors of sites in order, after false sharing: the first that recognises a site explains it.
 const SITE_DETECTORS: [SiteDetector; 9] = [
     hot_page::detect,
     tier::detect,
@@ -82,11 +83,11 @@ const SITE_DETECTORS: [SiteDetector; 9] = [
     concurrent_written::detect,
 ];
 
-/// Looks at the whole.
+/// Detectors of patterns of the whole recording: threads, processes, controllers and links.
 const WHOLE_DETECTORS: [fn(&Scene<'_>) -> Vec<Draft>; 4] =
     [threads_moved::detect, process_sharing::detect, saturated_controller::detect, saturated_link::detect];
 
-/// Everything that any detector sees.
+/// All patterns that the detectors recognise, before fixes are priced.
 pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for facts in &scene.sites {
@@ -96,7 +97,7 @@ pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
         }
         let is_material = at_stake.value >= MATERIAL;
         let first = || SITE_DETECTORS.iter().find_map(|detect| detect(scene, facts, at_stake));
-        // What lines cost that travel for nothing is all their time, not only what is beyond local.
+        // False sharing costs all the time of these accesses, not only their time beyond idle local latency.
         drafts.extend(false_sharing::detect(scene, facts).or_else(|| is_material.then(first).flatten()));
     }
     drafts.extend(WHOLE_DETECTORS.iter().flat_map(|detect| detect(scene)));

@@ -1,13 +1,13 @@
 //! Private objects on shared pages: each object is used by the node that allocated it, yet its pages hold objects of other nodes too, at 4 KiB or at 2 MiB.
 
-use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
+use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let by_allocator = is_private(facts)?;
-    // Most of what is remote must be on such pages; what is local there does no harm.
+    // At least half of the remote accesses must be to such pages. Local accesses to them do no harm.
     let needed = facts.remote.value / 2.0;
     let (mixed, size) = if facts.on_mixed_small.value >= needed {
         (facts.on_mixed_small, "4 KiB")
@@ -23,18 +23,20 @@ pub(super) fn detect(_: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Op
         at_stake,
         evidence: vec![
             share("of its accesses come from the node of the thread that allocated it", by_allocator),
-            share(&format!("of its accesses are on pages of {size} that several nodes use"), mixed),
+            share(&format!("of its accesses are to {size} pages that several nodes use"), mixed),
             share("of its accesses are remote", facts.remote),
         ],
-        sure: Sure::above(by_allocator, NEARLY_ALL - 0.05, "share from the allocating thread's node"),
-        would_change: vec![
-            "accesses by other nodes to the same objects in another phase or with other input".to_owned(),
-        ],
+        criterion: Criterion::above(
+            by_allocator,
+            NEARLY_ALL - 0.05,
+            "share of accesses from the allocating thread's node",
+        ),
+        would_change: vec!["other nodes access the same objects in another phase or with other input".to_owned()],
         candidates: vec![FixCandidate::of(FixKind::LocalArenas, facts), FixCandidate::of(FixKind::Interleave, facts)],
     })
 }
 
-/// The share from the allocating thread's node, where that is nearly all.
+/// The share of accesses from the allocating thread's node; `None` where it is below [`NEARLY_ALL`] or no allocating thread is known.
 pub(super) fn is_private(facts: &SiteFacts) -> Option<Estimate> {
     facts.by_allocator.filter(|share| share.value >= NEARLY_ALL)
 }

@@ -2,11 +2,11 @@
 
 use numapilot_trace::ids::ProcessIndex;
 
-use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::facts::SiteFacts;
 use crate::fixes::FixCandidate;
 
-/// Most of the remote accesses must be within processes.
+/// Least share of the remote accesses that must be to memory of the thread's own process.
 const MOST: f64 = 0.5;
 
 /// Whether the program as a whole shows the pattern.
@@ -30,11 +30,14 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
         subject: Subject::Processes(processes.spread.iter().map(|&process| ProcessIndex(process)).collect()),
         at_stake: processes.own_remote.scaled(at_stake),
         evidence: vec![
-            number("processes run on several nodes each", processes.spread.len() as f64, Unit::Count),
+            number("processes that each run on several nodes", processes.spread.len() as f64, Unit::Count),
             share("of all remote accesses are to memory of the thread's own process", processes.own_remote),
         ],
-        sure: Sure::above(processes.own_remote, MOST, "share of remote accesses within processes"),
-        would_change: vec!["processes with very unequal work: pinned, the busiest one's node decides".to_owned()],
+        criterion: Criterion::above(processes.own_remote, MOST, "share of remote accesses within processes"),
+        would_change: vec![
+            "the processes have very unequal work, because the node of the busiest process would then limit the run"
+                .to_owned(),
+        ],
         candidates: vec![FixCandidate::of_processes()],
     }]
 }

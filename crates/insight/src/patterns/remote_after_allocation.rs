@@ -1,8 +1,8 @@
-//! Remote use after allocation: placed by one node, used (nearly) only by another.
+//! Remote use after allocation: one node placed the object, and nearly all accesses come from another node.
 
 use numapilot_machine::NodeId;
 
-use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -11,7 +11,7 @@ use crate::fixes::{FixCandidate, FixKind};
 const ONE_NODE: f64 = 0.99;
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    // Never used by a second node: somebody else must have placed it.
+    // No second node uses it: a thread without samples must have placed it.
     let is_elsewhere = facts.after_samples < facts.samples / 10 && facts.remote.value >= 0.5;
     let share_of_one = if is_elsewhere { facts.opening } else { facts.by_one_node };
     if share_of_one.value < NEARLY_ALL {
@@ -26,13 +26,13 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("of its accesses, after its first user's, come from one node (per instance)", share_of_one),
-            share("of its accesses are its first user's, before others came", facts.opening),
-            share("of its accesses are on pages where the first user ran", facts.on_first_users),
+            share("of its accesses come from one node (per instance)", share_of_one),
+            share("of its accesses come before any other node uses it", facts.opening),
+            share("of its accesses are to pages on the node of its first user", facts.on_first_users),
             number("instances", facts.instances as f64, Unit::Count),
         ],
-        sure: Sure::above(share_of_one, NEARLY_ALL - 0.05, "share from one node"),
-        would_change: vec!["other nodes that use it in a phase that was not recorded".to_owned()],
+        criterion: Criterion::above(share_of_one, NEARLY_ALL - 0.05, "share of accesses from one node"),
+        would_change: vec!["other nodes use it in a phase that was not recorded".to_owned()],
         candidates,
     })
 }

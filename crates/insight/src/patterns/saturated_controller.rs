@@ -1,7 +1,7 @@
-//! A saturated memory controller: accesses queue there, while other controllers have room.
+//! A saturated memory controller: accesses queue there, while other controllers have bandwidth to spare.
 
 use super::scene::Congestion;
-use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::fixes::FixCandidate;
 
@@ -11,7 +11,7 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
 
 fn draft(scene: &Scene<'_>, congestion: &Congestion) -> Option<Draft> {
     let node = congestion.controller?;
-    // Where all are as full, moving pages between them gains nothing.
+    // Where all controllers have the same utilisation, moving pages between them gains nothing.
     let has_room = congestion.others_busy < congestion.busy;
     if congestion.lost.value < MATERIAL || !has_room {
         return None;
@@ -21,13 +21,16 @@ fn draft(scene: &Scene<'_>, congestion: &Congestion) -> Option<Draft> {
         subject: Subject::Controller(scene.machine.nodes()[node].id),
         at_stake: congestion.lost,
         evidence: vec![
-            share("busy, while it is full (modelled)", Estimate::exact(congestion.busy)),
-            share("busy: the mean of the other controllers then (modelled)", Estimate::exact(congestion.others_busy)),
-            number("latency under load (modelled)", congestion.loaded_ns, Unit::Nanoseconds),
-            number("latency of the same accesses when idle", congestion.idle_ns, Unit::Nanoseconds),
+            share("utilisation of this controller while accesses queue (modelled)", Estimate::exact(congestion.busy)),
+            share(
+                "mean utilisation of the other controllers at that time (modelled)",
+                Estimate::exact(congestion.others_busy),
+            ),
+            number("loaded latency (modelled)", congestion.loaded_ns, Unit::Nanoseconds),
+            number("idle latency of the same accesses", congestion.idle_ns, Unit::Nanoseconds),
         ],
-        sure: Sure::above(congestion.lost, MATERIAL, "share of the threads' time lost in this queue"),
-        would_change: vec!["a measured latency to this node that is near the idle one".to_owned()],
+        criterion: Criterion::above(congestion.lost, MATERIAL, "share of the threads' time lost in this queue"),
+        would_change: vec!["the measured latency to this node is near the idle latency".to_owned()],
         candidates: FixCandidate::relieve(scene, node),
     })
 }

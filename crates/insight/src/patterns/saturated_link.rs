@@ -1,9 +1,9 @@
-//! A saturated link: accesses queue on their way, not at the controller.
+//! A saturated link: accesses queue at an interconnect link, not at the memory controller.
 
 use numapilot_machine::LinkId;
 
 use super::scene::Congestion;
-use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::fixes::FixCandidate;
 
@@ -24,12 +24,12 @@ fn draft(scene: &Scene<'_>, congestion: &Congestion) -> Option<Draft> {
         subject: Subject::Link(LinkId(link as u16)),
         at_stake: congestion.lost,
         evidence: vec![
-            share("busy, while it is full (modelled)", Estimate::exact(congestion.busy)),
-            number("latency under load of what crosses it (modelled)", congestion.loaded_ns, Unit::Nanoseconds),
-            number("latency of the same accesses when idle", congestion.idle_ns, Unit::Nanoseconds),
+            share("utilisation of this link while accesses queue (modelled)", Estimate::exact(congestion.busy)),
+            number("loaded latency of the accesses that cross it (modelled)", congestion.loaded_ns, Unit::Nanoseconds),
+            number("idle latency of the same accesses", congestion.idle_ns, Unit::Nanoseconds),
         ],
-        sure: Sure::above(congestion.lost, MATERIAL, "share of the threads' time lost on this link"),
-        would_change: vec!["a measured latency of these accesses that is near the idle one".to_owned()],
+        criterion: Criterion::above(congestion.lost, MATERIAL, "share of the threads' time lost on this link"),
+        would_change: vec!["the measured latency of these accesses is near the idle latency".to_owned()],
         candidates: FixCandidate::shorten(scene),
     })
 }

@@ -1,4 +1,4 @@
-//! Everything that detectors look at, made once.
+//! The input of all detectors, computed once: loads, moved threads, spread processes, and the facts of the sites with most waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,30 +14,30 @@ use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
 use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
 
-/// A thread counts as moved when another node than its main one made this share of its accesses.
+/// Share of a thread's accesses from other nodes than its main one, from which the thread counts as moved.
 const MOVED: f64 = 0.05;
-/// Sites that are looked at closely.
+/// Largest number of sites whose facts are collected, those with most waiting first.
 const SITES_MAX: usize = 24;
 
-/// Threads and where they were.
+/// The node that each moved thread belongs to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seats {
-    /// Of moved threads: the node where most of what they access is.
+    /// By thread: the index of the node that holds most of the memory that it accesses; `None` if it was not moved.
     pub of_moved: Vec<Option<u16>>,
 }
 
-/// Processes and where they would go.
+/// Processes that are spread over nodes, and the node on which each would be pinned.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Processes {
-    /// Those with threads on several nodes that share memory.
+    /// Processes with threads on several nodes that share memory.
     pub spread: Vec<u32>,
-    /// Where each process would be pinned.
+    /// By process: the index of the node on which it would be pinned.
     pub seat: BTreeMap<u32, u16>,
     /// Of all remote accesses, the share to memory that only the thread's own process uses.
     pub own_remote: Estimate,
 }
 
-/// The scene.
+/// The input of all detectors: a recording on a machine, with its loads and the facts of its sites.
 pub(crate) struct Scene<'a> {
     pub analysis: &'a Analysis<'a>,
     pub machine: &'a Machine,
@@ -46,16 +46,16 @@ pub(crate) struct Scene<'a> {
     pub sites: Vec<SiteFacts>,
     pub seats: Seats,
     pub processes: Processes,
-    /// By group: share of the threads' time beyond idle local accesses, and waiting for its accesses at all.
+    /// By group: the share of the threads' time beyond idle local accesses, and the share spent waiting for its accesses.
     stakes: BTreeMap<u32, (Estimate, f64)>,
 }
 
-/// What is looked at closely beside what shows by itself.
+/// Groups and instances whose facts are collected in addition to those of the sites with most waiting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interest {
-    /// Instances that are not of their site's group, and which they are of.
+    /// Instances that belong to another group than their site's, and that group.
     pub apart: BTreeMap<ObjectId, u32>,
-    /// Groups.
+    /// Groups whose facts are collected in any case.
     pub groups: BTreeSet<u32>,
     pub by_touch: ByTouch,
 }
@@ -91,7 +91,7 @@ impl<'a> Scene<'a> {
         Ok(Scene { analysis, machine, usage, now, sites, seats, processes, stakes })
     }
 
-    /// What the accesses of a group (a site) take beyond idle local ones, as a share of the threads' time.
+    /// Share of the threads' time that accesses to a group (a site) take beyond idle local accesses.
     pub fn at_stake(&self, group: u32) -> Estimate {
         self.stakes.get(&group).map_or_else(Estimate::default, |stake| stake.0)
     }
@@ -101,12 +101,12 @@ impl<'a> Scene<'a> {
         self.stakes.get(&group).map_or(0.0, |stake| stake.1)
     }
 
-    /// The same of all.
+    /// Sum of [`Scene::at_stake`] over all groups.
     pub fn all_at_stake(&self) -> f64 {
         self.stakes.values().map(|stake| stake.0.value).sum()
     }
 
-    /// Nodes with memory.
+    /// Number of nodes with memory.
     pub fn memory_nodes(&self) -> usize {
         self.machine.nodes().iter().filter(|node| node.has_memory()).count()
     }
@@ -116,7 +116,7 @@ impl<'a> Scene<'a> {
         self.machine.nodes()[node].has_cpus()
     }
 
-    /// What an idle access gains on average when it becomes local, over the pairs of nodes with CPUs and memory, in nanoseconds.
+    /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
     pub fn idle_saving_ns(&self) -> f64 {
         let whole = || self.machine.nodes().iter().filter(|node| node.has_memory() && node.has_cpus());
         let latency = |from, to| self.machine.idle_latency_or_guess_ns(from, to);
@@ -126,7 +126,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// By group, what its accesses take beyond idle local ones, over all threads' time.
+/// By group: time of its accesses beyond idle local ones, and all waiting for them, as shares of the threads' time.
 fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
     let usage = pricer.usage;
     let nodes = pricer.machine.nodes();
@@ -156,7 +156,7 @@ fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
     sums.iter().map(|(group, (parts, waits))| (*group, (stake(parts), waits / now.busy_ns.max(1.0)))).collect()
 }
 
-/// Where each moved thread belongs.
+/// The node of each moved thread's memory.
 fn seats(usage: &Usage) -> Seats {
     let mut from = vec![0.0; usage.threads * usage.nodes];
     let mut home = from.clone();
@@ -183,7 +183,7 @@ fn seats(usage: &Usage) -> Seats {
     Seats { of_moved: (0..usage.threads).map(of_thread).collect() }
 }
 
-/// Which processes are spread over nodes, and which node each would have: the heaviest first, each to the node with least.
+/// Finds processes that are spread over nodes, and assigns each a node: heaviest first, each to the node with the least load.
 fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Processes {
     let trace = analysis.trace();
     let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
@@ -224,15 +224,15 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     Processes { spread, seat, own_remote: own.share_of(&remote) }
 }
 
-/// A number of processes below which pinning them would leave nodes idle.
+/// Whether pinning the processes would use all nodes.
 impl Processes {
-    /// Whether there are enough of them for all nodes with CPUs.
+    /// Whether there are at least as many spread processes as nodes with CPUs.
     pub fn fill(&self, machine: &Machine) -> bool {
         self.spread.len() >= machine.nodes().iter().filter(|node| node.has_cpus()).count()
     }
 }
 
-/// A station at which accesses wait.
+/// A station of the queueing model (memory controller or link) at which accesses queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Congestion {
     /// Node index, if it is a controller.
@@ -241,19 +241,20 @@ pub(crate) struct Congestion {
     pub link: Option<usize>,
     /// Share of the threads' time that accesses lose because of it.
     pub lost: Estimate,
-    /// Share of the time in which it is busy, and the mean of the other controllers, weighted by what is lost.
+    /// Its utilisation, and the mean utilisation of the other controllers, both weighted by the time lost.
     pub busy: f64,
     pub others_busy: f64,
-    /// Mean latency of the accesses that it holds up, under load and idle.
+    /// Mean loaded and idle latency of the accesses that queue there, ns.
     pub loaded_ns: f64,
     pub idle_ns: f64,
 }
 
-/// Utilisation from which on a queue holds, on average, as much as is being served (M/M/1): below, waiting is no station's fault.
+/// Utilisation from which a queue holds, on average, as many accesses as are being served (M/M/1). Below it, no station counts as saturated.
 const KNEE: f64 = 0.5;
 
 impl Scene<'_> {
-    /// Stations that are fuller than [`KNEE`], with what is lost there: an access's excess latency is put down to the fullest station on its way.
+    /// Stations with a utilisation above [`KNEE`], with the time lost there: an access's excess latency is attributed to the station with the highest
+    /// utilisation on its route.
     pub fn congestion(&self) -> Vec<Congestion> {
         let nodes = self.machine.nodes();
         let controllers: Vec<usize> = (0..nodes.len()).filter(|&node| nodes[node].has_memory()).collect();

@@ -1,6 +1,6 @@
 //! First touch by one thread: an initialisation loop put all pages on one node, and then each node's threads use their own part.
 
-use super::{Draft, NEARLY_ALL, PatternKind, Scene, Subject, Sure, share};
+use super::{Criterion, Draft, NEARLY_ALL, PatternKind, Scene, Subject, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -15,15 +15,15 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     let is_serial = on_one >= NEARLY_ALL && facts.on_first_users.value >= 0.5;
     let mut evidence = vec![
         share(
-            "of its accesses come from the node that uses the page most (told by other cache lines)",
+            "of its accesses come from the node that uses the page most (by samples of other cache lines)",
             facts.by_page_user,
         ),
-        share("would come from the main node if all of it had to be in one place", facts.by_one_node),
-        share("of its accesses are on pages where its first user ran", facts.on_first_users),
+        share("of its accesses come from the node that uses the whole object most", facts.by_one_node),
+        share("of its accesses are to pages on the node of its first user", facts.on_first_users),
     ];
     if !facts.first_function.is_empty() {
         evidence.push(share(
-            &format!("of its accesses come before others use it, the writes in {}", facts.first_function),
+            &format!("of its accesses come before any other node uses it, with the writes in {}", facts.first_function),
             facts.opening,
         ));
     }
@@ -32,9 +32,14 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence,
-        sure: Sure::above(facts.by_page_user, threshold, "share from the page's main user"),
+        criterion: Criterion::above(
+            facts.by_page_user,
+            threshold,
+            "share of accesses from the node that uses the page most",
+        ),
         would_change: vec![
-            "parts that change hands from run to run, or from phase to phase: dynamic scheduling does that".to_owned(),
+            "the parts go to other threads from run to run or from phase to phase, as with dynamic scheduling"
+                .to_owned(),
         ],
         candidates: vec![
             FixCandidate::of(FixKind::ParallelFirstTouch, facts),
@@ -43,7 +48,8 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     })
 }
 
-/// Pages are one node's each when their main users make more than the middle between what any choice of node would give and all.
+/// Least share of accesses from the page's main node for which each page counts as one node's: the mid-point between the best share that one node for the
+/// whole object would give, and 1.
 pub(super) fn needed(scene: &Scene<'_>, facts: &SiteFacts) -> f64 {
     let blind = facts.by_one_node.value.max(1.0 / scene.memory_nodes() as f64);
     (1.0 + blind) / 2.0

@@ -1,8 +1,8 @@
-//! Threads moved by the scheduler: they run away from the memory that they use.
+//! Threads moved by the scheduler: threads run on other nodes than the one that holds the memory they use.
 
 use numapilot_trace::ids::ThreadIndex;
 
-use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Tally;
 use crate::fixes::FixCandidate;
 use crate::usage::NONE;
@@ -38,16 +38,22 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
         subject: Subject::Threads(moved.clone()),
         at_stake: caused_share.scaled(at_stake),
         evidence: vec![
-            number("threads ran on several nodes", moved.len() as f64, Unit::Count),
-            share("of all accesses were made by threads away from their memory's node", away.share_of(&all)),
-            share("of all remote accesses would have been local if they had stayed", caused_share),
+            number("threads that ran on several nodes", moved.len() as f64, Unit::Count),
+            share(
+                "of all accesses were made while the thread ran on another node than its memory's",
+                away.share_of(&all),
+            ),
+            share("of all remote accesses would have been local without the moves", caused_share),
         ],
-        sure: Sure::above(
+        criterion: Criterion::above(
             caused_share,
             MATERIAL / at_stake.max(MATERIAL),
-            "share of remote accesses that staying would avoid",
+            "share of remote accesses that pinning would avoid",
         ),
-        would_change: vec!["more runnable threads than CPUs on those nodes: pinned threads would then wait".to_owned()],
+        would_change: vec![
+            "those nodes have more runnable threads than CPUs, because pinned threads would then wait for a CPU"
+                .to_owned(),
+        ],
         candidates: vec![FixCandidate::of_threads()],
     }]
 }

@@ -1,6 +1,6 @@
-//! Tier misplacement: what is used often lies on a node without CPUs, whose memory is slower for everybody.
+//! Tier misplacement: frequently used memory lies on a node without CPUs, whose memory is slower for every thread.
 
-use super::{Draft, MATERIAL, PatternKind, Scene, Subject, Sure, Unit, number, share};
+use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::{Estimate, Tally};
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
@@ -12,7 +12,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     if all <= 0.0 || on_far < 0.5 * all {
         return None;
     }
-    // The interval of a share of its samples.
+    // Sums of a part of the site's samples, for the interval of its share.
     let part = |weight: f64| Tally {
         samples: (facts.samples as f64 * weight / all) as u64,
         weight,
@@ -24,12 +24,12 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
         subject: Subject::Site(facts.site),
         at_stake,
         evidence: vec![
-            share("of its accesses are answered by nodes without CPUs", slow),
-            number("bytes it would take from nearer memory", facts.live_bytes as f64, Unit::Bytes),
+            share("of its accesses are served by nodes without CPUs", slow),
+            number("memory that it would take on nodes with CPUs", facts.live_bytes as f64, Unit::Bytes),
         ],
-        sure: Sure::above(slow, 0.5, "share of its accesses on nodes without CPUs"),
+        criterion: Criterion::above(slow, 0.5, "share of its accesses on nodes without CPUs"),
         would_change: vec![
-            "too little free memory on nodes with CPUs: colder objects would have to move out first".to_owned(),
+            "the nodes with CPUs have too little free memory, because then colder objects would have to move away first".to_owned(),
         ],
         candidates: vec![
             FixCandidate::of(FixKind::NearTier, facts),

@@ -1,5 +1,5 @@
-//! The course of a recorded run: what its threads do one after the other and whom they wait for, in an order in which everything comes after what it
-//! depends on. The order does not hang on how long anything takes, so what a change makes of the run time is one walk over it.
+//! The course of a recorded run: the work and the waits of its threads, in an order in which every step comes after the steps that it depends on. The order
+//! does not depend on durations, so the run time under a change is one walk over it.
 //!
 //! `docs/patterns.md`, "Prices", has the rules.
 
@@ -8,23 +8,23 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use numapilot_flows::{Deed, Piece, Trace};
 
-/// What happens.
+/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Doing {
-    /// So much of what the thread works in that window.
+enum StepKind {
+    /// A share, 0 to 1, of the thread's work in that window.
     Work {
         window: u32,
         share: f64,
     },
-    /// See [`Deed::Arrive`].
+    /// The thread arrives at an event, by its index ([`Deed::Arrive`]).
     Arrive(u32),
-    /// See [`Deed::Await`].
+    /// The thread waits until an event is complete ([`Deed::Await`]).
     Await(u32),
-    /// See [`Deed::Sleep`].
+    /// The thread sleeps for this many nanoseconds ([`Deed::Sleep`]).
     Sleep(f64),
-    /// See [`Deed::Follow`].
+    /// The thread waits for an unknown cause, until the other threads of its process have reached this point ([`Deed::Follow`]).
     Follow,
-    /// Others go on without it, until it resumes.
+    /// The thread stops counting towards the mean delay of its process, until it resumes.
     Rest,
     Resume,
 }
@@ -33,12 +33,12 @@ enum Doing {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Step {
     thread: u32,
-    /// When the recording had it done, ns.
+    /// Program time at which the step ended in the recording, ns.
     to_ns: f64,
-    doing: Doing,
+    kind: StepKind,
 }
 
-/// The course.
+/// The steps of all threads, in order of their dependences.
 #[derive(Clone, Debug)]
 pub(crate) struct Course {
     steps: Vec<Step>,
@@ -48,21 +48,21 @@ pub(crate) struct Course {
     process_of: Vec<u32>,
     /// `[window * threads + thread]`: nanoseconds that the thread worked, by the recording's clock.
     pub worked_ns: Vec<f64>,
-    /// Whether threads are taken to meet at the end of each window.
+    /// Whether all threads wait for each other at the end of each window.
     meets: bool,
 }
 
-/// What came of a walk.
+/// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Walked {
-    /// When the last thread was done, ns.
+    /// Program time at which the last thread ended, ns.
     pub end_ns: f64,
-    /// When the last work of each window was done; at least when that of the windows before it was.
+    /// By window: program time at which its last work ended, ns; never before that of an earlier window.
     pub done_ns: Vec<f64>,
 }
 
 impl Course {
-    /// Of a recording, cut into windows of time.
+    /// The course of a recording, cut into windows of time.
     pub fn of(trace: &Trace, window_ns: f64, windows: usize) -> Course {
         let dependences = trace.dependences();
         let threads = dependences.lives.len();
@@ -74,8 +74,8 @@ impl Course {
             windows,
             process_of,
             worked_ns: vec![0.0; windows * threads],
-            // Samples of a processor tell of no waits. Threads that share data wait for each other somewhere, as in loops; that none ever does would make
-            // nothing of a gain that is spread over them.
+            // Hardware samples show no waits. Threads that share data wait for each other somewhere, as in loops. Without any wait, a gain that is spread
+            // over the threads would count for nothing.
             meets: trace.waits().is_empty(),
         };
         let lives = dependences.lives.iter().zip(&dependences.orders);
@@ -91,7 +91,7 @@ impl Course {
         course
     }
 
-    /// Puts all pieces in order: those that can come, by when the recording had them done.
+    /// Orders all pieces: of those whose dependences are met, the one that ended first in the recording comes next.
     fn order(&mut self, pieces: &[Vec<Piece>], needed: &[u32], window_ns: f64) {
         let key = |thread: usize, next: usize| {
             pieces[thread].get(next).map(|piece| Reverse((piece.to_ns.max(0.0).to_bits(), thread)))
@@ -102,14 +102,14 @@ impl Course {
         let mut waiting: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         loop {
             let Some(Reverse((_, thread))) = open.pop() else {
-                // What is left waits for what never came: lost records. The earliest goes on as if it followed the others.
+                // The remaining threads wait for events that never complete, because records were lost. The earliest one follows the others instead.
                 let at = |thread: usize| (pieces[thread][next[thread]].to_ns.to_bits(), thread);
                 let Some(first) = waiting.values().flatten().copied().min_by_key(|thread| at(*thread)) else { return };
                 waiting.values_mut().for_each(|threads| threads.retain(|thread| *thread != first));
                 waiting.retain(|_, threads| !threads.is_empty());
                 let to_ns = pieces[first][next[first]].to_ns;
-                self.push(first, to_ns, Doing::Follow);
-                self.push(first, to_ns, Doing::Resume);
+                self.push(first, to_ns, StepKind::Follow);
+                self.push(first, to_ns, StepKind::Resume);
                 next[first] += 1;
                 open.extend(key(first, next[first]));
                 continue;
@@ -121,63 +121,63 @@ impl Course {
                     let window = window_of(piece.from_ns, window_ns, self.windows);
                     let worked = self.worked_ns[window * self.threads + thread];
                     let share = (to_ns - piece.from_ns) / worked;
-                    self.push(thread, to_ns, Doing::Work { window: window as u32, share });
+                    self.push(thread, to_ns, StepKind::Work { window: window as u32, share });
                 }
                 Some(Deed::Arrive(event)) => {
-                    self.push(thread, to_ns, Doing::Arrive(event));
+                    self.push(thread, to_ns, StepKind::Arrive(event));
                     arrived[event as usize] += 1;
                     if arrived[event as usize] >= needed[event as usize] {
                         for waiter in waiting.remove(&event).unwrap_or_default() {
                             let to_ns = pieces[waiter][next[waiter]].to_ns;
-                            self.push(waiter, to_ns, Doing::Await(event));
-                            self.push(waiter, to_ns, Doing::Resume);
+                            self.push(waiter, to_ns, StepKind::Await(event));
+                            self.push(waiter, to_ns, StepKind::Resume);
                             next[waiter] += 1;
                             open.extend(key(waiter, next[waiter]));
                         }
                     }
                 }
                 Some(Deed::Await(event)) if arrived[event as usize] < needed[event as usize] => {
-                    self.push(thread, to_ns, Doing::Rest);
+                    self.push(thread, to_ns, StepKind::Rest);
                     waiting.entry(event).or_default().push(thread);
                     continue;
                 }
-                Some(Deed::Await(event)) => self.push(thread, to_ns, Doing::Await(event)),
-                Some(Deed::Sleep(ns)) => self.push(thread, to_ns, Doing::Sleep(ns)),
+                Some(Deed::Await(event)) => self.push(thread, to_ns, StepKind::Await(event)),
+                Some(Deed::Sleep(ns)) => self.push(thread, to_ns, StepKind::Sleep(ns)),
                 Some(Deed::Follow) => {
-                    self.push(thread, to_ns, Doing::Rest);
-                    self.push(thread, to_ns, Doing::Follow);
-                    self.push(thread, to_ns, Doing::Resume);
+                    self.push(thread, to_ns, StepKind::Rest);
+                    self.push(thread, to_ns, StepKind::Follow);
+                    self.push(thread, to_ns, StepKind::Resume);
                 }
             }
             next[thread] += 1;
             match key(thread, next[thread]) {
                 Some(key) => open.push(key),
-                None => self.push(thread, to_ns, Doing::Rest),
+                None => self.push(thread, to_ns, StepKind::Rest),
             }
         }
     }
 
-    fn push(&mut self, thread: usize, to_ns: f64, doing: Doing) {
-        self.steps.push(Step { thread: thread as u32, to_ns, doing });
+    fn push(&mut self, thread: usize, to_ns: f64, kind: StepKind) {
+        self.steps.push(Step { thread: thread as u32, to_ns, kind });
     }
 
-    /// Steps of a walk.
+    /// Number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// How long the run takes where each thread's work in each window takes so long (`[window * threads + thread]`, ns).
+    /// Computes the run time from the time of each thread's work in each window (`[window * threads + thread]`, ns).
     pub fn walk(&self, work_ns: &[f64]) -> Walked {
         let mut now = vec![0.0_f64; self.threads];
         let mut complete = vec![0.0_f64; self.events];
-        let mut late = Late::new(self);
+        let mut delay = MeanDelay::new(self);
         let mut walked = Walked { end_ns: 0.0, done_ns: vec![0.0; self.windows] };
         let mut present = 0;
         for step in &self.steps {
             let thread = step.thread as usize;
-            match step.doing {
+            match step.kind {
                 // All work of a window comes before that of the next: it ends with the recording's time.
-                Doing::Work { window, .. } if self.meets && window > present => {
+                StepKind::Work { window, .. } if self.meets && window > present => {
                     present = window;
                     let latest = now.iter().copied().fold(0.0, f64::max);
                     now.iter_mut().filter(|now| **now > 0.0).for_each(|now| *now = latest);
@@ -185,23 +185,23 @@ impl Course {
                 _ => {}
             }
             let now = &mut now[thread];
-            match step.doing {
-                Doing::Work { window, share } => {
+            match step.kind {
+                StepKind::Work { window, share } => {
                     let window = window as usize;
                     *now += share * work_ns[window * self.threads + thread];
                     walked.done_ns[window] = walked.done_ns[window].max(*now);
                 }
-                Doing::Arrive(event) => complete[event as usize] = complete[event as usize].max(*now),
-                Doing::Await(event) => *now = now.max(complete[event as usize]),
-                Doing::Sleep(ns) => *now += ns,
-                Doing::Follow => *now = now.max(step.to_ns + late.of_fellows(self.process_of[thread])),
-                Doing::Rest => {
-                    late.leave(thread, self.process_of[thread]);
+                StepKind::Arrive(event) => complete[event as usize] = complete[event as usize].max(*now),
+                StepKind::Await(event) => *now = now.max(complete[event as usize]),
+                StepKind::Sleep(ns) => *now += ns,
+                StepKind::Follow => *now = now.max(step.to_ns + delay.mean_of_process(self.process_of[thread])),
+                StepKind::Rest => {
+                    delay.leave(thread, self.process_of[thread]);
                     continue;
                 }
-                Doing::Resume => {}
+                StepKind::Resume => {}
             }
-            late.set(thread, self.process_of[thread], *now - step.to_ns);
+            delay.set(thread, self.process_of[thread], *now - step.to_ns);
         }
         walked.end_ns = now.iter().copied().fold(0.0, f64::max);
         let mut latest: f64 = 0.0;
@@ -213,28 +213,28 @@ impl Course {
     }
 }
 
-/// By how much threads that go on are behind the recording, on average over a process and over all.
-struct Late {
+/// Mean delay of the running threads behind the recording, for each process and for all, ns.
+struct MeanDelay {
     of_thread: Vec<Option<f64>>,
-    /// By process, and at the end that of all: sum and count.
+    /// Sum and count by process; the last entry is that of all processes.
     sums: Vec<(f64, u32)>,
-    /// The last mean of all, for when nobody goes on.
+    /// The last mean over all threads, used while no thread runs.
     last: f64,
 }
 
-impl Late {
-    fn new(course: &Course) -> Late {
+impl MeanDelay {
+    fn new(course: &Course) -> MeanDelay {
         let processes = course.process_of.iter().map(|&process| process as usize + 1).max().unwrap_or(0);
-        Late { of_thread: vec![None; course.threads], sums: vec![(0.0, 0); processes + 1], last: 0.0 }
+        MeanDelay { of_thread: vec![None; course.threads], sums: vec![(0.0, 0); processes + 1], last: 0.0 }
     }
 
-    fn add(&mut self, process: u32, late: f64, count: i32) {
+    fn add(&mut self, process: u32, delay: f64, count: i32) {
         let all = self.sums.len() - 1;
         for at in [process as usize, all] {
             let (sum, threads) = &mut self.sums[at];
             *threads = threads.saturating_add_signed(count);
-            // Without what rounding left.
-            *sum = if *threads == 0 { 0.0 } else { *sum + late };
+            // Without the remaining rounding error.
+            *sum = if *threads == 0 { 0.0 } else { *sum + delay };
         }
         let (sum, threads) = self.sums[all];
         if threads > 0 {
@@ -242,10 +242,10 @@ impl Late {
         }
     }
 
-    fn set(&mut self, thread: usize, process: u32, late: f64) {
-        match self.of_thread[thread].replace(late) {
-            Some(old) => self.add(process, late - old, 0),
-            None => self.add(process, late, 1),
+    fn set(&mut self, thread: usize, process: u32, delay: f64) {
+        match self.of_thread[thread].replace(delay) {
+            Some(old) => self.add(process, delay - old, 0),
+            None => self.add(process, delay, 1),
         }
     }
 
@@ -255,7 +255,7 @@ impl Late {
         }
     }
 
-    fn of_fellows(&self, process: u32) -> f64 {
+    fn mean_of_process(&self, process: u32) -> f64 {
         match self.sums[process as usize] {
             (sum, threads) if threads > 0 => sum / f64::from(threads),
             _ => self.last,
@@ -267,7 +267,7 @@ fn window_of(from_ns: f64, window_ns: f64, windows: usize) -> usize {
     ((from_ns / window_ns) as usize).min(windows - 1)
 }
 
-/// The same pieces, work being cut where windows end.
+/// The same pieces, with work cut at the ends of windows.
 fn cut(pieces: &[Piece], window_ns: f64, windows: usize) -> Vec<Piece> {
     let mut all = Vec::with_capacity(pieces.len());
     for piece in pieces {

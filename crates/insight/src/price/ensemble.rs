@@ -1,9 +1,8 @@
-//! One change priced by every member of the ensemble.
+//! Prices one change for every member of the ensemble.
 //!
-//! A member begins where the machine as described ended, which is near, so that few turns bring it to rest. Windows that are alike on the machine as
-//! described stay alike on one that differs a little: of those only the first is solved, and latencies of the others follow in proportion. Members are
-//! worked on in parts of one size, each from its own beginning, by as many threads as there are CPUs: what comes out hangs neither on their number nor on
-//! their order.
+//! A member starts from the solution of the machine as described, so it converges in few rounds. Windows that are similar on that machine stay similar on a
+//! slightly different one: only the first of them is solved, and the latencies of the others follow in proportion. As many threads as there are CPUs process
+//! the members in parts of fixed size, each with its own starting point, so the result depends neither on the number of threads nor on their order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,25 +11,25 @@ use numapilot_traffic::{Solver, TrafficError};
 use super::members::Member;
 use super::{Effort, Gathered, Pricer, Settled, Window};
 
-/// Only an interval's ends hang on a member's run time.
+/// Less effort than for the price itself, because only the ends of the interval depend on a member's run time.
 const EFFORT: Effort = Effort { rounds: 3, settled: 1e-3 };
-/// Windows are alike whose latencies differ by no more than this, as a share, and whose stations' utilisations by no more, as a difference.
+/// Largest relative difference of latencies, and largest absolute difference of utilisations, at which windows count as similar.
 const ALIKE: f64 = 0.05;
-/// Members that are worked on together.
+/// Number of members in a part.
 const PART: usize = 25;
 
-/// By window, and of it by pairs of nodes.
+/// By window, accessing node and home node.
 type Latencies = Vec<Vec<Vec<f64>>>;
 
 impl Pricer<'_> {
-    /// What the run takes by each member, ns; `nominal`: what was found for the machine as described.
+    /// Predicted run time of each member, ns; `nominal` is the solution of the machine as described.
     pub(super) fn members_ns(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<f64>, TrafficError> {
         let leaders = leaders(&nominal.windows);
         let parts: Vec<&[Member]> = self.members.all.chunks(PART).collect();
         let next = AtomicUsize::new(0);
         let work = || {
             let mut done = Vec::new();
-            // Each part is taken by one thread: which, nobody needs to know.
+            // One thread processes each part; which one does not matter.
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(part) = parts.get(at) else { break };
@@ -69,7 +68,7 @@ impl Pricer<'_> {
         leaders: &[usize],
         part: &[Member],
     ) -> Result<Vec<f64>, TrafficError> {
-        // Each window begins where it ended for the last member.
+        // Each window starts from the solution for the previous member.
         let mut solvers: Vec<Solver> = vec![Solver::default(); leaders.len()];
         let mut over_nominal: Latencies = vec![Vec::new(); leaders.len()];
         let mut paces = self.usage.paces.clone();
@@ -99,12 +98,12 @@ fn over(ratios: &mut Vec<Vec<f64>>, paths: &[Vec<f64>], nominal: &[Vec<f64>]) {
     }
 }
 
-/// By window: the first that is like it.
+/// By window: the first window that is similar to it.
 fn leaders(windows: &[Window]) -> Vec<usize> {
     let near = |a: f64, b: f64, scale: f64| (a.is_nan() && b.is_nan()) || (a - b).abs() <= ALIKE * scale;
     let is_like = |a: &Window, b: &Window| {
         let paths = || a.path_ns.iter().flatten().zip(b.path_ns.iter().flatten());
-        // Where nobody accesses memory there are no latencies.
+        // Windows without accesses have no latencies.
         a.path_ns.len() == b.path_ns.len()
             && paths().all(|(a, b)| near(*a, *b, *a))
             && a.stations.iter().zip(&b.stations).all(|(a, b)| near(*a, *b, 1.0))

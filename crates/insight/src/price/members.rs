@@ -1,4 +1,4 @@
-//! What the machine and the program could be like where a recording does not tell: members of an ensemble, by each of which every change is priced.
+//! The ensemble: machines and programs that are consistent with a recording where it leaves figures open. Every change is priced for each member.
 //!
 //! A member has a value for each unknown: the machine's ([`numapilot_traffic::unknowns`]), and how the program's cores work between their memory accesses
 //! ([`Core`]). Ranges come from published figures and from what processors can do; none is fitted to a program. `docs/patterns.md`, "Interval", has them.
@@ -9,32 +9,32 @@ use numapilot_traffic::{MemorySystem, TrafficError, latin_hypercube, unknowns};
 use crate::usage::Usage;
 use crate::usage::pace::{Chains, Pace};
 
-/// Of all draws: the same each time, so that the same change has the same interval.
+/// Seed of all draws: constant, so that the same change always has the same interval.
 const SEED: u64 = 1;
-/// Members, at most and at least.
+/// Largest and smallest number of members.
 const MOST: usize = 200;
 const LEAST: usize = 40;
-/// What pricing one change by all members may take: work of the course and of the windows, in steps of some nanoseconds. Counted and not timed: intervals
-/// hang on no clock.
+/// Largest amount of work to price one change for all members, in steps of some nanoseconds. It is counted instead of timed, so that intervals do not depend
+/// on a clock.
 const STEPS: usize = 40_000_000;
-/// Steps of one class's place at one station in a solution.
+/// Steps for one class at one station in a solution.
 const STEPS_OF_PLACE: usize = 40;
 
-/// Times the work of their own that a simulated clock charges. It charges 2 cycles an access; loads and stores are about 38 % of instructions, of which a
-/// core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
+/// Range of the program's own work, as a multiple of the work that a simulated clock charges. The clock charges 2 cycles an access; loads and stores are
+/// about 38 % of instructions, of which a core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
 const OWN_WORK: (f64, f64) = (0.5, 2.0);
-/// Scattered accesses that are outstanding at a time while a core waits, where the recording does not tell how they hang together (before format 1.2). 1 where
+/// Scattered accesses that are outstanding at a time while a core waits, where the recording has no dependences between them (before format 1.2). 1 where
 /// each address comes from the last; more where they are independent, as far as the window of instructions and the registers for misses reach.
 const SCATTERED: (f64, f64) = (1.0, 4.0);
-/// What of the overlap so found there is. Less than all: an address made of an index that was just loaded looks as if it came from nowhere, and a mispredicted
-/// branch ends what a core looks ahead. An estimate.
+/// Share of the computed overlap that is real. It is at most 1, because an address computed from a just loaded index looks independent, and a mispredicted
+/// branch ends the look-ahead of a core. An estimate.
 const OVERLAP: (f64, f64) = (0.4, 1.0);
 /// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on
 /// a loaded machine to 17 on an idle one.
 const STREAMED: (f64, f64) = (4.0, 17.0);
-/// What simulated clocks charge for them (`STREAM_SHARE` of `crates/runtime/c/filter.c`).
+/// Outstanding accesses of streams for which simulated clocks charge (`STREAM_SHARE` of `crates/runtime/c/filter.c`).
 const STREAMED_CHARGED: f64 = 8.0;
-/// Turns that a member takes, about.
+/// Approximate number of rounds that a member takes.
 const MEMBER_TURNS: usize = 2;
 
 const OF_CLOCK: &str = "a recording on the real machine (`--engine pmu`, or perf's imported), whose clock is measured";
@@ -47,25 +47,25 @@ const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--mach
 /// How cores work between and during memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Core {
-    /// Times what was charged for the program's own work.
+    /// Own work, as a multiple of what was charged.
     own: f64,
-    /// Where chains are not known.
+    /// Outstanding scattered accesses, used where chains are not known.
     scattered: f64,
     streamed: f64,
-    /// Where they are: instructions, misses, and times what comes of these.
+    /// Used where chains are known: instructions looked ahead, outstanding misses, and the share of the resulting overlap that is real.
     window: f64,
     misses: f64,
     overlap: f64,
 }
 
 impl Core {
-    /// The one that prices are of: as the machine's description has it, and native runs.
+    /// The core of the price itself: as the machine's description and native runs have it.
     pub fn nominal(machine: &Machine, usage: &Usage) -> Core {
         let values: Vec<f64> = cores(machine, usage).iter().map(|open| open.value).collect();
         Core::of_values(&values, usage)
     }
 
-    /// What the simulated clock charged.
+    /// The core for which the simulated clock charged.
     fn charged(usage: &Usage) -> Core {
         let (window, misses) = usage.charged_core;
         Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window, misses, overlap: 1.0 }
@@ -93,14 +93,14 @@ impl Core {
         }
     }
 
-    /// Where the clock was charged: own work and waiting are as long as such cores make them.
+    /// For a charged clock: scales own work and waiting for memory to this core.
     fn instead_of(&self, charged: &Core, was: &Pace) -> Pace {
         let more = charged.wait_for_one(was) / self.wait_for_one(was);
         let (own_ns, memory_ns) = (was.own_ns * self.own, (was.busy_ns - was.own_ns) / more);
         Pace { own_ns, busy_ns: own_ns + memory_ns, outstanding: was.outstanding * more, ..*was }
     }
 
-    /// What a core waits for one of the pace's accesses, over its latency.
+    /// Mean wait of this core for one access, as a share of its latency.
     fn wait_for_one(&self, was: &Pace) -> f64 {
         let (streamed, scattered) = match was.chains {
             Some(chains) => (chains.streamed, self.scattered_outstanding(&chains)),
@@ -112,42 +112,42 @@ impl Core {
         (1.0 - streamed) / scattered + streamed / self.streamed
     }
 
-    /// Of the accesses within a core's window, as many go on side by side as no other of them waits for (`crates/runtime/c/overlap.c`).
+    /// Outstanding scattered accesses: those within the core's window that depend on no other of them (`crates/runtime/c/overlap.c`).
     fn scattered_outstanding(&self, chains: &Chains) -> f64 {
         let within_reach = 1.0 + self.window * CoreFigures::ACCESSES_PER_INSTRUCTION / chains.gap;
         let side_by_side = ((1.0 - chains.dependent) * within_reach).min(self.misses);
         (self.overlap * side_by_side).max(1.0)
     }
 
-    /// Where it was measured: what of the latencies overlaps was the program's own work.
+    /// For a measured clock: the overlapped part of the latencies counts as own work.
     fn measured(&self, was: &Pace) -> Pace {
         let memory_ns = (was.busy_ns - was.own_ns) / self.scattered;
         Pace { own_ns: was.busy_ns - memory_ns, outstanding: was.outstanding * self.scattered, ..*was }
     }
 }
 
-/// One machine and program that it could be.
+/// One possible machine and program.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub system: MemorySystem,
     pub core: Core,
 }
 
-/// Something that is not known.
+/// An unknown figure with its range.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
-    /// Its place in a model file, or `program.NAME`.
+    /// Its key in a model file, or `program.NAME`.
     pub place: String,
     pub words: &'static str,
     pub value: f64,
     pub low: f64,
     pub high: f64,
     pub narrowed_by: &'static str,
-    /// What each member has.
+    /// The value of each member.
     pub values: Vec<f64>,
 }
 
-/// The ensemble.
+/// The members, and the unknowns that they vary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members {
     pub open: Vec<Open>,
@@ -161,7 +161,7 @@ impl Members {
         let machine = &machine.clone().with_ranges_of_builtin();
         let unknowns = unknowns(machine);
         let cores = cores(machine, usage);
-        // A core's are factors: as likely half as double.
+        // Figures of cores are factors, drawn evenly in their logarithm.
         let ranges: Vec<(f64, f64)> = (unknowns.iter().map(|unknown| (unknown.low, unknown.high)))
             .chain(cores.iter().map(|open| (open.low.ln(), open.high.ln())))
             .collect();
@@ -171,18 +171,18 @@ impl Members {
             let (of_machine, of_core) = point.split_at_mut(unknowns.len());
             of_core.iter_mut().for_each(|factor| *factor = factor.exp());
             let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(of_machine.iter().copied()).collect();
-            // Ranges that reach beyond what a machine can have leave it as it is described.
+            // A draw that no machine can have leaves the machine as described.
             let drawn = machine.with_values(&set).unwrap_or_else(|_| machine.clone());
             all.push(Member { system: MemorySystem::new(&drawn)?, core: Core::of_values(of_core, usage) });
             open.iter_mut().zip(&point).for_each(|(open, value)| open.values.push(*value));
         }
-        // What is known is open no more.
+        // A figure whose range is a point is known.
         open.retain(|open| open.low < open.high);
         Ok(Members { open, all })
     }
 }
 
-/// What is not known of the program and its cores, in the order that [`Core::of_values`] takes.
+/// The unknowns of the program and its cores, in the order of [`Core::of_values`].
 fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     let open = |place: &str, words, value, (low, high), narrowed_by| Open {
         place: place.to_owned(),
@@ -201,7 +201,7 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     let own = "the program's own work between accesses, times what was charged";
     let streamed = "accesses of streams that a core keeps outstanding";
     let own_work = match usage.own_work.map(|native| both(native, OWN_WORK)) {
-        // As likely half as double.
+        // The geometric mean, because the range is one of factors.
         Some(range) => open("program.own_work", own, (range.0 * range.1).sqrt(), range, OF_SAME_CORES),
         None => open("program.own_work", own, own_work, OWN_WORK, OF_NATIVE),
     };
@@ -217,7 +217,7 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     let (charged, core) = (usage.charged_core, machine.core());
     let of_core = |figure: Option<Bounded>, unknown: Bounded, charged: f64| match figure {
         Some(known) => (known.value, (known.low, known.high)),
-        // Of a core of which nothing is known, the one that was simulated is as good as any.
+        // For an unknown core, the simulated one is the best guess.
         None => (charged, (unknown.low.min(charged), unknown.high.max(charged))),
     };
     let (window, of_window) = of_core(core.window_instructions, core.window(), charged.0);
@@ -231,13 +231,13 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     ]
 }
 
-/// Of streams: where a thread of STREAM was measured alone, it keeps no more outstanding than then.
+/// Range of outstanding accesses of streams; a measurement of one STREAM thread is its upper end.
 fn streams_of(machine: &Machine) -> (f64, f64) {
     let alone = machine.traffic().stream_outstanding;
     alone.map_or(STREAMED, |alone| (STREAMED.0.min(alone), alone))
 }
 
-/// What both ranges allow; of two that have nothing in common, the first: it was measured, and the other is of programs in general.
+/// The intersection of two ranges. If it is empty, the measured one, because the other describes programs in general.
 fn both(measured: (f64, f64), general: (f64, f64)) -> (f64, f64) {
     let range = (measured.0.max(general.0), measured.1.min(general.1));
     if range.0 < range.1 { range } else { measured }
@@ -255,7 +255,7 @@ fn of_machine(unknown: &Unknown) -> Open {
     }
 }
 
-/// How many members there is time for.
+/// Number of members for which the allowed work suffices.
 fn count(machine: &Machine, usage: &Usage) -> usize {
     let nodes = machine.nodes().len();
     let places = nodes * (nodes + machine.links().len());

@@ -1,10 +1,10 @@
-//! What a run takes under some placement: the traffic model (AMVA) solved for each window of time, on aggregated counts, and the program's course walked with
-//! what comes of it.
+//! Predicts the run time of a program under some placement. The traffic model (AMVA) gives the latencies of each window of time, and the recorded dependences
+//! between threads turn them into a run time.
 //!
-//! In each window the threads of a node are a class of the closed network; its solution gives the loaded latency of every pair of nodes; with it, each
-//! thread's work in the window takes what it took in the recording, and longer or shorter by what its accesses' latencies, over those that it keeps
-//! outstanding, differ from what the recording charged. Who waited for whom ([`course`]) then says when each thread, and so the run, is done: what is
-//! gained where others are waited for is no gain. `docs/patterns.md`, "Prices", has the equations and how far they are from the simulator's results.
+//! In each window the threads of a node are a class of a closed queueing network, whose solution is the loaded latency of every pair of nodes. A thread's work
+//! in the window takes the recorded time plus the change of its accesses' latencies, divided by the accesses that it keeps outstanding. The recorded waits
+//! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
+//! equations and a comparison with the simulator.
 
 pub(crate) mod course;
 mod ensemble;
@@ -22,65 +22,65 @@ use self::shrink::Threads;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 
-/// How exactly latencies and times are to agree with each other.
+/// When the alternating computation of latencies and times ends.
 struct Effort {
-    /// Times that latencies are computed anew from the times found, at most.
+    /// Largest number of rounds, each of which computes latencies from times, and times from latencies.
     rounds: usize,
     /// Relative change of the run time at which that ends.
     settled: f64,
 }
 
-/// Of the price itself.
+/// The effort for the machine as described.
 const EFFORT: Effort = Effort { rounds: 6, settled: 1e-4 };
 
-/// Where an access goes.
+/// The memory that answers an access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum To<'a> {
-    /// To a node's memory.
+    /// The memory of one node, by its index.
     Node(u16),
-    /// To all nodes, in these shares.
+    /// The memory of all nodes, in these shares.
     Spread(&'a [f64]),
-    /// Nowhere: a cache answers it.
+    /// None: a cache answers the access.
     Gone,
 }
 
-/// What is done to a program.
+/// A change of placement.
 #[derive(Clone, Copy)]
 pub(crate) struct Change<'a> {
-    /// Where accesses go.
+    /// The memory that answers the accesses of a cell.
     pub to: &'a dyn Fn(&Cell) -> To<'a>,
-    /// Where threads run.
+    /// The node (an index) on which the thread of a row runs.
     pub seat: &'a dyn Fn(&Row) -> u16,
-    /// What it costs to carry out, in nanoseconds of run time.
+    /// Cost of carrying it out, in nanoseconds of run time.
     pub extra_ns: f64,
 }
 
-/// What came out.
+/// The predicted run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Priced {
-    /// Run time, ns.
+    /// Predicted run time, ns.
     pub run_ns: f64,
     /// The same with each part of the samples left out.
     pub parts_ns: [f64; PARTS],
-    /// The same as each member of the ensemble has it ([`Pricer::with_ensemble`]).
+    /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
     pub members_ns: Vec<f64>,
-    /// Threads' time, summed, ns.
+    /// Sum of the busy times of all threads, ns.
     pub busy_ns: f64,
-    /// Of this, waiting for memory.
+    /// The part of `busy_ns` spent waiting for memory.
     pub memory_ns: f64,
     /// Memory accesses by accessing (row) and answering node (column), and the sum of their latencies, ns.
     pub accesses: Vec<Vec<f64>>,
     pub latency_ns: f64,
-    /// Of each window: how long it lasted, loaded latencies by node and node (empty where nobody accesses memory), and how busy each station was.
+    /// The windows of time, in order.
     pub windows: Vec<Window>,
 }
 
-/// A window under load.
+/// One window of time under load: its length, loaded latencies by accessing and home node (empty without accesses), and utilisations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     pub lasted_ns: f64,
     pub path_ns: Vec<Vec<f64>>,
-    /// Of each controller (in node order, nodes with memory only), then of each link.
+    /// Utilisation of each memory controller (in node order, nodes with memory only), then of each link.
     pub stations: Vec<f64>,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Pricer<'a> {
     pub machine: &'a Machine,
     pub usage: &'a Usage,
     system: MemorySystem,
-    /// Of the nominal core: `[window * threads + thread]`.
+    /// Paces on the core as described: `[window * threads + thread]`.
     paces: Vec<Pace>,
     rows_of: Vec<Vec<u32>>,
     /// Sampled accesses of each row.
@@ -97,18 +97,18 @@ pub(crate) struct Pricer<'a> {
     pub members: Members,
 }
 
-/// A change, as the sums that every machine is asked about.
+/// The sums of a change, which are the same for every member of the ensemble.
 struct Gathered {
     sums: Sums,
     /// By row: reads by answering node, then writes.
     rows: Vec<Vec<f64>>,
-    /// By window.
+    /// Rows with their shares, by window.
     lines: Vec<Vec<Line>>,
     moves_threads: bool,
     extra_ns: f64,
 }
 
-/// Times and latencies that agree with each other.
+/// Times and latencies that are consistent with each other.
 #[derive(Clone)]
 struct Settled {
     windows: Vec<Window>,
@@ -121,22 +121,22 @@ struct Settled {
 struct Sums {
     /// `[(part * rows + row) * 2 * nodes + to]`: reads by answering node, then writes.
     to: Vec<f64>,
-    /// Of each row.
+    /// By row: accesses that a cache answers.
     gone: Vec<f64>,
     rows: usize,
-    /// Twice the nodes.
+    /// Twice the number of nodes.
     width: usize,
 }
 
-/// A row with a change.
+/// A row under a change.
 struct Line {
     row: u32,
     thread: usize,
     from: usize,
-    /// Its part of what its thread accesses in the window, and of this, what is not gone.
+    /// The row's share of its thread's accesses in the window, and the share of these that memory answers.
     part: f64,
     left: f64,
-    /// Of reads by answering node, then of writes.
+    /// Shares of reads by answering node, then of writes.
     shares: Vec<f64>,
 }
 
@@ -158,21 +158,21 @@ impl<'a> Pricer<'a> {
         Ok(Pricer { machine, usage, system, paces, rows_of, weight, members: Members::default() })
     }
 
-    /// Prices each change for the members of an ensemble, too ([`members`]).
+    /// Also prices each change for the members of an ensemble ([`members`]).
     ///
     /// # Errors
-    /// If a machine that this one could be lacks what the traffic model needs.
+    /// If a member of the ensemble lacks what the traffic model needs.
     pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
         self.members = Members::of(self.machine, self.usage)?;
         Ok(self)
     }
 
-    /// The program as it was.
+    /// Prices the program as it was recorded.
     pub fn now(&self) -> Result<Priced, TrafficError> {
         self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 }, true)
     }
 
-    /// The program with a change; if wanted `by_members`, too, which takes most of the time.
+    /// Prices the program with a change. `by_members`: also for each member of the ensemble, which takes most of the time.
     pub fn price(&self, change: &Change<'_>, by_members: bool) -> Result<Priced, TrafficError> {
         let usage = self.usage;
         let gathered = self.gather(change);
@@ -226,7 +226,7 @@ impl<'a> Pricer<'a> {
         Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
     }
 
-    /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, which it is given by number, too.
+    /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, given with its number.
     fn settle(
         &self,
         gathered: &Gathered,
@@ -243,7 +243,7 @@ impl<'a> Pricer<'a> {
         Ok(settled)
     }
 
-    /// One turn; by which share the run time changed.
+    /// One round; returns the relative change of the run time.
     fn round(
         &self,
         gathered: &Gathered,
@@ -270,8 +270,8 @@ impl<'a> Pricer<'a> {
         Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0))
     }
 
-    /// The course with the threads' work as long as their own work and their waiting for memory (`[window * threads + thread]`, ns) makes it. Where threads
-    /// were given other nodes, those of a node with more work than CPUs wait for each other, too.
+    /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
+    /// those on a node with more work than CPUs also wait for each other.
     fn walk(&self, gathered: &Gathered, paces: &[Pace], memory_ns: &[f64], busy: &[f64]) -> Walked {
         let usage = self.usage;
         let work = |at: usize| {
@@ -288,7 +288,7 @@ impl<'a> Pricer<'a> {
         for (window, lines) in lines.iter().enumerate() {
             let lasted_ns = walked.done_ns[window] - before_ns;
             before_ns = walked.done_ns[window];
-            // A window lasts as long as its longest thread at least, be it that others are ahead of it.
+            // A window lasts at least as long as its longest thread, even if other threads are ahead.
             let mut of_node = vec![(0.0, lasted_ns); usage.nodes];
             for line in lines {
                 let busy_ns = busy[window * usage.threads + line.thread];

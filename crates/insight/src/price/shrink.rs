@@ -1,18 +1,18 @@
-//! How far to trust the few samples of a thread in one window against those of its whole run (empirical Bayes).
+//! Combines the few samples of a thread in one window with those of its whole run (empirical Bayes).
 //!
-//! Where threads meet at barriers the slowest decides, so noise in each one's latency would not cancel out: it would make every run longer, and those with
-//! scattered pages most. Windows of a thread have distributions over answering nodes that scatter around the thread's: Dirichlet with concentration k. Two
+//! At a barrier the slowest thread decides, so noise in the threads' latencies would not cancel out: it would lengthen every run, most of all runs with
+//! scattered pages. Windows of a thread have distributions over answering nodes that scatter around the thread's: Dirichlet with concentration k. Two
 //! samples of one window are answered by the same node with probability `S + (1 - S) / (k + 1)`, where S is that of any two samples of the thread. So k
 //! follows from counting pairs, and a window's distribution is estimated as `(n f + k F) / (n + k)`: n samples with frequencies f, the thread's F.
 
 use super::Pricer;
 
-/// Pairs that are taken to have been seen in evidence of no scatter at all: with fewer pairs than that, one believes the thread's whole.
+/// Number of prior pairs without scatter: with fewer observed pairs than this, the distribution of the whole thread dominates.
 const PRIOR_PAIRS: f64 = 4.0;
-/// A concentration beyond all samples: windows do not differ.
+/// A concentration so large that all windows have the distribution of the whole thread.
 const ALIKE: f64 = 1e12;
 
-/// Where each thread's accesses go over its whole run, and how its windows scatter around that.
+/// The distribution of each thread's accesses over answering nodes in its whole run, and how its windows scatter around it.
 pub(super) struct Threads {
     /// By thread: shares of reads by answering node, then those of writes.
     whole: Vec<Vec<f64>>,

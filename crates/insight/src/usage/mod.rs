@@ -1,9 +1,8 @@
-//! Who accesses what from where, over time, in the few numbers that a price needs: *rows* (a thread on a node in a window of time) and *cells* (some
-//! accesses of a row that are alike in everything that a fix could change).
+//! Aggregated accesses for the price: *rows* (a thread on a node in a window of time) and *cells* (accesses of a row that agree in everything that a fix could
+//! change).
 //!
-//! Built from samples; how many accesses a thread really made, and how much of its time was its own work, comes from its counters where the engine
-//! counts ([`pace`]). Every cell belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed again without each part: that is
-//! its interval (jackknife).
+//! Cells are built from samples. The number of accesses of a thread and its own work come from its counters where the engine counts ([`pace`]). Every cell
+//! belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed without each part, which gives its interval (jackknife).
 
 mod native;
 pub(crate) mod pace;
@@ -21,23 +20,23 @@ use crate::price::course::Course;
 use native::Native;
 use pace::Pace;
 
-/// Parts of the jackknife.
+/// Number of parts of the jackknife.
 pub(crate) const PARTS: usize = 5;
-/// Windows of time: as fine as readings of counters are, about.
+/// Number of windows of time, about as many as there are readings of counters.
 const WINDOWS: u64 = 48;
-/// No node.
+/// Index that stands for "no node".
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Store.
+/// [`Cell::flags`]: the accesses write.
 pub(crate) const WRITE: u8 = 1;
-/// Made when the object was shared already.
+/// [`Cell::flags`]: the accesses come after the object's initialisation, when it is shared.
 pub(crate) const SHARED: u8 = 2;
-/// By a thread of the process that made the object, to memory that no other process sees.
+/// [`Cell::flags`]: a thread of the object's own process makes the accesses, to memory that no other process sees.
 pub(crate) const OWN_PROCESS: u8 = 4;
-/// To a cache line that several nodes use for different things.
+/// [`Cell::flags`]: the accesses are to a falsely shared cache line.
 pub(crate) const FALSE_SHARED: u8 = 8;
 
-/// A thread on a node in a window.
+/// A thread on a node in a window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Row {
     pub window: u16,
@@ -46,16 +45,16 @@ pub(crate) struct Row {
     pub from: u16,
 }
 
-/// Accesses of a row that are alike.
+/// Accesses of a row that agree in everything that a fix could change. Nodes are indices of the machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Cell {
-    /// Row, as an index.
+    /// Row, as an index into [`Usage::rows`].
     pub row: u32,
     /// Site, or the number of sites for accesses without an object.
     pub group: u32,
-    /// Where the page was.
+    /// Home node of the page; [`NONE`] if unknown.
     pub home: u16,
-    /// Where the page would be on the node that uses it most, by the samples of other cache lines.
+    /// Node that uses the page most, by the samples of other cache lines.
     pub users: u16,
     /// Node of the allocating thread.
     pub allocator: u16,
@@ -65,7 +64,7 @@ pub(crate) struct Cell {
     pub part: u8,
 }
 
-/// The whole of it.
+/// Rows, cells, paces and the course of a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     pub window_ns: f64,
@@ -73,27 +72,27 @@ pub(crate) struct Usage {
     pub threads: usize,
     pub nodes: usize,
     pub rows: Vec<Row>,
-    /// In order, with the accesses that each stands for.
+    /// Cells in order, with the number of accesses that each stands for.
     pub cells: Vec<(Cell, f64)>,
     /// `[window * threads + thread]`.
     pub paces: Vec<Pace>,
     pub course: Course,
-    /// Whether a simulated clock was charged for accesses and the program's own work, instead of the time being measured.
+    /// Whether program time is simulated (a clock is charged for accesses and own work) instead of measured.
     pub charged: bool,
-    /// Instructions that the simulated core looked ahead, and misses that it kept outstanding at most: what the clock was charged by.
+    /// The simulated core by which the clock was charged: instructions looked ahead, and largest number of outstanding misses.
     pub charged_core: (f64, f64),
-    /// Where the clock was charged and native runs tell: the least and the most that the program's own work is, times what was charged.
+    /// With a simulated clock and native runs: range of the program's own work, as a multiple of what was charged.
     pub own_work: Option<(f64, f64)>,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
-    /// Instances that are a group of their own.
+    /// Instances that belong to another group than their site's.
     own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
 }
 
 impl Usage {
-    /// Of all accesses that an analysis sees. Groups are sites; instances in `apart` belong to the group that it says, above the number of sites
-    /// ([`Usage::group`]).
+    /// Aggregates all accesses of an analysis. Groups are sites; instances in `apart` belong to the group named there, whose number lies above the number of
+    /// sites ([`Usage::group`]).
     pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &BTreeMap<ObjectId, u32>) -> Usage {
         let trace = analysis.trace();
         let end = trace.end().0.max(1);
@@ -141,7 +140,7 @@ impl Usage {
         self.own_group.get(&object.id).copied().unwrap_or(object.site.0)
     }
 
-    /// Puts other cells in the place of a group's.
+    /// Replaces the cells of a group.
     pub fn refine(&mut self, group: u32, cells: &HashMap<Cell, f64>) {
         self.cells.retain(|(cell, _)| cell.group != group);
         self.cells.extend(cells.iter().map(|(cell, weight)| (*cell, *weight)));
@@ -162,7 +161,7 @@ impl Usage {
         })
     }
 
-    /// The cell of an access, before anything is known of its object's use.
+    /// The cell of an access, before the use of its object is known.
     pub fn cell(&self, analysis: &Analysis<'_>, machine: &Machine, access: &AccessRef, row: u32) -> Cell {
         let trace = analysis.trace();
         let object = access.object.and_then(|id| trace.object(id));
@@ -185,7 +184,7 @@ impl Usage {
     }
 }
 
-/// The core by which a simulated clock was charged, as the recording says; of recordings that do not, a core of which nothing is known.
+/// The core by which a simulated clock was charged; the default core for recordings that do not name one.
 fn charged_core(meta: &Meta) -> (f64, f64) {
     let number = |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
     let unknown = CoreFigures::default();
@@ -194,12 +193,12 @@ fn charged_core(meta: &Meta) -> (f64, f64) {
     (window.unwrap_or(unknown.window().value), misses.unwrap_or(unknown.misses().value))
 }
 
-/// The machine's index of a node.
+/// The index of a node in the machine's list; `None` if it is not there.
 pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<u16> {
     machine.node_index(node?).map(|index| index as u16)
 }
 
-/// Which part of the jackknife an access's cache line is in.
+/// The part of the jackknife to which an access's cache line belongs.
 pub(crate) fn part_of(access: &AccessRef) -> u8 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood, 2014): neighbouring lines fall into unrelated parts.
     let mut bits = access.address.0 / 64;

@@ -1,32 +1,32 @@
-//! What a run without call-outs says of the program's own work.
+//! Bounds the program's own work by native runs, which have no instrumentation.
 //!
-//! Its processor time is own work and waiting for memory. The waiting is at most what was charged, had the host's memory answered every access that the
-//! simulated caches missed, and it may be none, where the host's caches hold what the simulated ones do not. So the own work is at least the processor time
-//! less the charged waiting, and at most all of it; in cycles, since the host's clock is another one. Cores of another kind need more or fewer cycles for it.
+//! The processor time of a native run is own work and waiting for memory. The waiting is at most what was charged, if the host's memory answers every access
+//! that the simulated caches missed. It may be zero, if the host's caches hold the data. So own work lies between the processor time less the charged waiting
+//! and the whole processor time. It is counted in cycles, because the clocks differ; cores of another kind need more or fewer cycles for it.
 
 use numapilot_machine::Machine;
 use numapilot_trace::meta::Meta;
 
 use super::Usage;
 
-/// Cycles for the same work on a core of another kind, times those on the host's. An estimate: of instructions a cycle, K10 and Skylake differ by up to twice
-/// in published results of processor benchmarks, and the host may be either.
+/// Cycles for the same work on a core of another kind, as a multiple of those on the host's. An estimate: of instructions a cycle, K10 and Skylake differ
+/// by up to twice in published results of processor benchmarks, and the host may be either.
 const OTHER_CORES: (f64, f64) = (0.6, 2.0);
-/// No program has less work of its own than this, times what is charged: 0.2 cycles for each access.
+/// Smallest own work of any program, as a multiple of what is charged: 0.2 cycles for each access.
 const LEAST: f64 = 0.1;
 
 /// Native runs of the program that was recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Native {
-    /// Cycles of processor time in user mode: the least and the most of the runs.
+    /// Cycles of processor time in user mode: smallest and largest of the runs.
     cycles: (f64, f64),
-    /// Mean clock, MHz.
+    /// Mean clock of the host's cores, MHz.
     mhz: f64,
     is_same_kind: bool,
 }
 
 impl Native {
-    /// `None` where there were none, or they took no time.
+    /// `None` without native runs, or if they took no time.
     pub fn of(meta: &Meta, machine: &Machine) -> Option<Native> {
         let native = meta.native.as_ref()?;
         let cycles = native.runs.iter().map(|run| run.user_ns as f64 * run.clock_mhz / 1000.0);
@@ -37,7 +37,7 @@ impl Native {
         is_usable.then_some(Native { cycles: (least, most), mhz, is_same_kind })
     }
 
-    /// The least and the most that the program's own work is, times what was charged. `None` where nothing was charged.
+    /// Range of the program's own work, as a multiple of what was charged. `None` where nothing was charged.
     pub fn own_work(&self, usage: &Usage, clock_mhz: f64) -> Option<(f64, f64)> {
         let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
         let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();

@@ -1,7 +1,7 @@
-//! How fast a thread goes in each window: how many accesses it made, how much of its time was its own work, and how many accesses it kept outstanding.
+//! The pace of a thread in each window of time: its accesses, its own work, and the accesses that it kept outstanding.
 //!
-//! From the thread's counters where the engine counts (read between readings on a straight line). Else from the weights of its samples and measured
-//! latencies, and its time counts as busy from its start to its end: that overstates own work where threads wait, and a price then errs on the small side.
+//! It comes from the thread's counters where the engine counts (interpolated linearly between readings). Else it comes from the weights of samples and measured
+//! latencies, and the thread counts as busy from start to end. That overstates own work where threads wait, so predicted gains are then rather too small.
 
 use numapilot_flows::{CountersAt, Thread, Trace};
 use numapilot_machine::{Machine, NodeId};
@@ -9,10 +9,10 @@ use numapilot_trace::record::Counters;
 
 use super::Usage;
 
-/// A thread in a window.
+/// The pace of a thread in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: f64,
     /// Nanoseconds of its own work.
     pub own_ns: f64,
@@ -20,13 +20,13 @@ pub(crate) struct Pace {
     pub busy_ns: f64,
     /// Accesses outstanding while it waited for memory.
     pub outstanding: f64,
-    /// How much longer its work lasts for sharing its CPU with others.
+    /// Factor by which its work lasts longer because it shares its CPU with other threads; at least 1.
     pub stretch: f64,
-    /// How its accesses hang together, where the recording tells.
+    /// Dependences between its accesses; `None` where the recording has none.
     pub chains: Option<Chains>,
 }
 
-/// How a thread's memory accesses hang together: what decides how many of them a core keeps outstanding (`crates/runtime/c/overlap.c`).
+/// Dependences between a thread's memory accesses, which decide how many of them a core keeps outstanding (`crates/runtime/c/overlap.c`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Chains {
     /// Share of memory accesses that continue a stream.
@@ -43,18 +43,18 @@ struct Sums {
     time_ns: f64,
     accesses: f64,
     busy_ns: f64,
-    /// Charged for memory.
+    /// Time charged for memory accesses.
     memory_ns: f64,
-    /// What the same accesses take one after the other on an idle machine.
+    /// Sum of the idle latencies of the same accesses.
     idle_ns: f64,
     /// Loads and stores, whether caches answered or memory.
     issued: f64,
-    /// Of `accesses`.
+    /// Accesses that continue a stream.
     streamed: f64,
     dependent: f64,
 }
 
-/// Of all threads in all windows. `sampled`: sums of weights, by window and thread.
+/// The paces of all threads in all windows: `[window * threads + thread]`. `sampled`: sums of sample weights in the same order.
 pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[f64]) -> Vec<Pace> {
     let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); usage.threads];
     for reading in trace.counters() {

@@ -1,5 +1,5 @@
-//! How much memory a node can give out without hurting those who use it: what it has free and what it could drop at once (clean file cache,
-//! reclaimable slabs), less what the kernel keeps back. The kernel's own estimate for the whole system is MemAvailable (`si_mem_available` in
+//! How much memory a node can provide without reclaiming memory in use: free memory and what can be dropped at once (clean file cache,
+//! reclaimable slabs), less the kernel's reserves. The kernel's own estimate for the whole system is MemAvailable (`si_mem_available` in
 //! `mm/show_mem.c`); this is the same per node.
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
 
-/// A node's memory, bytes.
+/// A node's memory in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMemory {
-    /// Installed (MemTotal).
+    /// Memory that the node has (MemTotal).
     pub total_bytes: u64,
-    /// In nobody's use (MemFree).
+    /// Free memory (MemFree).
     pub free_bytes: u64,
     /// Cached file pages on the reclaim lists.
     pub file_bytes: u64,
@@ -61,7 +61,7 @@ impl NodeFreeMemory {
         NodeFreeMemory { root: root.to_owned(), low_bytes: BTreeMap::new(), read_at: None }
     }
 
-    /// A node's memory now.
+    /// Reads a node's memory now.
     ///
     /// # Errors
     /// The system has no such node, or its files cannot be read.
@@ -131,15 +131,15 @@ mod tests {
         let zones = "Node 0, zone      DMA\n  pages free     3840\n        min      21\n        low      26\n        high     31\n\
                      Node 1, zone    DMA32\n  pages free     1\n        low      100\nNode 1, zone   Normal\n        low      150\n";
         fs::write(root.path().join("proc/zoneinfo"), zones).unwrap();
-        let mut rooms = NodeFreeMemory::under(root.path());
-        let found = rooms.of_node(NodeId(1)).unwrap();
+        let mut free_memory = NodeFreeMemory::under(root.path());
+        let found = free_memory.of_node(NodeId(1)).unwrap();
         let page = super::super::page_bytes();
         assert_eq!(found.low_bytes, 250 * page);
         assert_eq!((found.free_bytes, found.file_bytes, found.slab_bytes), (100_000 << 10, 50_000 << 10, 1000 << 10));
         let low = found.low_bytes;
         let slab = (1000 << 10) - low.min(500 << 10);
         assert_eq!(found.available_bytes(), (100_000 << 10) - low + (50_000 << 10) - low + slab);
-        assert!(matches!(rooms.of_node(NodeId(7)), Err(KernelError::File { .. })));
+        assert!(matches!(free_memory.of_node(NodeId(7)), Err(KernelError::File { .. })));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! What the kernel's answers to `move_pages` mean (`do_pages_move` in `mm/migrate.c`): pure, over a trait for the two calls.
+//! Interprets the results of `move_pages` (`do_pages_move` in `mm/migrate.c`). Pure: the two system calls are behind a trait.
 //!
-//! The call may return 0: every page has its status. It may return a count above 0: so many did not move, and the statuses of some or all were not
-//! written. It may fail with ENOMEM after moving some. Unwritten statuses are known by a mark that the kernel never writes, and those pages are asked after.
+//! The call may return 0: every page has its status. It may return the number of pages that did not move; some or all statuses are then not written.
+//! It may fail with ENOMEM after moving some pages. Statuses are preset to a value that the kernel never writes; pages that keep it are queried.
 
 use numapilot_machine::NodeId;
 
@@ -22,7 +22,7 @@ pub(super) struct Batch<'a> {
 /// How a call ended as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// Every status is written.
+    /// The kernel wrote a status for every page.
     Complete,
     /// Some pages stayed; statuses may be missing.
     Partial,
@@ -30,9 +30,9 @@ pub(super) enum CallEnd {
     NoMemory,
 }
 
-/// The kernel.
+/// The system calls that the actuator makes; tests replace them.
 pub(super) trait Calls {
-    /// Where pages are.
+    /// The state of each page: its node, or why it has none.
     fn query(&mut self, pid: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError>;
     /// Moves pages to one node. Statuses go to `status`, which has as many elements as there are addresses.
     fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError>;
@@ -74,7 +74,7 @@ pub(super) fn batch(calls: &mut dyn Calls, batch: &Batch<'_>) -> Result<Vec<Opti
 fn after(status: i32, to: NodeId) -> Option<MoveOutcome> {
     match (u16::try_from(status), -i64::from(status) as i32) {
         (Ok(node), _) if node == to.0 => Some(MoveOutcome::Moved),
-        // Left where it is, without a reason: somebody held it.
+        // Not moved, without a reason: something held a reference to the page.
         (Ok(_), _) | (_, libc::EBUSY | libc::EAGAIN) => None,
         (_, libc::ENOENT) => Some(MoveOutcome::Gone),
         (_, libc::EACCES) => Some(MoveOutcome::Shared),
@@ -86,7 +86,7 @@ fn after(status: i32, to: NodeId) -> Option<MoveOutcome> {
 
 #[cfg(test)]
 mod tests {
-    //! A kernel that answers as the real one may, held to: every page has a fate, and the fate is true.
+    //! A simulated kernel that returns what the real one may: every page must get an outcome, and the outcome must be true.
 
     use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
-//! Moving pages between nodes: what [`Mover`] makes of many wishes for single pages.
+//! Moving pages between nodes: [`Mover`] carries out many requests for single pages in few system calls.
 //!
-//! * It asks first where pages are and drops those at home: the kernel flushes its list at each of them, which costs as much as a small move. Whoever has
-//!   just asked says so ([`Mover::run_known`]).
+//! * It first queries where pages are and drops those on their target node: the kernel flushes its list at each of them, which costs as much as a small
+//!   move. A caller that has just queried skips this ([`Mover::run_known`]).
 //! * It sorts by target and address, so that a call moves up to thousands of pages ([`MoveOptions::batch_pages`]).
-//! * Where huge pages may be, it sends one address of each and looks what came along: two addresses of one huge page in one call end the batch.
-//! * Every page gets one [`MoveOutcome`]. A call that says only how many pages stayed is followed by a question where they are. What is busy is tried again, in
-//!   smaller and smaller calls, so that one stubborn page does not hold up others.
-//! * It keeps to a rate ([`Pace`]) and leaves memory free on every node ([`free_memory`]).
+//! * Where huge pages may be, it sends one address of each and queries the others afterwards: two addresses of one huge page in one call end the batch.
+//! * Every page gets one [`MoveOutcome`]. After a call that reports only the number of pages that did not move, it queries where they are. Busy pages are
+//!   retried in smaller and smaller calls, so that one of them does not delay the others.
+//! * It limits the rate ([`Pace`]) and leaves memory free on every node ([`free_memory`]).
 //!
 //! Processes may end, exec and remap at any instant: pages that are gone are counted, and a process that has ended is no error.
 
@@ -32,61 +32,61 @@ use syscall::System;
 /// A page that is to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRequest {
-    /// Where to.
+    /// Target node.
     pub to: NodeId,
     /// Address of the page's first byte.
     pub address: u64,
 }
 
-/// What became of a wish.
+/// Outcome of a request to move a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MoveOutcome {
-    /// Nothing yet: the rate, a stop or an error came first.
+    /// Not tried: the rate limit, a stop or an error came first.
     #[default]
     NotTried,
-    /// It is on its target now.
+    /// The page is on the target node now.
     Moved,
-    /// It was there before.
+    /// The page was on the target node already.
     AlreadyThere,
-    /// Nothing is there: never touched, unmapped, swapped out, or the process has ended.
+    /// There is no page: never touched, unmapped, swapped out, or the process has ended.
     Gone,
-    /// In use by the kernel or a device, after every try.
+    /// The kernel or a device was using the page at every try.
     Busy,
-    /// The target has no room, or would have less than the guard leaves free.
+    /// The target node has no free memory, or would keep less than [`MoveOptions::keep_bytes`].
     NoRoom,
-    /// Shared with other processes, and the caller may not move such pages (CAP_SYS_NICE).
+    /// Other processes map the page, and the caller may not move such pages (CAP_SYS_NICE).
     Shared,
-    /// No page of anybody: the kernel's zero page, device memory, or an address that is not mapped.
+    /// Not a movable page: the kernel's zero page, device memory, or an address that is not mapped.
     Unmovable,
-    /// Another answer, as an errno.
+    /// The kernel refused with another error number (errno).
     Other(i32),
 }
 
-/// Counts of pages (of the system's base size) by fate: they add up to the wishes.
+/// Counts of pages (of the system's base size) by outcome; their sum is the number of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Moved`].
     pub moved: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::AlreadyThere`].
     pub already_there: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Gone`].
     pub gone: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Busy`].
     pub busy: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::NoRoom`].
     pub no_room: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Shared`].
     pub shared: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Unmovable`].
     pub unmovable: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::Other`].
     pub other: u64,
-    /// By fate.
+    /// Pages with outcome [`MoveOutcome::NotTried`].
     pub not_tried: u64,
 }
 
 impl Tally {
-    /// Counts fates.
+    /// Counts outcomes.
     #[must_use]
     pub fn of(outcomes: &[MoveOutcome]) -> Tally {
         let mut tally = Tally::default();
@@ -124,7 +124,7 @@ impl Tally {
         ]
     }
 
-    /// Adds another's counts.
+    /// Adds another tally's counts to these.
     pub fn add(&mut self, other: &Tally) {
         self.moved += other.moved;
         self.already_there += other.already_there;
@@ -137,29 +137,29 @@ impl Tally {
         self.not_tried += other.not_tried;
     }
 
-    /// All pages.
+    /// Number of pages, whatever their outcome.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.by_name().iter().map(|(_, count)| count).sum()
     }
 }
 
-/// How to move.
+/// Options of a move: batches, rate, retries and free memory to keep.
 #[derive(Clone, Copy, Debug)]
 pub struct MoveOptions {
     /// Pages per system call.
     pub batch_pages: usize,
-    /// Bytes per second at most; `None`: any number.
+    /// Largest rate in bytes per second; `None`: unlimited.
     pub bytes_per_s: Option<u64>,
-    /// Whether to wait for the rate; else what comes too early is left [`MoveOutcome::NotTried`].
+    /// Whether to wait when the rate is exceeded; otherwise the remaining pages stay [`MoveOutcome::NotTried`].
     pub waits: bool,
-    /// Calls for a page that is busy.
+    /// Largest number of calls for a page that is busy.
     pub tries: u32,
-    /// Between two of them.
+    /// Time between two retries.
     pub retry_wait: Duration,
-    /// Bytes to leave available on every node.
+    /// Bytes that stay available on every node.
     pub keep_bytes: u64,
-    /// Also pages that several processes map (MPOL_MF_MOVE_ALL), which takes CAP_SYS_NICE.
+    /// Whether to move pages that several processes map as well (MPOL_MF_MOVE_ALL); needs CAP_SYS_NICE.
     pub shared: bool,
 }
 
@@ -177,16 +177,16 @@ impl Default for MoveOptions {
     }
 }
 
-/// What came of wishes.
+/// Result of a run over move requests.
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
-    /// Of each wish, in the order of the wishes.
+    /// Outcome of each request, in the order of the requests.
     pub outcomes: Vec<MoveOutcome>,
-    /// The same, counted.
+    /// The outcomes, counted.
     pub tally: Tally,
     /// Nanoseconds in system calls that move.
     pub moving_ns: u64,
-    /// System calls that move.
+    /// Number of system calls that move pages.
     pub calls: u64,
 }
 
@@ -204,7 +204,7 @@ pub fn huge_bytes() -> u64 {
     text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or_else(page_bytes)
 }
 
-/// Moves pages; keeps buffers, the rate and what it knows of the nodes' memory from call to call.
+/// Moves pages. Keeps its buffers, the state of the rate limit and the nodes' free memory from call to call.
 #[derive(Debug)]
 pub struct Mover {
     options: MoveOptions,
@@ -212,11 +212,11 @@ pub struct Mover {
     started: Instant,
     huge_bytes: u64,
     system: System,
-    rooms: NodeFreeMemory,
+    free_memory: NodeFreeMemory,
 }
 
 impl Mover {
-    /// With these options.
+    /// A mover with these options and empty buffers.
     #[must_use]
     pub fn new(options: MoveOptions) -> Mover {
         let system = System::new(options.shared);
@@ -226,7 +226,7 @@ impl Mover {
             started: Instant::now(),
             huge_bytes: huge_bytes(),
             system,
-            rooms: NodeFreeMemory::default(),
+            free_memory: NodeFreeMemory::default(),
         }
     }
 
@@ -234,8 +234,8 @@ impl Mover {
     /// `goes_on` is asked before every call, with the pages that moved so far; after a `false` the rest is not tried.
     ///
     /// # Errors
-    /// The caller may not move this process's pages, or a target is no node with memory, or one that the process's cpuset forbids. A process that has
-    /// ended is no error: its pages are gone.
+    /// The caller may not move this process's pages, or a target node has no memory or is forbidden by the process's cpuset. A process that has
+    /// ended is not an error: its pages are gone.
     pub fn run(
         &mut self,
         process: Option<&Process>,
@@ -246,8 +246,8 @@ impl Mover {
         self.carry_out(process, (requests, true), may_be_huge, goes_on)
     }
 
-    /// As [`Mover::run`], for pages that were seen on other nodes a moment ago: they are not asked after once more, which takes a fifteenth of the time.
-    /// One that has gone home by itself meanwhile counts as moved.
+    /// As [`Mover::run`], for pages that were just found on other nodes: they are not queried again, which would take a fifteenth of the time.
+    /// A page that has reached its target meanwhile counts as moved.
     ///
     /// # Errors
     /// As [`Mover::run`].
@@ -295,7 +295,7 @@ impl Mover {
             let Some(mut again) = again else { return Ok(work.done()) };
             tries += 1;
             if !later.is_empty() {
-                // What came along with the heads of huge pages is home now.
+                // Pages that moved with the heads of their huge pages are on the target node now.
                 self.came_along(&mut work, &mut later)?;
                 again.append(&mut later);
                 again.sort_unstable();
@@ -313,7 +313,7 @@ impl Mover {
         Ok(work.done())
     }
 
-    /// Where everything is. Returns the wishes that are left, by target and address.
+    /// Queries where the pages are. Returns the indexes of the requests that remain, sorted by target and address.
     fn look(&mut self, work: &mut Work<'_>) -> Result<Vec<usize>, KernelError> {
         let order = in_order(work.requests);
         let addresses: Vec<u64> = order.iter().map(|&index| work.requests[index].address).collect();
@@ -328,7 +328,7 @@ impl Mover {
         Ok(left)
     }
 
-    /// Wishes to send first, and those that may come along with one of them.
+    /// Splits requests into those to send first, and those whose page may move with one of the first (same huge page).
     fn heads(&self, requests: &[MoveRequest], pending: Vec<usize>, ranges: &[(u64, u64)]) -> (Vec<usize>, Vec<usize>) {
         if ranges.is_empty() || self.huge_bytes <= page_bytes() {
             return (pending, Vec::new());
@@ -370,7 +370,7 @@ impl Mover {
         Ok(())
     }
 
-    /// One call after the other over `indexes`. Returns those to try again; `None`: no more, whatever is left.
+    /// Moves the pages of `indexes` in batches. Returns those to retry; `None`: stop, whatever remains.
     fn pass(
         &mut self,
         work: &mut Work<'_>,
@@ -429,7 +429,7 @@ impl Mover {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether the rate allows another call, after waiting for it where that is wanted.
+    /// Whether the rate allows another call. Waits until it does if [`MoveOptions::waits`] is set.
     fn may_go(&self) -> bool {
         loop {
             let wait = self.pace.wait_ns(self.now_ns());
@@ -443,11 +443,11 @@ impl Mover {
         }
     }
 
-    /// How many of `pages` a node has room for beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
+    /// How many of `pages` fit into a node's free memory beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
     fn fits(&mut self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
         let need = pages as u64 * page_bytes();
         let left = work.free_memory.get(&to.0).copied().filter(|left| *left >= need);
-        let left = left.unwrap_or_else(|| match self.rooms.of_node(to) {
+        let left = left.unwrap_or_else(|| match self.free_memory.of_node(to) {
             Ok(memory) => memory.available_bytes().saturating_sub(self.options.keep_bytes),
             Err(_) => u64::MAX,
         });
@@ -456,7 +456,7 @@ impl Mover {
     }
 }
 
-/// Indexes of wishes, by target and address.
+/// Indexes of requests, sorted by target and address.
 fn in_order(requests: &[MoveRequest]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..requests.len()).collect();
     if !requests.is_sorted() {
@@ -465,14 +465,14 @@ fn in_order(requests: &[MoveRequest]) -> Vec<usize> {
     order
 }
 
-/// One run.
+/// State of one run.
 struct Work<'a> {
     requests: &'a [MoveRequest],
     outcomes: Vec<MoveOutcome>,
     moving: Duration,
     calls: u64,
     moved: u64,
-    /// Bytes that nodes can take, as last read and counted down since.
+    /// Bytes that each node can accept: as last read, less what was moved there since.
     free_memory: BTreeMap<u16, u64>,
     pid: u32,
 }

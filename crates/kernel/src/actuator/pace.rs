@@ -3,7 +3,7 @@
 /// Seconds' worth of bytes that may go at once after a pause.
 const BURST_S: f64 = 0.05;
 
-/// Lets so many bytes per second through, on average over a twentieth of a second.
+/// Limits a rate to a number of bytes per second, on average over a twentieth of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     bytes_per_s: f64,

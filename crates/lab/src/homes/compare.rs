@@ -1,4 +1,4 @@
-//! The recorded homes of pages beside the kernel's: pure, from a trace and the launcher's lines.
+//! Compares the recorded home nodes of pages with the kernel's: pure, from a trace and the launcher's lines.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -22,14 +22,14 @@ use super::kernel::Seen;
 pub struct ObjectHomes {
     /// On the same node.
     pub same: usize,
-    /// On another node, for a reason that is known ([`Reason`]).
+    /// Pages that are on different nodes for a known reason ([`Reason`]).
     pub explained: usize,
-    /// On another node.
+    /// Pages that are on different nodes, without a known reason.
     pub other: usize,
     /// At home on the simulated machine; no memory of their own in the kernel (untouched, or only read: the page of
     /// zeros).
     pub simulated_only: usize,
-    /// With memory in the kernel; on the simulated machine nobody was seen to touch them.
+    /// With memory in the kernel; the simulated machine has no access to them.
     pub kernel_only: usize,
 }
 
@@ -46,7 +46,7 @@ impl ObjectHomes {
         if self.simulated() == 0 { 1.0 } else { self.same as f64 / self.simulated() as f64 }
     }
 
-    /// Share of those that the kernel has on the same node, or elsewhere for a reason that is known.
+    /// Share of those that the kernel has on the same node, or on another node for a known reason.
     #[must_use]
     pub fn share_explained(&self) -> f64 {
         let known = self.same + self.explained;
@@ -73,10 +73,10 @@ impl ObjectHomes {
     }
 }
 
-/// Why a page is elsewhere in the kernel, by what the kernel says of that page.
+/// Why a page is on another node in the kernel, as far as the kernel's events for that page show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// In the page cache (`/proc/PID/pagemap`), where whoever first read the file on that machine put it.
+    /// The page is in the page cache (`/proc/PID/pagemap`), on the node where the file was first read.
     PageCache,
     /// Both have the same thread as the first toucher, by its page fault, and it was not on its node yet: the mirror
     /// puts it there when the recorder has begun it.
@@ -84,12 +84,12 @@ pub enum Reason {
     /// Two threads' first accesses to it fell together: the kernel's event of the fault by which the other one got it,
     /// written when the page is there, came after the tracker's call for it by the thread whose it is in the simulation.
     SameTime,
-    /// The recording says itself that nobody saw who touched it first: the page has no home in it.
+    /// The recording marks the first toucher as unknown: the page has no home node in it.
     Unknown,
 }
 
 impl Reason {
-    /// For tables.
+    /// Name of the reason, for tables.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -118,7 +118,7 @@ impl Reason {
     }
 }
 
-/// `placements.cause` of pages whose first toucher nobody saw.
+/// `placements.cause` of pages whose first toucher is unknown.
 const UNKNOWN: &str = "unknown_toucher";
 
 /// The fault that put the page where it is: the last one on that node.
@@ -132,18 +132,18 @@ struct Placed {
     node: u16,
     /// The kernel's number of the thread that placed it.
     tid: u32,
-    /// `placements.cause`.
+    /// Column `cause` of the trace's table `placements`.
     cause: Arc<str>,
 }
 
 /// A page on another node for no known reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// First byte.
+    /// Address of the page's first byte.
     pub address: u64,
     /// The simulated machine's node.
     pub simulated: u16,
-    /// The kernel's.
+    /// Node in the real kernel.
     pub kernel: u16,
     /// The object in it.
     pub object: String,

@@ -1,4 +1,4 @@
-//! What the launcher wrote: where the kernel had each page last, and how it came there.
+//! Reads what the launcher wrote: the last home node of each page in the kernel, and the page faults that led to it.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -21,14 +21,14 @@ pub(super) struct Fault {
     pub cpu: u32,
     /// Whether the mirror had put the thread on its node before.
     pub placed: bool,
-    /// In the tracker's call.
+    /// Whether the fault was in the tracker's call.
     pub in_call: bool,
 }
 
 /// The last that is known of a page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Its node.
+    /// Node of the page.
     pub node: u16,
     /// It was the page cache's.
     pub is_file: bool,

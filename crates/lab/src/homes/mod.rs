@@ -1,6 +1,6 @@
 //! Page homes, simulated and by a real kernel, in one run: a program is recorded on a simulated machine *inside* the
-//! guest, while its threads really run on the nodes that the simulated machine has them on. So both place pages for
-//! the same threads at the same moments, and a page that is elsewhere is a difference in what is known of first
+//! guest, while its threads run on the nodes that the simulated machine has them on. Both place pages for the same
+//! threads at the same moments, so a page with different home nodes shows a difference in the recorded first
 //! touches, not in scheduling.
 //!
 //! `homes/mirror.c` (preloaded) moves the threads; `homes/launcher.c` (by ptrace) asks the kernel for each page's node
@@ -44,7 +44,7 @@ const TRACE: &str = "homes.numatrace";
 pub struct Comparison {
     /// The `numapilot` that records.
     pub recorder: PathBuf,
-    /// `instrument` or `emulate`.
+    /// Engine that records: `instrument` or `emulate`.
     pub engine: String,
     /// The simulated machine: as many nodes as the guest has.
     pub machine: String,
@@ -58,14 +58,14 @@ pub struct Comparison {
     pub keep: Option<PathBuf>,
 }
 
-/// What came of it.
+/// Result of a comparison.
 #[derive(Debug)]
 pub struct Compared {
-    /// Page by page.
+    /// Comparison of the home nodes of all pages.
     pub homes: Homes,
     /// The program's own exit status.
     pub exit: i32,
-    /// What the program printed.
+    /// Output of the program.
     pub stdout: String,
     /// How the guest was run, for reports.
     pub how: String,
@@ -128,13 +128,13 @@ impl Comparison {
             fs::create_dir_all(keep).at(keep, "cannot make the folder")?;
             let mut copy = Command::new("cp");
             copy.arg("-r").args([PAGES, TRACE].map(|name| outcome.files().join(name))).arg(keep);
-            packages::run(&mut copy, "keeping the trace and the list of pages", "See what cp says.")?;
+            packages::run(&mut copy, "keeping the trace and the list of pages", "See the message of cp above.")?;
         }
         let failed = |what: &'static str| LabError::Failed {
             what,
             command: self.command.join(" "),
             output: format!("exit {}\n{}\n{}", outcome.exit, outcome.stdout, outcome.stderr),
-            remedy: "See what the guest says above.",
+            remedy: "See the guest's messages above.",
         };
         let pages = outcome.files().join(PAGES);
         let pages = fs::read_to_string(&pages).map_err(|_| failed("asking the kernel for the pages' nodes"))?;

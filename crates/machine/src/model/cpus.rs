@@ -1,4 +1,4 @@
-//! Nodes, CPUs and caches of a model file: groups of alike things, spelt out.
+//! Nodes, CPUs and caches of a model file: expands groups of equal items into single ones.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,8 @@ impl Reader<'_> {
                 };
                 if cpus.len() + ids.len() > MAX_CPUS || nodes.len() == MAX_NODES {
                     let what = format!("more than {MAX_NODES} nodes or {MAX_CPUS} CPUs");
-                    let problem = Problem::new(place, what, "leave some out: the simulated machine holds no more");
+                    let problem =
+                        Problem::new(place, what, "leave some out: this is the most that a machine model can hold");
                     return Err(self.error(problem, Some(spanned.span())));
                 }
                 let threads = given.threads_per_core.unwrap_or(1) as usize;
@@ -174,6 +175,6 @@ fn sharers(
             }
             Ok(groups)
         }
-        _ => Err("it does not say, or says twice, who shares it".to_owned()),
+        _ => Err("it does not say which CPUs share it, or says so twice".to_owned()),
     }
 }

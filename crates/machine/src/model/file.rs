@@ -81,7 +81,7 @@ pub struct RawCoherence {
     pub estimate: bool,
 }
 
-/// Several alike nodes.
+/// A `[[nodes]]` table: one or several equal nodes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawNodes {
@@ -134,7 +134,7 @@ pub enum RawEnd {
     Router(String),
 }
 
-/// Several alike links.
+/// A `[[links]]` table: one or several equal links.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawLinks {

@@ -35,7 +35,9 @@ pub fn read_file(path: &Path) -> Result<Machine, MachineError> {
     };
     let length = fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX {
-        return Err(failed(std::io::Error::other(format!("it has {length} bytes, which no model file has"))));
+        return Err(failed(std::io::Error::other(format!(
+            "it has {length} bytes, which is too large for a model file"
+        ))));
     }
     let text = fs::read_to_string(path).map_err(failed)?;
     read(&text, &path.display().to_string(), MachineSource::Model { path: path.to_owned() })
@@ -112,7 +114,7 @@ impl Reader<'_> {
         if bare.links.is_empty() && count > 1 {
             let problem = Problem::new(
                 "links",
-                format!("there are none, but {count} nodes"),
+                format!("there are {count} nodes, but no links"),
                 "add the [[links]] that join the nodes",
             );
             return Err(self.error(problem, None));
@@ -141,7 +143,7 @@ impl Reader<'_> {
         let name = &self.raw.name;
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if name.get_ref().is_empty() || name.get_ref().len() > 64 || !name.get_ref().chars().all(valid) {
-            let what = format!("{:?} is no model's name", name.get_ref());
+            let what = format!("{:?} is not a valid model name", name.get_ref());
             let remedy = "use 1 to 64 letters, digits, '-', '_' and '.'";
             return Err(self.error(Problem::new("name", what, remedy), Some(name.span())));
         }
@@ -177,7 +179,7 @@ impl Reader<'_> {
             return Ok(source.trim().to_owned());
         }
         let what = format!("its source {source:?} is not in [sources]");
-        let remedy = "add it there, or say in words where the figure is from";
+        let remedy = "add it there, or say in words where the value is from";
         Err(self.error(Problem::new(place, what, remedy), Some(span)))
     }
 
@@ -231,7 +233,7 @@ impl Reader<'_> {
         Ok(value as u64)
     }
 
-    /// Takes words.
+    /// Records the source of a fact that is not a number.
     fn fact(
         &mut self,
         place: &str,
@@ -258,8 +260,7 @@ impl Reader<'_> {
             let given = spanned.get_ref();
             if given.name.trim().is_empty() || routers.iter().any(|r| r.name == given.name) {
                 let what = format!("the name {:?} is empty or taken", given.name);
-                let problem =
-                    Problem::new(format!("routers[{index}].name"), what, "give each router a name of its own");
+                let problem = Problem::new(format!("routers[{index}].name"), what, "give each router a unique name");
                 return Err(self.error(problem, Some(spanned.span())));
             }
             routers.push(Router { name: given.name.clone(), socket: given.socket.map(SocketId) });
@@ -399,7 +400,7 @@ impl Reader<'_> {
                 let (Some(&Endpoint::Node(from)), Some(&Endpoint::Node(to))) = (stops.first(), stops.last()) else {
                     return Err(error(
                         "a path does not begin and end at nodes".into(),
-                        "write it from its first node to its last",
+                        "write the path from its first node to its last",
                     ));
                 };
                 if *ends.get_or_insert((from, to)) != (from, to) {

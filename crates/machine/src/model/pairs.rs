@@ -14,7 +14,7 @@ type Matrix<T> = Vec<Vec<Option<T>>>;
 /// Latencies in nanoseconds, distances, and notes.
 type Pairs = (Matrix<f64>, Matrix<u32>, Vec<String>);
 
-/// What both tables' rules have in common.
+/// The common part of the rules of both tables.
 struct Rule<'a> {
     place: String,
     hops: Option<usize>,
@@ -104,7 +104,7 @@ impl Reader<'_> {
             |what: String, remedy: &str| self.error(Problem::new(&rule.place, what, remedy), Some(rule.span.clone()));
         if rule.hops.is_none() && (rule.from.is_none() || rule.to.is_none()) {
             return Err(error(
-                "it does not say which pairs it is for".into(),
+                "it does not say which pairs of nodes it is for".into(),
                 "give hops = N, or from = [...] and to = [...]",
             ));
         }
@@ -125,7 +125,7 @@ impl Reader<'_> {
         if pairs.is_empty() {
             return Err(error(
                 "no pair of nodes fits it".into(),
-                "mend or remove it; hops counts links, also those to routers",
+                "correct or remove it; hops counts links, also those to routers",
             ));
         }
         Ok(pairs)

@@ -1,4 +1,4 @@
-//! Ranges of a model file: which figures are known to lie between two bounds only, and what of the machine hangs on each.
+//! Ranges of a model file: values that are only known to lie between two bounds, and the parts of the machine that depend on each.
 
 use super::{GB, Reader};
 use crate::check;
@@ -11,7 +11,7 @@ use crate::unknowns::{Subject, Unknown, local_of};
 const OVER_LOCAL: (f64, f64) = (0.1, 1000.0);
 
 impl Reader<'_> {
-    /// What the traffic model could use and nobody knows exactly. To be called when all figures are read.
+    /// Values for the traffic model that are not known exactly. To be called when all figures are read.
     pub(super) fn unknowns(&self, parts: &MachineParts) -> Result<Vec<Unknown>, MachineError> {
         let mut found = Vec::new();
         let raw = self.raw;

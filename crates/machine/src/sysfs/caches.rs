@@ -22,8 +22,10 @@ pub fn read(tree: &mut Tree, cpus: &[Cpu]) -> Result<Vec<Cache>, MachineError> {
         for index in tree.numbered(&folder, "index").into_iter().take(INDICES_MAX) {
             let Some((cache, sharers)) = one(tree, &format!("{folder}/index{index}"), cpu.id)? else { continue };
             if seen.contains(&(cache.level, cache.kind)) {
-                tree.notes
-                    .push(format!("CPU {} shows two caches of level {}: the first is taken.", cpu.id, cache.level));
+                tree.notes.push(format!(
+                    "CPU {} has two caches of level {} and of one kind: only the first is used.",
+                    cpu.id, cache.level
+                ));
                 continue;
             }
             seen.push((cache.level, cache.kind));
@@ -40,7 +42,7 @@ fn one(tree: &mut Tree, folder: &str, cpu: CpuId) -> Result<Option<(Cache, Vec<u
     let level_file = format!("{folder}/level");
     let Some(level) = tree.number(&level_file)? else { return Ok(None) };
     let Some(level) = u8::try_from(level).ok().filter(|l| (1..=5).contains(l)) else {
-        return Err(tree.nonsense(&level_file, format!("{level} is no cache level")));
+        return Err(tree.malformed(&level_file, format!("{level} is not a cache level")));
     };
     let kind_file = format!("{folder}/type");
     let kind = match tree.text(&kind_file)?.as_deref() {
@@ -48,12 +50,12 @@ fn one(tree: &mut Tree, folder: &str, cpu: CpuId) -> Result<Option<(Cache, Vec<u
         Some("Data") => CacheKind::Data,
         Some("Instruction") => CacheKind::Instruction,
         Some("Unified") => CacheKind::Unified,
-        Some(other) => return Err(tree.nonsense(&kind_file, format!("{:?} is no kind of cache", shortened(other)))),
+        Some(other) => return Err(tree.malformed(&kind_file, format!("{:?} is not a kind of cache", shortened(other)))),
     };
     let size_file = format!("{folder}/size");
     let Some(text) = tree.text(&size_file)? else { return Ok(None) };
     let Some(size_bytes) = size(&text).filter(|&size| size <= check::CACHE_BYTES_MAX) else {
-        return Err(tree.nonsense(&size_file, format!("{:?} is not a size like 512K", shortened(&text))));
+        return Err(tree.malformed(&size_file, format!("{:?} is not a size like 512K", shortened(&text))));
     };
     if size_bytes == 0 {
         return Ok(None);
@@ -61,12 +63,12 @@ fn one(tree: &mut Tree, folder: &str, cpu: CpuId) -> Result<Option<(Cache, Vec<u
     let line_file = format!("{folder}/coherency_line_size");
     let line_bytes = tree.number(&line_file)?.filter(|&line| line > 0);
     if let Some(line) = line_bytes.filter(|line| !line.is_power_of_two() || !(8..=4096).contains(line)) {
-        return Err(tree.nonsense(&line_file, format!("a line of {line} bytes")));
+        return Err(tree.malformed(&line_file, format!("a line of {line} bytes")));
     }
     let ways_file = format!("{folder}/ways_of_associativity");
     let ways = tree.number(&ways_file)?.filter(|&ways| ways > 0);
     if let Some(ways) = ways.filter(|&ways| ways > 65_536) {
-        return Err(tree.nonsense(&ways_file, format!("{ways} ways")));
+        return Err(tree.malformed(&ways_file, format!("{ways} ways")));
     }
     let sharers = tree.list(&format!("{folder}/shared_cpu_list"))?.unwrap_or_else(|| vec![cpu.0]);
     let cache = Cache {

@@ -1,4 +1,4 @@
-//! CPUs: who exists, who is online, sockets, cores and hardware threads; the processor's name and clock.
+//! CPUs: which exist, which are online, sockets, cores and hardware threads; the processor's name and clock.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub fn read(tree: &mut Tree) -> Result<Vec<Cpu>, MachineError> {
     };
     if present.is_empty() || present.len() > MAX_CPUS {
         let what = format!("it names {} CPUs; 1 to {MAX_CPUS} are supported", present.len());
-        return Err(tree.nonsense(&format!("{CPU}/present"), what));
+        return Err(tree.malformed(&format!("{CPU}/present"), what));
     }
     let online = tree.list(&format!("{CPU}/online"))?.unwrap_or_else(|| present.clone());
     let mut cpus = Vec::with_capacity(present.len());
@@ -47,7 +47,7 @@ pub fn read(tree: &mut Tree) -> Result<Vec<Cpu>, MachineError> {
         cpus.push(Cpu { id: CpuId(id), node: None, socket, core, online: on, siblings });
     }
     if !cpus.iter().any(|c| c.online) {
-        return Err(tree.nonsense(&format!("{CPU}/online"), "no CPU is online"));
+        return Err(tree.malformed(&format!("{CPU}/online"), "no CPU is online"));
     }
     Ok(cpus)
 }
@@ -59,12 +59,12 @@ fn package(tree: &mut Tree, file: &str) -> Result<Option<SocketId>, MachineError
         Some(text) if text == "-1" || text == "65535" => Ok(None),
         Some(text) => match text.parse() {
             Ok(number) => Ok(Some(SocketId(number))),
-            Err(_) => Err(tree.nonsense(file, format!("{:?} is not a package's number", shortened(&text)))),
+            Err(_) => Err(tree.malformed(file, format!("{:?} is not the number of a package", shortened(&text)))),
         },
     }
 }
 
-/// The processor's name; its clock in MHz with the file that says so: the base frequency where the driver tells it, else the one in the
+/// The processor's name; its clock in MHz with the file that says so: the base frequency where the driver shows it, else the one in the
 /// name (`@ 2.30GHz`), else the one at which CPU 0 ran when it was read.
 pub fn name_and_clock(tree: &mut Tree) -> Result<NameAndClock, MachineError> {
     let cpuinfo = tree.text("proc/cpuinfo")?.unwrap_or_default();

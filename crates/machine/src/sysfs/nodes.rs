@@ -17,7 +17,7 @@ const MIB: f64 = (1u64 << 20) as f64;
 /// Distances, idle latencies `[from][to]`, and the figures that HMAT gave.
 type Pairs = (Vec<Vec<Option<u32>>>, Vec<Vec<Option<f64>>>, Vec<Figure>);
 
-/// All online nodes, ascending; also tells the CPUs which node they are in.
+/// All online nodes, ascending; also sets the node of each CPU.
 pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError> {
     let online = match tree.list(&format!("{NODE}/online"))? {
         Some(list) => list,
@@ -27,7 +27,7 @@ pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError
         return without_nodes(tree, cpus);
     }
     if online.len() > MAX_NODES {
-        return Err(tree.nonsense(
+        return Err(tree.malformed(
             &format!("{NODE}/online"),
             format!("it names {} nodes; at most {MAX_NODES} are supported", online.len()),
         ));
@@ -35,7 +35,7 @@ pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError
     let mut nodes = Vec::with_capacity(online.len());
     for number in online {
         let Ok(id) = u16::try_from(number) else {
-            return Err(tree.nonsense(&format!("{NODE}/online"), format!("{number} is no node's number")));
+            return Err(tree.malformed(&format!("{NODE}/online"), format!("{number} is not the number of a node")));
         };
         let folder = format!("{NODE}/node{id}");
         let mut members = members(tree, &folder, cpus, NodeId(id))?;
@@ -56,7 +56,7 @@ pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError
 
 /// A kernel built without NUMA shows no nodes: everything is node 0.
 fn without_nodes(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError> {
-    tree.notes.push("The kernel shows no NUMA nodes here: all CPUs and memory are taken as node 0.".to_owned());
+    tree.notes.push("The kernel shows no NUMA nodes: all CPUs and memory are treated as node 0.".to_owned());
     let (memory_bytes, free_bytes) = memory(tree, "proc/meminfo")?;
     cpus.iter_mut().for_each(|cpu| cpu.node = Some(NodeId(0)));
     let members: Vec<CpuId> = cpus.iter().map(|cpu| cpu.id).collect();
@@ -78,12 +78,12 @@ fn members(tree: &mut Tree, folder: &str, cpus: &mut [Cpu], node: NodeId) -> Res
     let listed = tree.list(&file)?.unwrap_or_default();
     for id in listed.iter().copied().chain(tree.numbered(folder, "cpu")) {
         let Ok(index) = cpus.binary_search_by_key(&CpuId(id), |cpu| cpu.id) else {
-            return Err(tree.nonsense(&file, format!("it names CPU {id}, which is not present")));
+            return Err(tree.malformed(&file, format!("it names CPU {id}, which is not present")));
         };
         match cpus[index].node {
             Some(other) if other == node => {}
             Some(other) => {
-                return Err(tree.nonsense(&file, format!("it names CPU {id}, which is also in node {other}")));
+                return Err(tree.malformed(&file, format!("it names CPU {id}, which is also in node {other}")));
             }
             None => {
                 cpus[index].node = Some(node);
@@ -112,17 +112,17 @@ fn memory(tree: &mut Tree, file: &str) -> Result<(u64, Option<u64>), MachineErro
         let bytes = after.next().and_then(|n| n.parse::<u64>().ok()).and_then(|kib| kib.checked_mul(KIB));
         match bytes.filter(|_| after.next() == Some("kB")) {
             Some(bytes) => Ok(Some(bytes)),
-            None => Err(tree.nonsense(file, format!("{:?} is not an amount in kB", shortened(line)))),
+            None => Err(tree.malformed(file, format!("{:?} is not an amount in kB", shortened(line)))),
         }
     };
     let total = field("MemTotal:")?.unwrap_or(0);
     if total > check::MEMORY_BYTES_MAX {
-        return Err(tree.nonsense(file, format!("{total} bytes of memory in one node")));
+        return Err(tree.malformed(file, format!("{total} bytes of memory in one node")));
     }
     Ok((total, field("MemFree:")?))
 }
 
-/// Distances and HMAT attributes. HMAT tells only the figures seen from a node's best initiators: all other pairs stay unknown.
+/// Distances and HMAT attributes. HMAT has only the values seen from a node's best initiators: all other pairs stay unknown.
 pub fn pairs(tree: &mut Tree, nodes: &mut [Node]) -> Result<Pairs, MachineError> {
     let count = nodes.len();
     let mut distances = vec![vec![None; count]; count];
@@ -145,7 +145,7 @@ pub fn pairs(tree: &mut Tree, nodes: &mut [Node]) -> Result<Pairs, MachineError>
         if let Some(bandwidth) = bandwidth {
             let place = format!("node {} memory bandwidth", nodes[to].id);
             check::within(&place, "read bandwidth", bandwidth, check::BANDWIDTH_MIN, check::BANDWIDTH_MAX, "bytes/s")
-                .map_err(|problem| tree.nonsense(&bandwidth_file, problem.what))?;
+                .map_err(|problem| tree.malformed(&bandwidth_file, problem.what))?;
             figures.push(figure(&place, bandwidth, "bytes/s", &format!("firmware (HMAT), /{bandwidth_file}")));
             nodes[to].memory_bandwidth_bytes_per_s = Some(bandwidth);
         }
@@ -157,7 +157,7 @@ pub fn pairs(tree: &mut Tree, nodes: &mut [Node]) -> Result<Pairs, MachineError>
             }
             let place = format!("idle latency node {} to node {}", nodes[from].id, nodes[to].id);
             check::within(&place, "read latency", latency, check::LATENCY_NS_MIN, check::LATENCY_NS_MAX, "ns")
-                .map_err(|problem| tree.nonsense(&latency_file, problem.what))?;
+                .map_err(|problem| tree.malformed(&latency_file, problem.what))?;
             figures.push(figure(&place, latency, "ns", &format!("firmware (HMAT), /{latency_file}")));
             latencies[from][to] = Some(latency);
         }
@@ -171,7 +171,7 @@ fn distance_row(tree: &mut Tree, file: &str, count: usize) -> Result<Vec<Option<
     let number = |word: &str| word.parse::<u32>().ok().filter(|d| (1..=check::DISTANCE_MAX).contains(d));
     let row: Vec<Option<u32>> = text.split_whitespace().map(number).collect();
     if row.len() != count || row.iter().any(Option::is_none) {
-        return Err(tree.nonsense(file, format!("{:?} is not {count} distances of 1 to 255", shortened(&text))));
+        return Err(tree.malformed(file, format!("{:?} is not {count} distances of 1 to 255", shortened(&text))));
     }
     Ok(row)
 }

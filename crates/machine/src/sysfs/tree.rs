@@ -29,7 +29,7 @@ impl Tree {
     }
 
     /// An error about a file's content.
-    pub fn nonsense(&self, relative: &str, what: impl Into<String>) -> MachineError {
+    pub fn malformed(&self, relative: &str, what: impl Into<String>) -> MachineError {
         MachineError::Sysfs {
             path: self.path(relative),
             what: what.into(),
@@ -50,28 +50,29 @@ impl Tree {
                     let valid = error.utf8_error().valid_up_to();
                     Ok(Some(String::from_utf8_lossy(&error.as_bytes()[..valid]).trim().to_owned()))
                 }
-                Err(_) => Err(self.nonsense(relative, "it is not text")),
+                Err(_) => Err(self.malformed(relative, "it is not text")),
             },
             Err(error) if error.kind() == ErrorKind::NotFound || error.kind() == ErrorKind::NotADirectory => Ok(None),
             Err(error) => {
-                self.notes.push(format!("{} could not be read ({error}), so what it says is unknown.", path.display()));
+                self.notes
+                    .push(format!("{} could not be read ({error}), therefore its value is unknown.", path.display()));
                 Ok(None)
             }
         }
     }
 
-    /// A whole number.
+    /// Reads a whole number; `None` if the file does not exist.
     pub fn number(&mut self, relative: &str) -> Result<Option<u64>, MachineError> {
         let Some(text) = self.text(relative)? else { return Ok(None) };
         text.parse()
             .map(Some)
-            .map_err(|_| self.nonsense(relative, format!("{:?} is not a whole number", shortened(&text))))
+            .map_err(|_| self.malformed(relative, format!("{:?} is not a whole number", shortened(&text))))
     }
 
     /// A list of ids (`0-3,8`).
     pub fn list(&mut self, relative: &str) -> Result<Option<Vec<u32>>, MachineError> {
         let Some(text) = self.text(relative)? else { return Ok(None) };
-        parse_cpu_list(&text).map(Some).map_err(|error| self.nonsense(relative, error.to_string()))
+        parse_cpu_list(&text).map(Some).map_err(|error| self.malformed(relative, error.to_string()))
     }
 
     /// Names in a folder, sorted; empty if it is not there.

@@ -136,14 +136,14 @@ fn what_a_memory_served_of_reads_and_writes_is_what_it_can_do_at_least() {
     (cell.kernel, cell.bytes_per_s) = (Kernel::Mix1To1, figure(2.0 * by_reads));
     results.bandwidth.push(cell.clone());
     assert!(found(&results) >= 2.0 * by_reads, "{} of {by_reads}", found(&results));
-    // Whether the cache read these lines first, nobody says.
+    // Whether the cache read these lines first is unknown.
     results.bandwidth.pop();
     cell.kernel = Kernel::Write;
     results.bandwidth.push(cell);
     assert!((found(&results) / by_reads - 1.0).abs() < 1e-9);
 }
 
-/// Make sure that latencies which nobody would believe (a machine whose emulator is busy elsewhere) end in a model that holds together all the same.
+/// Make sure that implausible latencies (as of a busy emulator) still give a consistent model.
 #[test]
 fn whatever_was_measured_makes_a_model() {
     let truth = Machine::from_model_text(TWO, "two").expect("a model");

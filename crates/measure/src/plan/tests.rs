@@ -110,7 +110,7 @@ fn a_container_measures_what_is_its_own_and_says_what_is_not() {
         [
             "memory of nodes 0, 2, 3: not in this process's cpuset",
             "CPUs of nodes 0, 3: not in this process's cpuset",
-            "latency under load from node 2: it has but one usable core",
+            "latency under load from node 2: it has only one usable core",
         ]
     );
     let bytes: usize = plan.groups.iter().map(|group| group.chase_bytes + 3 * group.array_bytes).max().unwrap();

@@ -1,20 +1,20 @@
-//! A file read in large blocks, and given out in pieces that lie in the block: nothing is copied but what stands across a block's end.
+//! Reads a file in large blocks and hands out pieces that borrow from the block: only pieces across a block's end are copied.
 
 use std::io::{ErrorKind, Read, Result, Seek, SeekFrom};
 
 /// Bytes asked of the file at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// See above.
+/// A buffered reader that hands out whole pieces and knows their place in the file.
 pub(super) struct Block<R> {
     reader: R,
     bytes: Vec<u8>,
-    /// Where the piece that was given last begins; the next one begins at its end.
+    /// Start of the last piece that was handed out; the next one begins at its end.
     last: usize,
     next: usize,
     /// Bytes of the block that were read.
     filled: usize,
-    /// The file has no more.
+    /// The reader has returned end of file.
     is_at_end: bool,
 }
 
@@ -77,7 +77,7 @@ impl<R: Read> Block<R> {
 }
 
 impl<R: Read + Seek> Block<R> {
-    /// Goes elsewhere in the file.
+    /// Moves to another place in the file and drops what is buffered.
     pub fn seek(&mut self, to: SeekFrom) -> Result<u64> {
         (self.last, self.next, self.filled, self.is_at_end) = (0, 0, 0, false);
         self.reader.seek(to)

@@ -1,4 +1,4 @@
-//! Records that `perf record -z` compressed: one zstd stream over all of them, cut into records anywhere.
+//! Records that `perf record -z` compressed: one zstd stream over all records, split at arbitrary places.
 
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
@@ -21,7 +21,7 @@ impl Expander {
         Ok(Expander { decoder, waiting: Vec::new(), taken: 0 })
     }
 
-    /// Expands a piece.
+    /// Decompresses a piece and appends the result to what is waiting.
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), String> {
         self.waiting.drain(..self.taken);
         self.taken = 0;
@@ -29,7 +29,10 @@ impl Expander {
         loop {
             let start = self.waiting.len();
             if start > WAITING_MAX {
-                return Err(format!("a record of {} bytes becomes more than {WAITING_MAX}", piece.len()));
+                return Err(format!(
+                    "a compressed record of {} bytes expands to more than {WAITING_MAX} bytes",
+                    piece.len()
+                ));
             }
             self.waiting.resize(start + STEP_BYTES, 0);
             let mut output = OutBuffer::around(&mut self.waiting[start..]);
@@ -43,7 +46,7 @@ impl Expander {
         }
     }
 
-    /// What waits.
+    /// Decompressed bytes that have not been taken yet.
     pub(super) fn waiting(&self) -> &[u8] {
         &self.waiting[self.taken..]
     }

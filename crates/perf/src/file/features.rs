@@ -31,7 +31,7 @@ pub mod feature {
 /// A node as the recording machine saw it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFact {
-    /// Number.
+    /// The node's number.
     pub node: u32,
     /// Memory in KiB.
     pub memory_kib: u64,
@@ -44,22 +44,22 @@ pub struct NodeFact {
 /// Blocks of physical memory of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryNode {
-    /// Number.
+    /// The node's number.
     pub node: u64,
     /// Bit n: the node has block n.
     pub blocks: Vec<u64>,
 }
 
-/// A cache.
+/// A cache, as the recording describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheFact {
-    /// 1, 2, 3, ...
+    /// Level: 1, 2, 3, ...
     pub level: u32,
-    /// Bytes of a line.
+    /// Size of a cache line in bytes.
     pub line_bytes: u32,
-    /// Associativity.
+    /// Associativity in ways.
     pub ways: u32,
-    /// "Data", "Instruction", "Unified".
+    /// Kind: "Data", "Instruction" or "Unified".
     pub kind: String,
     /// Size as sysfs writes it ("32K").
     pub size: String,
@@ -103,7 +103,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// Takes a section in.
+    /// Reads the feature section of this number (`HEADER_*`) into the facts.
     ///
     /// # Errors
     /// If it is cut. What was read of it before stays.

@@ -1,4 +1,4 @@
-//! The head of a file: where everything is.
+//! The header of a file: where its sections are.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
 pub(super) const FILE_HEADER_BYTES: u64 = 104;
 pub(super) const PIPE_HEADER_BYTES: u64 = 16;
 
-/// A stretch of the file.
+/// A section of the file: offset and size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Section {
     pub offset: u64,
@@ -39,7 +39,7 @@ pub(super) fn endian(magic: &[u8; 8]) -> Option<Endian> {
     }
 }
 
-/// Why a file that begins with these bytes is no recording that can be read, in words of its own where its first bytes tell what it is.
+/// The error for a file that begins with these bytes and is not a readable recording; specific where the first bytes identify the format.
 pub(super) fn other_kind(head: &[u8], path: &Path) -> FileError {
     let path = path.to_path_buf();
     let packed = |tool, command| FileError::Packed { path: path.clone(), tool, command };
@@ -62,7 +62,7 @@ pub(super) struct FileHeader {
     pub attr_entry_bytes: u64,
     pub attrs: Section,
     pub data: Section,
-    /// Features that are there, ascending.
+    /// Numbers of the feature sections in the file, ascending.
     pub features: Vec<u32>,
 }
 

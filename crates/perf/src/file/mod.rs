@@ -1,10 +1,10 @@
 //! `perf.data`: what `perf record` writes, in both of its forms (file, and stream for pipes), in both byte orders, compressed or not.
 //! `tools/perf/Documentation/perf.data-file-format.txt` of the kernel's sources describes it.
 //!
-//! Damage costs what it hit: [`Walker`] finds where records go on behind it, and counts what it skipped ([`Damage`]).
+//! Damage costs only the damaged records: [`Walker`] finds where records continue after it, and counts what it skipped ([`Damage`]).
 //!
-//! [`Walker`] gives the records in the order of the file, with the events and the facts about the machine beside it. The crate for this
-//! (`linux-perf-data`) gives neither the place of a record in the file, which our messages name, nor the traces of AUX buffers.
+//! [`Walker`] returns the records in the order of the file, and the descriptions of the events and the machine. The existing crate
+//! (`linux-perf-data`) returns neither a record's offset in the file, which our messages name, nor the traces of AUX buffers.
 
 mod block;
 mod expand;
@@ -26,43 +26,43 @@ use crate::error::DecodeError;
 /// Why a file cannot be read.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The system refused.
+    /// The file cannot be read.
     #[error("{}: at byte {offset}: cannot be read: {source}", path.display())]
     Io {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// Where.
+        /// Byte offset at which reading failed.
         offset: u64,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// Another kind of file.
-    #[error("{}: is no perf.data (it does not begin with PERFILE2): give the file that `perf record` wrote", .0.display())]
+    /// The file does not begin with perf.data's magic number.
+    #[error("{}: is not a perf.data file (it does not begin with PERFILE2): give the file that `perf record` wrote", .0.display())]
     NotPerfData(PathBuf),
-    /// Nothing in it.
+    /// The file is empty.
     #[error("{}: is empty: perf wrote nothing into it, or its copy failed; record again, and end perf with Ctrl-C rather than `kill -9`", .0.display())]
     Empty(PathBuf),
     /// The format before Linux 3.4.
-    #[error("{}: is in version 1 of the format (PERFFILE), which perf wrote before Linux 3.4 and which is not read here; record again with a newer perf",
+    #[error("{}: is in version 1 of the format (PERFFILE), which perf wrote before Linux 3.4 and which numapilot does not read; record again with a newer perf",
         .0.display())]
     Version1(PathBuf),
-    /// A packed file.
+    /// The file is compressed as a whole.
     #[error("{}: was compressed as a whole by {tool}: unpack it first (`{command} <FILE >unpacked.data`)", path.display())]
     Packed {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// What packed it.
+        /// The tool that compressed the file.
         tool: &'static str,
-        /// What unpacks it.
+        /// The command that decompresses it.
         command: &'static str,
     },
     /// The file contradicts itself or the format.
     #[error("{}: {error}; the file is damaged: record again, or copy it again if it came from another machine", path.display())]
     Malformed {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// What, and where.
+        /// What is wrong, and at which byte.
         error: DecodeError,
     },
     /// A folder, but none that `perf record --threads` writes.

@@ -1,15 +1,15 @@
-//! Where records go on behind damage: at the next place where several headers follow one another, each with a record that can be what it says.
+//! Finds where records continue after damage: at the next place where several plausible records follow one another.
 //!
-//! A record's header is all that says where the next one begins. One whose type nobody has defined, or whose size its type cannot have, is damaged, or stands
-//! where no record begins since the one before it had a damaged size.
+//! Only a record's header says where the next record begins. A header with an undefined type, or with a size that its type cannot have, is damaged; or no
+//! record begins there, because the size of the record before it is damaged.
 
 use crate::abi::{kind, kind_name};
 use crate::bytes::Bytes;
 use crate::session::{Header, Session};
 
-/// Records that must follow one another before a place is believed to be one where records begin.
+/// Number of plausible records that must follow one another before a place is accepted as the start of a record.
 const CHAIN: usize = 3;
-/// Bytes that so many records take at most.
+/// Largest size of that many records in bytes.
 pub(super) const CHAIN_BYTES: usize = (CHAIN + 1) << 16;
 /// Record types that the kernel or perf may yet define.
 const KIND_END: u32 = 128;
@@ -28,7 +28,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Counts a place.
+    /// Counts one damaged place: its offset, the bytes skipped, and the whole records among them.
     pub(super) fn add(&mut self, at: u64, bytes: u64, records: u64) {
         self.places += 1;
         self.first_at.get_or_insert(at);

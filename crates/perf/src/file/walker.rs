@@ -27,9 +27,9 @@ const WINDOW: usize = 2 * resync::CHAIN_BYTES;
 /// A record as it stands in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// Its header.
+    /// The record's header.
     pub header: Header,
-    /// Its body, for [`Session::decode`].
+    /// The record's body, for [`Session::decode`].
     pub body: &'a [u8],
     /// Where the body begins in the file (of compressed records: where the record that holds it does).
     pub offset: u64,
@@ -43,7 +43,7 @@ pub struct Walker<R> {
     path: PathBuf,
     /// Of the byte that is read next.
     offset: u64,
-    /// First byte after the records.
+    /// Offset of the first byte after the records.
     end: u64,
     is_pipe: bool,
     torn_at: Option<u64>,
@@ -69,11 +69,11 @@ pub struct Walker<R> {
 
 /// A file with nothing but records: of one thread of `perf record --threads`.
 pub struct Part<R> {
-    /// Its bytes.
+    /// The file, open for reading.
     pub reader: R,
-    /// Its name, for messages.
+    /// The file's name, for messages.
     pub path: PathBuf,
-    /// How many bytes it has.
+    /// The file's length in bytes.
     pub length: u64,
 }
 
@@ -125,7 +125,8 @@ impl<R: Read + Seek> Walker<R> {
         let endian = self.session.endian();
         let table = Section { offset: self.end, size: Section::BYTES * header.features.len() as u64 };
         if table.offset.saturating_add(table.size) > length {
-            self.problems.push("the file ends before its facts about the machine: it is cut".to_owned());
+            self.problems
+                .push("the file is truncated: it ends before the sections that describe the machine".to_owned());
             return Ok(());
         }
         let table_bytes = self.section(table, length)?;
@@ -177,7 +178,7 @@ impl<R: Read> Walker<R> {
         }
         let source = std::io::Error::new(
             ErrorKind::Unsupported,
-            "this is a file's form, which a pipe cannot give: name the file itself",
+            "this is the format of a perf.data file, which cannot be read from a pipe: give the file's name",
         );
         Err(FileError::Io { path: walker.path, offset: 0, source })
     }
@@ -253,7 +254,7 @@ impl<R: Read> Walker<R> {
         self.ids.push(ids);
     }
 
-    /// The events so far.
+    /// The events that have been described so far.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -265,7 +266,7 @@ impl<R: Read> Walker<R> {
         self.ids.get(event).map_or(&[], Vec::as_slice)
     }
 
-    /// Facts so far.
+    /// The feature sections that have been read so far.
     #[must_use]
     pub fn features(&self) -> &Features {
         &self.features

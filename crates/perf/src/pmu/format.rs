@@ -15,14 +15,14 @@ pub enum Word {
 /// Where a field's bits are, the lowest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// In which word.
+    /// The word of `perf_event_attr` that holds the field.
     pub word: Word,
     /// First and last bit of each run.
     pub runs: Vec<(u32, u32)>,
 }
 
 impl Field {
-    /// Reads `config1:0-15`.
+    /// Parses the text of a file in `format`, such as `config1:0-15`; `None` if it has another form.
     #[must_use]
     pub fn parse(text: &str) -> Option<Field> {
         let (word, bits) = text.trim().split_once(':')?;

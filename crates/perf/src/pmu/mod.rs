@@ -1,6 +1,6 @@
 //! What a machine offers for sampling memory accesses: its PMUs as sysfs lists them (`/sys/bus/event_source/devices`, described in
-//! `Documentation/ABI/testing/sysfs-bus-event_source-devices-*`), and the events to open, as data. Read under a root prefix; nothing is opened. What is
-//! there is decided by these files, never by the processor's model.
+//! `Documentation/ABI/testing/sysfs-bus-event_source-devices-*`), and the events to open, as data. Read under a root prefix; nothing is opened.
+//! These files decide what is available, never the processor's model.
 
 mod format;
 mod offer;
@@ -20,15 +20,15 @@ pub enum PmuError {
     /// A file holds what the kernel never writes.
     #[error("{}: {what}; the kernel never writes this: check what is mounted there", path.display())]
     Nonsense {
-        /// File.
+        /// Path of the file.
         path: PathBuf,
-        /// What it holds.
+        /// What the file holds, as part of a sentence.
         what: String,
     },
     /// An event asks for what the PMU does not have.
     #[error("{pmu}: event `{event}`: {what}")]
     Event {
-        /// PMU.
+        /// Name of the PMU.
         pmu: String,
         /// The event's terms.
         event: String,

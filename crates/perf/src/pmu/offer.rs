@@ -18,7 +18,7 @@ pub enum Sampler {
     Spe,
 }
 
-/// What is wanted of the samples.
+/// What the samples should hold, and which accesses to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleRequest {
     /// Operations (IBS, SPE) or events (PEBS) per sample.
@@ -29,9 +29,9 @@ pub struct SampleRequest {
     pub l3_misses_only: bool,
     /// Physical addresses: for privileged users only.
     pub physical: bool,
-    /// Call chains.
+    /// Whether samples have call chains.
     pub callchain: bool,
-    /// User code only.
+    /// Whether only user code is sampled.
     pub user_only: bool,
 }
 
@@ -51,19 +51,19 @@ impl Default for SampleRequest {
 /// Events that belong together: open the first as the leader of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Way.
+    /// Hardware facility that takes the samples.
     pub sampler: Sampler,
-    /// PMU.
+    /// Name of the PMU in sysfs.
     pub pmu: String,
     /// CPUs on which it counts; `None`: all.
     pub cpus: Option<String>,
     /// Events. The last one gives the samples.
     pub events: Vec<EventAttr>,
-    /// What of the wish cannot be had.
+    /// Parts of the request that this PMU cannot fulfil, as sentences for the user.
     pub lacking: Vec<&'static str>,
 }
 
-/// Everything that these PMUs offer.
+/// All events with which these PMUs can sample memory accesses.
 ///
 /// # Errors
 /// If a PMU's own event does not fit its own format.
@@ -96,9 +96,9 @@ fn common(attr: EventAttr, request: &SampleRequest, fields: u64) -> EventAttr {
 }
 
 /// Hardware without that filter.
-const NO_CHOICE: &str = "accesses cannot be chosen by having missed the L3: all are sampled";
+const NO_CHOICE: &str = "this PMU cannot select accesses that missed the L3: all accesses are sampled";
 /// The hardware draws again when what it tagged did not miss, without counting how often.
-const SKEWED: &str = "only accesses that missed the L3 are sampled: right for finding objects and their shares, but totals of accesses are not to be had";
+const SKEWED: &str = "only accesses that missed the L3 are sampled: the shares of objects are right, but total access counts are not available";
 
 /// AMD IBS. The kernel takes periods that are multiples of 16 from 0x90 to 0x7fffff0.
 fn ibs(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
@@ -108,7 +108,7 @@ fn ibs(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     if pmu.format.contains_key("cnt_ctl") {
         terms.push("cnt_ctl=1".to_owned());
     } else {
-        lacking.push("samples are spaced by cycles, not by operations");
+        lacking.push("the sampling period counts cycles, not operations");
     }
     // The kernel's filter, in software; without it IBS counts everything or refuses.
     if request.user_only {
@@ -121,7 +121,7 @@ fn ibs(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
         // From 128 to 2048 cycles, in steps of 128.
         match pmu.format.contains_key("ldlat") {
             true => terms.push(format!("ldlat={}", request.least_latency.next_multiple_of(128).clamp(128, 2048))),
-            false => lacking.push("loads cannot be chosen by latency"),
+            false => lacking.push("this PMU cannot select loads by latency"),
         }
     }
     if request.l3_misses_only {
@@ -174,7 +174,7 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
         out.push(offer(
             Sampler::PebsStores,
             vec![store],
-            vec!["most processors tell of stores only whether they hit the first cache"],
+            vec!["for stores, most processors report only whether they hit the L1 cache"],
         ));
     }
     Ok(out)

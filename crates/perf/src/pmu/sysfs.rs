@@ -15,18 +15,18 @@ const FILE_MAX: u64 = 4096;
 /// More entries than any kernel has.
 const ENTRIES_MAX: usize = 10_000;
 
-/// A PMU.
+/// A PMU, as sysfs describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pmu {
-    /// Name.
+    /// Name of its folder in sysfs.
     pub name: String,
-    /// Its number: `perf_event_attr.type`.
+    /// Type number for `perf_event_attr.type`.
     pub kind: u32,
-    /// Fields of its events' descriptions.
+    /// Fields of an event's configuration by name (folder `format`).
     pub format: BTreeMap<String, Field>,
-    /// Named events, as terms.
+    /// Named events and their terms (folder `events`).
     pub events: BTreeMap<String, String>,
-    /// Capabilities.
+    /// Capabilities by name (folder `caps`).
     pub caps: BTreeMap<String, String>,
     /// CPUs on which it counts (of hybrid processors), or on which to open it (of uncore PMUs); `None`: all.
     pub cpus: Option<String>,
@@ -35,7 +35,7 @@ pub struct Pmu {
 /// Reads every PMU under `root`, in the order of their names; none where the folder is not there.
 ///
 /// # Errors
-/// If a file that is there holds nonsense.
+/// If an existing file is malformed.
 pub fn read(root: &Path) -> Result<Vec<Pmu>, PmuError> {
     names(&root.join(FOLDER)).into_iter().map(|name| Pmu::read(&root.join(FOLDER).join(&name), name)).collect()
 }
@@ -45,12 +45,13 @@ impl Pmu {
         let nonsense = |path: PathBuf, what: String| PmuError::Nonsense { path, what };
         let kind = text(&folder.join("type")).unwrap_or_default();
         let kind =
-            kind.parse().map_err(|_| nonsense(folder.join("type"), format!("{kind:?} is no number of a PMU")))?;
+            kind.parse().map_err(|_| nonsense(folder.join("type"), format!("{kind:?} is not a PMU's type number")))?;
         let mut format = BTreeMap::new();
         for field in names(&folder.join("format")) {
             let path = folder.join("format").join(&field);
             let content = text(&path).unwrap_or_default();
-            let parsed = Field::parse(&content).ok_or_else(|| nonsense(path, format!("{content:?} is no field")))?;
+            let parsed = Field::parse(&content)
+                .ok_or_else(|| nonsense(path, format!("{content:?} is not the format of a field")))?;
             format.insert(field, parsed);
         }
         let all = |sub: &str| {
@@ -81,9 +82,13 @@ impl Pmu {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => value.parse(),
         };
-        let number = number.map_err(|_| fail(format!("{name}={value} has no number")))?;
+        let number = number.map_err(|_| fail(format!("the value of {name}={value} is not a number")))?;
         let field = self.format.get(name).ok_or_else(|| fail(format!("the PMU has no field {name}")))?;
-        if field.set(attr, number) { Ok(()) } else { Err(fail(format!("{name} has room for {} bits", field.width()))) }
+        if field.set(attr, number) {
+            Ok(())
+        } else {
+            Err(fail(format!("the value does not fit the {} bits of field {name}", field.width())))
+        }
     }
 }
 

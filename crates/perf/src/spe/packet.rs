@@ -1,6 +1,6 @@
-//! Packets: a header of one byte (two if extended), then a payload whose length the header tells.
+//! Packets: a header of one byte (two if extended), then a payload whose length the header gives.
 
-/// What an address is of.
+/// What an address packet holds the address of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum AddressKind {
@@ -22,17 +22,17 @@ pub enum CounterKind {
     Other(u8),
 }
 
-/// One packet.
+/// One packet of an SPE record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Packet {
-    /// Nothing (also alignment).
+    /// Padding, or alignment.
     Padding,
     /// The record is complete, without a time.
     End,
     /// The record is complete, at this tick of the generic timer.
     Timestamp(u64),
-    /// Bits that say what happened.
+    /// Event bits of the operation.
     Events(u64),
     /// Where the data came from; the meaning is the core's own.
     DataSource(u64),
@@ -62,7 +62,7 @@ impl<'a> Packets<'a> {
         Packets { bytes, at: 0 }
     }
 
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at

@@ -7,23 +7,23 @@ use crate::data_src::{Distance, Level, Operation, Snoop, Tlb};
 /// One sampled operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpeRecord {
-    /// Instruction.
+    /// Address of the instruction.
     pub pc: Option<u64>,
-    /// Data address.
+    /// Virtual data address.
     pub address: Option<u64>,
     /// Physical data address.
     pub physical_address: Option<u64>,
     /// Operation's class and bits.
     pub operation: Option<(u8, u8)>,
-    /// Event bits.
+    /// Bits of the events packet.
     pub events: u64,
     /// Data source, as the core numbers them.
     pub source: Option<u64>,
     /// Total latency in cycles.
     pub total_latency: Option<u16>,
-    /// Cycles before issue.
+    /// Cycles from dispatch to issue.
     pub issue_latency: Option<u16>,
-    /// Cycles of translation.
+    /// Cycles of the address translation.
     pub translation_latency: Option<u16>,
     /// Context id: the thread, where the kernel is built to write it there.
     pub context: Option<u32>,
@@ -41,12 +41,12 @@ pub enum SourceTable {
     Unknown,
     /// Arm's own cores (Neoverse N1 to V3, Cortex-A720, A725, X3 to X925).
     Common,
-    /// AmpereOne.
+    /// Ampere's AmpereOne cores.
     AmpereOne,
 }
 
 impl SourceTable {
-    /// By the core's MIDR_EL1.
+    /// The table for a core, by its register MIDR_EL1.
     #[must_use]
     pub fn of_midr(midr: u64) -> SourceTable {
         const ARM: u64 = 0x41;

@@ -5,7 +5,7 @@ use crate::abi::kind;
 use crate::attr::EventAttr;
 use crate::bytes::Endian;
 
-/// A recording.
+/// A synthetic perf.data recording.
 #[derive(Clone, Debug, Default)]
 pub struct DataFile {
     /// Byte order.
@@ -29,7 +29,7 @@ impl DataFile {
         out.u64(u64::from_le_bytes(*b"PERFILE2"));
     }
 
-    /// The form with sections.
+    /// Encodes it as a file with sections.
     #[must_use]
     pub fn file(&self) -> Vec<u8> {
         let mut ids = self.out();
@@ -65,7 +65,7 @@ impl DataFile {
         out.bytes
     }
 
-    /// The form for pipes.
+    /// Encodes it as a stream for pipes.
     #[must_use]
     pub fn stream(&self) -> Vec<u8> {
         let mut out = self.out();

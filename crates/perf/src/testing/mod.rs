@@ -1,4 +1,4 @@
-//! The way back: records, events and whole `perf.data` files as bytes, in either byte order. For tests and for the generator of test data; written
+//! Encoders: records, events and whole `perf.data` files as bytes, in either byte order. For tests and for the generator of test data; written
 //! from the kernel's description, not from the decoder, so that one checks the other.
 
 mod data_file;
@@ -12,16 +12,16 @@ pub use sample::{BranchSpec, SampleSpec};
 
 use crate::bytes::Endian;
 
-/// Bytes being written.
+/// A buffer of bytes in a byte order.
 #[derive(Clone, Debug)]
 pub struct Out {
-    /// What was written.
+    /// The bytes written so far.
     pub bytes: Vec<u8>,
     endian: Endian,
 }
 
 impl Out {
-    /// Nothing yet.
+    /// An empty buffer.
     #[must_use]
     pub fn new(endian: Endian) -> Out {
         Out { bytes: Vec::new(), endian }

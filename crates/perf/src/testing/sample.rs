@@ -8,9 +8,9 @@ use crate::bytes::Endian;
 /// A branch: source, target, and its flags as (offset, width, value) bit fields in the kernel's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BranchSpec {
-    /// Source.
+    /// Address of the branch.
     pub from: u64,
-    /// Target.
+    /// Address of its target.
     pub to: u64,
     /// mispred, predicted, in_tx, abort (1 bit each), cycles (16), type (4), spec (2), new_type (4), priv (3).
     pub fields: [u64; 9],
@@ -32,7 +32,7 @@ pub struct SampleSpec {
     pub period: u64,
     pub time_enabled: u64,
     pub time_running: u64,
-    /// Count, id, lost.
+    /// Counter values: count, id and number of lost samples.
     pub counts: Vec<(u64, u64, u64)>,
     pub callchain: Vec<u64>,
     pub raw: Vec<u8>,
@@ -69,7 +69,7 @@ fn branch_flags(fields: &[u64; 9], endian: Endian) -> u64 {
 }
 
 impl SampleSpec {
-    /// The whole record.
+    /// Encodes the whole record.
     #[must_use]
     pub fn encode(&self, attr: &EventAttr, endian: Endian) -> Vec<u8> {
         let mut out = Out::new(endian);

@@ -11,22 +11,22 @@ use crate::file::feature;
 use crate::ibs::caps;
 use crate::side_band::SampleId;
 
-/// What the generator made happen.
+/// An access that the generator produced, to compare decoded accesses with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub time: u64,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
-    /// CPU.
+    /// CPU number.
     pub cpu: u32,
-    /// Address.
+    /// Virtual data address.
     pub address: u64,
-    /// Physical address.
+    /// Physical data address.
     pub physical: u64,
-    /// Instruction.
+    /// Address of the instruction.
     pub ip: u64,
-    /// It writes.
+    /// Whether it is a store.
     pub is_write: bool,
     /// Level that answered; stores beyond the first cache: unknown.
     pub level: Level,

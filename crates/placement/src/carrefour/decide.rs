@@ -1,10 +1,10 @@
-//! What becomes of one page: the rules, given the gates.
+//! The decision for one page: Carrefour's rules, given the gates.
 
 use super::gates::Moves;
 use super::settings::Settings;
 use crate::page_use::PageUse;
 
-/// What becomes of a page.
+/// The decision for a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PageDecision {
     /// It is left alone.

@@ -8,7 +8,7 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub(crate) struct Targets<'a> {
     kind: Draw,
-    /// Nodes with memory.
+    /// Indexes of the nodes with memory.
     nodes: &'a [usize],
     /// Load share of each of them, 0 to 1.
     shares: Vec<f64>,
@@ -17,7 +17,7 @@ pub(crate) struct Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// For the load of one period.
+    /// Makes the weights for the load of one period.
     pub fn new(kind: Draw, nodes: &'a [usize], traffic: &Traffic) -> Self {
         let total: f64 = nodes.iter().map(|&n| traffic.served[n]).sum();
         let shares: Vec<f64> =

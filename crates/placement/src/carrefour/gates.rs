@@ -7,7 +7,7 @@ use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
 use crate::observation::Observation;
 
-/// Which kinds of move are on.
+/// Kinds of moves that are enabled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moves {
     /// Pages with one user go to it.
@@ -16,19 +16,19 @@ pub(crate) struct Moves {
     pub interleave: bool,
 }
 
-/// Which mechanisms are on.
+/// Mechanisms that are enabled in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Gates {
     /// Enough traffic to act at all.
     pub open: bool,
-    /// Which moves.
+    /// The kinds of moves that the gates allow.
     pub moves: Moves,
     /// Processes whose shared unwritten pages are replicated.
     pub replicate: BTreeSet<u32>,
 }
 
 impl Gates {
-    /// Judges one period.
+    /// Compares the traffic of one period with the gates' thresholds.
     pub fn judge(settings: &Settings, facts: &NodeFacts, traffic: &Traffic, seen: &Observation) -> Self {
         let open = traffic.accesses_per_us() >= settings.gate_per_us && traffic.total() > 0.0;
         if !open {

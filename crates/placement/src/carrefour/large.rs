@@ -1,4 +1,4 @@
-//! Carrefour-LP: what becomes of 2 MiB pages (Gaud et al., USENIX ATC 2014), its reactive part.
+//! Carrefour-LP: the treatment of 2 MiB pages (Gaud et al., USENIX ATC 2014), its reactive part.
 //!
 //! Not here: its conservative part, which turns large pages back on when TLB misses are frequent. Observations hold no TLB misses.
 
@@ -29,7 +29,7 @@ const IMPROVEMENT_PERCENT: f64 = 10.0;
 /// Periods between decisions after a period whose orders improved nothing.
 pub(crate) const REST_PERIODS: u64 = 5;
 
-/// What is remembered of large pages.
+/// State of large pages between periods.
 #[derive(Debug, Default)]
 pub(crate) struct LargePages {
     /// Large pages that moved: each does so once.
@@ -46,7 +46,7 @@ pub(crate) struct LargePages {
 /// Estimated local access ratios of one period, in percent of its samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LocalRatios {
-    /// As it is.
+    /// Local access ratio of the present placement.
     pub now: f64,
     /// With every page, as mapped, at its only user, or spread if it has several.
     pub as_mapped: f64,

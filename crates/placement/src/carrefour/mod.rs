@@ -31,7 +31,7 @@ use large::LargePages;
 use sampling::Sampling;
 use settings::{Large, Settings};
 
-/// See the module.
+/// Policy `carrefour` and its variants.
 pub(crate) struct Carrefour {
     name: &'static str,
     settings: Settings,
@@ -48,7 +48,7 @@ pub(crate) struct Carrefour {
 struct Replicas {
     /// Nodes with a copy, of pages that are replicated now.
     copies: BTreeMap<PageKey, BTreeSet<usize>>,
-    /// How often each page collapsed.
+    /// Number of collapses of each page.
     collapses: BTreeMap<PageKey, u32>,
     /// Whether enough were ever wanted at once ([`Settings::min_replications`]).
     begun: bool,
@@ -73,7 +73,7 @@ impl Replicas {
 }
 
 impl Carrefour {
-    /// Reads the options.
+    /// Makes the policy from its options.
     pub fn new(name: &'static str, options: &Options, facts: NodeFacts, seed: u64) -> Result<Self, PlacementError> {
         let settings = Settings::read(options, &facts)?;
         let explanation = format!("gate at {:.1} accesses/us ({})", settings.gate_per_us, settings.gate_source);
@@ -177,13 +177,16 @@ impl Policy for Carrefour {
     fn requirements(&self) -> PolicyRequirements {
         let is_resting = self.settings.large == Large::Split && self.large.rests();
         let next_ns = if is_resting { large::REST_PERIODS * self.settings.period_ns } else { self.settings.period_ns };
-        PolicyRequirements { next_ns, samples_per_s_and_cpu: self.sampling.wish(&self.settings), mapped: false }
+        PolicyRequirements { next_ns, samples_per_s_and_cpu: self.sampling.rate(&self.settings), mapped: false }
     }
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
         if seen.nodes.len() != self.facts.count() {
-            self.explanation =
-                format!("{} nodes seen, {} expected: nothing done", seen.nodes.len(), self.facts.count());
+            self.explanation = format!(
+                "{} nodes in the observation, {} expected: no decision in this period",
+                seen.nodes.len(),
+                self.facts.count()
+            );
             return Vec::new();
         }
         self.replicas.update(seen);

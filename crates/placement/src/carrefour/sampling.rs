@@ -1,4 +1,4 @@
-//! How many memory samples to wish for: what AMD's instruction-based sampling would give at Carrefour's two rates.
+//! The rate of memory samples to request: that of AMD's instruction-based sampling at Carrefour's two rates.
 
 use super::settings::Settings;
 use crate::metrics::Traffic;
@@ -9,10 +9,10 @@ use crate::observation::Observation;
 const FEW_ORDERS: usize = 10;
 /// Share of instructions taken to reach memory before anything was seen.
 const FIRST_MEMORY_SHARE: f64 = 0.01;
-/// Clock in hertz where the machine does not tell.
+/// Default clock in hertz, where the machine's is unknown.
 const USUAL_CLOCK_HZ: f64 = 2.5e9;
 
-/// The sampling rate.
+/// The policy's sampling rate, adapted to the last period.
 #[derive(Clone, Debug)]
 pub(crate) struct Sampling {
     /// Whether the cheap rate is on.
@@ -23,13 +23,13 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// Before anything was seen.
+    /// The sampling rate before the first observation.
     pub fn new(facts: &NodeFacts) -> Self {
         let clock_hz = facts.clock_hz.unwrap_or(USUAL_CLOCK_HZ);
         Self { cheap: false, memory_share: FIRST_MEMORY_SHARE, clock_hz }
     }
 
-    /// Adapts to what was seen and ordered.
+    /// Adapts to the last observation and the number of actions.
     pub fn adapt(&mut self, seen: &Observation, traffic: &Traffic, is_open: bool, orders: usize) {
         self.cheap = !is_open || orders < FEW_ORDERS;
         let instructions: f64 = seen.threads.iter().map(|t| t.instructions).sum();
@@ -38,9 +38,9 @@ impl Sampling {
         }
     }
 
-    /// Memory samples per second and CPU. A sample of instructions falls every so many cycles on any instruction; those that reached memory
+    /// Memory samples per second and CPU. The sampler takes an instruction every n cycles; those that reached memory
     /// are the memory samples.
-    pub fn wish(&self, settings: &Settings) -> f64 {
+    pub fn rate(&self, settings: &Settings) -> f64 {
         let cycles = if self.cheap { settings.ibs_cycles_cheap } else { settings.ibs_cycles };
         settings.fixed_samples.unwrap_or(self.clock_hz / cycles * self.memory_share)
     }

@@ -1,4 +1,4 @@
-//! What Carrefour can be told, and how its three published forms differ.
+//! The options of Carrefour, and how its three published forms differ.
 
 use crate::error::PlacementError;
 use crate::metrics::Deviation;
@@ -19,17 +19,17 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
     OptionInfo::new(
         "gate",
         "auto",
-        "off below this many memory accesses per microsecond; auto: the published share of the memory's peak bandwidth (50 of 800; -lp: 60)",
+        "idle below this many memory accesses per microsecond; auto: the published share of the memory's peak bandwidth (50 of 800; -lp: 60)",
     ),
-    OptionInfo::new("local-ratio", "80", "collocation is on below this local access ratio, percent"),
-    OptionInfo::new("imbalance", "35", "interleaving is on from this imbalance of controllers on, percent"),
-    OptionInfo::new("deviation", "sample", "standard deviation in the imbalance: sample or population"),
-    OptionInfo::new("reads", "95", "replication is on from this share of reads on, percent"),
-    OptionInfo::new("reads-of", "process", "whose reads: process (from samples) or machine (from counters)"),
+    OptionInfo::new("local-ratio", "80", "collocate pages below this local access ratio, percent"),
+    OptionInfo::new("imbalance", "35", "interleave pages from this controller imbalance on, percent"),
+    OptionInfo::new("deviation", "sample", "standard deviation in the controller imbalance: sample or population"),
+    OptionInfo::new("reads", "95", "replicate pages from this share of reads on, percent"),
+    OptionInfo::new("reads-of", "process", "reads of the process (from samples) or of the machine (from counters)"),
     OptionInfo::new(
         "used-memory",
         "auto",
-        "replication is on up to this share of used memory, percent; auto: 100 / nodes, so that everything fits everywhere",
+        "replicate pages up to this share of used memory, percent; auto: 100 / nodes, so that every node can hold all pages",
     ),
     OptionInfo::new("replicate", "on", "whether pages may be replicated"),
     OptionInfo::new("interleave", "on", "whether pages may be interleaved"),
@@ -41,9 +41,9 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
     OptionInfo::new(
         "min-samples",
         "1",
-        "samples that a page needs to be collocated; one is enough while interleaving is on",
+        "samples that a page needs to be collocated; one is enough while pages are interleaved",
     ),
-    OptionInfo::new("min-replications", "0", "pages to replicate in one period before the first is"),
+    OptionInfo::new("min-replications", "0", "least number of pages to replicate in one period; with fewer, none is"),
     OptionInfo::new("max-collapses", "0", "a page that collapsed this often is not replicated again; 0: no limit"),
     OptionInfo::new(
         "draw",
@@ -58,13 +58,13 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
     OptionInfo::new(
         "samples",
         "ibs",
-        "memory samples per second and CPU; ibs: what instruction-based sampling would give",
+        "memory samples per second and CPU; ibs: as many as instruction-based sampling would give",
     ),
     OptionInfo::new("ibs-cycles", "65528", "cycles between samples of instructions"),
     OptionInfo::new(
         "ibs-cycles-cheap",
         "262112",
-        "the same while fewer than 10 pages were ordered or the gate is closed",
+        "the same, while fewer than 10 pages were moved in a period or the traffic is below the gate",
     ),
     OptionInfo::new("large", "off", "2 MiB pages: off (left alone), on (like any page), split (Carrefour-LP)"),
 ];
@@ -93,14 +93,14 @@ pub(crate) enum Draw {
     Linear,
 }
 
-/// What becomes of 2 MiB pages.
+/// The treatment of 2 MiB pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Large {
-    /// Nothing.
+    /// Large pages are left alone.
     Ignore,
-    /// The same as of others.
+    /// Large pages are treated like small ones.
     Move,
-    /// Carrefour-LP.
+    /// Large pages are split as Carrefour-LP does.
     Split,
 }
 
@@ -111,16 +111,16 @@ pub(crate) enum Collocate {
     LocalRatio,
     /// While it is low, or controllers are imbalanced.
     Either,
-    /// Not.
+    /// Pages are never collocated.
     Never,
 }
 
-/// The options, read.
+/// The options' values.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub period_ns: u64,
     pub gate_per_us: f64,
-    /// Where the gate came from, for logs.
+    /// Source of the gate's value, for logs.
     pub gate_source: &'static str,
     pub local_ratio_percent: f64,
     pub imbalance_percent: f64,

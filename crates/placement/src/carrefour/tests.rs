@@ -1,4 +1,4 @@
-//! Carrefour on hand-made observations: gates trip where published, pages meet the fate of the rules.
+//! Carrefour on hand-made observations: the gates open at the published thresholds, and pages are treated by the rules.
 
 use numapilot_machine::Machine;
 

@@ -1,11 +1,11 @@
-//! `first-touch`: Linux as it comes. A page goes to the node of the thread that first touches it, and stays.
+//! `first-touch`: the default of Linux. A page is allocated on the node of the thread that first touches it, and stays.
 
 use super::NOTHING;
 use crate::action::Action;
 use crate::observation::Observation;
 use crate::policy::{Policy, PolicyRequirements};
 
-/// See the module.
+/// Policy `first-touch`: no action, Linux's default placement.
 pub(crate) struct FirstTouch;
 
 impl Policy for FirstTouch {

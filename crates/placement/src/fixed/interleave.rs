@@ -8,20 +8,20 @@ use crate::observation::Observation;
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 
-/// See the module.
+/// Policy `interleave`: new pages are allocated round robin over nodes.
 pub(crate) struct Interleave {
     nodes: Vec<usize>,
 }
 
 impl Interleave {
-    /// What it can be told.
+    /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[OptionInfo::new(
         "nodes",
         "all",
         "nodes to spread over, by number, such as 0-1/3; all: every node with memory",
     )];
 
-    /// Reads the options.
+    /// Makes the policy from its options.
     pub fn new(options: &Options, facts: &NodeFacts) -> Result<Self, PlacementError> {
         Ok(Self { nodes: chosen_nodes(options, facts)? })
     }

@@ -1,5 +1,5 @@
-//! `local`: like `numactl --localalloc`. The same place as first touch, but ordered for each process, so that it stands over
-//! whatever policy the process set for itself or inherited.
+//! `local`: like `numactl --localalloc`. Pages are placed as by first touch, but the policy is set for each process, so that it replaces
+//! the policy that the process set for itself or inherited.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::action::{Action, Allocation};
 use crate::observation::Observation;
 use crate::policy::{Policy, PolicyRequirements};
 
-/// See the module.
+/// Policy `local`: new pages are allocated on the node of the first toucher, in every process.
 #[derive(Default)]
 pub(crate) struct Local {
-    /// Processes that were told.
+    /// Processes whose policy was set.
     told: BTreeSet<u32>,
 }
 

@@ -18,7 +18,7 @@ use crate::policy::PolicyRequirements;
 /// Nanoseconds between the decisions of policies that have nothing to decide; one second is what the daemons that they are compared with take.
 const IDLE_NS: u64 = 1_000_000_000;
 
-/// What a policy without statistics asks for.
+/// Requirements of a policy without statistics.
 const NOTHING: PolicyRequirements = PolicyRequirements { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
 
 /// Nodes that an option `nodes` names (`0-1,3` with `/` for the comma, by the kernel's numbers) or all with memory (`all`).
@@ -43,7 +43,7 @@ fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<usize>, Plac
         }
     }
     if nodes.is_empty() {
-        return Err(options.bad("nodes", "it names no node", remedy()));
+        return Err(options.bad("nodes", "it is empty", remedy()));
     }
     Ok(nodes)
 }

@@ -13,14 +13,14 @@ use crate::policy::{Policy, PolicyRequirements};
 /// that a short allocation still spreads (`weightiness` in `mm/mempolicy.c`).
 const WEIGHTINESS: f64 = 32.0;
 
-/// See the module.
+/// Policy `weighted-interleave`: new pages are allocated round robin over nodes, with weights.
 pub(crate) struct WeightedInterleave {
     weights: Vec<(usize, u8)>,
     bandwidth_unknown: bool,
 }
 
 impl WeightedInterleave {
-    /// What it can be told.
+    /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[
         OptionInfo::new("nodes", "all", "nodes to spread over, by number, such as 0-1/3; all: every node with memory"),
         OptionInfo::new(
@@ -30,7 +30,7 @@ impl WeightedInterleave {
         ),
     ];
 
-    /// Reads the options.
+    /// Makes the policy from its options.
     pub fn new(options: &Options, facts: &NodeFacts) -> Result<Self, PlacementError> {
         let nodes = chosen_nodes(options, facts)?;
         let text = options.text("weights");
@@ -86,7 +86,11 @@ impl Policy for WeightedInterleave {
 
     fn explain(&self) -> String {
         let weights: Vec<String> = self.weights.iter().map(|(_, weight)| weight.to_string()).collect();
-        let why = if self.bandwidth_unknown { "; all alike, because the machine tells no bandwidths" } else { "" };
+        let why = if self.bandwidth_unknown {
+            "; all equal, because the machine's memory bandwidths are unknown"
+        } else {
+            ""
+        };
         format!("weights {}{why}", weights.join("/"))
     }
 }

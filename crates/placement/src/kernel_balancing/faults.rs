@@ -12,7 +12,7 @@ pub(crate) struct FaultTable {
     cpu: ByNode,
     memory_new: ByNode,
     cpu_new: ByNode,
-    /// Sum of `memory`.
+    /// Sum of `memory` over all nodes.
     pub total: i64,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct FaultTable {
 pub(crate) struct Group {
     /// Decayed faults of its tasks.
     pub faults: FaultTable,
-    /// How many tasks.
+    /// Number of tasks in the group.
     pub tasks: u64,
     /// Nodes from which it faults often.
     pub active_nodes: usize,
@@ -34,7 +34,7 @@ impl FaultTable {
         Self { memory: empty(), cpu: empty(), memory_new: empty(), cpu_new: empty(), total: 0 }
     }
 
-    /// Counts one fault.
+    /// Counts one NUMA hinting fault on `pages` pages.
     pub fn count(&mut self, home: usize, from: usize, is_private: bool, pages: i64) {
         self.memory_new[home][usize::from(is_private)] += pages;
         self.cpu_new[from][usize::from(is_private)] += pages;

@@ -1,5 +1,5 @@
 //! `kernel-balancing`: a model of Linux NUMA balancing (`kernel/sched/fair.c`, `mm/mempolicy.c`, mode `NUMA_BALANCING_NORMAL`), with the
-//! kernel's constants and rules, driven by [`Action::Unmap`] and the hint faults that come of it.
+//! kernel's constants and rules, driven by [`Action::Unmap`] and the resulting NUMA hinting faults.
 //!
 //! What differs from the kernel, and why, is in `docs/policies.md`: decisions fall every `step-ms` and not inside the fault; one unit of load per running
 //! thread stands for the scheduler's averages; memory tiering and the per-area scan filter of Linux 6.x are left out. `docs/kernel-balancing.md` holds it
@@ -32,7 +32,7 @@ const RETRY_NS: u64 = 1_000_000_000;
 /// Two scheduler ticks in nanoseconds, at 250 per second: what keeps one task from doing all scans of its process.
 const TWO_TICKS_NS: u64 = 8_000_000;
 
-/// See the module.
+/// Policy `kernel-balancing`: a model of Linux's automatic NUMA balancing.
 pub(crate) struct KernelBalancing {
     facts: NodeFacts,
     limits: ScanLimits,
@@ -41,14 +41,14 @@ pub(crate) struct KernelBalancing {
     processes: BTreeMap<u32, Process>,
     tasks: BTreeMap<u32, Task>,
     groups: BTreeMap<u32, Group>,
-    /// Who last faulted on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
+    /// Thread of the last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
     last_fault: HashMap<PageKey, (u32, usize)>,
     /// Tasks that caused the moves of pages ordered last, in order, to charge failures to.
     pending: Vec<(PageKey, u32)>,
     explanation: String,
 }
 
-/// What the kernel keeps in `mm_struct`.
+/// State of a process, as in the kernel's `mm_struct`.
 #[derive(Clone, Debug, Default)]
 struct Process {
     next_scan_ns: u64,
@@ -60,7 +60,7 @@ struct Process {
     resident: u64,
 }
 
-/// What the kernel keeps in `task_struct`.
+/// State of a task, as in the kernel's `task_struct`.
 #[derive(Clone, Debug)]
 struct Task {
     process: u32,
@@ -84,7 +84,7 @@ struct Task {
 }
 
 impl KernelBalancing {
-    /// What it can be told.
+    /// The options of the policy.
     pub const OPTIONS: &[OptionInfo] = &[
         OptionInfo::new(
             "scan-delay-ms",
@@ -96,7 +96,11 @@ impl KernelBalancing {
             "1000",
             "shortest time to scan a task's memory once, milliseconds (scan_period_min_ms)",
         ),
-        OptionInfo::new("scan-period-max-ms", "60000", "longest (scan_period_max_ms)"),
+        OptionInfo::new(
+            "scan-period-max-ms",
+            "60000",
+            "longest time to scan a task's memory once, milliseconds (scan_period_max_ms)",
+        ),
         OptionInfo::new("scan-size-mb", "256", "MiB unmapped in one scan (scan_size_mb)"),
         OptionInfo::new(
             "scan-ns-per-page",
@@ -111,7 +115,7 @@ impl KernelBalancing {
         ),
     ];
 
-    /// Reads the options.
+    /// Makes the policy from its options.
     pub fn new(options: &Options, facts: NodeFacts) -> Result<Self, PlacementError> {
         let limits = ScanLimits {
             delay_ms: options.whole("scan-delay-ms", 0, 3_600_000)?,

@@ -32,13 +32,13 @@ impl KernelBalancing {
         self.processes.get(&task.process).map_or(0, |p| p.resident).div_ceil(piece).max(1)
     }
 
-    /// Shortest period (`task_scan_min`).
+    /// Shortest scan period of the task in milliseconds (the kernel's `task_scan_min`).
     pub(super) fn period_min_ms(&self, task: &Task) -> u64 {
         let floor = 1000 / (MAX_SCAN_MB_PER_S / self.limits.size_mb).max(1);
         (self.limits.period_min_ms / self.windows(task)).max(floor)
     }
 
-    /// Longest period (`task_scan_max`).
+    /// Longest scan period of the task in milliseconds (the kernel's `task_scan_max`).
     pub(super) fn period_max_ms(&self, task: &Task) -> u64 {
         let longest = self.limits.period_max_ms / self.windows(task);
         longest.max(self.stretched(task, longest)).max(self.period_min_ms(task))

@@ -22,7 +22,7 @@ const STEP_LENGTH: f64 = 0.9;
 /// Threads so few that the system stays idle.
 const FEW_THREADS: f64 = 1e-9;
 
-/// What one access asks of the idle machine, by pair of nodes.
+/// Demand of one access on the idle machine, by pair of nodes.
 pub(crate) struct Services {
     nodes: usize,
     stations: usize,
@@ -37,7 +37,7 @@ struct Pair {
 }
 
 impl Services {
-    /// Asks the model: a sliver of a class along one path tells what it asks of each station.
+    /// Asks the model: a small part of a class on one path gives its demand on each station.
     pub fn of(system: &MemorySystem, facts: &crate::nodes::NodeFacts) -> Result<Self, PlacementError> {
         let nodes = facts.count();
         let mut pairs = Vec::with_capacity(nodes * nodes);
@@ -224,7 +224,7 @@ impl Game {
     }
 }
 
-/// Weights and shares.
+/// A point of the bound's linear program: weights of its constraints, and shares of each choice.
 type Point<'a> = (&'a [f64], &'a [Vec<f64>]);
 
 /// Exponentials that sum to 1, none so small that its logarithm is lost.
@@ -236,7 +236,7 @@ fn softmax(mut logs: Vec<f64>) -> Vec<f64> {
     logs
 }
 
-/// What one group of pages asks of the rows.
+/// Demand of one group of pages on the rows.
 struct Term<'a> {
     demand: &'a Demand,
     services: &'a Services,

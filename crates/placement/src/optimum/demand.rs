@@ -1,4 +1,4 @@
-//! What a program asks of memory, as far as placement is concerned: groups of threads, groups of pages, and how much of what each group of threads
+//! A program's demand on memory, as far as placement is concerned: groups of threads, groups of pages, and how much of what each group of threads
 //! accesses in each phase.
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::nodes::NodeFacts;
 
 /// Bytes of a page, the unit in which placements are counted.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// By how much shares may miss their sum of 1.
+/// Tolerance of the sum of shares, which should be 1.
 const SHARE_TOLERANCE: f64 = 1e-6;
 
 /// A program's demand. Phases follow one another; each ends when all its work is done.
@@ -18,7 +18,7 @@ pub struct Demand {
     pub threads: Vec<ThreadGroup>,
     /// Groups of alike pages.
     pub pages: Vec<PageGroup>,
-    /// What happens, in order.
+    /// Phases of the program, in order.
     pub phases: Vec<Phase>,
 }
 
@@ -27,7 +27,7 @@ pub struct Demand {
 pub struct ThreadGroup {
     /// Node on which they run, by index.
     pub node: usize,
-    /// How many.
+    /// Number of threads in the group.
     pub threads: f64,
 }
 
@@ -50,11 +50,11 @@ impl PageGroup {
 /// A stretch of time between two barriers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// What each group of threads does, in their order.
+    /// Work of each group of threads, in the order of the groups.
     pub work: Vec<Work>,
 }
 
-/// What one group of threads does in a phase.
+/// Work of one group of threads in a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Memory accesses that all its threads together make; 0: it waits for the others.
@@ -84,7 +84,7 @@ impl Demand {
             ensure(
                 can_run,
                 &place,
-                || format!("node {} is none that has CPUs", group.node),
+                || format!("node {} has no CPUs, or does not exist", group.node),
                 "name the index of a node with CPUs",
             )?;
             ensure(is_amount(group.threads), &place, || format!("{} threads", group.threads), "give a number from 0")?;
@@ -130,7 +130,7 @@ impl Demand {
         ensure(
             threads > 0.0,
             place,
-            || format!("{} accesses by no thread", work.accesses),
+            || format!("{} accesses of a group without threads", work.accesses),
             "give the group threads, or no accesses",
         )?;
         let is_sound = work.outstanding.is_finite() && work.outstanding > 0.0 && is_amount(work.think_ns);

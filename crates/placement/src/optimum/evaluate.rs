@@ -12,7 +12,7 @@ use crate::nodes::NodeFacts;
 /// counts already.
 const SMOOTH_POWER: f64 = 8.0;
 
-/// What is known of a placement.
+/// Predicted times of a placement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Value {
     /// Run time in seconds: the last group's finish time, summed over phases.

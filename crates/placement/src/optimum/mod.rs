@@ -1,8 +1,8 @@
 //! The offline optimum: the static placement per phase that takes the least time by the traffic model, found by search, with a lower bound that no static
-//! placement can beat. The yardstick by which policies are judged (Bolosky, Scott, Fitzgerald, Fowler, Cox, ASPLOS 1991).
+//! placement can beat. Policies are compared with it (Bolosky, Scott, Fitzgerald, Fowler, Cox, ASPLOS 1991).
 //!
-//! It knows the whole demand beforehand, which no policy does. What it finds is the best that was *found*; how far that can be from the
-//! best that there is, the bound says.
+//! It knows the whole demand beforehand, which no policy does. The result is the best placement that was *found*; the bound limits how far
+//! it can be from the best one that exists.
 
 mod bound;
 mod demand;
@@ -26,14 +26,14 @@ use search::{Found, Freedom, MOSTLY, Search};
 /// Ends of searches that are polished.
 const POLISHED: usize = 3;
 
-/// What the optimum may do, and how long it may look.
+/// What the search may change, and its budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OptimumOptions {
     /// Whether groups that are only read in a phase may have a copy for every node.
     pub replicate: bool,
     /// Whether groups of threads may be moved, each as a whole and onto CPUs that are free.
     pub move_threads: bool,
-    /// What it costs to change the placement between phases.
+    /// Cost of changing the placement between phases.
     pub change: Change,
     /// Random starts beside the usual ones.
     pub random_starts: u32,
@@ -56,33 +56,33 @@ impl Default for OptimumOptions {
     }
 }
 
-/// What it costs to change the placement between phases.
+/// Cost of changing the placement between phases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// It cannot be changed: one placement for all phases.
     Never,
     /// Nothing: each phase has its own. The first is set up for nothing too.
     Free,
-    /// Nanoseconds per page of 4 KiB that is copied, while everybody waits; the first phase begins where first touch puts pages.
+    /// Nanoseconds per page of 4 KiB that is copied, while all threads wait; the first phase begins where first touch puts pages.
     PerPage(f64),
 }
 
 /// What was found. All times are predicted by the traffic model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
-    /// By phase.
+    /// Result of each phase, in the demand's order.
     pub phases: Vec<PhaseOptimum>,
     /// Pages copied between phases.
     pub pages_moved: u64,
     /// Time that this takes, in seconds.
     pub change_s: f64,
-    /// All phases and the copying, in seconds.
+    /// Time of all phases and of copying between them, in seconds.
     pub total_s: f64,
     /// No static placement per phase takes less, in seconds, whatever copying costs.
     pub bound_s: f64,
     /// Evaluations of the model.
     pub evaluations: u64,
-    /// Whether a search ended for want of evaluations, so that more might find better.
+    /// Whether a search used up its budget of evaluations, so that a larger budget might find a better placement.
     pub out_of_budget: bool,
 }
 
@@ -93,10 +93,10 @@ impl Optimum {
     }
 }
 
-/// One phase.
+/// Result of one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseOptimum {
-    /// Where everything is.
+    /// The placement that was found.
     pub placement: Placement,
     /// Run time in seconds.
     pub run_s: f64,
@@ -227,8 +227,8 @@ impl Planner<'_> {
         }
         best.ok_or_else(|| PlacementError::Demand {
             place: "pages".to_owned(),
-            what: "they do not fit into the memory of the machine".to_owned(),
-            remedy: "make the groups of pages smaller, or take a larger machine".to_owned(),
+            what: "its pages do not fit into the memory of the machine".to_owned(),
+            remedy: "make the groups of pages smaller, or choose a machine with more memory".to_owned(),
         })
     }
 

@@ -7,7 +7,7 @@ use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::random::Random;
 
-/// Where a group of pages lives.
+/// Nodes of a group of pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageHome {
     /// This many of its pages on each node, by index.
@@ -16,17 +16,17 @@ pub enum PageHome {
     Replicated,
 }
 
-/// Where everything is.
+/// Nodes of all groups of pages and of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// Of each group of pages.
+    /// Nodes of each group of pages.
     pub pages: Vec<PageHome>,
     /// Node of each group of threads, by index.
     pub threads: Vec<usize>,
 }
 
 impl Placement {
-    /// Every group of pages spread in these proportions. Proportions on nodes without memory count nothing; if none is left, all nodes with memory count alike.
+    /// Every group of pages spread in these proportions. Nodes without memory get nothing; if no proportion is left, nodes with memory get equal shares.
     fn spread(demand: &Demand, facts: &NodeFacts, proportions: impl Fn(usize) -> Vec<f64>) -> Self {
         let home = |group: usize| PageHome::Spread(deal(demand.pages[group].page_count(), &proportions(group), facts));
         Self {
@@ -35,7 +35,7 @@ impl Placement {
         }
     }
 
-    /// Where first touch puts pages; threads where they are.
+    /// The placement of first touch, with threads on the demand's nodes.
     pub(crate) fn first_touch(demand: &Demand, facts: &NodeFacts) -> Self {
         Self::spread(demand, facts, |group| demand.pages[group].first_touch.clone())
     }
@@ -118,7 +118,7 @@ impl Placement {
         };
         if self.pages.len() != demand.pages.len() || self.threads.len() != demand.threads.len() {
             return fail(
-                "it has other groups than the demand".to_owned(),
+                "its groups are not those of the demand".to_owned(),
                 "give one entry for each group of pages and of threads",
             );
         }

@@ -16,7 +16,7 @@ const PARTS: u64 = 64;
 /// Power of the accesses from each node that puts pages practically all where most come from.
 pub(crate) const MOSTLY: i32 = 200;
 
-/// What may be changed.
+/// What the search may change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freedom {
     pub replicate: bool,
@@ -61,7 +61,7 @@ impl<'s, 'e> Search<'s, 'e> {
         Self { evaluator, phases, freedom, budget }
     }
 
-    /// Whether the budget ended it.
+    /// Whether the search ended because its budget was used up.
     pub fn is_out_of_budget(&self) -> bool {
         self.evaluator.evaluations >= self.budget
     }

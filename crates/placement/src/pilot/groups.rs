@@ -1,5 +1,5 @@
-//! Pages that behave alike, taken together: what the search moves. A group has one home and one kind of users; the pages behind it are
-//! told apart again when its plan is carried out.
+//! Groups of pages with the same behaviour: the unit of the search. A group has one home node and one kind of users; its plan is divided
+//! among single pages when it is executed.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use crate::observation::PageSize;
 const BLOCK_PRIOR: f32 = 16.0;
 /// A node that makes at least this share of a page's accesses is its main user.
 const MAIN_SHARE: f32 = 0.6;
-/// Pages behind a group.
+/// A member of a group: one page, or several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Member {
-    /// A page that was seen: its block and its position there.
+    /// A sampled page: its block and its position there.
     Seen((u32, u64), usize),
-    /// The pages of a block that were not.
+    /// The pages of a block without samples.
     Unseen((u32, u64)),
-    /// A large page.
+    /// A large page, by (process, block).
     Large((u32, u64)),
 }
 
 impl Member {
-    /// Its block.
+    /// The block of the member, as (process, block).
     pub fn block(self) -> (u32, u64) {
         match self {
             Member::Seen(block, _) | Member::Unseen(block) | Member::Large(block) => block,
         }
     }
 
-    /// Its regret, in its block.
+    /// The regret of the member, stored in its block.
     pub fn regret_ns(self, block: &mut Block) -> Option<&mut f32> {
         match self {
             Member::Seen(_, position) => block.pages.get_mut(position).map(|page| &mut page.regret_ns),
@@ -42,7 +42,7 @@ impl Member {
 /// A group of pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
-    /// Where its pages are.
+    /// Home node of its pages.
     pub home: usize,
     /// Reads per second by accessing node.
     pub reads: Vec<f64>,
@@ -55,13 +55,13 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Accesses per second.
+    /// Accesses per second to the group's pages.
     pub fn rate(&self) -> f64 {
         self.reads.iter().sum::<f64>() + self.writes.iter().sum::<f64>()
     }
 }
 
-/// What tells groups apart.
+/// The key of a group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     home: u8,
@@ -91,7 +91,7 @@ pub(super) fn groups_of(memory: &Memory, mapped: &[(u32, u64, u64)], rate_of_nod
     groups.into_groups()
 }
 
-/// Groups by kind.
+/// Groups under construction, by kind of page.
 #[derive(Default)]
 struct Grouping {
     position: BTreeMap<Kind, usize>,
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::observation::{PageKey, Sample};
 
-    /// 512 pages at home on node 0; the first half is used by node 1 alone, the rest by everybody.
+    /// 512 pages at home on node 0; the first half is used by node 1 alone, the rest by all nodes.
     fn memory() -> Memory {
         let mut memory = Memory::default();
         for round in 0..10u64 {

@@ -25,15 +25,15 @@ struct Window {
     accesses_per_instruction: f64,
 }
 
-/// The watch over the last batch.
+/// The regression check of the last batch of moves.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guard {
     windows: VecDeque<Window>,
     before: Option<Window>,
     since: usize,
-    /// The orders that undo it.
+    /// The actions that undo it.
     batch: Vec<Action>,
-    /// Prices are multiplied by this: batches that had to be taken back make the next one dearer.
+    /// Prices are multiplied by this: a batch that had to be undone raises the price of the next one.
     pub caution: f64,
 }
 
@@ -42,7 +42,7 @@ impl Guard {
         Guard { caution: 1.0, ..Guard::default() }
     }
 
-    /// Notes an interval, and gives back the orders that undo the last batch if it did harm: progress fell by more than `harm` (a share).
+    /// Records an interval, and returns the actions that undo the last batch if it did harm: progress fell by more than `harm` (a share).
     pub fn watch(&mut self, seen: &Observation, harm: f64) -> Vec<Action> {
         let sum = |of: fn(&crate::observation::ThreadState) -> f64| seen.threads.iter().map(of).sum::<f64>();
         let (instructions, busy_ns) = (sum(|thread| thread.instructions), sum(|thread| thread.busy_ns));
@@ -74,7 +74,7 @@ impl Guard {
         batch
     }
 
-    /// Notes what was carried out, by the orders that undo it.
+    /// Records the executed moves, as the actions that undo them.
     pub fn moved(&mut self, undo: Vec<Action>) {
         let threads = undo.iter().any(|order| matches!(order, Action::MoveThread { .. }));
         if undo.len() < BATCH_MIN && !threads {

@@ -1,7 +1,7 @@
-//! Pages that nobody has met yet, in a mapping whose other pages turned out to be shared by everybody: they will be, too. Dealing them out before
-//! they are met is what helps programs whose traffic comes in bursts, each on other pages.
+//! Pages without samples in a mapping whose sampled pages are shared by all nodes: they are assumed to be shared, too. Spreading them before their first
+//! sample helps programs whose traffic comes in bursts, each on other pages.
 //!
-//! It is a bet, so it is paid for out of the mapping's own surplus only: delay that its pages have caused beyond what moving them cost.
+//! The assumption can be wrong, so the mapping's own surplus must pay for the moves: delay that its pages have caused beyond the cost of moving them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::search::Plan;
 use crate::action::Action;
 use crate::observation::{Observation, PageKey, PageSize};
 
-/// A mapping is shared by everybody if no node gets more than this share of its accesses.
+/// A mapping is shared by all nodes if no node gets more than this share of its accesses.
 const SPREAD_MAX: f64 = 0.6;
 
 /// Where the accesses to each mapped range should be served, by node, in accesses per second.
@@ -42,7 +42,7 @@ impl Kin {
 }
 
 impl Pilot {
-    /// Deals out blocks that were never met, as far as their range's surplus and `left_ns` pay for it.
+    /// Spreads blocks without samples over nodes, as far as their range's surplus and `left_ns` pay for it.
     pub(super) fn deal_to_kin(&mut self, kin: &Kin, mut left_ns: f64, orders: &mut Vec<Action>) {
         let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
         for (range, at) in &kin.ranges {

@@ -1,4 +1,4 @@
-//! Large pages: whether 2 MiB should stay one. A large page whose small pages have different users is placed wrongly wherever it is (false
+//! Large pages: whether a page of 2 MiB should be split. A large page whose small pages have different users is placed wrongly wherever it is (false
 //! sharing of pages). It is split once the delay that this has caused exceeds the price of splitting it and of moving the parts.
 
 use super::Pilot;

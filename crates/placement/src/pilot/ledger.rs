@@ -1,4 +1,4 @@
-//! What moves cost, as measured: every order's outcome says how long it took.
+//! The measured cost of moves, from the duration in the outcome of each move.
 
 use crate::action::{Action, Outcome, Refusal};
 use crate::observation::PageSize;
@@ -28,7 +28,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Learns from what came of the last orders.
+    /// Updates the costs from the outcomes of the last moves.
     pub fn settle(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
             match (&outcome.action, &outcome.result) {

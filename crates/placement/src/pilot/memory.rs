@@ -1,4 +1,4 @@
-//! What `pilot` remembers of pages: who was seen to use each, where it is, and what leaving it there has cost so far.
+//! The page statistics of `pilot`: the sampled users of each page, its home node, and the delay that leaving it there has caused so far.
 //!
 //! Small pages are kept in blocks of 2 MiB (512 pages), the unit in which memory is mapped, split and alike. Counts are forgotten by
 //! *samples*, not by time: a page that is used in bursts is remembered through the pauses. A block whose users change is forgotten at once.
@@ -35,13 +35,13 @@ const PRIOR_PAIRS: f32 = 10.0;
 /// Bounds of the likeness.
 const LIKENESS_MIN: f32 = 3.0;
 const LIKENESS_MAX: f32 = 200.0;
-/// No page.
+/// Marks an absent page.
 const NONE: u16 = u16::MAX;
 
-/// One small page that was seen.
+/// Statistics of a sampled small page.
 #[derive(Clone, Debug)]
 pub(super) struct PageMemory {
-    /// Which of the block's pages.
+    /// Index of the page in its block.
     pub index: u16,
     /// Node that answered last.
     pub home: u8,
@@ -49,7 +49,7 @@ pub(super) struct PageMemory {
     pub first_home: u8,
     /// The price of moving it is doubled this many times: it moved before and that did not pay.
     pub doublings: u8,
-    /// Samples remembered.
+    /// Number of samples in the page's history.
     pub samples: u16,
     /// Nanoseconds of delay that another home would have saved since it came here.
     pub regret_ns: f32,
@@ -64,7 +64,7 @@ pub(super) struct PageMemory {
 /// 2 MiB of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// As it is mapped; a large page is one unit of placement.
+    /// Size of its pages as mapped; a large page is one unit of placement.
     pub size: PageSize,
     /// Pages seen, in order of discovery.
     pub pages: Vec<PageMemory>,
@@ -92,7 +92,7 @@ pub(super) struct Block {
     pub reads_needed: f32,
     /// Regret of each page that was not seen, in nanoseconds.
     pub unseen_regret_ns: f32,
-    /// Whether the pages that were not seen were dealt out already.
+    /// Whether its pages without samples were spread over nodes already.
     pub unseen_dealt: bool,
     /// Of a large page: nanoseconds of delay that its parts, each at its own best home, would have saved.
     pub split_regret_ns: f32,
@@ -224,7 +224,7 @@ impl Block {
         1.0 + (samples - 1.0).max(0.0) * self.unrest
     }
 
-    /// Whether nobody writes, as far as samples can tell.
+    /// Whether the block is read-only, as far as samples show.
     pub fn is_read_only(&self) -> bool {
         self.reads_since_write >= self.reads_needed
     }
@@ -321,24 +321,24 @@ fn halve(counts: &mut [u8]) {
 /// Everything remembered, by process and block number. Ordered, so that every walk is the same in every run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// The blocks.
+    /// All blocks with samples, by (process, block).
     pub blocks: BTreeMap<(u32, u64), Block>,
     /// Blocks with samples in this interval.
     pub active: Vec<(u32, u64)>,
     /// What was mapped at the last decision: blocks that are not active were held against it then.
     mapped: Vec<(u32, u64, u64)>,
-    /// Ranges that nobody can write.
+    /// Ranges that are mapped read-only.
     read_only: Vec<(u32, u64, u64)>,
-    /// Evidence that nobody writes to a mapping (process, first page): one of its blocks says little about the next phase of the others.
+    /// Evidence that a mapping (process, first page) is read-only: one of its blocks says little about the next phase of the others.
     ranges: BTreeMap<(u32, u64), Reading>,
 }
 
-/// How sure it is that nobody writes.
+/// Evidence that a block or mapping is read-only.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     /// Samples since the last that wrote.
     since_write: f32,
-    /// How many it takes.
+    /// Number of reads without a write that is needed.
     needed: f32,
 }
 
@@ -349,14 +349,14 @@ pub(super) fn has_process(mapped: &[(u32, u64, u64)], process: u32) -> bool {
 }
 
 impl Memory {
-    /// Ranges that nobody can write.
+    /// Ranges that are mapped read-only.
     pub fn know_read_only(&mut self, ranges: &[(u32, u64, u64)]) {
         if self.read_only != ranges {
             self.read_only = ranges.to_vec();
         }
     }
 
-    /// Whether all of a block's pages that were seen are of ranges that nobody can write. Whose copies did not last needs reads as others do.
+    /// Whether all sampled pages of a block are of ranges that are mapped read-only. A page whose copies collapsed needs as many reads as others.
     fn cannot_be_written(&self, key: (u32, u64)) -> bool {
         let Some(block) = self.blocks.get(&key).filter(|_| !self.read_only.is_empty()) else { return false };
         let is_within = |page: u64| {
@@ -368,7 +368,7 @@ impl Memory {
             && block.pages.iter().all(|page| is_within(key.1 * BLOCK_PAGES + u64::from(page.index)))
     }
 
-    /// Whether nobody writes to a block or to the mapping around it, as far as samples can tell; or nobody can.
+    /// Whether a block or the mapping around it is read-only, as far as samples show, or by its protection.
     pub fn is_read_only(&self, key: (u32, u64), mapped: &[(u32, u64, u64)]) -> bool {
         if self.cannot_be_written(key) {
             return true;

@@ -1,13 +1,13 @@
-//! `pilot`: our own policy. One objective, the marginal loaded latency of every path from the traffic model itself.
+//! `pilot`: numapilot's own policy. One objective, the marginal loaded latency of every path from the traffic model itself.
 //!
 //! * **What to do** ([`search`]): groups of alike pages go to where their accesses delay the whole least, links and controllers included.
 //! * **When** ([`ledger`], [`memory`]): a page moves once the delay that it has *already caused* by being where it is (its regret) exceeds the measured
 //!   price of moving it. This is the rule of ski rental: never more than twice what the best decision in hindsight would have cost. A move that did not
 //!   pay doubles the page's price.
-//! * **Whether it stays** ([`guard`]): the program's own progress decides; a batch that slowed it down is taken back.
+//! * **Whether it stays** ([`guard`]): the program's own progress decides; a batch of moves that slowed it down is undone.
 //!
-//! It remembers pages by samples and not by time, so bursts and phases are met prepared; it estimates the users of a page from its own samples
-//! and its neighbours', as far as neighbours are alike. `docs/policies.md` has the whole.
+//! It forgets pages by samples and not by time, so its statistics survive pauses between bursts and phases; it estimates the users of a page from its own
+//! samples and its neighbours', as far as neighbours are alike. `docs/policies.md` has the details.
 
 mod groups;
 mod guard;
@@ -45,12 +45,12 @@ const CALM_DECISIONS: u32 = 8;
 const FINISHING_DECISIONS: u32 = 40;
 /// A local share that changes by this much is a new phase.
 const CHANGED_SHARE: f64 = 0.05;
-/// How many times less often it looks when calm.
+/// Factor by which the interval between decisions grows while there is nothing to gain.
 const CALM_PERIOD: f64 = 2.0;
-/// How many times less often it samples then.
+/// Factor by which the sampling rate falls then.
 const CALM_SAMPLING: f64 = 4.0;
 
-/// See the module.
+/// Policy `pilot`: minimises the run time that the traffic model predicts.
 pub struct Pilot {
     nodes: usize,
     period_ns: f64,
@@ -62,7 +62,7 @@ pub struct Pilot {
     move_share: f64,
     move_threads: bool,
     patience: f64,
-    /// Delay beyond what its pages' moves cost, by mapped range (process, first page): what pays for the range's pages that nobody has met yet.
+    /// Delay beyond what its pages' moves cost, by mapped range (process, first page): it pays for moving the range's pages that have no samples yet.
     surplus_ns: BTreeMap<(u32, u64), f64>,
     memory: Memory,
     ledger: Ledger,
@@ -74,29 +74,29 @@ pub struct Pilot {
     finishing: u32,
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
-    /// Where pages were before the orders of the last decision.
+    /// Home nodes of pages before the moves of the last decision.
     homes_before: Vec<(crate::observation::PageKey, usize)>,
-    story: String,
+    explanation: String,
 }
 
 impl Pilot {
-    /// What it can be told.
+    /// The options of the policy.
     pub const OPTIONS: &'static [OptionInfo] = &[
         OptionInfo::new("period-ms", "50", "milliseconds between decisions while there is something to gain"),
         OptionInfo::new("sampling-hz", "1000", "samples per second and CPU while there is something to gain"),
-        OptionInfo::new("min-gain", "0.5", "predicted gain in % of run time below which nothing is begun"),
+        OptionInfo::new("min-gain", "0.5", "least predicted gain in % of run time for which moves are started"),
         OptionInfo::new(
             "finish-gain",
             "0.5",
-            "the same while what was begun is finished: pages become known one by one, and the last of them gain little each",
+            "the same while started moves are completed: samples reveal pages one by one, and the last of them gain little each",
         ),
-        OptionInfo::new("max-harm", "1", "loss of progress in % beyond which a batch of moves is taken back"),
+        OptionInfo::new("max-harm", "1", "loss of progress in % beyond which a batch of moves is undone"),
         OptionInfo::new("threads", "on", "whether threads may move between nodes"),
         OptionInfo::new("replicate", "on", "whether read-only pages may be copied to every node that uses them"),
         OptionInfo::new(
             "patience",
             "0.5",
-            "delay already caused, as a multiple of the price of moving, at which a page moves (1: ski rental as in the books)",
+            "delay already caused, as a multiple of the cost of moving, at which a page moves (1: the classical ski-rental rule)",
         ),
         OptionInfo::new("move-share", "20", "processor time of all threads, in %, that moving pages may take"),
     ];
@@ -126,7 +126,7 @@ impl Pilot {
             finishing: 0,
             local_share: f64::NAN,
             homes_before: Vec::new(),
-            story: String::new(),
+            explanation: String::new(),
         })
     }
 
@@ -188,7 +188,7 @@ impl Pilot {
 
     fn gain(&mut self, seen: &Observation) -> Vec<Action> {
         let Some(load) = seen.load.as_ref().filter(|load| !load.classes.is_empty()) else {
-            "no counters tell what is asked of the memory system".clone_into(&mut self.story);
+            "no counters: the load of the memory system is unknown".clone_into(&mut self.explanation);
             return Vec::new();
         };
         let seconds = seen.elapsed_ns as f64 / 1e9;
@@ -203,7 +203,7 @@ impl Pilot {
         let replicate = self.replicate && self.ledger.can_replicate;
         let busy: Vec<f64> = (0..self.nodes).map(|node| busiest(seen, node)).collect();
         let Some(found) = search::search(&mut self.model, load, &busy, &groups, replicate) else {
-            "the traffic model has no answer for this load".clone_into(&mut self.story);
+            "the traffic model has no answer for this load".clone_into(&mut self.explanation);
             return Vec::new();
         };
         let gain = 1.0 - found.time;
@@ -211,8 +211,8 @@ impl Pilot {
         let kinds = groups.len();
         let moved_threads = if self.move_threads { self.place_threads(seen, load, &rates, &busy) } else { Vec::new() };
         if !moved_threads.is_empty() {
-            self.story =
-                format!("{} threads move to where the pages that they share can be near them", moved_threads.len());
+            self.explanation =
+                format!("{} threads move to nodes that can hold the pages that they share", moved_threads.len());
             self.calm = 0;
             return moved_threads;
         }
@@ -223,8 +223,8 @@ impl Pilot {
         } else {
             orders.extend(self.orders(seen, &groups, &found.plans));
         }
-        self.story = format!(
-            "{kinds} kinds of pages; a better placement would save {:.1} % of the time: {} orders",
+        self.explanation = format!(
+            "{kinds} kinds of pages; a better placement would save {:.1} % of the run time: {} move requests",
             gain * 100.0,
             orders.len()
         );
@@ -257,7 +257,8 @@ impl Policy for Pilot {
         self.learn(seen);
         let undone = self.guard.watch(seen, self.max_harm);
         if !undone.is_empty() {
-            self.story = format!("the program slowed down after the last moves: {} are taken back", undone.len());
+            self.explanation =
+                format!("the program slowed down after the last moves: {} of them are undone", undone.len());
             return undone;
         }
         self.gain(seen)
@@ -268,7 +269,7 @@ impl Policy for Pilot {
     }
 
     fn explain(&self) -> String {
-        self.story.clone()
+        self.explanation.clone()
     }
 }
 

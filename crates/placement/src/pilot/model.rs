@@ -1,17 +1,17 @@
-//! The traffic model as `pilot` asks it: how much longer does the observed work take under another placement, and what does one more access cost everybody?
+//! The queries of `pilot` to the traffic model: the time of the observed work under another placement, and the delay that one more access causes to all.
 
 use numapilot_traffic::{Load, MemorySystem, Solver};
 
-/// How much the slowest threads count: the exponent of the mean over threads. Threads that meet go at the pace of the slowest (an infinite exponent);
-/// threads that do not, at their mean pace (an exponent of 1). Nobody tells which is the case, so the mean leans far to the slowest.
+/// How much the slowest threads count: the exponent of the mean over threads. Threads that synchronise go at the pace of the slowest (an infinite exponent);
+/// threads that do not, at their mean pace (an exponent of 1). Which is the case is unknown, so the mean leans far to the slowest.
 const SLOWEST: i32 = 8;
 
-/// How a placement does.
+/// Predicted performance of a placement.
 #[derive(Clone, Debug)]
 pub(super) struct Merit {
     /// Time of the observed work, in units of the interval: a mean over threads that leans to the slowest.
     pub time: f64,
-    /// What one more access from node (row) to memory (column) costs everybody, in nanoseconds: its own latency, counted by how slow the node's
+    /// Marginal cost of one more access from node (row) to memory (column) over all accesses, in nanoseconds: its own latency, counted by how slow the node's
     /// threads are, and the delay that it causes to others.
     pub cost_ns: Vec<Vec<f64>>,
 }
@@ -34,7 +34,7 @@ impl Model {
         Model { system, solver: Solver::default(), has_memory, observed_ns: Vec::new(), busy: vec![1.0; nodes] }
     }
 
-    /// Nodes.
+    /// Number of nodes.
     pub fn nodes(&self) -> usize {
         self.has_memory.len()
     }
@@ -59,7 +59,7 @@ impl Model {
         Some(())
     }
 
-    /// How the observed work does under `load`.
+    /// Predicts the performance of the observed work under `load`.
     pub fn merit(&mut self, load: &Load) -> Option<Merit> {
         let nodes = self.nodes();
         let solution = self.solver.solve(&self.system, load).ok()?;

@@ -1,4 +1,4 @@
-//! From plans for groups to orders for pages: who of a group goes where, and whose regret has reached the price.
+//! From plans for groups to moves of pages: which pages of a group move to which node, and which have caused enough delay to pay for the move.
 
 use super::Pilot;
 use super::groups::{Group, Member};
@@ -18,7 +18,7 @@ const SHARE_MIN: f64 = 1e-3;
 pub(super) const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// A move whose regret has reached its price.
-struct Want {
+struct MoveCandidate {
     /// Regret over what it takes.
     urgency: f64,
     price_ns: f64,
@@ -33,36 +33,37 @@ impl Pilot {
     /// Adds this interval's delay to the regrets, and orders the moves that are due, most urgent first, within the time allowed for moving.
     pub(super) fn orders(&mut self, seen: &Observation, groups: &[Group], plans: &[Plan]) -> Vec<Action> {
         let seconds = seen.elapsed_ns as f64 / 1e9;
-        let mut wants = Vec::new();
+        let mut candidates = Vec::new();
         let mut kin = Kin::default();
         for (group, plan) in groups.iter().zip(plans) {
             let moving = 1.0 - plan.at[group.home];
             kin.note(&self.memory, seen, group, plan);
             if moving >= SHARE_MIN && plan.saves_ns_per_s > 0.0 {
-                self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut wants);
+                self.group(seen, group, plan, plan.saves_ns_per_s / (group.rate() * moving), seconds, &mut candidates);
             } else {
                 self.forgive_all(&group.members);
             }
         }
-        wants.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
+        candidates.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
         let mut left_ns = self.move_share * seen.elapsed_ns as f64 * seen.threads.len().max(1) as f64;
         let mut orders = Vec::new();
-        for want in wants {
-            left_ns -= want.price_ns;
+        for candidate in candidates {
+            left_ns -= candidate.price_ns;
             if left_ns < 0.0 && !orders.is_empty() {
                 return orders;
             }
-            if let Some(range) = range_of(&seen.mapped, want.page.process, want.page.page) {
-                *self.surplus_ns.entry((range.0, range.1)).or_default() += (want.urgency - 1.0) * want.price_ns;
+            if let Some(range) = range_of(&seen.mapped, candidate.page.process, candidate.page.page) {
+                *self.surplus_ns.entry((range.0, range.1)).or_default() +=
+                    (candidate.urgency - 1.0) * candidate.price_ns;
             }
-            self.order(seen.now_ns, want, &mut orders);
+            self.order(seen.now_ns, candidate, &mut orders);
         }
         self.deal_to_kin(&kin, left_ns, &mut orders);
         orders
     }
 
-    fn order(&mut self, now_ns: u64, want: Want, orders: &mut Vec<Action>) {
-        if let Some(page) = self.memory.page_mut(want.page.process, want.page.page) {
+    fn order(&mut self, now_ns: u64, candidate: MoveCandidate, orders: &mut Vec<Action>) {
+        if let Some(page) = self.memory.page_mut(candidate.page.process, candidate.page.page) {
             if page.moved_ns > 0 {
                 let paid = (now_ns - page.moved_ns) as f64 >= PAID * f64::from(page.payback_ns);
                 page.doublings =
@@ -70,15 +71,15 @@ impl Pilot {
             }
             page.regret_ns = 0.0;
             page.moved_ns = now_ns.max(1);
-            page.payback_ns = (want.price_ns / want.saves_ns_per_s.max(1e-9) * 1e9) as f32;
+            page.payback_ns = (candidate.price_ns / candidate.saves_ns_per_s.max(1e-9) * 1e9) as f32;
         }
-        if matches!(want.action, Action::Migrate { .. }) {
-            self.homes_before.push((want.page, want.home));
+        if matches!(candidate.action, Action::Migrate { .. }) {
+            self.homes_before.push((candidate.page, candidate.home));
         }
-        orders.push(want.action);
+        orders.push(candidate.action);
     }
 
-    /// One group: `saved_ns` is the delay saved per access that goes elsewhere.
+    /// One group: `saved_ns` is the delay saved per access that moves to another node.
     fn group(
         &mut self,
         seen: &Observation,
@@ -86,7 +87,7 @@ impl Pilot {
         plan: &Plan,
         saved_ns: f64,
         seconds: f64,
-        wants: &mut Vec<Want>,
+        candidates: &mut Vec<MoveCandidate>,
     ) {
         let nodes = plan.at.len();
         let mut members = group.members.clone();
@@ -95,7 +96,7 @@ impl Pilot {
         let readers: Vec<usize> = (0..nodes).filter(|node| *node == group.home || group.reads[*node] > 0.0).collect();
         for (member, rate) in members {
             if let Member::Unseen(block) = member {
-                self.deal(seen, block, group, plan, rate * saved_ns * seconds, wants);
+                self.deal(seen, block, group, plan, rate * saved_ns * seconds, candidates);
                 continue;
             }
             let to = (0..=nodes).max_by(|a, b| room[*a].total_cmp(&room[*b])).unwrap_or(group.home);
@@ -126,7 +127,7 @@ impl Pilot {
             } else {
                 Action::Migrate { page, to }
             };
-            wants.push(Want {
+            candidates.push(MoveCandidate {
                 urgency,
                 price_ns: price,
                 page,
@@ -157,7 +158,7 @@ impl Pilot {
         }
     }
 
-    /// The pages of a block that no sample has met: alike as far as anybody knows, so they are dealt in the plan's proportions.
+    /// The pages of a block without samples: nothing distinguishes them, so they are spread in the plan's proportions.
     fn deal(
         &mut self,
         seen: &Observation,
@@ -165,7 +166,7 @@ impl Pilot {
         group: &Group,
         plan: &Plan,
         regret_ns: f64,
-        wants: &mut Vec<Want>,
+        candidates: &mut Vec<MoveCandidate>,
     ) {
         let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
         let Some(block) = self.memory.blocks.get_mut(&key) else { return };
@@ -186,7 +187,7 @@ impl Pilot {
                 continue;
             }
             let page = PageKey { process: key.0, page, size: PageSize::Small };
-            wants.push(Want {
+            candidates.push(MoveCandidate {
                 urgency,
                 price_ns,
                 page,

@@ -12,12 +12,12 @@ use super::model::{Merit, Model};
 const FIRST_STEP: f64 = 0.25;
 /// Steps smaller than this share of the traffic are not worth a solution.
 const LAST_STEP: f64 = 0.01;
-/// Solutions per search.
+/// Greatest number of solutions of the traffic model in one search.
 const SOLUTIONS_MAX: u32 = 48;
 /// A step has to shorten the time by this share of it.
 const WORTHWHILE: f64 = 2e-4;
 
-/// Where one group's accesses should go.
+/// Target nodes of one group's accesses.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     /// Share of the group's accesses to be served by each node.
@@ -37,7 +37,7 @@ pub(super) struct Search {
     pub end_time: f64,
     /// One plan per group.
     pub plans: Vec<Plan>,
-    /// What one more access from node (row) to memory (column) costs everybody at the end, in nanoseconds.
+    /// Marginal cost of one more access from node (row) to memory (column) in the final placement, in nanoseconds.
     pub cost_ns: Vec<Vec<f64>>,
 }
 
@@ -150,7 +150,7 @@ impl State {
     }
 }
 
-/// Nanoseconds of delay per second, to everybody, of a group's accesses if its pages were at `home`.
+/// Nanoseconds of delay per second, to all accesses, of a group's accesses if its pages were at `home`.
 fn cost_at(group: &Group, home: usize, cost_ns: &[Vec<f64>]) -> f64 {
     let cost = |from: usize| {
         let rate = group.reads[from] + group.writes[from];

@@ -26,7 +26,7 @@ const STEP_MIN: f64 = 1e-4;
 /// Nanoseconds until threads are looked at again after they moved, or after a look found nothing; doubled each time.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-/// What is remembered between decisions.
+/// State between decisions.
 pub(super) struct ThreadPlanner {
     cpus: Vec<usize>,
     agreed: u32,
@@ -64,17 +64,17 @@ impl ThreadPlanner {
 
 /// A block and its users, by the threads' positions in the observation.
 struct SharedBlock {
-    /// Accesses per second.
+    /// Accesses per second to the block.
     rate: f64,
     home: usize,
     /// Threads, each with its share of the accesses.
     users: Vec<(usize, f64)>,
 }
 
-/// Who accesses which block.
+/// Accesses of each thread to each block.
 struct Sharing {
     blocks: Vec<SharedBlock>,
-    /// For each pair of threads: accesses per second that meet on the same blocks.
+    /// For each pair of threads: accesses per second to the same blocks.
     affinity: Vec<Vec<f64>>,
     samples: f32,
 }
@@ -125,7 +125,7 @@ impl Sharing {
         groups
     }
 
-    /// Exchanges threads, or moves them to free CPUs, as long as more accesses meet on one node; each step the best one.
+    /// Exchanges threads, or moves them to free CPUs, as long as that puts more accesses of sharers on one node; each step takes the best exchange.
     fn cluster(&self, mut at: Vec<usize>, cpus: &[usize]) -> Vec<usize> {
         let threads = at.len();
         // For each thread: accesses per second that it shares with the threads on each node.
@@ -187,7 +187,7 @@ impl Sharing {
 
 /// A thread goes to another node; its partner, if any, takes its place.
 struct Exchange {
-    /// Accesses per second that meet on one node thereafter, beyond those that do now.
+    /// Increase of the accesses per second of sharers on one node.
     gain: f64,
     thread: usize,
     from: usize,

@@ -1,4 +1,4 @@
-"""Recordings of numapilot: objects, threads, flows of accesses, tables, figures, findings and predictions.
+"""Reads numapilot's recordings: objects, threads, flows of accesses, tables, figures, findings and predictions.
 
     import numapilot
 
@@ -6,7 +6,7 @@
         for access in trace.objects[7].flow():
             print(access.time_ns, access.thread, access.node, access.home)
 
-docs/python.md is the way in.
+docs/python.md is the manual.
 """
 
 from enum import IntEnum
@@ -36,7 +36,7 @@ from ._native import (
 
 
 class Code(IntEnum):
-    """What went wrong: `code` of an `Error`. The numbers are those of the C API (numapilot.h)."""
+    """The `code` of an `Error`. The numbers are those of the C API (numapilot.h)."""
 
     BAD_ARGUMENT = 1
     BAD_HANDLE = 2

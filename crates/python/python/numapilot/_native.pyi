@@ -1,4 +1,4 @@
-"""The native half of the package. Times are nanoseconds of program time since the recording's start; shares lie between 0 and 1."""
+"""The native module of the package. Times are nanoseconds of program time since the recording's start; shares are between 0 and 1."""
 
 import os
 import sys
@@ -40,7 +40,7 @@ __all__ = [
 __version__: str
 
 class Error(Exception):
-    """What went wrong: `code` is one of numapilot.Code, the text says the rest."""
+    """An error: `code` is one of numapilot.Code, and the text is the message."""
 
     code: int
 
@@ -48,7 +48,7 @@ class ClosedError(Error):
     """The trace was closed."""
 
 def open(path: str | os.PathLike[str]) -> Trace:
-    """Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, the tables are made first, in the folder."""
+    """Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, this first writes the tables into the folder."""
 
 def machines() -> list[str]:
     """Names of the built-in machine models."""
@@ -68,17 +68,17 @@ class Rows(Generic[_Row]):
 
 @final
 class RowsIterator(Iterator[_Row]):
-    """Rows in turn."""
+    """Iterator over a sequence of rows."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> _Row: ...
 
 @final
 class Trace:
-    """An open trace. `len()`: sampled accesses."""
+    """An open trace. `len()` is the number of sampled accesses."""
 
     def close(self) -> None:
-        """Closes the trace. Objects, flows and streams that were handed out keep what they need."""
+        """Closes the trace. Objects, flows and streams of it keep the data that they need, and still work."""
     def __enter__(self) -> Self: ...
     def __exit__(self, *_exception: type[BaseException] | BaseException | TracebackType | None) -> None: ...
     @property
@@ -87,22 +87,22 @@ class Trace:
     def path(self) -> os.PathLike[str]: ...
     @property
     def meta(self) -> dict[str, Any]:
-        """meta.json (docs/trace-format.md)."""
+        """The content of meta.json (docs/trace-format.md)."""
     @property
     def losses(self) -> dict[str, int]:
-        """What got lost or stayed unknown."""
+        """Counts of records that were lost, and of facts that are unknown, by cause."""
     @property
     def engine(self) -> str: ...
     @property
     def command(self) -> list[str]: ...
     @property
     def is_simulated(self) -> bool:
-        """Machine, page homes and program time are simulated, not measured."""
+        """Whether the machine, home nodes and program time are simulated rather than measured."""
     @property
     def duration_ns(self) -> int: ...
     @property
     def line_sampling(self) -> int:
-        """One cache line in so many was simulated; 1: all."""
+        """One cache line in this many was simulated; 1: all."""
     @property
     def nodes(self) -> list[int]: ...
     @property
@@ -122,33 +122,35 @@ class Trace:
     def location(self, number: int) -> list[Frame]:
         """The functions at a code address."""
     def flow(self, **filter: Unpack[Filter]) -> Flow:
-        """Accesses in order of program time. With `object` alone, that object's Object Event Flow; with `thread` alone, that thread's Thread Event Flow."""
+        """The accesses that pass the filter, in order of program time. With `object` alone, that object's Object Event Flow; with `thread` alone, that
+        thread's Thread Event Flow."""
     def accesses(self, columns: Sequence[str] | None = None, **filter: Unpack[Filter]) -> Table:
-        """The same in bulk: what pandas, Polars, DuckDB and pyarrow take as it is."""
+        """The accesses that pass the filter, in bulk: pandas, Polars, DuckDB and pyarrow import the table."""
     def table(self, name: str) -> Table:
-        """A table as it lies on disk: accesses, objects, threads, processes, modules, stacks, frames, placements, counters, counters_by_home, syncs,
+        """A table as stored on disk: accesses, objects, threads, processes, modules, stacks, frames, placements, counters, counters_by_home, syncs,
         losses, marks."""
     def statistics(self, **filter: Unpack[Filter]) -> Statistics:
-        """Figures over what the filter lets pass, with their 95 % intervals."""
+        """Figures over the accesses that pass the filter, with their 95 % intervals."""
     def report(self, top: int = 20, **filter: Unpack[Filter]) -> Document:
         """The report (`numapilot report --json`): headline, sites, matrix, links."""
     def detail(self, name: str, **filter: Unpack[Filter]) -> Document:
         """One object in detail: a name, "S3" for a site, "17" for an instance."""
     def findings(self) -> Document:
-        """What is wrong, on what evidence, and what a fix would gain. Predicted."""
+        """The findings: each problem with its evidence, and the predicted gain of its fix."""
     def whatif(
         self, homes: dict[str, str], *, machine: Machine | None = None, seed: int = 1, progress: Progress = None
     ) -> Document:
-        """What other homes for some objects would gain: `whatif({"block": "interleave"})`. Predicted, as findings are. Homes: interleave,
+        """The predicted gain of other home nodes for some objects: `whatif({"block": "interleave"})`. Homes: interleave,
         weights:0*3+1*1, bind:N, replicate, users, local, arenas, first-touch, hand-over, near, spread, align; {"processes": "pin"} and {"threads": "pin"}.
-        On another `machine` it is simulated, with this seed. `progress`: a function of the share that is done, or True for text on stderr."""
+        With `machine`, the run on that machine is simulated, with this seed. `progress`: a function that takes the share that is done (0 to 1), or True
+        for text on stderr."""
     def picture(self, view: View = "traffic", *, object: str | None = None, **filter: Unpack[Where]) -> Picture:
         """A picture of the report."""
     def _repr_html_(self) -> str: ...
 
 @final
 class Object:
-    """An object instance. `len()`: sampled accesses to it."""
+    """An object instance. `len()` is the number of sampled accesses to it."""
 
     @property
     def number(self) -> int: ...
@@ -186,13 +188,13 @@ class Object:
     @property
     def stack(self) -> int: ...
     def flow(self) -> Flow:
-        """Its Object Event Flow."""
+        """The object's accesses in order of program time: its Object Event Flow."""
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
 
 @final
 class Site:
-    """What instances from one place in the source share: an object type."""
+    """A site (object type): what the objects from one place in the source share."""
 
     @property
     def number(self) -> int: ...
@@ -209,11 +211,11 @@ class Site:
     @property
     def module(self) -> str: ...
     def flow(self) -> Flow:
-        """All accesses to its instances."""
+        """The accesses to all its instances, in order of program time."""
 
 @final
 class Thread:
-    """A thread. `len()`: sampled accesses that it made."""
+    """A thread. `len()` is the number of its sampled accesses."""
 
     @property
     def number(self) -> int: ...
@@ -239,9 +241,9 @@ class Thread:
     def stack_object(self) -> int | None: ...
     @property
     def memory_accesses(self) -> int | None:
-        """All its memory accesses, counted; None where the engine does not count."""
+        """Number of all its memory accesses, whether sampled or not; None if the engine does not count."""
     def flow(self) -> Flow:
-        """Its Thread Event Flow."""
+        """The thread's accesses in order of program time: its Thread Event Flow."""
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
 
@@ -264,7 +266,7 @@ class Process:
     @property
     def end_ns(self) -> int | None: ...
     def flow(self) -> Flow:
-        """All accesses of its threads."""
+        """The accesses of all its threads, in order of program time."""
 
 @final
 class Frame:
@@ -303,7 +305,7 @@ class Access:
     def home(self) -> int | None: ...
     @property
     def is_remote(self) -> bool | None:
-        """None: node or home is unknown."""
+        """Whether node and home differ; None if node or home is unknown."""
     @property
     def is_write(self) -> bool: ...
     @property
@@ -312,7 +314,7 @@ class Access:
     def is_range(self) -> bool: ...
     @property
     def is_memory_access(self) -> bool:
-        """False: one of the core's own caches answered."""
+        """False if one of the core's own caches served it."""
     @property
     def level(self) -> int: ...
     @property
@@ -323,7 +325,7 @@ class Access:
     def stack(self) -> int: ...
     @property
     def weight(self) -> int:
-        """Memory accesses for which it stands."""
+        """Number of memory accesses that the sample represents."""
 
 @final
 class Flow:
@@ -332,11 +334,11 @@ class Flow:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Access: ...
     def count(self) -> int:
-        """Counts what is in the flow from its beginning, without making objects of Python."""
+        """Number of accesses in the whole flow, counted without making Python objects."""
 
 @final
 class Table:
-    """Something that Arrow's consumers can read, as often as they like: `pandas.DataFrame.from_arrow(table)`, `polars.DataFrame(table)`,
+    """A table that Arrow consumers can import, any number of times: `pandas.DataFrame.from_arrow(table)`, `polars.DataFrame(table)`,
     `pyarrow.table(table)`, `duckdb.sql("from table")`."""
 
     @property
@@ -347,7 +349,7 @@ class Table:
 
 @final
 class Estimate:
-    """A figure with its 95 % interval; a point where nothing was left out."""
+    """A figure with its 95 % interval; the interval is a point if the figure was counted and not sampled."""
 
     @property
     def value(self) -> float: ...
@@ -359,7 +361,7 @@ class Estimate:
 
 @final
 class Statistics:
-    """Figures over some accesses."""
+    """Figures over the accesses that pass a filter."""
 
     @property
     def samples(self) -> int: ...
@@ -378,7 +380,7 @@ class Statistics:
 
 @final
 class Document:
-    """An answer: `data` for programs, text for people."""
+    """A result: `data` as dictionaries and lists, and the same as text (`str()`)."""
 
     @property
     def data(self) -> dict[str, Any]: ...
@@ -389,12 +391,12 @@ class Document:
 
 @final
 class Picture:
-    """A picture."""
+    """A picture in SVG."""
 
     @property
     def svg(self) -> str: ...
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes it; the file appears whole or not at all."""
+        """Writes the SVG to a file, atomically: the file is complete, or is not changed."""
     def _repr_svg_(self) -> str: ...
 
 @final
@@ -411,5 +413,5 @@ class Machine:
     @property
     def data(self) -> dict[str, Any]: ...
     def traffic(self, classes: Sequence[TrafficClass], *, copies: Sequence[tuple[int, int, float]] = ...) -> Document:
-        """What the traffic model (docs/traffic-model.md) says of a load. Predicted. `copies`: (from node, to node, bytes per second). `path_ns` and
-        `marginal_ns` are by the order of `nodes`."""
+        """Latencies and rates that the traffic model (docs/traffic-model.md) predicts for a load. `copies`: (from node, to node, bytes per second).
+        `path_ns` and `marginal_ns` are in the order of `nodes`."""

@@ -8,14 +8,14 @@ from typing import Literal, Optional, TypedDict, Union
 Kind = Literal["static", "heap", "anonymous", "allocator", "file", "section", "stack", "shared", "unknown"]
 View = Literal["traffic", "matrix", "objects", "timeline", "pages", "flame", "imbalance"]
 Progress = Union[Callable[[float], object], bool, None]
-"""A function of the share that is done, or True for text on standard error."""
+"""A function that takes the share that is done (0 to 1), or True for text on standard error."""
 
 
 class Where(TypedDict, total=False):
-    """Conditions on accesses; all that are given must hold, and None is none."""
+    """Conditions on accesses: every one that is given must hold, and None is no condition."""
 
     time: Optional[tuple[Optional[int], Optional[int]]]
-    """From, and before which."""
+    """The first time, and the time before which accesses pass: (from, to) in nanoseconds of program time."""
     thread: Optional[int]
     process: Optional[int]
     site: Optional[int]
@@ -23,14 +23,14 @@ class Where(TypedDict, total=False):
     node: Optional[int]
     """Node of the CPU that made the access."""
     home: Optional[int]
-    """Node of the memory."""
+    """Home node of the page."""
     write: Optional[bool]
     remote: Optional[bool]
-    """Accesses of unknown home are neither."""
+    """Accesses to a page of unknown home pass neither True nor False."""
 
 
 class Filter(Where, total=False):
-    """And of one object instance."""
+    """Conditions on accesses, with one on the object instance."""
 
     object: Optional[int]
 
@@ -39,12 +39,12 @@ class TrafficClass(TypedDict, total=False):
     """Threads of one node that behave alike."""
 
     node: int
-    """Needed."""
+    """Node on which the threads run. Required."""
     threads: float
     outstanding: float
-    """Accesses that a thread keeps outstanding; 1 is a dependent chase."""
+    """Accesses that a thread keeps outstanding; 1: each access depends on the one before (pointer chasing)."""
     think_ns: float
-    """A thread's own work per access."""
+    """Time that a thread computes per access, ns."""
     reads: dict[int, float]
     """Share of its accesses that read from each node's memory. With `writes` they sum to 1."""
     writes: dict[int, float]

@@ -1,4 +1,5 @@
-//! CSV: a header, then rows, each ended by one line feed; quotes only where a text needs them; unknown is empty. The same bytes as `scripts/` prints.
+//! CSV: a header, then rows, each ended by one line feed; quotes only where a text needs them; unknown values are empty. The bytes are the same as
+//! those that `scripts/` print.
 
 use std::io::Write;
 
@@ -8,7 +9,7 @@ use datafusion::arrow::util::display::ArrayFormatter;
 
 use super::{Sink, WriteError, options};
 
-/// Writes CSV.
+/// Writes a result as CSV.
 pub(super) struct CsvSink<W> {
     out: W,
     line: String,

@@ -1,4 +1,4 @@
-//! JSON: an array of objects, one a line; unknown is null.
+//! JSON: an array of objects, one per line; unknown values are null.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use datafusion::arrow::json::writer::LineDelimited;
 
 use super::{Sink, WriteError};
 
-/// Writes JSON.
+/// Writes a result as JSON.
 pub(super) struct JsonSink<W> {
     out: W,
     rows: u64,

@@ -1,4 +1,4 @@
-//! What comes out of a query, batch by batch: a table for people, CSV, JSON, Parquet.
+//! Writes the result of a query, batch by batch: as a table for terminals, CSV, JSON or Parquet.
 
 mod csv;
 mod json;
@@ -11,12 +11,12 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::FormatOptions;
 
-/// How results are written.
+/// Format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people: aligned columns, the first rows
+    /// For terminals: aligned columns, the first rows only
     Table,
-    /// A header, then rows; unknown is empty
+    /// A header, then rows; unknown values are empty
     Csv,
     /// An array of objects
     Json,
@@ -25,7 +25,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that goes with a file's ending.
+    /// The format for a file's extension; `None` for an unknown one.
     #[must_use]
     pub fn of_ending(ending: &str) -> Option<Format> {
         match ending {
@@ -41,25 +41,25 @@ impl Format {
 /// Why a result cannot be written.
 pub type WriteError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Takes a result, batch by batch.
+/// A writer of a result, batch by batch.
 pub trait Sink {
-    /// Takes rows.
+    /// Writes a batch of rows.
     ///
     /// # Errors
     /// If they cannot be written.
     fn take(&mut self, batch: &RecordBatch) -> Result<(), WriteError>;
 
-    /// Writes what is left.
+    /// Writes the rest of the output. Call it once, after the last batch.
     ///
     /// # Errors
     /// If it cannot be written.
     fn finish(self: Box<Self>) -> Result<(), WriteError>;
 }
 
-/// A sink of this format; a table shows up to `rows` rows.
+/// Makes a writer of this format; a table shows at most `rows` rows.
 ///
 /// # Errors
-/// If the beginning cannot be written, or the format has no such columns.
+/// If the header cannot be written, or the format does not support the columns' types.
 pub fn sink<'a>(
     format: Format,
     schema: &SchemaRef,
@@ -74,7 +74,7 @@ pub fn sink<'a>(
     })
 }
 
-/// How values are written as text: unknown is nothing.
+/// Formatting of values as text: unknown values are empty.
 fn options() -> FormatOptions<'static> {
     FormatOptions::new().with_null("").with_display_error(false)
 }

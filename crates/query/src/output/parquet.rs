@@ -10,7 +10,7 @@ use datafusion::parquet::file::properties::WriterProperties;
 
 use super::{Sink, WriteError};
 
-/// Writes Parquet.
+/// Writes a result as Parquet.
 pub(super) struct ParquetSink<W: Write + Send> {
     writer: ArrowWriter<W>,
 }

@@ -1,4 +1,4 @@
-//! A table for people: columns as wide as their values, numbers to the right, the first rows, and how many there are beyond.
+//! A table for terminals: columns as wide as their values, numbers aligned right, the first rows, and the number of rows that are not shown.
 
 use std::io::Write;
 
@@ -9,13 +9,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Sink, WriteError, options};
 
-/// Longer values are cut.
+/// Columns of a value that are shown; longer values are cut.
 const WIDEST: usize = 60;
 
-/// Writes a table, once all is there.
+/// Collects the rows, and writes the table at the end.
 pub(super) struct TableSink<W> {
     out: W,
-    /// Names first, then rows.
+    /// Cells by line: the column names first, then the rows.
     lines: Vec<Vec<String>>,
     is_number: Vec<bool>,
     most: usize,
@@ -69,7 +69,7 @@ impl<W: Write> Sink for TableSink<W> {
         }
         let more = self.rows - (self.lines.len() - 1);
         if more > 0 {
-            writeln!(self.out, "... and {more} more rows: --rows N shows more of them, --format csv all")?;
+            writeln!(self.out, "... and {more} more rows: --rows N shows more, --format csv shows all")?;
         }
         Ok(self.out.flush()?)
     }

@@ -1,4 +1,4 @@
-//! Limits and their judgement: a table for people, SARIF for code review tools.
+//! Judgements of limits: as a table for terminals, and as SARIF for code review tools.
 
 mod sarif;
 mod text;
@@ -11,7 +11,7 @@ use crate::units;
 pub use sarif::sarif;
 pub use text::render;
 
-/// What a limit is about.
+/// The figure that a limit is about, in words.
 fn subject(limit: &Limit) -> String {
     match limit {
         Limit::Remote(_) => "remote accesses".to_owned(),

@@ -1,4 +1,4 @@
-//! SARIF 2.1.0 (OASIS, 2020): what code review tools show beside the line that is to blame.
+//! SARIF 2.1.0 (OASIS, 2020): code review tools show each result beside the source line that allocates the object.
 
 use std::path::Path;
 
@@ -14,7 +14,11 @@ const RULES: [(&str, &str, &str); 4] = [
         "Remote accesses",
         "A greater share of the program's memory accesses is remote than the limit allows.",
     ),
-    ("controller-imbalance", "Controller imbalance", "Memory accesses pile up on few memory controllers."),
+    (
+        "controller-imbalance",
+        "Controller imbalance",
+        "The memory controllers are loaded less evenly than the limit allows.",
+    ),
     (
         "object-remote-share",
         "Remote accesses to an object",
@@ -28,7 +32,7 @@ const RULES: [(&str, &str, &str); 4] = [
 ];
 
 /// Writes the log: one result per limit that is not kept. Files below `folder` get relative names, as review tools want them.
-/// `is_failure` tells which verdicts fail the check; doubtful ones that do not are warnings.
+/// `is_failure` says which verdicts fail the check; the others become warnings.
 #[must_use]
 pub fn sarif(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, folder: &Path, version: &str) -> Value {
     let rules: Vec<Value> = RULES
@@ -61,7 +65,7 @@ fn result(judged: &Judgement, level: &str, folder: &Path) -> Value {
     let mut text = format!("{}: {}, limit {greatest}.", subject(&judged.limit), found(judged));
     match (&judged.object, judged.remark.is_empty()) {
         (_, false) => text.push_str(&format!(" {}.", judged.remark)),
-        (Some(object), true) => text.push_str(&format!(" Most of it: {}.", blame(object))),
+        (Some(object), true) => text.push_str(&format!(" Largest contribution: {}.", blame(object))),
         (None, true) => {}
     }
     let mut result = json!({"ruleId": RULES[rule].0, "ruleIndex": rule, "level": level, "message": {"text": text}});

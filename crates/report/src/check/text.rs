@@ -9,7 +9,7 @@ use crate::text::style::wrap;
 use crate::text::{Align, Look, Table, clean};
 use crate::units;
 
-/// Renders it. `is_failure` tells which verdicts fail the check.
+/// Renders the judgements. `is_failure` says which verdicts fail the check.
 #[must_use]
 pub fn render(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, look: Look) -> String {
     let mut table = Table::new()
@@ -25,7 +25,7 @@ pub fn render(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, lo
     for judged in judgements.iter().filter(|judged| judged.verdict != Verdict::Kept) {
         let reason = match &judged.object {
             _ if !judged.remark.is_empty() => judged.remark.clone(),
-            Some(object) => format!("most of it: {}", blame(object)),
+            Some(object) => format!("largest contribution: {}", blame(object)),
             None => continue,
         };
         let words = clean(&format!("{}: {reason}", subject(&judged.limit)));

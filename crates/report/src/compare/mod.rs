@@ -1,4 +1,4 @@
-//! Before and after for people: a verdict, the figures with their intervals, the objects that changed; as text, picture and page.
+//! Comparisons of two states of a program as text, picture and page: a verdict, the figures with their intervals, and the objects that changed.
 
 mod page;
 mod picture;

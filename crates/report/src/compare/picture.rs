@@ -7,17 +7,17 @@ use super::words;
 use crate::svg_writer::{FAINT, INK, SvgWriter, Type};
 use crate::text::{clean, elide_all, shorten};
 
-/// Told apart by people with any kind of colour vision (Okabe and Ito, 2008), and in print by lightness.
+/// Colours that are distinct for people with any kind of colour vision (Okabe and Ito, 2008), and by lightness in print.
 const BEFORE: &str = "#e69f00";
 const AFTER: &str = "#0072b2";
-/// Objects with a smaller share than this on both sides would be bars that nobody can see.
+/// Share below which, on both sides, an object's bars would be too short to see.
 const LEAST: f64 = 0.001;
 const LEFT: f64 = 250.0;
 const BAR: f64 = 420.0;
 const ROW: f64 = 44.0;
 const TOP: f64 = 104.0;
 
-/// Draws the first `top` objects.
+/// Draws the first `top` objects as pairs of bars, before and after.
 #[must_use]
 pub fn svg(comparison: &Comparison, top: usize) -> String {
     let shown: Vec<_> = comparison

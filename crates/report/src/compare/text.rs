@@ -9,7 +9,7 @@ use crate::text::style::wrap;
 use crate::text::{Align, Look, Table, clean};
 use crate::units;
 
-/// Renders it; `top` objects at most.
+/// Renders the comparison with at most `top` objects.
 #[must_use]
 pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
     let mut out = format!("{}\n", look.strong(&words::headline(comparison)));

@@ -9,7 +9,7 @@ use crate::findings::gain_span;
 use crate::simulation::signed_percent;
 use crate::units;
 
-/// `RUN TIME` and so on.
+/// The name of a metric: `run time`, `remote accesses` and so on.
 pub fn metric(metric: Metric, comparison: &Comparison) -> &'static str {
     match (metric, comparison.time_source) {
         (Metric::RunTime, Some(TimeSource::Modelled)) => "run time (predicted)",
@@ -62,7 +62,7 @@ pub fn signed(estimate: Estimate) -> String {
     format!("{} ± {:.1} %", bare.trim_end_matches(" %"), units::margin_percent(&estimate))
 }
 
-/// One word for a verdict.
+/// The verdict in one or two words.
 pub fn verdict(verdict: ChangeVerdict) -> &'static str {
     match verdict {
         ChangeVerdict::Better => "better",
@@ -71,7 +71,7 @@ pub fn verdict(verdict: ChangeVerdict) -> &'static str {
     }
 }
 
-/// One sentence for the whole.
+/// The result of the comparison in one sentence.
 pub fn headline(comparison: &Comparison) -> String {
     let shown = |metric: Metric| comparison.metrics.iter().find(|change| change.metric == metric);
     let predicted = if comparison.time_source == Some(TimeSource::Modelled) { ", predicted" } else { "" };
@@ -90,7 +90,7 @@ pub fn headline(comparison: &Comparison) -> String {
     format!("{time}{}{}", both(Metric::RemoteShare, "remote"), both(Metric::Imbalance, "imbalance"))
 }
 
-/// The prediction beside the result.
+/// A sentence that compares the prediction with the result; `None` without a prediction.
 pub fn prediction(comparison: &Comparison) -> Option<String> {
     let judged = comparison.prediction?;
     let value = judged.predicted.gain;
@@ -111,7 +111,7 @@ pub fn object(change: &ObjectChange) -> (String, String) {
     (known.name.clone(), place)
 }
 
-/// How an object's two sides belong together, where that is not plain.
+/// How the two sides of an object were matched; empty for an exact match.
 pub fn matched(kind: MatchKind) -> &'static str {
     match kind {
         MatchKind::Same => "",

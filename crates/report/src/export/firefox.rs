@@ -92,7 +92,7 @@ fn meta(export: &Export<'_>) -> Value {
     })
 }
 
-/// Binaries by path.
+/// The binaries, numbered by path.
 struct Modules {
     paths: Vec<String>,
     numbers: HashMap<String, usize>,

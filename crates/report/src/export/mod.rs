@@ -18,10 +18,10 @@ use crate::heading::Heading;
 
 pub use csv::Table;
 
-/// What is exported.
+/// The recording and the analysis that are exported.
 #[derive(Clone, Copy)]
 pub struct Export<'a> {
-    /// What was recorded.
+    /// Program, machine and losses of the recording.
     pub heading: &'a Heading,
     /// The part of the trace that is looked at.
     pub analysis: &'a Analysis<'a>,
@@ -32,7 +32,7 @@ pub struct Export<'a> {
 /// Why there is nothing to write, or why it could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The system refused.
+    /// Writing failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The table is about one object.
@@ -63,7 +63,7 @@ impl Export<'_> {
     /// Writes a gzipped pprof profile (`profile.proto`).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If writing fails.
     pub fn pprof(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         pprof::write(self, out)
     }
@@ -71,7 +71,7 @@ impl Export<'_> {
     /// Writes a profile for the Firefox Profiler (processed format, JSON).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If writing fails.
     pub fn firefox(&self, out: &mut dyn Write) -> Result<(), ExportError> {
         firefox::write(self, out)
     }

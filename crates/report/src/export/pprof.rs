@@ -41,7 +41,7 @@ mod profile {
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// What one sample stands for.
+/// The key by which accesses are summed to one sample.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     stack: StackId,
@@ -87,7 +87,7 @@ struct Writer<'a, W: Write> {
     export: &'a Export<'a>,
     out: W,
     strings: Strings,
-    /// Places that samples use.
+    /// Whether a sample uses each code address.
     used: Vec<bool>,
     buffer: Message,
 }

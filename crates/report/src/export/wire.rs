@@ -1,7 +1,7 @@
 //! Protocol Buffers' wire format, as far as `profile.proto` needs it: varints and length-delimited fields, written and nothing else.
 //! (<https://protobuf.dev/programming-guides/encoding/>)
 
-/// A message that grows.
+/// A protobuf message under construction.
 #[derive(Clone, Debug, Default)]
 pub struct Message(Vec<u8>);
 
@@ -17,7 +17,7 @@ impl Message {
         }
     }
 
-    /// A list of integers, packed.
+    /// Adds a packed list of integers.
     pub fn numbers(&mut self, field: u64, values: &[u64]) {
         let mut packed = Message::default();
         for &value in values {
@@ -26,17 +26,17 @@ impl Message {
         self.bytes(field, &packed.0);
     }
 
-    /// A message in this one.
+    /// Adds an embedded message.
     pub fn message(&mut self, field: u64, inner: &Message) {
         self.bytes(field, &inner.0);
     }
 
-    /// Text.
+    /// Adds a string.
     pub fn text(&mut self, field: u64, text: &str) {
         self.bytes(field, text.as_bytes());
     }
 
-    /// What was written so far.
+    /// The bytes written so far.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

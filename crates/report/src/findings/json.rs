@@ -1,4 +1,4 @@
-//! For programs: the data as it is, each finding and fix with its words.
+//! Findings as JSON for programs: the data, and each finding and fix in words.
 
 use numapilot_flows::Trace;
 use numapilot_insight::{Findings, Fix};
@@ -28,7 +28,7 @@ fn with_words(fix: &Fix, trace: &Trace) -> Value {
     let mut value = json!(fix);
     value["says"] = json!(fix_words(fix, trace));
     value["loses"] = json!(fix.loses());
-    // How `whatif --set` is asked for the same.
+    // The arguments with which `whatif --set` prices the same change.
     value["set"] = json!(numapilot_insight::whatif::asked(fix));
     value["works_by_plan"] = json!(fix.kind.works_by_plan());
     value

@@ -1,4 +1,4 @@
-//! Findings in sentences: what pattern, on what evidence, what to do, and what that would gain. Text, JSON and the page use the same words.
+//! Findings in sentences: what happens, what it costs, what to do, and what that would gain. Text, JSON and the page use the same words.
 
 mod json;
 mod text;
@@ -10,8 +10,8 @@ mod tests;
 pub use json::json;
 pub use text::text;
 pub(crate) use words::gain_span;
-pub(crate) use words::{evidence_words, nothing_words, subject_words};
+pub(crate) use words::{evidence_words, explanation, nothing_words, subject_words};
 pub use words::{fix_words, gain_words};
 
-/// Findings shown unless all are asked for.
+/// Number of findings in a report without `--findings`.
 pub const SHOWN: usize = 3;

@@ -1,4 +1,4 @@
-//! The findings of small synthetic traces against golden files, and what is said where nothing can be.
+//! The findings of small synthetic traces against golden files, and the text where there are none.
 
 use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, Trace};

@@ -1,4 +1,4 @@
-//! For terminals.
+//! Findings as text for terminals.
 
 use std::fmt::Write;
 
@@ -7,19 +7,19 @@ use numapilot_insight::{Confidence, Finding, Findings, Fix, FixKind, Nothing};
 use numapilot_machine::Machine;
 
 use super::SHOWN;
-use super::words::{evidence_words, fix_words, gain_words, nothing_words, subject_words};
+use super::words::{evidence_words, explanation, fix_words, gain_words, nothing_words, subject_words};
 use crate::text::style::wrap;
 use crate::text::{Look, clean};
 use crate::units;
 
-/// Renders the first findings with their best fixes, or, if `all`, every finding with every fix, be it a loss.
+/// Renders the first findings with their best fixes, or, if `all`, every finding with its evidence and every fix that was priced, losses included.
 #[must_use]
 pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: bool, look: Look) -> String {
     let mut out = String::new();
     for why in &findings.cannot_say {
         paragraph(&mut out, 2, "", why, look, &|line| look.faint(line));
     }
-    // Of a blind recording the reason stands above.
+    // The report's first line already says why a blind recording cannot be judged.
     if let Some(words) = nothing_words(findings).filter(|_| findings.nothing != Some(Nothing::Blind)) {
         paragraph(&mut out, 2, "", &words, look, &|line| look.strong(line));
     }
@@ -33,14 +33,15 @@ pub fn text(findings: &Findings, trace: &Trace, machine: Option<&Machine>, all: 
             &mut out,
             2,
             "",
-            "`--plan FILE` writes as a plan what needs no change of the source.",
+            "`--plan FILE` writes the fixes that need no change of the source as a plan.",
             look,
             &|line| look.faint(line),
         );
     }
     let more = findings.findings.len().saturating_sub(shown);
     if more > 0 {
-        let _ = writeln!(out, "  {more} more; `--findings` shows them, and what else was priced");
+        let _ =
+            writeln!(out, "  {more} more; `--findings` shows them, with the evidence and every fix that was priced");
     }
     if all {
         for fix in &findings.tried_by_many {
@@ -60,15 +61,14 @@ fn one(
     look: Look,
 ) {
     let title = format!("{}: {}", clean(&subject_words(&finding.subject, trace, machine)), finding.pattern.name());
-    let sure = match finding.confidence {
-        Confidence::High => "",
-        Confidence::Medium => " (fairly sure)",
-        Confidence::Low => " (unsure)",
+    let (suffix, confidence) = match finding.confidence {
+        Confidence::High => ("", "high"),
+        Confidence::Medium => (" (medium confidence)", "medium"),
+        Confidence::Low => (" (low confidence)", "low"),
     };
-    paragraph(out, 2, &format!("{number}. "), &format!("{title}{sure}"), look, &|line| look.strong(line));
-    let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
-    paragraph(out, 5, "", &clean(&format!("{}.", evidence.join("; "))), look, &str::to_owned);
-    // The best, and the best that needs no change of the source; all of them only when asked for.
+    paragraph(out, 2, &format!("{number}. "), &format!("{title}{suffix}"), look, &|line| look.strong(line));
+    paragraph(out, 5, "", &explanation(finding), look, &str::to_owned);
+    // The best fix, and the best that needs no change of the source; the others only if `all`.
     let by_plan = finding.fixes.iter().position(|fix| fix.kind.works_by_plan() && fix.gain.low > 0.0);
     for (index, fix) in
         finding.fixes.iter().enumerate().filter(|(index, _)| all || *index == 0 || Some(*index) == by_plan)
@@ -81,16 +81,20 @@ fn one(
         paragraph(out, 5, label, &priced(fix, trace), look, &str::to_owned);
     }
     if all {
-        paragraph(out, 5, "Sure because: ", &finding.confidence_because, look, &|line| look.faint(line));
+        let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
+        paragraph(out, 5, "Evidence: ", &clean(&format!("{}.", evidence.join("; "))), look, &str::to_owned);
+        let because = format!("{confidence}, because {}.", finding.confidence_because);
+        paragraph(out, 5, "Confidence: ", &because, look, &|line| look.faint(line));
     }
-    for doubt in &finding.would_change {
-        paragraph(out, 5, "Would change our mind: ", &clean(doubt), look, &|line| look.faint(line));
+    for condition in &finding.would_change {
+        let refuted = format!("{}.", clean(condition));
+        paragraph(out, 5, "This finding would be wrong if ", &refuted, look, &|line| look.faint(line));
     }
 }
 
-/// A fix with its price and how it is done.
+/// A fix with its predicted gain, its memory, and whether the source must change.
 fn priced(fix: &Fix, trace: &Trace) -> String {
-    let loses = if fix.loses() { " It would lose." } else { "" };
+    let loses = if fix.loses() { " It would make the program slower." } else { "" };
     let memory = match fix.more_bytes {
         0 => String::new(),
         bytes => format!(" Takes {} more memory.", units::bytes(bytes)),
@@ -103,7 +107,7 @@ fn priced(fix: &Fix, trace: &Trace) -> String {
     clean(&format!("{}: {}.{loses}{memory}{by}", fix_words(fix, trace), gain_words(&fix.gain)))
 }
 
-/// Folded text after a label, indented; further lines hang.
+/// Writes a label and text, wrapped and indented; further lines have a hanging indent.
 fn paragraph(out: &mut String, indent: usize, label: &str, words: &str, look: Look, paint: &dyn Fn(&str) -> String) {
     let hang = indent + if label.len() <= 5 { label.len() } else { 2 };
     let whole = format!("{label}{words}");

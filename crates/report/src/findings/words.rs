@@ -1,12 +1,12 @@
-//! The words.
+//! The sentences of findings: what a finding is about, what happens, what a fix does and gains.
 
 use numapilot_flows::{SiteId, Trace};
-use numapilot_insight::{Estimate, Evidence, Findings, Fix, FixKind, Nothing, Subject, Unit};
+use numapilot_insight::{Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Unit};
 use numapilot_machine::Machine;
 
 use crate::units;
 
-/// Names spelled out before "and so many more".
+/// Names in a list before the rest is counted ("and 4 more").
 const NAMES: usize = 3;
 
 /// What a finding is about: `block (streamcluster.cpp:138)`, `node 0's memory controller`.
@@ -34,6 +34,75 @@ fn site_words(site: SiteId, trace: &Trace) -> String {
     }
 }
 
+/// What happens and what it costs, in two or three sentences.
+pub(crate) fn explanation(finding: &Finding) -> String {
+    let percent = rounded_percent(finding.at_stake.value);
+    let cost = match finding.pattern {
+        PatternKind::FalseSharing => format!("Accesses to these lines take {percent} of the threads' time (modelled)."),
+        PatternKind::SaturatedController | PatternKind::SaturatedLink => {
+            format!("This queueing costs {percent} of the threads' time (modelled).")
+        }
+        _ => format!("Compared with idle local accesses, this costs {percent} of the threads' time (modelled)."),
+    };
+    format!("{} {cost}", what_happens(finding.pattern))
+}
+
+fn what_happens(pattern: PatternKind) -> &'static str {
+    match pattern {
+        PatternKind::RemoteAfterAllocation => {
+            "This memory lies where it was allocated or first touched, but threads of another node use it. Their accesses are remote."
+        }
+        PatternKind::AlternateRemote => {
+            "Several nodes use this object in turn, each for a while. Its pages stay where they are, so the other nodes' accesses are remote."
+        }
+        PatternKind::ConcurrentReadMostly => {
+            "Several nodes read this object at the same time, and hardly any access writes it after its initialisation. A page is local to one \
+             node only, so the other nodes' reads are remote."
+        }
+        PatternKind::ConcurrentWritten => {
+            "Several nodes read and write this object at the same time. A page is local to one node only, so the other nodes' accesses are \
+             remote."
+        }
+        PatternKind::SaturatedController => {
+            "Accesses queue at this memory controller, while other controllers have bandwidth to spare. The queue delays every access to this \
+             node's memory."
+        }
+        PatternKind::SaturatedLink => {
+            "Remote accesses queue at this interconnect link, so they take longer than their idle latency."
+        }
+        PatternKind::PrivateOnSharedPages => {
+            "Each object is used by the node that allocated it, but its pages also hold objects that other nodes use. A page lies on one node, \
+             so the other nodes' accesses to it are remote."
+        }
+        PatternKind::SerialFirstTouch => {
+            "One thread touched this memory first, so its pages lie on that thread's node. Other nodes then use their parts of it remotely, and \
+             all accesses compete for one memory controller."
+        }
+        PatternKind::ArenasAcrossNodes => {
+            "Each object is used by the node that allocated it, but the allocator returned memory that lies on another node. These accesses are \
+             remote."
+        }
+        PatternKind::ThreadsMoved => {
+            "The scheduler moved these threads to other nodes, but their memory stayed where it was. Their accesses are remote after such a move."
+        }
+        PatternKind::ProcessWideSharing => {
+            "The threads of each process share its memory but run on several nodes. They access their own process's memory remotely, although \
+             each process could run on one node."
+        }
+        PatternKind::HotPage => {
+            "One page receives more accesses than a whole node would under an even spread. A page lies on one node, so all of them go to one \
+             memory controller."
+        }
+        PatternKind::FalseSharing => {
+            "Different nodes use different words of the same cache lines, and some accesses write. Each write moves the line between nodes, \
+             although no data is shared."
+        }
+        PatternKind::TierMisplacement => {
+            "This memory is used often, but it lies on a node without CPUs. Such memory is slower for every thread."
+        }
+    }
+}
+
 /// What a fix does: `interleave block (streamcluster.cpp:138) over all nodes with memory`.
 #[must_use]
 pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
@@ -54,11 +123,11 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
         FixKind::ParallelFirstTouch => format!("let each thread touch its own part of {what} first"),
         FixKind::PinThreads => format!("pin {} threads to the nodes of their memory", fix.threads.len()),
         FixKind::PinProcesses => format!("pin each of {} processes to one node", fix.processes.len()),
-        FixKind::SpreadHot => format!("spread what lies on the hot page of {what} over several pages"),
+        FixKind::SpreadHot => format!("spread the data on the hot page of {what} over several pages"),
         FixKind::SplitOrAlign => {
-            format!("give what each node uses of {what} cache lines of its own (align to 64 bytes)")
+            format!("give each node its own cache lines for its part of {what} (align to 64 bytes)")
         }
-        FixKind::NearTier => format!("put {what} into the memory of nodes with CPUs"),
+        FixKind::NearTier => format!("place {what} in the memory of nodes with CPUs"),
         FixKind::InterleaveAll => "interleave everything (numactl --interleave=all)".to_owned(),
     }
 }
@@ -73,21 +142,20 @@ pub fn gain_words(gain: &Estimate) -> String {
 pub(crate) fn gain_span(gain: &Estimate) -> String {
     let percent = |share: f64| {
         let said = format!("{:.*}", usize::from(gain.value.abs() < 0.1), share * 100.0);
-        // Rounded to nothing, it has no sign.
+        // A value that rounds to zero is written without a sign.
         if said.trim_start_matches(['-', '0', '.']).is_empty() { said.trim_start_matches('-').to_owned() } else { said }
     };
     let sign = if gain.value >= 0.0 { "+" } else { "" };
     format!("{sign}{} % ({} to {})", percent(gain.value), percent(gain.low), percent(gain.high))
 }
 
-/// `0.6 ± 0.1 % of its accesses write`.
+/// `25 ± 3 % of its accesses write`, `nodes that use it: 4`.
 pub(crate) fn evidence_words(evidence: &Evidence) -> String {
     let value = match evidence.unit {
         Unit::Share if evidence.value.value == 0.0 && evidence.value.high > 0.0 => {
-            format!("under {:.3} %", evidence.value.high * 100.0)
+            format!("under {}", rounded_percent(evidence.value.high))
         }
-        Unit::Share if evidence.value.high < 0.01 => format!("{:.3} %", evidence.value.value * 100.0),
-        Unit::Share => units::share(&evidence.value),
+        Unit::Share => rounded_share(&evidence.value),
         Unit::Count => units::count(evidence.value.value),
         Unit::Nanoseconds => units::time_ns(evidence.value.value as u64),
         Unit::Bytes => units::bytes(evidence.value.value as u64),
@@ -98,23 +166,43 @@ pub(crate) fn evidence_words(evidence: &Evidence) -> String {
     }
 }
 
-/// Why there is nothing to fix, or nothing to say; `None` where there are findings.
+/// `25 ± 3 %`, or `25 %` where half of the interval is below one percentage point.
+fn rounded_share(share: &Estimate) -> String {
+    let margin = share.margin() * 100.0;
+    if margin < 1.0 {
+        return rounded_percent(share.value);
+    }
+    format!("{:.0} ± {margin:.0} %", share.value * 100.0)
+}
+
+/// `25 %`, `2.5 %`, `0.25 %`: two significant digits, and whole percentages from 10 % on.
+fn rounded_percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits = match percent.abs() {
+        at_least if at_least >= 9.95 => 0,
+        at_least if at_least >= 0.995 => 1,
+        _ => 2,
+    };
+    format!("{percent:.digits$} %")
+}
+
+/// Why there is nothing to fix, or why nothing can be judged; `None` where there are findings.
 pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
     let percent = |share: Option<f64>| units::percent(share.unwrap_or_default());
     Some(match findings.nothing? {
         Nothing::Blind => findings.cannot_say.join(" "),
-        Nothing::NothingSeen => "No memory access was recorded, so nothing can be said.".to_owned(),
+        Nothing::NothingSeen => "No memory access was recorded, so nothing can be judged.".to_owned(),
         Nothing::HardlyWaits => format!(
             "Nothing to fix: the threads spend {} of their time waiting for memory, whatever the share of remote accesses (modelled).",
             percent(findings.memory_share)
         ),
         Nothing::WellPlaced => format!(
-            "Nothing to fix: of the threads' time, remote and congested accesses take {} beyond idle local ones (modelled).",
+            "Nothing to fix: remote accesses and queueing cost {} of the threads' time, compared with idle local accesses (modelled).",
             percent(findings.at_stake)
         ),
         Nothing::NoFixGains => format!(
-            "Nothing to fix by placing memory or threads: remote and congested accesses take {} of the threads' time beyond idle local ones \
-             (modelled), but no fix that is known surely gains 1 %.",
+            "Nothing to fix by placing memory or threads: remote accesses and queueing cost {} of the threads' time, compared with idle local \
+             accesses (modelled), but no known fix gains 1 % or more.",
             percent(findings.at_stake)
         ),
     })

@@ -1,6 +1,7 @@
-//! The first screen in sentences: what is wrong, which objects matter, how each is used, and what that use calls for.
+//! The page's first screen in sentences: the verdict, then each finding with its fix. Where `insight` has no findings, the objects with most remote accesses
+//! and how they are used stand in their place.
 //!
-//! Every number in them is one of `insight`'s; what to do follows from the pattern alone and promises no gain.
+//! Every number comes from `insight`. Advice on an object follows from its pattern alone and promises no gain.
 
 use numapilot_flows::Trace;
 use numapilot_insight::DecisionRow;
@@ -14,34 +15,36 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use serde::Serialize;
 
-use crate::findings::{evidence_words, fix_words, gain_words, nothing_words, subject_words};
+use crate::findings::{evidence_words, explanation, fix_words, gain_words, nothing_words, subject_words};
 use crate::units;
 
-/// Objects with a sentence.
+/// Largest number of findings, or of objects, on the first screen.
 const SENTENCES: usize = 4;
-/// Share of accesses (all, or remote ones) below which an object gets none, once there is a first.
+/// Share of all accesses, and of the remote ones, below which an object is left out, unless it is the first.
 const WORTH_A_SENTENCE: f64 = 0.01;
-/// Share of the allocating threads from which objects are said to be theirs alone.
+/// Share of accesses by the allocating thread from which an object counts as private to it.
 const PRIVATE: f64 = 0.9;
-/// Share on one node from which that node is named alone.
+/// Share of an object's accesses to one node from which only that node is named.
 const ONE_NODE: f64 = 0.8;
 
-/// A run of words; the strong ones are what an eye that only skims should catch.
+/// A run of words, and whether it is emphasised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Words(String, bool);
 
-/// What the first screen says of one object.
+/// One entry of the first screen: a finding, or an object and how it is used.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The site that it is about.
+    /// The allocation site that it is about; `None` for threads, processes, controllers and links.
     pub site: Option<u32>,
-    /// What is so.
+    /// What happens and what it costs.
     pub says: Vec<Words>,
-    /// What that calls for.
+    /// What to do, and the predicted gain where it was priced; empty where there is nothing to do.
     pub advice: String,
+    /// Figures that the finding rests on, one phrase each, which the page shows on a click; empty for an object.
+    pub evidence: Vec<String>,
 }
 
-/// One sentence on the whole, for the top of the page.
+/// One or two sentences on the whole recording, for the top of the page.
 #[must_use]
 pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<Words> {
     if let Some(blindness) = &headline.blindness {
@@ -60,35 +63,37 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     let busiest = busiest.unwrap_or_default();
     match headline.verdict {
         Verdict::NothingSeen | Verdict::Blind => {
-            vec![strong("No memory access was recorded."), plain(" Objects and threads are listed all the same.")]
+            vec![strong("No memory access was recorded."), plain(" Objects and threads are still listed.")]
         }
         Verdict::NotSampled => {
             vec![
-                strong("Nothing is known of memory accesses:"),
-                plain(" no event of them was sampled. The notes say what was."),
+                strong("Memory accesses were not sampled:"),
+                plain(" no event of this recording samples them. The notes list the sampled events."),
             ]
         }
         Verdict::NothingToFix => {
             vec![
                 strong("Nothing to fix."),
-                plain(" Accesses are mostly local and the memory controllers evenly loaded."),
+                plain(" Accesses are mostly local, and the memory controllers are evenly loaded."),
             ]
         }
         Verdict::Remote => {
-            vec![strong("Accesses travel"), plain(" to other nodes; the memory controllers are evenly loaded.")]
+            vec![strong("Many accesses are remote;"), plain(" the memory controllers are evenly loaded.")]
         }
-        Verdict::Imbalanced => vec![strong("Accesses pile up:"), plain(&format!(" {busiest}."))],
+        Verdict::Imbalanced => vec![strong("One memory controller is overloaded:"), plain(&format!(" {busiest}."))],
         Verdict::RemoteAndImbalanced => {
-            vec![strong("Accesses travel and pile up:"), plain(&format!(" {busiest}."))]
+            vec![
+                strong("Many accesses are remote, and one memory controller is overloaded:"),
+                plain(&format!(" {busiest}.")),
+            ]
         }
     }
 }
 
-/// What `insight` found, with the best fix of each and its price; empty where it found nothing.
+/// The first findings of `insight`, each with its best fix and predicted gain; empty where there are none.
 #[must_use]
 pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec<Finding> {
     let finding = |finding: &numapilot_insight::Finding| {
-        let evidence: Vec<String> = finding.evidence.iter().map(evidence_words).collect();
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
             let by = if fix.kind.works_by_plan() { "" } else { " Needs a change of the source." };
             format!("To do: {}: {}.{by}", fix_words(fix, trace), gain_words(&fix.gain))
@@ -99,15 +104,16 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
                 strong(&subject_words(&finding.subject, trace, machine)),
                 plain(": "),
                 strong(finding.pattern.name()),
-                plain(&format!(". {}.", evidence.join("; "))),
+                plain(&format!(". {}", explanation(finding))),
             ],
             advice: fix,
+            evidence: finding.evidence.iter().map(evidence_words).collect(),
         }
     };
     found.findings.iter().take(SENTENCES).map(finding).collect()
 }
 
-/// The objects that matter most, first those that draw most remote accesses.
+/// The objects with most remote accesses, heaviest first, and how each is used.
 #[must_use]
 pub fn findings(rows: &[DecisionRow], nodes: &[NodeId]) -> Vec<Finding> {
     let mut known: Vec<&DecisionRow> = rows.iter().filter(|row| row.key != RowKey::Unknown).collect();
@@ -143,13 +149,14 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
             plain(&format!(" {}; {}.", users(row), lies(row, nodes))),
         ],
         advice: advice(row, nodes),
+        evidence: Vec::new(),
     }
 }
 
-/// Who uses it, and how.
+/// The threads that use an object, and whether they read or write it.
 fn users(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("no write among {} samples: under {}", row.samples, units::percent(bound)),
+        Some(bound) => format!("no write in {} samples: under {}", row.samples, units::percent(bound)),
         None => format!("{} writes", units::percent(row.writes.value)),
     };
     let own = row.by_allocator.map_or(0.0, |share| share.value);
@@ -176,7 +183,7 @@ fn users(row: &DecisionRow) -> String {
     format!("{users} {verb} {them} ({writes})")
 }
 
-/// Where its pages are.
+/// The node or nodes on which an object's pages lie.
 fn lies(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let pages = if row.instances > 1 { "their pages" } else { "its pages" };
     match most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes) {
@@ -185,7 +192,7 @@ fn lies(row: &DecisionRow, nodes: &[NodeId]) -> String {
             format!("{} of {pages} in use lie on node {node}", units::percent(share))
         }
         Some(_) => format!("{pages} are spread over the nodes"),
-        None => format!("where {pages} lie is not known"),
+        None => format!("the home node of {pages} is not known"),
     }
 }
 
@@ -193,28 +200,28 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let on: Vec<f64> = row.on_node.iter().map(|share| share.value).collect();
     let home = most(&on, nodes).filter(|(_, share)| *share >= ONE_NODE).map(|(node, _)| node);
     match row.pattern {
-        Pattern::TooFewSamples => "Too few samples to say how it is used.".to_owned(),
-        Pattern::Local => "Local already: leave it where it is.".to_owned(),
+        Pattern::TooFewSamples => "There are too few samples to judge how it is used.".to_owned(),
+        Pattern::Local => "Its accesses are local already: leave it where it is.".to_owned(),
         Pattern::PrivateRemote => {
-            "Only its allocating thread uses it, on pages that others placed: allocate it locally, from a heap per thread or node."
+            "Only its allocating thread uses it, but its pages lie on another node: allocate it from a heap per thread or node."
                 .to_owned()
         }
         Pattern::UsedElsewhere => {
-            let node = row.best_node.map_or_else(|| "the node that uses it".to_owned(), |node| format!("node {node}"));
-            format!("Nearly only {node} uses it: allocate it there, or let a thread there touch it first.")
+            let node = row.best_node.map_or_else(|| "one node".to_owned(), |node| format!("node {node}"));
+            format!("Nearly all accesses come from {node}: allocate it there, or let a thread of that node touch it first.")
         }
         Pattern::SharedRead => match home {
             Some(node) => format!(
-                "Hardly anybody writes it: a copy per node would make it local; spreading its pages would at least relieve node {node}."
+                "It is hardly ever written: a copy per node would make its accesses local, and interleaving its pages would relieve node {node}."
             ),
-            None => "Hardly anybody writes it: a copy per node would make it local.".to_owned(),
+            None => "It is hardly ever written: a copy per node would make its accesses local.".to_owned(),
         },
         Pattern::SharedWritten => match home {
             Some(node) => format!(
-                "Several nodes use it, with writes: let each thread touch its own part first, or spread its pages to relieve node {node}."
+                "Several nodes read and write it: let each thread touch its own part first, or interleave its pages to relieve node {node}."
             ),
             None => {
-                "Several nodes use it, with writes: if each thread has a part of its own, let it touch that part first."
+                "Several nodes read and write it: if each thread has its own part, let it touch that part first."
                     .to_owned()
             }
         },
@@ -227,7 +234,7 @@ fn most(shares: &[f64], nodes: &[NodeId]) -> Option<(NodeId, f64)> {
     most.filter(|(_, share)| *share > 0.0)
 }
 
-/// The words without their weight.
+/// The words without emphasis, joined.
 #[must_use]
 pub fn text(words: &[Words]) -> String {
     words.iter().map(|words| words.0.as_str()).collect()

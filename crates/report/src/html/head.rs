@@ -23,21 +23,21 @@ use super::tables::Tables;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 
-/// Version of the page's data: rises when a field changes its meaning or goes.
+/// Version of the page's data. It rises when a field is removed or changes its meaning.
 const VERSION: u32 = 1;
-/// Sites and functions whose rows come with intervals; the page works the others out of its own rows.
+/// Sites and functions whose rows come with intervals; the page computes the others from its own rows.
 const ROWS_WITH_INTERVALS: usize = 400;
 /// The machine's drawing: size of a node's card and the space between cards.
 const SIZES: Sizes = Sizes { card_width: 176.0, card_height: 96.0, gap: 124.0 };
 
-/// The head, and what the page says without a script.
+/// The head, and the text that the page shows without JavaScript.
 pub struct Head {
     pub value: Value,
     pub program: String,
     pub summary: Vec<String>,
 }
 
-/// `insight`'s figures of the whole, computed beside the cube.
+/// `insight`'s figures of the whole recording, computed in parallel with the cube.
 pub struct Figures {
     headline: Headline,
     sites: Vec<DecisionRow>,
@@ -59,7 +59,7 @@ impl Figures {
     }
 }
 
-/// Puts it together. The columns must be complete: their texts are part of it.
+/// Builds the head. The columns must be complete, because the head holds their strings.
 pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
     let Figures { headline, sites, matrix, threads, functions } = figures;
@@ -124,7 +124,7 @@ fn grain(cube: &Cube) -> Value {
     })
 }
 
-/// Where everything stands, what the links are, and which ones the data of a pair of nodes takes.
+/// The machine as the page draws it: positions of nodes and routers, the links, and the route of each pair of nodes.
 fn machine(machine: &Machine) -> Value {
     let layout = layout(machine, SIZES);
     let nodes = machine.nodes().iter().zip(&layout.nodes).map(|(node, place)| {
@@ -157,7 +157,7 @@ fn machine(machine: &Machine) -> Value {
     })
 }
 
-/// The first screen for those who run no scripts.
+/// The first screen as plain sentences, for browsers without JavaScript.
 fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::Finding]) -> Vec<String> {
     if headline.verdict == Verdict::NotSampled {
         return vec![findings::text(verdict)];

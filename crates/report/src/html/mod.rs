@@ -16,30 +16,30 @@ use crate::heading::Heading;
 const SCRIPT: &str = include_str!("../../assets/report.js");
 /// The page's style, of the same build.
 const STYLE: &str = include_str!("../../assets/report.css");
-/// What the page may load and run: that script and that style, by their hashes, and nothing else.
+/// The page's content security policy: it allows only that script and that style, by their hashes.
 const POLICY: &str = include_str!("../../assets/report.csp");
-/// Definitions of every figure, a click away from each.
+/// Definitions of every figure, which the page shows on a click.
 const METRICS: &str = include_str!("../../../../docs/metrics.md");
 
-/// Samples, or cells, that the page holds at most: some 10 MB of file, and well below 100 ms to filter.
+/// Largest number of samples or cells in the page: a file of some 10 MB, which the page filters in well below 100 ms.
 pub const ROW_BUDGET: usize = 250_000;
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Clone, Copy)]
 pub struct Page<'a> {
-    /// What was recorded.
+    /// Program, machine and losses of the recording.
     pub heading: &'a Heading,
     /// The machine, where the trace describes it.
     pub machine: Option<&'a Machine>,
-    /// The accesses.
+    /// The analysis of the accesses.
     pub analysis: &'a Analysis<'a>,
-    /// What its patterns are; nothing where nobody looked.
+    /// Its findings; empty where they were not computed.
     pub findings: &'a Findings,
     /// Version of the program that writes the page.
     pub version: &'a str,
 }
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn html(page: &Page<'_>) -> String {
     // Both walk every access several times; neither needs the other.

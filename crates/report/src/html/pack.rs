@@ -12,7 +12,7 @@ use serde_json::json;
 /// Columns begin at multiples of this, as the browser's typed arrays want it.
 const ALIGNMENT: usize = 8;
 
-/// Columns in the making.
+/// Columns while they are built: their bytes, and type, offset and length of each by name.
 #[derive(Default)]
 pub struct Columns {
     bytes: Vec<u8>,
@@ -50,7 +50,7 @@ impl Columns {
         values.for_each(|value| self.bytes.extend_from_slice(&value));
     }
 
-    /// Everything, with `head` in front (which gets the columns' directory), packed.
+    /// Packs `head`, to which it adds the directory of columns, and all columns into one text.
     pub fn pack(self, mut head: Value) -> String {
         head["columns"] = Value::Object(self.directory);
         let mut json = head.to_string().into_bytes();
@@ -64,7 +64,7 @@ impl Columns {
     }
 }
 
-/// Of deflate: past this, time rises faster than size falls.
+/// Level of deflate: above it, time rises faster than size falls.
 const LEVEL: u32 = 5;
 
 /// Base64 with padding (RFC 4648, section 4).
@@ -81,7 +81,7 @@ fn base64(bytes: &[u8]) -> String {
     text.into_iter().map(char::from).collect()
 }
 
-/// Estimates as `[value, low, high]`, floats with seven digits that matter: less to load, and more than anybody reads.
+/// Estimates as `[value, low, high]`, floats with seven significant digits, which makes the page smaller to load.
 pub fn compact(value: Value) -> Value {
     match value {
         Value::Object(fields) if fields.len() == 3 && fields.contains_key("low") && fields.contains_key("high") => {

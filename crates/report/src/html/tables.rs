@@ -18,10 +18,10 @@ use numapilot_trace::ids::StackId;
 
 use super::pack::Columns;
 
-/// Instances with a line of their own: beyond these, a browser's table and the file's size suffer.
+/// Largest number of instances that are listed one by one, which bounds the browser's table and the size of the file.
 pub const INSTANCES_MAX: usize = 200_000;
 
-/// Numbers things in the order in which they are first met.
+/// Numbers values from 0 in the order in which they first occur.
 struct Dense<K> {
     of: HashMap<K, u32>,
     values: Vec<K>,
@@ -43,7 +43,7 @@ impl<K: Clone + Eq + std::hash::Hash> Dense<K> {
     }
 }
 
-/// Columns, and what they refer to.
+/// The columns, and the values that they refer to by number.
 pub struct Tables<'t> {
     trace: &'t Trace,
     pub columns: Columns,
@@ -65,12 +65,12 @@ impl<'t> Tables<'t> {
         }
     }
 
-    /// Texts that columns refer to by number.
+    /// The strings that columns refer to by number.
     pub fn strings(&self) -> Vec<&str> {
         self.strings.values.iter().map(|text| &**text).collect()
     }
 
-    /// Everything that the cube holds.
+    /// Adds everything that the cube holds.
     pub fn cube(&mut self, cube: &Cube) {
         self.rows(&cube.rows, cube);
         let kept = &cube.instances[..cube.instances.len().min(INSTANCES_MAX)];

@@ -1,5 +1,5 @@
-//! What `numapilot measure` found: text, pictures (staircase, heat maps, curves) and one page. Measured figures stand with their spread; what disturbed them
-//! is said beside them.
+//! What `numapilot measure` found: text, pictures (staircase, heat maps, curves) and one page. Measured figures come with their spread, and with
+//! a remark where something disturbed them.
 
 mod curves;
 mod heat;
@@ -34,7 +34,7 @@ impl Picture {
     pub const ALL: [Picture; 5] =
         [Picture::Latency, Picture::Bandwidth, Picture::Loaded, Picture::Staircase, Picture::Handoff];
 
-    /// What it shows, in words.
+    /// The title of the picture.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ pub fn svg(picture: Picture, results: &Results) -> Option<String> {
     }
 }
 
-/// What was measured on, in a line.
+/// Processor, kernel and settings of the measurement, in one line.
 fn origin(results: &Results) -> String {
     let host = &results.host;
     let cpu = host.cpu_model.as_deref().unwrap_or("unknown processor");
@@ -101,7 +101,7 @@ fn columns<'a>(targets: impl Iterator<Item = &'a Target>) -> Vec<Target> {
     columns
 }
 
-/// How a walk is called.
+/// The name of a walk.
 fn walk_words(walk: Walk) -> String {
     match walk {
         Walk::Random => "random chase".to_owned(),
@@ -116,7 +116,7 @@ fn spread_words(figure: &Figure) -> String {
     format!("±{:.1} %{mark}", figure.spread.relative() * 100.0)
 }
 
-/// Gigabytes (10^9) per second.
+/// Formats a bandwidth in GB/s (10^9 bytes per second).
 fn gb_per_s(bytes_per_s: f64) -> String {
     let value = bytes_per_s / 1e9;
     if value < 9.995 { format!("{value:.2}") } else { format!("{value:.1}") }

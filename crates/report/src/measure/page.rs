@@ -9,7 +9,7 @@ use super::{Picture, gb_per_s, is_quiet, origin, remarks, spread_words, svg};
 use crate::plain_page;
 use crate::svg_writer::escape;
 
-/// Writes the page.
+/// Renders the page.
 #[must_use]
 pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
     let mut out = String::new();

@@ -13,10 +13,10 @@ const HEIGHT: f64 = 330.0;
 const FOOT: f64 = 88.0;
 const LINES_PER_KEY_ROW: usize = 3;
 
-/// How an axis goes.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// From 0 to this.
+    /// Linear, from 0 to this value.
     Linear(f64),
     /// From the first to the second, which is greater.
     Log2(f64, f64),
@@ -46,21 +46,21 @@ impl Scale {
     }
 }
 
-/// An axis with its words.
+/// An axis with its title and labels.
 pub struct Axis {
-    /// Scale.
+    /// The scale of the axis.
     pub scale: Scale,
     /// What it shows, with the unit.
     pub title: String,
-    /// How its values are written.
+    /// Formats the values at the ticks.
     pub words: fn(f64) -> String,
 }
 
-/// One line.
+/// A curve.
 pub struct Line {
-    /// Name in the key.
+    /// Name in the legend.
     pub name: String,
-    /// Points, in order.
+    /// Points of the curve in order, in data coordinates.
     pub points: Vec<(f64, f64)>,
     /// What the pointer tells of each point.
     pub stories: Vec<String>,

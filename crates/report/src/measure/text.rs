@@ -138,7 +138,7 @@ fn caches(out: &mut String, results: &Results, look: Look) {
     }
 }
 
-/// What a core overlaps.
+/// Writes the measured overlap of accesses of a core.
 fn overlap(out: &mut String, results: &Results, look: Look) {
     let Some(overlap) = &results.overlap else { return };
     heading(out, "Misses outstanding", look);

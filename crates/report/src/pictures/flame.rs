@@ -17,7 +17,7 @@ use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing, percent};
 const ROW: f64 = 19.0;
 /// Deeper frames are left out, and counted.
 const DEPTH: usize = 32;
-/// Narrower boxes are left out.
+/// Width of the narrowest box that is drawn, in pixels.
 const NARROWEST: f64 = 0.7;
 const SIZE: f64 = 11.0;
 
@@ -25,7 +25,7 @@ const SIZE: f64 = 11.0;
 #[derive(Default)]
 struct Call<'a> {
     accesses: f64,
-    /// Of those with known home.
+    /// Number of accesses with a known home node.
     known: f64,
     remote: f64,
     /// By name, so that the picture does not depend on the order of samples.

@@ -16,7 +16,7 @@ const CELL: f64 = 78.0;
 const NAMES: f64 = 86.0;
 /// From this side on a cell has room for its number.
 const NUMBERED: f64 = 34.0;
-/// Longest bar of the sums.
+/// Length of the longest bar of the sums, in pixels.
 const BAR: f64 = 120.0;
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {

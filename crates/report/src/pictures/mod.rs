@@ -20,12 +20,12 @@ use numapilot_insight::{Source, link_traffic};
 use crate::export::{Export, ExportError};
 use crate::traffic;
 
-/// What a picture shows.
+/// The view that a picture shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The machine, with what nodes serve and links carry.
     Traffic,
-    /// Who reaches whose memory.
+    /// The node-to-node matrix.
     Matrix,
     /// The objects that draw most accesses.
     Objects,
@@ -35,16 +35,16 @@ pub enum View {
     Pages,
     /// Call stacks, as wide as their accesses.
     Flame,
-    /// What each memory controller serves.
+    /// Accesses served by each memory controller.
     Imbalance,
 }
 
 impl View {
-    /// Every view.
+    /// All views.
     pub const ALL: [View; 7] =
         [View::Traffic, View::Matrix, View::Objects, View::Timeline, View::Pages, View::Flame, View::Imbalance];
 
-    /// Its name.
+    /// The name of the view on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl View {
         }
     }
 
-    /// The view of this name.
+    /// The view with this name; `None` if there is none.
     #[must_use]
     pub fn from_word(word: &str) -> Option<View> {
         View::ALL.into_iter().find(|view| view.word() == word)

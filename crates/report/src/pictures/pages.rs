@@ -12,7 +12,7 @@ use crate::units;
 use super::palette::{self, FAINT, INK, OTHERS};
 use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing, percent};
 
-/// Stretches of pages at most.
+/// Largest number of stretches of pages.
 const STRETCHES: usize = 128;
 const NAMES: f64 = 90.0;
 /// Height of the strip of homes.

@@ -10,7 +10,7 @@ pub const LOCAL: &str = "#a9c3dd";
 pub const REMOTE: &str = "#b5342f";
 /// Text and axes.
 pub const INK: &str = "#20262e";
-/// Remarks.
+/// Secondary text.
 pub const FAINT: &str = "#5b6570";
 /// Grid lines.
 pub const GRID: &str = "#dfe2e5";

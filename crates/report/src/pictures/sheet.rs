@@ -8,11 +8,11 @@ use super::palette::{FAINT, INK};
 
 /// Width of every picture but the traffic's: two columns of a paper.
 pub const WIDTH: f64 = 860.0;
-/// Left and right.
+/// Width of the left and right margin, in pixels.
 pub const MARGIN: f64 = 40.0;
-/// Where the drawing begins.
+/// Height of the head above the drawing, in pixels.
 pub const TOP: f64 = 96.0;
-/// Room at the foot.
+/// Height of the foot below the drawing, in pixels.
 const FOOT: f64 = 44.0;
 
 /// About as many columns of text as fit.

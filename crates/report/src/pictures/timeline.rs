@@ -12,7 +12,7 @@ use super::found;
 use super::palette::{self, FAINT, GRID, INK, OTHERS, REMOTE};
 use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, nothing};
 
-/// Slices of program time.
+/// Number of slices of program time.
 const SLICES: usize = 160;
 /// Heights of the panels, and of the gap between them.
 const RATE: f64 = 210.0;
@@ -172,7 +172,7 @@ fn time_axis(writer: &mut SvgWriter, frame: &Frame, y: f64) {
     writer.text((frame.left + frame.width, y + 36.0), Type::new(11.0, FAINT).anchored("end"), &words);
 }
 
-/// The program's own marks.
+/// Draws the marks that the program set.
 fn marks(writer: &mut SvgWriter, marks: &[(TimeNs, String)], frame: &Frame, (top, bottom): (f64, f64)) {
     const MOST: usize = 12;
     let end = frame.start_ns + frame.span_ns;

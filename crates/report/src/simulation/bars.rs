@@ -9,7 +9,7 @@ const BAR: f64 = 420.0;
 const ROW: f64 = 30.0;
 const TOP: f64 = 92.0;
 
-/// Draws it.
+/// Draws the gains as bars.
 #[must_use]
 pub fn svg(comparison: &Comparison<'_>) -> String {
     let base = &comparison.runs[comparison.base];

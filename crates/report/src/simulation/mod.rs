@@ -1,4 +1,4 @@
-//! Simulated runs for people: policies side by side, the seven metrics over time, the traffic before and after. Everything is marked as simulated.
+//! Reports of simulated runs: policies side by side, the metrics over time, the traffic before and after. Everything is marked as simulated.
 
 mod bars;
 mod page;
@@ -17,24 +17,24 @@ pub use text::render;
 pub use traffic::svg as traffic_svg;
 pub use whatif::{Prediction, prediction};
 
-/// Runs of one program on one machine under several policies, with one of them as the yardstick.
+/// Runs of one program on one machine under several policies, with one of them as the baseline.
 #[derive(Clone, Copy)]
 pub struct Comparison<'a> {
     /// The runs, in the order in which they were asked for; at least one.
     pub runs: &'a [Report],
-    /// Which of them gains are counted from.
+    /// Index of the baseline, over which gains are computed.
     pub base: usize,
 }
 
 impl<'a> Comparison<'a> {
-    /// Gains are counted from `first-touch` where it is among the runs, else from the first.
+    /// Takes `first-touch` as the baseline where it is among the runs, else the first run.
     #[must_use]
     pub fn new(runs: &'a [Report]) -> Comparison<'a> {
         let base = runs.iter().position(|run| run.policy == "first-touch").unwrap_or(0);
         Comparison { runs, base }
     }
 
-    /// How much faster a run is than the yardstick, as a share of its own time: 1 is twice as fast. `None` unless both came to their end.
+    /// How much faster a run is than the baseline, as a share of its own time: 1 is twice as fast. `None` unless both runs finished.
     #[must_use]
     pub fn gain(&self, run: usize) -> Option<f64> {
         let (run, base) = (&self.runs[run], &self.runs[self.base]);
@@ -53,7 +53,7 @@ pub(crate) fn population(imbalance: Option<Imbalance>) -> Option<f64> {
     imbalance.map(|imbalance| imbalance.population)
 }
 
-/// Colours of runs, told apart by people with any kind of colour vision (Okabe and Ito, 2008).
+/// Colours of runs, distinct for people with any kind of colour vision (Okabe and Ito, 2008).
 pub(crate) const COLOURS: [&str; 8] =
     ["#000000", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#0072b2", "#cc79a7", "#8a8a00"];
 

@@ -17,7 +17,7 @@ pub fn html(comparison: &Comparison<'_>, machine: &Machine) -> String {
     let title = format!("{} on {}: placement policies, simulated", base.program, base.machine);
     let mut out = String::new();
     table(&mut out, comparison);
-    figure(&mut out, "Gain over the yardstick", &bars_svg(comparison));
+    figure(&mut out, "Gain over the baseline", &bars_svg(comparison));
     figure(&mut out, "Metrics over time", &series_svg(comparison));
     for run in comparison.runs {
         traffic(&mut out, run, machine);

@@ -1,4 +1,4 @@
-//! The seven metrics over time, one panel each, one line per policy.
+//! The metrics over time: one panel per metric, one line per policy.
 
 use numapilot_simulator::{Point, Report};
 
@@ -47,7 +47,7 @@ const PANELS: [Panel; 8] = [
     Panel { title: "Instructions per cycle", factor: 1.0, suffix: "", of: |p| p.metrics.ipc },
 ];
 
-/// Draws it.
+/// Draws the metrics over time.
 #[must_use]
 pub fn svg(comparison: &Comparison<'_>) -> String {
     let base = &comparison.runs[comparison.base];

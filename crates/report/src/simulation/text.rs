@@ -1,4 +1,4 @@
-//! The runs as a table.
+//! Simulated runs as a table for terminals.
 
 use std::fmt::Write;
 
@@ -54,19 +54,19 @@ pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
     out
 }
 
-/// Where the program came from, in a sentence.
+/// The source of the program, a description or a recording, in one sentence.
 pub(super) fn origin(run: &Report) -> String {
     match &run.origin {
         Origin::Synthetic { file } => format!("Described by {file}; seed {}.", run.options.seed),
         Origin::Recorded { trace, machine, recorded_ns, repeated_from_ns, .. } => {
             let repeated = repeated_from_ns
-                .map_or_else(String::new, |from| format!(" What follows {} is repeated.", units::time_ns(from)));
+                .map_or_else(String::new, |from| format!(" The part after {} is repeated.", units::time_ns(from)));
             format!("Recorded in {trace} on {machine}: {} of program time.{repeated}", units::time_ns(*recorded_ns))
         }
     }
 }
 
-/// What the reader must know, each once.
+/// The notes of all runs, each once.
 pub(super) fn notes(comparison: &Comparison<'_>) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for run in comparison.runs {

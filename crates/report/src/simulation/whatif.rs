@@ -1,4 +1,4 @@
-//! A prediction in words: now and then, side by side.
+//! A prediction as text and JSON: the program as recorded and with the changes, side by side.
 
 use std::fmt::Write;
 
@@ -13,38 +13,38 @@ use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
 
-/// What the interval of a prediction on the recording's own machine holds.
-const PRICED: &str = "The 95 % interval covers the sampling of accesses and what is not known of the machine and of the program's cores; not how another \
-                      run would differ (docs/patterns.md, \"Interval\").";
-/// The same of a simulation on another machine.
-const SIMULATED: &str = "Simulated on another machine than the recording's: the interval covers the sampling of accesses (jackknife over cache lines); not \
-                         the model's own error (docs/traffic-model.md), nor how another run would differ, nor the cost of making copies or moving pages.";
+/// The note on the interval of a prediction on the recording's own machine.
+const PRICED: &str = "The 95 % interval covers the sampling of accesses and what is not known of the machine and of the program's cores. It does not cover \
+                      how another run would differ (docs/patterns.md, \"Interval\").";
+/// The note on the interval of a simulation on another machine.
+const SIMULATED: &str = "Simulated on another machine than the recording's. The interval covers the sampling of accesses (jackknife over cache lines). It does \
+                         not cover the model's own error (docs/traffic-model.md), how another run would differ, or the cost of copies and moves.";
 
-/// What makes less of an interval's variance than this is left out of the text.
+/// Share of an interval's variance below which a source is left out of the text.
 const SOURCE_MIN: f64 = 0.05;
-/// Sources that are shown.
+/// Largest number of sources that are shown.
 const SOURCES_MAX: usize = 4;
 
-/// A prediction.
+/// A prediction, ready to be rendered.
 #[derive(Clone, Debug)]
 pub struct Prediction {
-    /// The program.
+    /// Name of the program.
     pub program: String,
-    /// The machine.
+    /// Name of the machine.
     pub machine: String,
-    /// What was set, a line each.
+    /// The changes in words, one line each.
     pub set: Vec<String>,
-    /// The program as it is.
+    /// The program as it was recorded.
     pub now: Outlook,
-    /// With the new homes.
+    /// The program with the changes.
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
     /// Where the gain's interval comes from, if that is known.
     pub uncertainty: Option<Uncertainty>,
-    /// Further memory needed, bytes.
+    /// Additional memory that the changes need, in bytes.
     pub more_bytes: u64,
-    /// What the reader must know, in whole sentences: first what the interval holds.
+    /// Notes for the reader in whole sentences, first what the interval covers.
     pub notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ fn set<'s>(all: impl Iterator<Item = (&'s str, Option<u64>)>) -> Vec<String> {
 }
 
 impl Prediction {
-    /// What the pricing function says, by which findings are priced, too.
+    /// From the answer of the function that also prices findings.
     #[must_use]
     pub fn priced(program: &str, machine: &str, answer: Answer) -> Prediction {
         Prediction {
@@ -73,7 +73,7 @@ impl Prediction {
         }
     }
 
-    /// What a simulation on another machine says, with the jackknife's interval.
+    /// From a simulation on another machine, with the interval of the jackknife.
     #[must_use]
     pub fn simulated(overrides: &[elsewhere::PageOverride], answer: &elsewhere::Answer) -> Prediction {
         let notes = answer.then.notes.iter().filter(|note| !note.is_empty()).cloned();
@@ -90,7 +90,7 @@ impl Prediction {
         }
     }
 
-    /// For programs.
+    /// The prediction as JSON, for programs.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -153,7 +153,7 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     out
 }
 
-/// Where the interval comes from, and what would narrow it.
+/// A table of the sources of the interval, and what would narrow each.
 fn sources(uncertainty: &Uncertainty, look: Look) -> String {
     let shown: Vec<&UncertaintySource> =
         uncertainty.sources.iter().filter(|source| source.share >= SOURCE_MIN).take(SOURCES_MAX).collect();
@@ -163,7 +163,7 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
     let mut table = Table::new()
         .column("THE INTERVAL COMES FROM", Align::Left)
         .column("SHARE", Align::Right)
-        .column("WHAT NARROWS IT", Align::Left);
+        .column("NARROWED BY", Align::Left);
     for source in shown {
         let range = source.range.map_or_else(String::new, |(_, low, high)| format!(" ({})", range(low, high)));
         table.row([format!("{}{range}", source.words), units::percent(source.share), source.narrowed_by.clone()]);

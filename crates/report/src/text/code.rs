@@ -28,7 +28,7 @@ fn site_name(trace: &Trace, site: Option<numapilot_flows::SiteId>) -> String {
     site.and_then(|id| trace.site(id).map(|site| format!("S{} {}", id.0, site.name))).unwrap_or_default()
 }
 
-/// The functions that access memory, most first.
+/// Renders the functions that access memory, those with most accesses first.
 #[must_use]
 pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) -> String {
     let mut table = Table::new()
@@ -38,7 +38,7 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
         .column("WRITES%", Align::Right)
         .flexible("FUNCTION", 20)
         .flexible("WHERE", 12)
-        .flexible("REACHES MOST", 12);
+        .flexible("TOP OBJECT", 12);
     for row in rows.iter().take(top) {
         table.row([
             format!("{:.1}", row.share.value * 100.0),
@@ -76,7 +76,7 @@ pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> Strin
             text.push('\n');
         }
         if frames.is_empty() {
-            text.push_str("        stack unknown\n");
+            text.push_str("        (unknown call stack)\n");
         }
     }
     text
@@ -95,7 +95,7 @@ pub fn stack_frames(trace: &Trace, stack: numapilot_trace::ids::StackId) -> Vec<
     frames
 }
 
-/// Places in the code that reach one object or thread.
+/// Renders the code that accesses one object, or that makes one thread's accesses.
 #[must_use]
 pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
     let mut table = Table::new()

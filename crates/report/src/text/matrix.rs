@@ -1,4 +1,4 @@
-//! Who reaches whose memory: the node-to-node matrix, what each node serves, and the links.
+//! The node-to-node matrix, the accesses that each node serves, and the traffic of the links.
 
 use numapilot_insight::LinkTraffic;
 use numapilot_insight::Matrix;
@@ -41,11 +41,11 @@ pub fn matrix(matrix: &Matrix, look: Look) -> String {
     table.render(look, 2) + &look.faint(&note)
 }
 
-/// Directed links by load.
+/// Renders the directed links, those with most data first.
 #[must_use]
 pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look) -> String {
     if links.is_empty() {
-        return "  the machine's description has no links\n".to_owned();
+        return "  the machine model has no links\n".to_owned();
     }
     let mut table = Table::new()
         .column("LINK", Align::Left)
@@ -63,9 +63,9 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
         ]);
     }
     let mut note =
-        "Data of accesses only (64 bytes each, from home to thread); probes, write-backs and prefetches not. \
-                    DEMAND: of the link's peak, over program time, which knows no congestion: above 100 the link would \
-                    hold the program up."
+        "Only the data of accesses is counted (64 bytes each, from home to thread), without probes, write-backs and \
+                    prefetches. DEMAND: share of the link's peak bandwidth, over program time. Program time is recorded without \
+                    congestion, so above 100 the link would slow the program down."
             .to_owned();
     if unrouted > 0.0 {
         note.push_str(&format!(" {} accesses are between nodes without a known route.", units::count(unrouted)));
@@ -77,7 +77,7 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
     text
 }
 
-/// An end of a link in words.
+/// An end of a link: `node 2`, or the name of a router.
 #[must_use]
 pub fn end(machine: &Machine, end: Endpoint) -> String {
     match end {

@@ -1,4 +1,4 @@
-//! One object's flow (OEF): by thread over time, its pages and who touches each, the code that reaches it, where it was allocated.
+//! One object's flow (OEF): its allocations, accesses by thread over time, pages, and the code that accesses it.
 
 use numapilot_flows::Trace;
 use numapilot_insight::ObjectDetail;
@@ -19,7 +19,7 @@ use super::table::Table;
 use super::timeline;
 use crate::units;
 
-/// The whole drill-down.
+/// Renders one object: its row, sizes, allocations, threads over time, pages and code.
 #[must_use]
 pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
     let mut text = objects(std::slice::from_ref(&detail.row), nodes, 1, look);
@@ -29,8 +29,8 @@ pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize
         text.push_str(&format!("  {line}\n"));
     }
     text.push('\n');
-    text.push_str(&look.heading("BORN\n"));
-    text.push_str(&births(detail, trace, top, look));
+    text.push_str(&look.heading("ALLOCATED\n"));
+    text.push_str(&allocations(detail, trace, top, look));
     text.push('\n');
     text.push_str(&look.heading("BY THREAD, OVER PROGRAM TIME\n"));
     text.push_str(&by_thread(detail, trace, top.max(16), look));
@@ -40,12 +40,12 @@ pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize
         text.push_str(&pages(&detail.pages, nodes, look));
         text.push('\n');
     }
-    text.push_str(&look.heading("CODE THAT REACHES IT\n"));
+    text.push_str(&look.heading("CODE THAT ACCESSES IT\n"));
     text.push_str(&code(&detail.code, trace, top, look));
     text
 }
 
-fn births(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> String {
+fn allocations(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> String {
     let mut text = String::new();
     for id in detail.objects.iter().take(top) {
         let Some(object) = trace.object(*id) else { continue };
@@ -98,7 +98,7 @@ fn by_thread(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> St
     let mut note = format!("One block is {}.", units::time_ns(detail.series.bin_ns));
     if let Some(handover) = detail.mean_handover_ns {
         note.push_str(&format!(
-            " Mean time between sampled accesses by different threads: {} (an upper bound: sampling misses hand-overs).",
+            " Mean time between sampled accesses by different threads: {} (an upper bound, because sampling misses hand-overs).",
             units::time_ns(handover as u64)
         ));
     }

@@ -159,7 +159,7 @@ fn instances(row: &DecisionRow) -> Option<String> {
     }
 }
 
-/// What the row's objects take, in words.
+/// The sizes of the row's objects in words: live at the peak, allocated in all, and accessed.
 #[must_use]
 pub fn size_words(row: &DecisionRow) -> String {
     let size = &row.size;
@@ -182,7 +182,7 @@ fn short_function(function: &str) -> &str {
     &function[..end]
 }
 
-/// The pattern in words, with the figures that make it so.
+/// The pattern of use in words, with its figures.
 #[must_use]
 pub fn usage(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
@@ -197,8 +197,8 @@ pub fn usage(row: &DecisionRow) -> String {
         Pattern::Local => format!("local already; {writes}"),
         Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
-            Some(node) => format!("used from node {node}, lives elsewhere; {writes}"),
-            None => format!("used from one node, lives elsewhere; {writes}"),
+            Some(node) => format!("used from node {node}, lies on another; {writes}"),
+            None => format!("used from one node, lies on another; {writes}"),
         },
         Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
         Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),

@@ -1,4 +1,4 @@
-//! The top of every report: three lines that say what matters, then what was recorded and what got lost.
+//! The top of every report: three lines with the main figures, then what was recorded and which records were lost.
 
 use numapilot_insight::DecisionRow;
 use numapilot_insight::Headline;
@@ -18,10 +18,10 @@ use crate::units;
 
 /// Columns of the labels on the left.
 const LABEL: usize = 22;
-/// Lines that a program's arguments may take, about.
+/// Approximate number of lines that a program's arguments may take.
 const COMMAND_LINES: usize = 4;
 
-/// The three lines: share of remote accesses, controller imbalance, the object that draws most.
+/// The three lines: share of remote accesses, controller imbalance, and the object with most accesses.
 #[must_use]
 pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let totals = &headline.totals;
@@ -36,7 +36,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
             .to_owned();
     }
     if headline.verdict == Verdict::NothingSeen {
-        return "Remote accesses       none seen: this recording holds no memory accesses\n\
+        return "Remote accesses       none: this recording holds no memory accesses\n\
                 Controller imbalance  -\n\
                 Top object            -\n"
             .to_owned();
@@ -71,7 +71,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     format!("Remote accesses       {remote}\nController imbalance  {imbalance}\nTop object            {top}\n")
 }
 
-/// Name, place, share and use, as far as the line reaches: what matters most comes first.
+/// Name, place, share and use of the top object, as far as they fit on the line.
 fn top_object(row: &DecisionRow, look: Look) -> String {
     let room = look.width.saturating_sub(LABEL);
     let draws = format!(" draws {} of them", units::share(&row.share));
@@ -107,7 +107,7 @@ pub fn heading(heading: &Heading, look: Look) -> String {
     let line = |title: &str, text: &str| block(title, text, &str::to_owned);
     let mut text = String::new();
     if !heading.command.is_empty() {
-        // Command lines of thousands of arguments are told by their two ends.
+        // A command line of thousands of arguments is shortened in the middle.
         let command = shorten(&clean(&heading.command.join(" ")), COMMAND_LINES * look.width);
         text.push_str(&line("Program", &command));
     }

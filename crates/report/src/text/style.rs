@@ -1,11 +1,11 @@
-//! Colours (only where asked for) and text that cannot talk to the terminal.
+//! Colours (only on request), wrapping, and escaping of text that could control the terminal.
 
 use anstyle::{AnsiColor, Style};
 
-/// How text is rendered.
+/// The width and colours of rendered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Columns to stay within.
+    /// Largest width of a line, in terminal columns.
     pub width: usize,
     /// Whether to write colour sequences.
     pub colour: bool,
@@ -22,25 +22,25 @@ impl Look {
         if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
     }
 
-    /// A heading.
+    /// Paints a heading.
     #[must_use]
     pub fn heading(self, text: &str) -> String {
         self.paint(Style::new().bold(), text)
     }
 
-    /// The few words that matter most.
+    /// Paints the most important words.
     #[must_use]
     pub fn strong(self, text: &str) -> String {
         self.paint(Style::new().bold().fg_color(Some(AnsiColor::Yellow.into())), text)
     }
 
-    /// Side remarks.
+    /// Paints secondary text.
     #[must_use]
     pub fn faint(self, text: &str) -> String {
         self.paint(Style::new().dimmed(), text)
     }
 
-    /// Something that limits what the figures can say.
+    /// Paints a warning: something that limits the figures.
     #[must_use]
     pub fn warning(self, text: &str) -> String {
         self.paint(Style::new().fg_color(Some(AnsiColor::Red.into())), text)
@@ -61,7 +61,7 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if is_unsafe(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
-/// At most `width` columns, the middle left out where it is longer: the ends of paths and template names tell most.
+/// At most `width` columns, the middle left out where it is longer: the ends of paths and template names distinguish them.
 #[must_use]
 pub fn shorten(text: &str, width: usize) -> String {
     use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

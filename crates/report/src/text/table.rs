@@ -8,9 +8,9 @@ use super::style::{Look, clean, shorten};
 /// Which side a column's text leans to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// Text.
+    /// Left-aligned, for text.
     Left,
-    /// Numbers.
+    /// Right-aligned, for numbers.
     Right,
 }
 

@@ -13,7 +13,7 @@ use super::table::Table;
 use super::timeline;
 use crate::units;
 
-/// Name and start function; a name that is only the program's own says nothing.
+/// Name and start function; a name that only repeats the program's is left out.
 fn name(row: &ThreadRow, trace: &Trace) -> String {
     let exe = trace.process(row.process).map_or("", |process| process.exe.rsplit('/').next().unwrap_or(""));
     // The kernel keeps 15 bytes of a name.
@@ -26,7 +26,7 @@ fn name(row: &ThreadRow, trace: &Trace) -> String {
     }
 }
 
-/// All threads, in creation order.
+/// Renders a table of all threads, in creation order. `clock_khz` converts waits to time; without it they are shown as unknown.
 #[must_use]
 pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: Look) -> String {
     let mut table = Table::new()
@@ -41,7 +41,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
         .column("WAITED", Align::Right)
         .column("ACCESSES", Align::Right)
         .column("REMOTE%", Align::Right)
-        .flexible("REACHES MOST", 6);
+        .flexible("TOP OBJECT", 6);
     for row in rows {
         let process = trace.process(row.process).map_or_else(String::new, |process| process.pid.to_string());
         let waited =
@@ -63,7 +63,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
     if table.is_empty() { "  no threads\n".to_owned() } else { table.render(look, 2) }
 }
 
-/// One thread: its row, its flow over time, the objects it reaches and the code that does.
+/// Renders one thread: its row, its accesses over time, the objects that it accesses, and the code that accesses them.
 #[must_use]
 pub fn thread(detail: &ThreadDetail, trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
     let mut text = look.heading(&format!("THREAD {}\n", detail.row.thread));
@@ -77,7 +77,7 @@ pub fn thread(detail: &ThreadDetail, trace: &Trace, nodes: &[NodeId], top: usize
     text.push_str(&format!("  remote    {}\n", timeline::blocks(&remote, most)));
     text.push_str(&look.faint(&format!("            one block is {}\n", units::time_ns(detail.series.bin_ns))));
     text.push('\n');
-    text.push_str(&look.heading("OBJECTS IT REACHES (shares are of this thread's accesses)\n"));
+    text.push_str(&look.heading("OBJECTS IT ACCESSES (shares are of this thread's accesses)\n"));
     text.push_str(&objects(&detail.sites, nodes, top, look));
     text.push('\n');
     text.push_str(&look.heading("CODE\n"));

@@ -1,4 +1,4 @@
-//! What page faults tell: first touches by node, pages used from elsewhere, and the lines that touched first.
+//! Recordings of page faults: first touches by node, pages used from other nodes, and the source lines that touched them first.
 
 use numapilot_flows::Trace;
 use numapilot_insight::TouchSite;
@@ -10,10 +10,10 @@ use super::table::Align;
 use super::table::Table;
 use crate::units;
 
-/// Lines shown of a site.
+/// Largest number of source lines that are shown for a site.
 const LINES: usize = 4;
 
-/// KiB of a page.
+/// Size of a page in KiB.
 const PAGE_KIB: u64 = 4;
 
 fn pages(count: u64) -> String {
@@ -29,7 +29,7 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
     line(
         "Page faults",
         format!(
-            "{}, of them {} on pages that were there already",
+            "{}, of which {} on pages that were in memory already",
             units::count(touches.faults as f64),
             units::count(touches.later as f64)
         ),
@@ -40,14 +40,17 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
     if touches.placed_elsewhere > 0 {
         line(
             "Placed elsewhere",
-            format!("{} not on the toucher's node: by a policy, or for want of room", pages(touches.placed_elsewhere)),
+            format!(
+                "{} not on the first toucher's node, because of a memory policy or a lack of free memory",
+                pages(touches.placed_elsewhere)
+            ),
         );
     }
     if touches.found > 0 {
-        line("There before", pages(touches.found));
+        line("In memory before", pages(touches.found));
     }
     if touches.moved > 0 {
-        line("Moved", format!("{} were later seen on another node", pages(touches.moved)));
+        line("Moved", format!("{} were later found on another node", pages(touches.moved)));
     }
     for away in &touches.away {
         let text =
@@ -56,7 +59,7 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
     }
     let uses = &touches.uses;
     let kinds = [
-        (uses.once, "seen once only"),
+        (uses.once, "seen once"),
         (uses.one_thread, "by one thread"),
         (uses.one_node, "by threads of one node"),
         (uses.several_nodes, "from several nodes"),

@@ -20,9 +20,9 @@ pub type Point = (f64, f64);
 /// Centres of all cards; the upper left corner of the bounding box is (0, 0).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
-    /// By position in [`Machine::nodes`].
+    /// Centres of the node cards, in the order of [`Machine::nodes`].
     pub nodes: Vec<Point>,
-    /// By position in [`Machine::routers`].
+    /// Centres of the routers, in the order of [`Machine::routers`].
     pub routers: Vec<Point>,
     /// Of the box around all cards.
     pub width: f64,
@@ -40,7 +40,7 @@ impl Layout {
     }
 }
 
-/// Places everything.
+/// Computes the positions of all nodes and routers.
 pub fn layout(machine: &Machine, sizes: Sizes) -> Layout {
     let hangs = |index: usize| hangs_on(machine, index);
     let all: Vec<usize> = (0..machine.nodes().len()).collect();

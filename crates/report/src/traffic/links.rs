@@ -17,7 +17,7 @@ const LANE: f64 = 13.0;
 const THIN: f64 = 1.2;
 const THICK: f64 = 18.0;
 
-/// One arrow.
+/// An arrow for one directed link.
 struct Arrow {
     from: Endpoint,
     to: Endpoint,
@@ -63,7 +63,7 @@ fn arrows(scene: &Scene<'_>) -> Vec<Arrow> {
 struct Lane {
     start: Point,
     end: Point,
-    /// Unit vector along it.
+    /// Unit vector along the arrow.
     along: Point,
 }
 

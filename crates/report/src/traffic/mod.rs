@@ -34,18 +34,18 @@ const TITLE: f64 = 128.0;
 const FOOTER: f64 = 96.0;
 const WIDTH_MIN: f64 = 820.0;
 
-/// What the picture shows.
+/// The recording that the picture shows.
 #[derive(Clone, Copy)]
 pub struct Traffic<'a> {
-    /// What was recorded.
+    /// Program, machine and losses of the recording.
     pub heading: &'a Heading,
-    /// The machine.
+    /// The machine model.
     pub machine: &'a Machine,
     /// The three findings of the title.
     pub headline: &'a Headline,
-    /// Who reaches whom.
+    /// The node-to-node matrix.
     pub matrix: &'a Matrix,
-    /// What the links carry.
+    /// The traffic of the links.
     pub links: &'a [LinkTraffic],
     /// What the figures are confined to, in words; empty where they are of everything.
     pub scope: &'a str,
@@ -54,13 +54,13 @@ pub struct Traffic<'a> {
 /// The picture in general: who reaches whom, under any words.
 #[derive(Clone, Copy)]
 pub struct Picture<'a> {
-    /// The machine.
+    /// The machine model.
     pub machine: &'a Machine,
-    /// Who reaches whom.
+    /// The node-to-node matrix.
     pub matrix: &'a Matrix,
-    /// What the links carry.
+    /// The traffic of the links.
     pub links: &'a [LinkTraffic],
-    /// What it is.
+    /// Title of the picture.
     pub title: &'a str,
     /// What it says: at most two lines.
     pub findings: &'a [String],
@@ -68,12 +68,12 @@ pub struct Picture<'a> {
     pub origin: &'a str,
 }
 
-/// Where everything stands.
+/// The positions and loads of a traffic picture.
 pub(crate) struct Scene<'a> {
     traffic: &'a Picture<'a>,
     layout: Layout,
     origin: Point,
-    /// All accesses.
+    /// Number of all accesses.
     all: f64,
 }
 
@@ -112,7 +112,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     })
 }
 
-/// Draws it.
+/// Draws the traffic.
 #[must_use]
 pub fn picture(traffic: &Picture<'_>) -> String {
     let layout = layout(traffic.machine, Sizes { card_width: CARD.0, card_height: CARD.1, gap: GAP });

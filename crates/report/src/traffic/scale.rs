@@ -19,7 +19,7 @@ pub fn colour(share: f64) -> String {
     format!("#{:02x}{:02x}{:02x}", channel(0), channel(1), channel(2))
 }
 
-/// Text on that colour.
+/// Colour of text on that colour.
 pub fn ink_on(share: f64) -> &'static str {
     if share > 0.62 { "#ffffff" } else { "#20262e" }
 }

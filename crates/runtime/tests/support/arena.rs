@@ -120,18 +120,18 @@ impl Arena {
         self.base.cast()
     }
 
-    /// What `NUMAPILOT_ARENA` names.
+    /// Value of `NUMAPILOT_ARENA` for the program.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Counted losses.
+    /// Records that the arena lost, by kind.
     pub fn losses(&self) -> ArenaLosses {
         // SAFETY: inside the mapping; aligned; values may be stale, never torn in ways that matter to a test after its program.
         unsafe { (&raw const (*self.header()).losses.0).read_volatile() }
     }
 
-    /// `np_arena.state`.
+    /// Value of `np_arena.state`.
     pub fn state(&self) -> u32 {
         // SAFETY: as in `losses`.
         unsafe { (&raw const (*self.header()).state.0.state).read_volatile() }
@@ -147,7 +147,7 @@ impl Arena {
         unsafe { self.base.add(usize::try_from(self.slot_at(index)).expect("64-bit")).cast::<Slot>().read_volatile() }
     }
 
-    /// Slots ever used.
+    /// Number of slots that were ever in use.
     pub fn slots_used(&self) -> u32 {
         // SAFETY: as in `losses`.
         let high = unsafe { (&raw const (*self.header()).epoch.0.slots_high).read_volatile() };

@@ -16,10 +16,10 @@ use tempfile::TempDir;
 /// 100 us of program time at 2.5 GHz.
 pub const WINDOW_CYCLES: u32 = 250_000;
 pub const THREADS: usize = 16;
-/// `NP_MODE_TRACK`, `NP_MODE_INSTRUMENT`.
+/// The C constants `NP_MODE_TRACK` and `NP_MODE_INSTRUMENT`.
 pub const TRACK: u32 = 1;
 pub const INSTRUMENT: u32 = 2;
-/// `NP_BIND_SPREAD`, `NP_BIND_PACK`, `NP_BIND_NONE`.
+/// The C constants `NP_BIND_SPREAD`, `NP_BIND_PACK` and `NP_BIND_NONE`.
 pub const SPREAD: u32 = 0;
 pub const PACK: u32 = 1;
 pub const NONE: u32 = 2;

@@ -3,11 +3,11 @@
 use super::{Medians, Row};
 use crate::outcome::Check;
 
-/// What the median error may be.
+/// Greatest median error that passes.
 pub const ERROR_MAX: f64 = 0.10;
 /// With more of the runs disturbed than this, it was the machine's other load that was measured.
 const DISTURBED_MAX: f64 = 0.5;
-/// What the check is called.
+/// Name of the check.
 pub const NAME: &str = "predicted slow-down of programs that run together";
 
 /// Medians over all members; `None` where there are none.
@@ -40,7 +40,7 @@ pub fn judge(rows: &[Row]) -> Check {
     let disturbed = rows.iter().map(|row| row.disturbed_share).sum::<f64>() / rows.len() as f64;
     let check = if disturbed > DISTURBED_MAX {
         let words = format!(
-            "the machine was too busy: in {} of the runs a program lost its CPU to others all the time; run it again when the machine is quieter",
+            "the machine was too busy: in {} of the runs other programs took a program's CPU all the time; run it again when the machine is quieter",
             percent(disturbed)
         );
         Check::not_judged(NAME, words)

@@ -1,8 +1,8 @@
 //! Contention: how much memory-bound programs slow one another down, predicted by the traffic model against measured.
 //!
-//! The model is the one that `numapilot measure` makes of this machine. Of each program it is told what the program did alone; from that alone follows what
-//! each does beside the others ([`predict`]). Programs run alone and together in turn, round after round ([`run`]), so that what changes on the machine
-//! meanwhile changes both.
+//! The model is the one that `numapilot measure` makes of this machine. Its only other input is each program's rate alone, from which it predicts the rate
+//! beside the others ([`predict`]). Programs run alone and together in turn, round after round ([`run`]), so that changes on the machine
+//! affect both.
 
 pub mod judge;
 pub mod predict;
@@ -15,7 +15,7 @@ use serde::Serialize;
 /// One program in a row, with its slow-down.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Member {
-    /// What it does.
+    /// Name of the program's activity.
     pub program: String,
     /// Threads, each on a CPU of its own.
     pub threads: usize,
@@ -31,7 +31,7 @@ pub struct Member {
     pub measured: f64,
     /// Its spread over the rounds: 1.4826 times the median absolute deviation, as a share of it.
     pub spread: f64,
-    /// Slow-down predicted.
+    /// Slow-down that the traffic model predicts.
     pub predicted: f64,
 }
 
@@ -48,7 +48,7 @@ impl Member {
         (1.0 / self.measured - 1.0).abs()
     }
 
-    /// How far the measured slow-down is from none.
+    /// The measured slow-down minus 1, as an absolute value.
     #[must_use]
     pub fn effect(&self) -> f64 {
         (self.measured - 1.0).abs()
@@ -58,22 +58,22 @@ impl Member {
 /// Programs that ran side by side.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Where they ran, in words.
+    /// Name of the scene: nodes of CPUs and memory, in words.
     pub scene: String,
-    /// The programs.
+    /// The programs of the row.
     pub members: Vec<Member>,
-    /// Share of the runs in which one of them lost its CPU to somebody else in nearly every slice.
+    /// Share of the runs in which another program took a CPU of one of them in nearly every slice.
     pub disturbed_share: f64,
 }
 
-/// What came of it.
+/// Results of the part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Contention {
     /// Model file of this machine, as `numapilot measure --model` writes it: the predictions' only other source.
     pub model: String,
     /// Rounds of each row.
     pub rounds: usize,
-    /// The rows.
+    /// One row per set of programs.
     pub rows: Vec<Row>,
     /// Medians over all members of all rows; `None` without any.
     pub medians: Option<Medians>,
@@ -88,7 +88,7 @@ pub struct Medians {
     pub error: f64,
     /// Error of "no slow-down".
     pub baseline_error: f64,
-    /// How far slow-downs are from none.
+    /// Effect: slow-down minus 1, as an absolute value.
     pub effect: f64,
     /// Spread of the rounds.
     pub spread: f64,

@@ -19,7 +19,7 @@ pub struct Alone {
     pub from: usize,
     /// Node of its memory, the same.
     pub to: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
     /// Share of its accesses that write.
     pub write_share: f64,

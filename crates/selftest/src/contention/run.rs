@@ -1,4 +1,4 @@
-//! Runs the programs of a scene: each alone and all together, in turn, round after round; and predicts what came of it.
+//! Runs the programs of a scene: each alone and all together, in turn, round after round; and predicts the slow-downs.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub enum ContentionError {
     /// The model cannot be solved.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
-    /// The model is none.
+    /// The machine model is invalid.
     #[error(transparent)]
     Machine(#[from] numapilot_machine::MachineError),
     /// A node of the machine is not in its model.
@@ -42,15 +42,15 @@ pub enum ContentionError {
     NoNode(numapilot_machine::NodeId),
 }
 
-/// What the scenes need of this machine.
+/// The machine and settings that the scenes need.
 pub struct Stage<'a> {
-    /// This machine.
+    /// The machine on which the programs run.
     pub machine: &'a Machine,
-    /// What this process may use of it.
+    /// The CPUs and memory that this process may use.
     pub permit: &'a Permit,
     /// The plan of the measurement: sizes and lines are taken over from it.
     pub plan: &'a Plan,
-    /// The measurement.
+    /// Results of the measurement, from which the model is made.
     pub results: &'a Results,
     /// Rounds of each row.
     pub rounds: usize,
@@ -59,10 +59,10 @@ pub struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Runs all casts of all scenes; `progress` is told before each.
+    /// Runs all casts of all scenes; `progress` is called before each.
     ///
     /// # Errors
-    /// No model could be made of the measurement, memory could not be had, or a CPU went away.
+    /// No model could be made of the measurement, memory could not be allocated, or a CPU went offline.
     pub fn run(
         &self,
         scenes: &[Scene],
@@ -98,7 +98,7 @@ impl Stage<'_> {
         }
         if left_out > 0 {
             contention.notes.push(format!(
-                "{left_out} rows were left out: this machine is busy, and those before took all of the time."
+                "{left_out} rows were left out: this machine is busy, and the rows before used all of the time."
             ));
         }
         contention.medians = medians(&contention.rows);

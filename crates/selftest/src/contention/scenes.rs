@@ -34,12 +34,12 @@ const MORE_PAIRS: [[Activity; 2]; 8] = [
 const TRIPLES: [[Activity; 3]; 4] =
     [[CHASE, READ, WRITE], [READ, READ, READ], [CHASE, TRIAD, TRIAD], [MIXED, READ, UPDATE]];
 
-/// One program's place.
+/// CPUs and memory node of one program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Node of its CPUs.
     pub cpu_node: NodeId,
-    /// Its CPUs.
+    /// CPUs of the program, one thread on each.
     pub cpus: Vec<CpuId>,
     /// Node of its memory.
     pub memory_node: NodeId,
@@ -48,15 +48,15 @@ pub struct Place {
 /// Places that programs take at the same time, and which programs take them, cast after cast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scene {
-    /// In words.
+    /// Name of the scene, in words.
     pub name: String,
-    /// The places.
+    /// Places of the programs.
     pub places: Vec<Place>,
     /// Programs for the places, in their order.
     pub casts: Vec<Vec<Activity>>,
 }
 
-/// The scenes of a machine; why there are none, where there are none.
+/// The scenes of a machine, or the reason why there are none.
 ///
 /// # Errors
 /// Fewer than two cores, or no memory beside them: the reason, a clause.

@@ -3,19 +3,19 @@
 use numapilot_machine::NodeId;
 use serde_json::Value;
 
-use super::{Cast, Engine, Sees};
+use super::{Engine, Sees, ThreadPlacement};
 use crate::engines::truth::Truth;
 use crate::outcome::Check;
 
-/// Of the block's accesses, so many must be where the truth has all of them: sampling and the first look of a thread at its CPU blur the rest.
+/// Least share of the block's accesses that must be where the truth has all of them: sampling, and a thread's first reading of its CPU, blur the rest.
 const SHARE_MIN: f64 = 0.95;
 
 /// The object that a trace has at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its number.
+    /// Number of the object in the trace.
     pub object: u64,
-    /// Its size.
+    /// Size of the object in bytes.
     pub bytes: u64,
     /// Kernel's number of the thread that allocated it, where it is known.
     pub thread: Option<u64>,
@@ -24,10 +24,10 @@ pub struct Recorded {
 /// A recording and what is true of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What the program did.
+    /// The true accesses of the program.
     pub truth: &'a Truth,
-    /// Where it was asked to do it.
-    pub cast: &'a Cast,
+    /// The CPUs and nodes that were requested.
+    pub placement: &'a ThreadPlacement,
     /// The object at the block's address, if there is one.
     pub recorded: Option<Recorded>,
     /// `numapilot report --json --instances --threads` of the recording.
@@ -40,7 +40,7 @@ pub fn name(engine: &Engine) -> String {
     format!("engine {}", engine.name)
 }
 
-/// What should be found, and what was, piece by piece.
+/// Expected and found values, one by one.
 #[derive(Default)]
 struct Pieces {
     expected: Vec<String>,
@@ -61,7 +61,7 @@ impl Pieces {
 /// Size, owner; and as far as the engine sees them the home node, and who accessed the block from where.
 #[must_use]
 pub fn judge(engine: &Engine, evidence: &Evidence<'_>) -> Check {
-    let Evidence { truth, cast, recorded, report } = *evidence;
+    let Evidence { truth, placement, recorded, report } = *evidence;
     let Some(recorded) = recorded else {
         let words = "the recording has no object at the block's address: it missed the allocation";
         return Check::judged(name(engine), false, words).with(format!("{} bytes", truth.bytes), "nothing");
@@ -86,7 +86,7 @@ pub fn judge(engine: &Engine, evidence: &Evidence<'_>) -> Check {
         (true, Sees::FirstTouches) => {
             "the recording has the block with its size, its owner, its home node and the node of its first toucher".to_owned()
         }
-        (true, Sees::Accesses) if cast.owner.1 == cast.reader.1 => {
+        (true, Sees::Accesses) if placement.owner.1 == placement.reader.1 => {
             "the recording has the block with its size, its owner, its home node and its reader; both threads ran on one node".to_owned()
         }
         (true, Sees::Accesses) => {
@@ -98,12 +98,12 @@ pub fn judge(engine: &Engine, evidence: &Evidence<'_>) -> Check {
 }
 
 fn accesses(engine: &Engine, evidence: &Evidence<'_>, recorded: Recorded, report: &Value, pieces: &mut Pieces) {
-    let Evidence { truth, cast, .. } = *evidence;
+    let Evidence { truth, placement, .. } = *evidence;
     let node_ids = node_ids(report);
     let instances = report["instances"].as_array().map_or(&[][..], Vec::as_slice);
     let row = instances.iter().find(|row| row["key"]["object"].as_u64() == Some(recorded.object));
     // On a simulated machine pages are at home where the model's first touch puts them; on this one, where the kernel says.
-    let home = truth.home().filter(|_| !engine.is_simulated).unwrap_or(cast.owner.1);
+    let home = truth.home().filter(|_| !engine.is_simulated).unwrap_or(placement.owner.1);
     let share = |field: &str, node: NodeId| {
         let index = node_ids.iter().position(|id| *id == node)?;
         row?[field][index]["value"].as_f64()
@@ -121,13 +121,13 @@ fn accesses(engine: &Engine, evidence: &Evidence<'_>, recorded: Recorded, report
     pieces.compare("home", format!("node {home}"), told(on), is_home);
     let from = most("from_node");
     if engine.sees == Sees::FirstTouches {
-        let right = from.is_some_and(|(node, share)| node == cast.owner.1 && share >= SHARE_MIN);
-        pieces.compare("touched first from", format!("node {}", cast.owner.1), told(from), right);
+        let right = from.is_some_and(|(node, share)| node == placement.owner.1 && share >= SHARE_MIN);
+        pieces.compare("touched first from", format!("node {}", placement.owner.1), told(from), right);
         return;
     }
     // The reader goes through the block several times, the owner once: most accesses are the reader's.
-    let right = from.is_some_and(|(node, _)| node == cast.reader.1);
-    pieces.compare("mostly accessed from", format!("node {}", cast.reader.1), told(from), right);
+    let right = from.is_some_and(|(node, _)| node == placement.reader.1);
+    pieces.compare("mostly accessed from", format!("node {}", placement.reader.1), told(from), right);
     let threads = report["threads"].as_array().map_or(&[][..], Vec::as_slice);
     let accesses = |row: &&Value| row["accesses"]["value"].as_f64().unwrap_or(0.0);
     let busiest = threads.iter().max_by(|a, b| accesses(a).total_cmp(&accesses(b)));
@@ -171,8 +171,9 @@ mod tests {
     }
 
     fn verdict(engine: &Engine, recorded: Option<Recorded>, report: &Value) -> Check {
-        let (truth, cast) = (truth(), Cast { owner: (CpuId(0), NodeId(0)), reader: (CpuId(1), NodeId(1)) });
-        judge(engine, &Evidence { truth: &truth, cast: &cast, recorded, report })
+        let (truth, placement) =
+            (truth(), ThreadPlacement { owner: (CpuId(0), NodeId(0)), reader: (CpuId(1), NodeId(1)) });
+        judge(engine, &Evidence { truth: &truth, placement: &placement, recorded, report })
     }
 
     const RIGHT: Option<Recorded> = Some(Recorded { object: 7, bytes: 1000, thread: Some(11) });
@@ -209,9 +210,10 @@ mod tests {
     fn on_a_simulated_machine_the_kernels_nodes_do_not_count() {
         let simulated = Engine { is_simulated: true, ..PMU };
         let truth = Truth { homes: Some([(NodeId(0), 9)].into()), ..truth() };
-        let cast = Cast { owner: (CpuId(0), NodeId(1)), reader: (CpuId(1), NodeId(0)) };
+        let placement = ThreadPlacement { owner: (CpuId(0), NodeId(1)), reader: (CpuId(1), NodeId(0)) };
         let report = report([0.0, 1.0], [0.8, 0.2], 400.0);
-        let check = judge(&simulated, &Evidence { truth: &truth, cast: &cast, recorded: RIGHT, report: &report });
+        let check =
+            judge(&simulated, &Evidence { truth: &truth, placement: &placement, recorded: RIGHT, report: &report });
         assert_eq!(check.verdict, Verdict::Pass, "{check:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Engines: a program whose accesses are known is recorded by each engine that works here, and what the recording says of its one block is held against the
+//! Engines: each engine that works on this machine records a program whose accesses are known, and the recording of its one block is compared with the
 //! truth. A thread on node A allocates and touches the block, another thread on node B reads it several times.
 //!
 //! [`truth`] is the program, [`record`] records it by numapilot's own executable, [`judge`] compares; that half is pure.
@@ -15,18 +15,18 @@ use numapilot_measure::Permit;
 pub enum Sees {
     /// Objects and the threads that allocate them; no accesses.
     Objects,
-    /// First touches too: who, and where the page went.
+    /// First touches too: the first toucher, and the home node of the page.
     FirstTouches,
-    /// Accesses by anybody.
+    /// Accesses of all threads.
     Accesses,
 }
 
 /// An engine as it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// Its name, as after `--engine`.
+    /// Name of the engine, as after `--engine`.
     pub name: &'static str,
-    /// What it claims.
+    /// What the engine claims to see.
     pub sees: Sees,
     /// Whether its machine is simulated: then the nodes are the model's, whatever this machine has.
     pub is_simulated: bool,
@@ -46,19 +46,19 @@ pub const ENGINES: [Engine; 5] = [
 /// The machine on which simulating engines run the program: more than one node, whatever this machine has.
 pub const SIMULATED: &str = "opteron-8385";
 
-/// Where the two threads of the program run.
+/// CPUs and nodes of the two threads of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cast {
+pub struct ThreadPlacement {
     /// CPU and node of the thread that allocates and touches: A.
     pub owner: (CpuId, NodeId),
-    /// Those of the thread that reads: B.
+    /// CPU and node of the thread that reads: B.
     pub reader: (CpuId, NodeId),
 }
 
-impl Cast {
+impl ThreadPlacement {
     /// The first node with memory and usable CPUs for A, the next node with usable CPUs for B; the same CPU twice where there is no other.
     #[must_use]
-    pub fn of(machine: &Machine, permit: Option<&Permit>) -> Option<Cast> {
+    pub fn of(machine: &Machine, permit: Option<&Permit>) -> Option<ThreadPlacement> {
         let usable = |cpu: &CpuId| {
             permit.is_none_or(|permit| permit.cpus.contains(cpu)) && machine.cpu(*cpu).is_some_and(|cpu| cpu.online)
         };
@@ -70,7 +70,7 @@ impl Cast {
         let elsewhere = seats.clone().find(|(_, node, _)| *node != owner.1);
         let beside = seats.clone().find(|(cpu, node, _)| *node == owner.1 && *cpu != owner.0);
         let reader = elsewhere.or(beside).unwrap_or(owner);
-        Some(Cast { owner: (owner.0, owner.1), reader: (reader.0, reader.1) })
+        Some(ThreadPlacement { owner: (owner.0, owner.1), reader: (reader.0, reader.1) })
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn two_nodes_where_there_are_two_and_two_cpus_where_there_are_two() {
         let machine = Machine::load(SIMULATED).expect("a model");
-        let whole = Cast::of(&machine, None).expect("CPUs");
+        let whole = ThreadPlacement::of(&machine, None).expect("CPUs");
         assert_eq!((whole.owner.1, whole.reader.1), (NodeId(0), NodeId(1)));
         let permit = |cpus: &[u32]| Permit {
             cpus: cpus.iter().map(|cpu| CpuId(*cpu)).collect(),
@@ -90,11 +90,11 @@ mod tests {
             large_pages: false,
             large_page_bytes: 2 << 20,
         };
-        let cast = |cpus: &[u32]| Cast::of(&machine, Some(&permit(cpus)));
-        let one_node = cast(&[1, 2]).expect("CPUs");
+        let placement = |cpus: &[u32]| ThreadPlacement::of(&machine, Some(&permit(cpus)));
+        let one_node = placement(&[1, 2]).expect("CPUs");
         assert_eq!((one_node.owner.0, one_node.reader.0, one_node.reader.1), (CpuId(1), CpuId(2), NodeId(0)));
-        let one_cpu = cast(&[3]).expect("a CPU");
+        let one_cpu = placement(&[3]).expect("a CPU");
         assert_eq!(one_cpu.owner, one_cpu.reader);
-        assert_eq!(cast(&[]), None);
+        assert_eq!(placement(&[]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Records the program by numapilot's own executable, as users do, and reads what came of it. Everything it writes lies in a folder that goes away.
+//! Records the program by numapilot's own executable, as users do, and reads the result. Everything it writes is in a temporary folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,12 +15,12 @@ use tempfile::Builder;
 
 use super::judge::{Evidence, Recorded, judge, name};
 use super::truth::{Order, SOURCE, Truth};
-use super::{Cast, ENGINES, Engine, SIMULATED};
+use super::{ENGINES, Engine, SIMULATED, ThreadPlacement};
 use crate::outcome::Check;
 
 /// Bytes of the block: no power of two, far beyond a simulated last-level cache, and no other block of this process has the size.
 const BYTES: usize = (24 << 20) + 8192;
-/// How often it is read.
+/// Number of passes over the block.
 const PASSES: u32 = 4;
 /// A processor's last-level cache holds more, and its sampling needs time.
 const PMU_BYTES: usize = (192 << 20) + 8192;
@@ -33,13 +33,13 @@ const ROWS: &str = "100000";
 
 /// How a child process ended.
 enum Ended {
-    /// With success; what it printed.
+    /// It succeeded; its output.
     Well(String),
     /// Otherwise; its last words, a clause.
     Badly(String),
 }
 
-/// Tries every engine; `progress` is told before each. `executable` is numapilot's own.
+/// Tries every engine; `progress` is called before each. `executable` is numapilot's own.
 ///
 /// # Errors
 /// No folder for the recordings could be made.
@@ -50,7 +50,7 @@ pub fn run(
     progress: &mut dyn FnMut(String),
 ) -> io::Result<Vec<Check>> {
     let folder = Builder::new().prefix("numapilot-selftest-").tempdir()?;
-    let studio = Studio { executable, machine, folder: folder.path() };
+    let recorder = Recorder { executable, machine, folder: folder.path() };
     let mut checks = Vec::new();
     for engine in &ENGINES {
         progress(name(engine));
@@ -58,35 +58,35 @@ pub fn run(
         let obstacle = finding.filter(|finding| !finding.works).and_then(|finding| finding.obstacles.first());
         checks.push(match obstacle {
             Some(obstacle) => Check::not_judged(name(engine), format!("{}; {}", obstacle.reason, obstacle.remedy)),
-            None => studio.check(engine),
+            None => recorder.check(engine),
         });
     }
     Ok(checks)
 }
 
-struct Studio<'a> {
+struct Recorder<'a> {
     executable: &'a Path,
     machine: &'a Machine,
     folder: &'a Path,
 }
 
-impl Studio<'_> {
+impl Recorder<'_> {
     fn check(&self, engine: &Engine) -> Check {
-        let cast = if engine.is_simulated {
-            Machine::load(SIMULATED).ok().and_then(|machine| Cast::of(&machine, None))
+        let placement = if engine.is_simulated {
+            Machine::load(SIMULATED).ok().and_then(|machine| ThreadPlacement::of(&machine, None))
         } else {
-            Cast::of(self.machine, Some(&Permit::of_this_process()))
+            ThreadPlacement::of(self.machine, Some(&Permit::of_this_process()))
         };
-        let Some(cast) = cast else {
+        let Some(placement) = placement else {
             return Check::not_judged(name(engine), "no node has both CPUs and memory that this process may use");
         };
         let (bytes, passes) = if engine.name == "pmu" { (PMU_BYTES, PMU_PASSES) } else { (BYTES, PASSES) };
-        let order = Order { owner: cast.owner.0, reader: cast.reader.0, bytes, passes };
+        let order = Order { owner: placement.owner.0, reader: placement.reader.0, bytes, passes };
         let program = match self.program(engine, &order) {
             Ok(program) => program,
             Err(reason) => return Check::not_judged(name(engine), reason),
         };
-        match self.recorded(engine, &cast, program) {
+        match self.recorded(engine, &placement, program) {
             Ok(check) => check,
             Err(reason) => Check::judged(name(engine), false, reason),
         }
@@ -106,13 +106,13 @@ impl Studio<'_> {
         let arguments = arguments.into_iter().chain([program.as_os_str(), source.as_os_str()]);
         match self.numapilot(arguments) {
             Ok(Ended::Well(_)) => Ok(vec![program.into(), order]),
-            Ok(Ended::Badly(words)) => Err(format!("no program could be compiled here: {words}")),
-            Err(error) => Err(format!("no program could be compiled here: {error}")),
+            Ok(Ended::Badly(words)) => Err(format!("the test program could not be compiled: {words}")),
+            Err(error) => Err(format!("the test program could not be compiled: {error}")),
         }
     }
 
     /// Records, reports, judges. The error is why the engine, which should work here, did not: a clause.
-    fn recorded(&self, engine: &Engine, cast: &Cast, program: Vec<OsString>) -> Result<Check, String> {
+    fn recorded(&self, engine: &Engine, placement: &ThreadPlacement, program: Vec<OsString>) -> Result<Check, String> {
         let trace = self.folder.join(format!("{}.numatrace", engine.name));
         let machine = if engine.is_simulated { SIMULATED } else { "live" };
         let options = ["record", "--quiet", "--engine", engine.name, "--machine", machine, "--output"].map(OsStr::new);
@@ -121,12 +121,13 @@ impl Studio<'_> {
         let truth: Truth = printed
             .lines()
             .find_map(|line| serde_json::from_str(line).ok())
-            .ok_or_else(|| "the program did not say what it did".to_owned())?;
+            .ok_or_else(|| "the test program printed no result".to_owned())?;
         let options = ["report", "--json", "--instances", "--threads", "--top", ROWS].map(OsStr::new);
         let printed = self.well("report", options.into_iter().chain([trace.as_os_str()]))?;
-        let report = serde_json::from_str(&printed).map_err(|error| format!("the report is no JSON: {error}"))?;
+        let report =
+            serde_json::from_str(&printed).map_err(|error| format!("the report is not valid JSON: {error}"))?;
         let recorded = object_at(&trace, &truth)?;
-        Ok(judge(engine, &Evidence { truth: &truth, cast, recorded, report: &report }))
+        Ok(judge(engine, &Evidence { truth: &truth, placement, recorded, report: &report }))
     }
 
     fn well<'b>(&self, what: &str, arguments: impl IntoIterator<Item = &'b OsStr>) -> Result<String, String> {
@@ -165,7 +166,7 @@ impl Studio<'_> {
             return Ok(Ended::Well(String::from_utf8_lossy(&fs::read(&out)?).into_owned()));
         }
         let words = String::from_utf8_lossy(&fs::read(&err)?).into_owned();
-        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it printed no message");
         Ok(Ended::Badly(last.trim_start_matches("numapilot: ").to_owned()))
     }
 }

@@ -1,4 +1,4 @@
-//! The program whose accesses are known, as numapilot's own executable runs it (`truth.c` does the same for engine `instrument`), and what it tells.
+//! The program whose accesses are known, as numapilot's own executable runs it (`truth.c` does the same for engine `instrument`), and its output.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct Order {
     pub reader: CpuId,
     /// Bytes of the block.
     pub bytes: usize,
-    /// How often it is read.
+    /// Number of passes over the block.
     pub passes: u32,
 }
 
@@ -59,13 +59,13 @@ impl FromStr for Order {
 pub struct Truth {
     /// First byte of the block.
     pub address: u64,
-    /// Its size.
+    /// Size of the block in bytes.
     pub bytes: u64,
     /// Kernel's number of the thread that allocated and touched it.
     pub owner_tid: u64,
-    /// That of the reader.
+    /// Kernel's number of the reading thread.
     pub reader_tid: u64,
-    /// Pages by node, as the kernel told; `None` where it was not asked, or did not answer.
+    /// Pages by node, as the kernel reported; `None` where it was not asked, or reported nothing.
     pub homes: Option<BTreeMap<NodeId, u64>>,
 }
 
@@ -107,12 +107,12 @@ pub fn carry_out(order: &Order) -> Result<Truth, String> {
     Ok(Truth { address, bytes: bytes as u64, owner_tid, reader_tid, homes: answer.is_ok().then_some(homes) })
 }
 
-/// Does the work in a thread on this CPU; the thread's number, and what came of it.
+/// Does the work in a thread on this CPU; returns the thread's number and the result.
 fn on_cpu<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> Result<(u64, T), String> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let mask: CpuMask = [cpu].into_iter().collect();
-            set_thread(0, &mask).map_err(|error| format!("no thread can run on CPU {cpu}: {error}"))?;
+            set_thread(0, &mask).map_err(|error| format!("cannot run a thread on CPU {cpu}: {error}"))?;
             // SAFETY: no precondition.
             let tid = unsafe { libc::syscall(libc::SYS_gettid) };
             Ok((tid.unsigned_abs(), work()))

@@ -1,4 +1,4 @@
-//! A policy on a fresh mapping of this process: taken by a thread of its own, touched, and asked after.
+//! Applies a policy to a fresh mapping of this process: a new thread sets the policy, touches the pages, and asks the kernel for their nodes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 use super::{PAGES, Policy};
 
-/// Why a policy could not be tried: of this machine's kernel or this process's rights, none of the policy.
+/// Why a policy could not be tried: a limit of this machine's kernel or of this process's rights, not an error of the policy.
 #[derive(Debug, Error)]
 pub enum ApplyError {
     /// The kernel refused the policy.
@@ -21,12 +21,12 @@ pub enum ApplyError {
     /// The kernel does not say where pages are.
     #[error(transparent)]
     Unanswered(#[from] KernelError),
-    /// No memory.
-    #[error("no {bytes} bytes of memory could be mapped ({error}); free some memory")]
+    /// Memory could not be mapped.
+    #[error("cannot map {bytes} bytes of memory ({error}); free some memory")]
     NoMemory {
-        /// How much.
+        /// Size of the mapping in bytes.
         bytes: usize,
-        /// The system's answer.
+        /// The system's error.
         error: io::Error,
     },
 }
@@ -61,7 +61,7 @@ pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, A
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Pages that nobody has touched; given back when dropped.
+/// Untouched pages; unmapped when dropped.
 struct FreshPages {
     base: *mut libc::c_void,
     page_bytes: usize,

@@ -1,5 +1,5 @@
-//! Placement: pages where memory policies put them. A thread takes a policy by the same wrapper as `numapilot run` ([`apply`]), touches fresh memory, and the
-//! kernel is asked for the node of every page. What should come of it, and the verdict, are pure.
+//! Placement: whether memory policies place pages as they say. A thread sets a policy by the same wrapper as `numapilot run` ([`apply`]), touches fresh memory,
+//! and asks the kernel for the node of every page. The expectation and the verdict are pure.
 
 pub mod apply;
 
@@ -29,7 +29,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// In words.
+    /// The policy in words.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -109,9 +109,9 @@ pub fn judge(policy: &Policy, found: &BTreeMap<Option<NodeId>, usize>) -> Check 
     let expected: Vec<String> = due.iter().map(|(node, pages)| words(&Some(*node), *pages)).collect();
     let seen: Vec<String> = found.iter().map(|(place, pages)| words(place, *pages as f64)).collect();
     let reason = if holds {
-        format!("all {PAGES} pages are where the policy puts them, by the kernel's word")
+        format!("all {PAGES} pages are on the nodes of the policy, as move_pages reports")
     } else {
-        "pages are elsewhere than the policy says, by the kernel's word".to_owned()
+        "pages are on other nodes than the policy's, as move_pages reports".to_owned()
     };
     Check::judged(policy.name(), holds, reason).with(expected.join(", "), seen.join(", "))
 }

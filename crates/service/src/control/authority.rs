@@ -1,9 +1,9 @@
-//! Who may steer whose processes. Pure: facts in, leave or refusal out.
+//! Permissions of clients of the control socket. Pure.
 //!
-//! * Root and the daemon's own user: everything.
-//! * Anybody else: to see the loop's state and their own processes, and to add or remove these. A process is theirs if all four of its user numbers are
-//!   (real, effective, saved, file system) and the kernel lets them look into it (it is dumpable: `/proc/PID` is theirs). Others' processes are
-//!   answered like such as do not exist, so that nothing is told of them.
+//! * Root and the daemon's own user may do everything.
+//! * Other users may see the loop's state and their own processes, and add or remove these. A process is their own if all four of its user ids (real,
+//!   effective, saved, file system) are theirs and the kernel lets them inspect it (it is dumpable: they own `/proc/PID`). A request about another user's
+//!   process gets the same answer as one about no process, so that it reveals nothing.
 
 use numapilot_balancer::event::Target;
 use numapilot_balancer::status::Status;
@@ -11,45 +11,45 @@ use numapilot_balancer::status::Status;
 use super::Request;
 use crate::connection::Peer;
 
-/// What is known of a process when somebody names it.
+/// Facts about a process that a client names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessFacts {
-    /// Which it is.
+    /// The process.
     pub target: Target,
-    /// Real, effective, saved and file-system user.
+    /// Real, effective, saved and file-system user id.
     pub uids: [u32; 4],
-    /// Who owns `/proc/PID`: root, where the process is not dumpable.
+    /// Owner of `/proc/PID`: root if the process is not dumpable.
     pub owner: u32,
 }
 
 impl ProcessFacts {
-    /// Whether a user owns all of it.
+    /// Whether the process belongs to a user entirely.
     #[must_use]
     pub fn is_wholly_of(&self, uid: u32) -> bool {
         self.owner == uid && self.uids.iter().all(|&own| own == uid)
     }
 }
 
-/// A client, and what follows from who it is.
+/// A client and its permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// The client's user.
+    /// User id of the client.
     pub uid: u32,
-    /// Root, or the daemon's own user.
+    /// Whether the client is root or the daemon's own user.
     pub is_master: bool,
 }
 
 impl Authority {
-    /// Of a peer of a daemon that runs as `own_uid`.
+    /// Permissions of a peer, for a daemon that runs as `own_uid`.
     #[must_use]
     pub fn of(peer: Peer, own_uid: u32) -> Authority {
         Authority { uid: peer.uid, is_master: peer.uid == 0 || peer.uid == own_uid }
     }
 
-    /// Whether a request that names no process may be carried out.
+    /// Whether the client may make a request that names no process.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for the refusal.
     pub fn may(&self, request: Request) -> Result<(), String> {
         let is_open = matches!(request, Request::Status | Request::Add { .. } | Request::Remove { .. });
         if is_open || self.is_master {
@@ -59,10 +59,10 @@ impl Authority {
             .to_owned())
     }
 
-    /// Whether a process may be named; `None` where there is none of that number.
+    /// Whether the client may name a process; `process` is `None` if there is no process with that id.
     ///
     /// # Errors
-    /// The same words for processes of others as for none.
+    /// The same message for other users' processes as for no process.
     pub fn may_name(&self, pid: u32, process: Option<ProcessFacts>) -> Result<Target, String> {
         match process {
             Some(process) if self.is_master || process.is_wholly_of(self.uid) => Ok(process.target),
@@ -71,16 +71,16 @@ impl Authority {
         }
     }
 
-    /// What of a status this client may see. `is_own`: whether a process is wholly the client's.
+    /// The part of a status that this client may see. `is_own`: whether a process belongs to the client entirely.
     #[must_use]
     pub fn view(&self, status: &Status, is_own: impl Fn(u32) -> bool) -> Status {
         let mut status = status.clone();
         if !self.is_master {
             status.targets.retain(|target| target.target.uid == self.uid);
-            // Addresses within a process that runs with others' rights help to attack it: the kernel would not tell them either.
+            // Addresses in a process that runs with another user's rights help to attack it, and the kernel would not reveal them either.
             let closed = status.targets.iter_mut().filter(|target| !is_own(target.target.pid));
             closed.for_each(|target| target.hot.clear());
-            // Free text may name processes.
+            // Free text may contain names of processes.
             status.policy_says.clear();
             status.because.clear();
         }

@@ -1,4 +1,4 @@
-//! A client of the control socket: what `numapilot ctl` speaks through.
+//! A client of the control socket, used by `numapilot ctl`.
 
 use std::io;
 use std::io::Write;
@@ -13,10 +13,10 @@ use super::VERSION;
 use crate::connection::read_line;
 use crate::error::ServiceError;
 
-/// An answer has at most this many bytes: some hundred for each process looked after.
+/// Maximum size of an answer in bytes: some hundred bytes per managed process.
 const ANSWER_BYTES: usize = 64 << 20;
-/// The daemon answers within five seconds, or says so.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum wait for an answer: the daemon answers within five seconds, or reports that it cannot.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// A connection to a daemon.
 #[derive(Debug)]
@@ -27,14 +27,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to a daemon.
     ///
     /// # Errors
-    /// Nobody listens there, or this user may not connect.
+    /// No process listens there, or this user may not connect.
     pub fn connect(path: &Path) -> Result<Client, ServiceError> {
         let connected = UnixStream::connect(path).and_then(|stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(ANSWER_WAIT))?;
+            stream.set_write_timeout(Some(ANSWER_WAIT))?;
             Ok(stream)
         });
         match connected {
@@ -42,11 +42,12 @@ impl Client {
             Err(error) => {
                 let what = match error.kind() {
                     io::ErrorKind::NotFound => {
-                        "there is no such socket: no numapilot balances with it; see --socket".to_owned()
+                        "there is no such socket: no numapilot daemon uses it; name another with --socket".to_owned()
                     }
-                    io::ErrorKind::ConnectionRefused => "nobody listens: that numapilot has ended".to_owned(),
+                    io::ErrorKind::ConnectionRefused => "no process listens on it: that numapilot has ended".to_owned(),
                     io::ErrorKind::PermissionDenied => {
-                        "this user may not; its permissions are the daemon's setting control.mode".to_owned()
+                        "this user may not connect; the daemon's setting control.mode holds the socket's permissions"
+                            .to_owned()
                     }
                     _ => error.to_string(),
                 };
@@ -55,22 +56,22 @@ impl Client {
         }
     }
 
-    /// Asks, and waits for the answer. A refusal is an answer too.
+    /// Sends a request and waits for the answer, which may be a refusal.
     ///
     /// # Errors
-    /// The daemon goes away, is not one, or has another version.
+    /// The connection ends, the server is not a daemon of numapilot, or it has another version.
     pub fn ask(&mut self, request: Request) -> Result<Answer, ServiceError> {
         let fail = |what: String| ServiceError::Answer { address: self.path.display().to_string(), what };
         let mut line = serde_json::to_vec(&request).map_err(|error| fail(error.to_string()))?;
         line.push(b'\n');
         let sent = self.stream.write_all(&line);
-        // Who has too many clients closes at once, and may have done so before the request was there.
+        // A daemon with too many clients closes the connection at once, perhaps before the request was sent.
         let line = read_line(&mut self.stream, &mut self.rest, ANSWER_BYTES);
         let line = match (sent, line) {
             (_, Ok(Some(line))) => line,
             (Ok(()), Ok(None)) | (Err(_), _) => {
                 return Err(ServiceError::Refused(format!(
-                    "{}: closed without an answer: the daemon ends, or has too many clients; try again",
+                    "{}: the daemon closed the connection without an answer: it is stopping, or has too many clients; try again",
                     self.path.display()
                 )));
             }
@@ -78,15 +79,15 @@ impl Client {
         };
         let answer: Answer = serde_json::from_slice(&line).map_err(|error| fail(error.to_string()))?;
         if answer.v != VERSION {
-            return Err(fail(format!("it speaks version {}, this program {VERSION}", answer.v)));
+            return Err(fail(format!("it uses protocol version {}, this program uses {VERSION}", answer.v)));
         }
         Ok(answer)
     }
 
-    /// Asks, and takes a refusal for an error.
+    /// Sends a request and returns a refusal as an error.
     ///
     /// # Errors
-    /// As above, and the daemon's refusal.
+    /// As for [`Client::ask`], and the daemon's refusal.
     pub fn demand(&mut self, request: Request) -> Result<Answer, ServiceError> {
         let answer = self.ask(request)?;
         if answer.ok { Ok(answer) } else { Err(ServiceError::Refused(answer.says)) }

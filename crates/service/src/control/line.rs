@@ -1,4 +1,4 @@
-//! The way from the control socket's clients to the loop: a short queue, and a nudge so that the loop looks into it.
+//! The queue of commands from the control socket's clients to the loop, which is woken after each command.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::mpsc::sync_channel;
 
 use numapilot_balancer::status::Steering;
 
-/// Commands that may wait.
+/// Maximum number of waiting commands.
 const QUEUE: usize = 16;
 
-/// The clients' end.
+/// The sending end of the queue.
 #[derive(Clone)]
 pub struct Line {
     queue: SyncSender<Steering>,
@@ -25,7 +25,7 @@ impl fmt::Debug for Line {
     }
 }
 
-/// Both ends. `wake` is called after each command, from the thread of whoever gave it.
+/// Makes both ends. `wake` is called after each command, from the client's thread.
 #[must_use]
 pub fn line(wake: Arc<dyn Fn() + Send + Sync>) -> (Line, Receiver<Steering>) {
     let (queue, commands) = sync_channel(QUEUE);
@@ -33,18 +33,18 @@ pub fn line(wake: Arc<dyn Fn() + Send + Sync>) -> (Line, Receiver<Steering>) {
 }
 
 impl Line {
-    /// Sends a command, or says why not; never waits.
+    /// Sends a command without waiting.
     ///
     /// # Errors
-    /// Too many wait already, or the loop has ended.
+    /// The queue is full, or the loop has ended.
     pub(super) fn send(&self, steering: Steering) -> Result<(), &'static str> {
         match self.queue.try_send(steering) {
             Ok(()) => {
                 (self.wake)();
                 Ok(())
             }
-            Err(TrySendError::Full(_)) => Err("the loop has many commands waiting; try again"),
-            Err(TrySendError::Disconnected(_)) => Err("the loop has ended"),
+            Err(TrySendError::Full(_)) => Err("too many commands wait for the balancing loop; try again"),
+            Err(TrySendError::Disconnected(_)) => Err("the balancing loop has ended"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Steering a running pilot over a unix socket: one JSON object per line, a [`Request`] in, an [`Answer`] out.
+//! Control of a running balancer over a unix socket: one JSON object per line, a [`Request`] in, an [`Answer`] out.
 //!
-//! Who may do what is decided by the kernel's word on who is at the other end (SO_PEERCRED): root and the daemon's own user may do everything; anybody
-//! else sees and names only processes that are wholly their own ([`authority`]). docs/service.md has the protocol and the security model.
+//! Permissions depend on the peer's user as the kernel reports it (SO_PEERCRED): root and the daemon's own user may do everything; other users see and name
+//! only processes of their own ([`authority`]). docs/service.md describes the protocol and the security model.
 
 pub mod authority;
 mod client;
@@ -23,33 +23,33 @@ pub use serve::ControlSettings;
 /// Version of the protocol.
 pub const VERSION: u32 = 1;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Wire", into = "Wire")]
 pub enum Request {
-    /// What the loop does now; to others than root and the daemon's user, only of their own processes.
+    /// The present status of the loop; users other than root and the daemon's user see only their own processes.
     Status,
     /// Do nothing until resumed.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
     /// Read the configuration again.
     Reload,
-    /// Put back what was changed, and end.
+    /// Restore all settings, and end.
     Stop,
-    /// Look after a process too.
+    /// Manage another process.
     Add {
-        /// Which.
+        /// Process id.
         pid: u32,
     },
-    /// Look after it no longer.
+    /// Stop managing a process.
     Remove {
-        /// Which.
+        /// Process id.
         pid: u32,
     },
 }
 
-/// A request as it is sent: a field too many is an error, lest `pause` with a process's number pause everything.
+/// A request as it is sent. An unknown or superfluous field is an error, so that `pause` with a process id does not pause everything.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -94,17 +94,17 @@ impl From<Request> for Wire {
     }
 }
 
-/// What a client is told.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// [`VERSION`] of the daemon.
+    /// Protocol version of the daemon ([`VERSION`]).
     pub v: u32,
-    /// Whether it was done.
+    /// Whether the request was carried out.
     pub ok: bool,
-    /// What was done, or why not and what to do.
+    /// What was done, or the reason for the refusal and the remedy.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub says: String,
-    /// To [`Request::Status`].
+    /// The answer to [`Request::Status`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Box<Report>>,
 }
@@ -112,16 +112,16 @@ pub struct Answer {
 /// The loop's status, and the service's own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// The loop's.
+    /// The loop's status.
     #[serde(flatten)]
     pub pilot: Status,
-    /// The journal's; `None`: there is none, or it is not for this client.
+    /// State of the journal; `None`: there is no journal, or this client may not see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<JournalHealth>,
-    /// Clients let go because there were too many.
+    /// Number of clients refused because there were too many.
     #[serde(default)]
     pub clients_refused: u64,
-    /// Only this client's own processes are shown.
+    /// Whether only this client's own processes are shown.
     #[serde(default)]
     pub only_own: bool,
 }

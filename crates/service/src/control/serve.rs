@@ -1,4 +1,4 @@
-//! The daemon's end of the control socket.
+//! The server of the control socket.
 
 use std::io;
 use std::io::Write;
@@ -26,29 +26,29 @@ use crate::connection::read_line;
 use crate::error::ServiceError;
 use crate::identity;
 use crate::journal::HealthOf;
+use crate::server::ConnectionCounts;
 use crate::server::Limits;
 use crate::server::Server;
-use crate::server::Visits;
 
-/// A request has at most this many bytes.
+/// Maximum size of a request in bytes.
 const REQUEST_BYTES: usize = 1 << 10;
-/// Requests that one connection may bring.
+/// Maximum number of requests per connection.
 const REQUESTS: usize = 100;
-/// For the next request, once one is answered.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// For the loop to answer.
+/// Maximum wait for the next request after an answer.
+const REQUEST_WAIT: Duration = Duration::from_secs(5);
+/// Maximum wait for the loop's answer.
 const LOOP_ANSWERS: Duration = Duration::from_secs(4);
-/// Between two requests of others than root and the daemon's user, who might want to keep it busy.
+/// Pause between two requests of users other than root and the daemon's user, which limits the load that they can cause.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Processes that one such user may add.
+/// Maximum number of processes that such a user may add.
 const TARGETS_PER_USER: usize = 64;
 
-/// Where and for whom.
+/// Settings of the control socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlSettings {
-    /// The socket.
+    /// Path of the socket.
     pub path: PathBuf,
-    /// Its permissions: 0666, since everybody may look after their own processes; 0600 shuts others out.
+    /// Permissions of the socket: 0666, because every user may add processes of their own; 0600 excludes other users.
     pub mode: u32,
 }
 
@@ -60,10 +60,10 @@ pub struct Control {
 }
 
 impl Control {
-    /// Listens. Status comes from `board`, commands go into `steering`; `journal` is told of in the status.
+    /// Starts listening. The status comes from `board`, commands go to `steering`, and `journal` is shown in the status.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     pub fn start(
         settings: &ControlSettings,
         board: Board,
@@ -73,28 +73,28 @@ impl Control {
         let slot: Arc<OnceLock<Server>> = Arc::default();
         // SAFETY: has no preconditions.
         let own_uid = unsafe { libc::geteuid() };
-        let desk = Desk { board, steering, journal, own_uid, server: Arc::downgrade(&slot) };
+        let handler = RequestHandler { board, steering, journal, own_uid, server: Arc::downgrade(&slot) };
         let address = Address::Unix(settings.path.clone());
-        let server = Server::start(&address, settings.mode, Limits::default(), move |client| desk.serve(client))?;
+        let server = Server::start(&address, settings.mode, Limits::default(), move |client| handler.serve(client))?;
         let _ = slot.set(server);
         Ok(Control { server: slot, path: settings.path.clone() })
     }
 
-    /// The socket.
+    /// Path of the socket.
     #[must_use]
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 
-    /// How many came.
+    /// Number of connections.
     #[must_use]
-    pub fn visits(&self) -> Visits {
-        self.server.get().map(Server::visits).unwrap_or_default()
+    pub fn connection_counts(&self) -> ConnectionCounts {
+        self.server.get().map(Server::connection_counts).unwrap_or_default()
     }
 }
 
-/// What answers.
-struct Desk {
+/// Answers requests.
+struct RequestHandler {
     board: Board,
     steering: Line,
     journal: Option<HealthOf>,
@@ -102,9 +102,9 @@ struct Desk {
     server: std::sync::Weak<OnceLock<Server>>,
 }
 
-impl Desk {
+impl RequestHandler {
     fn serve(&self, client: &mut Connection) {
-        // Without the kernel's word on who it is, nobody is served.
+        // A client whose user the kernel does not report is not served.
         let Some(peer) = client.peer() else { return };
         let authority = Authority::of(peer, self.own_uid);
         let mut rest = Vec::new();
@@ -118,7 +118,7 @@ impl Desk {
                 }
                 Err(_) => return,
             };
-            client.allow(PATIENCE);
+            client.allow(REQUEST_WAIT);
             if send(client, &answer).is_err() {
                 return;
             }
@@ -131,7 +131,7 @@ impl Desk {
     fn answer(&self, authority: Authority, line: &[u8]) -> Answer {
         let request = match serde_json::from_slice::<Request>(line) {
             Ok(request) => request,
-            Err(error) => return no(format!("no request: {error}; {}", r#"such as {"command":"status"}"#)),
+            Err(error) => return no(format!("this is not a request: {error}; {}", r#"such as {"command":"status"}"#)),
         };
         if let Err(refusal) = authority.may(request) {
             return no(refusal);
@@ -166,7 +166,7 @@ impl Desk {
     }
 
     fn refused(&self) -> u64 {
-        self.server.upgrade().and_then(|slot| slot.get().map(|server| server.visits().refused)).unwrap_or(0)
+        self.server.upgrade().and_then(|slot| slot.get().map(|server| server.connection_counts().refused)).unwrap_or(0)
     }
 
     fn addable(&self, authority: Authority, pid: u32) -> Result<Target, String> {
@@ -174,7 +174,9 @@ impl Desk {
         let status = self.board.get();
         let own = status.targets.iter().filter(|other| other.target.uid == authority.uid).count();
         if !authority.is_master && own >= TARGETS_PER_USER {
-            return Err(format!("you have {own} processes looked after already; remove one first"));
+            return Err(format!(
+                "{own} of your processes are managed already, the most allowed per user; remove one first"
+            ));
         }
         Ok(target)
     }
@@ -191,7 +193,7 @@ impl Desk {
             Err(_) => {
                 let seconds = LOOP_ANSWERS.as_secs();
                 no(format!(
-                    "the loop has the command and has not answered within {seconds} s; see `numapilot ctl status`"
+                    "the balancing loop has received the command but has not answered within {seconds} s; see `numapilot ctl status`"
                 ))
             }
         }

@@ -1,7 +1,7 @@
-//! The journal on disk: JSON lines ([`numapilot_balancer::event`]), rotated by size, written by a thread of its own.
+//! The journal on disk: JSON lines ([`numapilot_balancer::event`]), rotated by size, written by its own thread.
 //!
-//! Nothing that happens to the disk reaches the loop. What cannot be kept is counted, told in the journal once it works again, and shown in the status. A
-//! kill at any instant leaves at most one torn line, which readers pass over and the next writer seals.
+//! Problems of the disk do not affect the loop. Lines that cannot be written are counted; the number is recorded in the journal once it works again, and shown
+//! in the status. A kill at any moment leaves at most one incomplete line, which readers skip and the next writer terminates.
 
 mod read;
 mod write;
@@ -17,35 +17,35 @@ pub use read::read;
 pub use write::HealthOf;
 pub use write::Journal;
 
-/// Where a journal goes, and how much of it is kept.
+/// File and limits of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSettings {
-    /// The file. Older parts are beside it: `FILE.1` (the newest of them), `FILE.2`, ...
+    /// Path of the file. Older parts are beside it: `FILE.1` (the newest of them), `FILE.2`, ...
     pub file: PathBuf,
-    /// A file of this size becomes an older part.
+    /// Size in bytes at which the file becomes an older part.
     pub max_bytes: u64,
-    /// Older parts kept.
+    /// Number of older parts that are kept.
     pub keep: u32,
-    /// The journal stops before the file system has less than this free.
+    /// Free space in bytes that the journal leaves on the file system.
     pub keep_free_bytes: u64,
 }
 
 impl JournalSettings {
-    /// Four older parts of 16 MiB each, and 64 MiB left free.
+    /// Default settings: four older parts of 16 MiB each, and 64 MiB left free.
     #[must_use]
     pub fn new(file: PathBuf) -> JournalSettings {
         JournalSettings { file, max_bytes: 16 << 20, keep: 4, keep_free_bytes: 64 << 20 }
     }
 }
 
-/// How a journal fares.
+/// State of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalHealth {
-    /// Lines written.
+    /// Number of lines written.
     pub lines: u64,
-    /// Lines that could not be kept.
+    /// Number of lines lost.
     pub lost: u64,
-    /// Why lines are being lost now; empty: they are not.
+    /// Why lines are being lost now; empty: none are.
     pub trouble: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reading: all parts of a journal in order of time, whatever state a killed writer, a full disk or an editor left them in.
+//! Reads all parts of a journal in order of time, even if a kill, a full disk or an editor damaged them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,30 +17,30 @@ use serde::Serialize;
 use super::part;
 use crate::error::ServiceError;
 
-/// Longer lines are passed over: no writer makes them.
+/// Maximum length of a line in bytes; longer lines are skipped, because no writer makes them.
 const LINE_BYTES: u64 = 8 << 20;
-/// Older parts that are looked for.
+/// Maximum number of older parts.
 const PARTS: u32 = 1000;
 
-/// What was found beside the entries.
+/// Statistics of reading a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Reading {
-    /// Files read.
+    /// Number of files read.
     pub files: u64,
-    /// Entries given.
+    /// Number of entries passed to the visitor.
     pub entries: u64,
-    /// Lines that are no entries: torn by a kill, or damaged.
+    /// Number of lines that are not entries: incomplete after a kill, or damaged.
     pub unreadable: u64,
-    /// Entries that a later version of numapilot wrote, passed over.
+    /// Number of entries by a later version of numapilot, which were skipped.
     pub later: u64,
-    /// Lines that were lost before or after they were written, by the gaps in their numbers.
+    /// Number of missing lines, by the gaps in their numbers.
     pub missing: u64,
 }
 
-/// Calls `visit` with every entry, oldest first. A `FILE.N` that is named alone is read alone.
+/// Calls `visit` with every entry, oldest first. If `file` is an older part `FILE.N`, only that part is read.
 ///
 /// # Errors
-/// The file is not there or may not be read.
+/// The file does not exist or may not be read.
 pub fn read(file: &Path, mut visit: impl FnMut(Entry)) -> Result<Reading, ServiceError> {
     let mut reading = Reading::default();
     let mut last: Option<(String, u64)> = None;
@@ -72,7 +72,7 @@ pub fn read(file: &Path, mut visit: impl FnMut(Entry)) -> Result<Reading, Servic
 fn give(entry: Entry, last: &mut Option<(String, u64)>, reading: &mut Reading, visit: &mut impl FnMut(Entry)) {
     if let Event::Start(start) = &entry.event {
         if last.as_ref().is_some_and(|(run, _)| *run == start.run) {
-            // Repeated at the head of a file that continues the run.
+            // The start event is repeated at the head of a file that continues the run.
             return;
         }
         *last = Some((start.run.clone(), entry.line));
@@ -86,7 +86,8 @@ fn give(entry: Entry, last: &mut Option<(String, u64)>, reading: &mut Reading, v
     visit(entry);
 }
 
-/// The parts, oldest first. Opened newest first: a writer that turns its files meanwhile can then only show a file twice, which its inode tells.
+/// Opens the parts and returns them oldest first. They are opened newest first: if a writer rotates meanwhile, a file can at most appear twice, which its inode
+/// shows.
 fn parts(file: &Path) -> Result<Vec<BufReader<File>>, ServiceError> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! Writing: a bounded queue, and the thread at its end.
+//! Writes the journal: a bounded queue, and the thread that empties it.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -39,11 +39,11 @@ use super::JournalSettings;
 use super::part;
 use crate::error::ServiceError;
 
-/// Events that wait for the disk; more are lost.
+/// Maximum number of events in the queue; further events are lost.
 const QUEUE: usize = 4096;
-/// After a failure the disk is left alone for so long.
+/// Wait after a failure before the next attempt.
 const RETRY: Duration = Duration::from_secs(5);
-/// Bytes between two looks at what the file system has free.
+/// Bytes written between two checks of the free space.
 const LOOK_BYTES: u64 = 64 << 10;
 
 enum Message {
@@ -58,7 +58,7 @@ struct Shared {
     trouble: Mutex<String>,
 }
 
-/// A journal that is being written; dropping it writes what waits.
+/// A journal that is being written; dropping it writes the queue.
 #[derive(Debug)]
 pub struct Journal {
     queue: Option<SyncSender<Message>>,
@@ -66,12 +66,12 @@ pub struct Journal {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Another handle on the same journal's counts.
+/// A handle on a journal's state.
 #[derive(Clone, Debug)]
 pub struct HealthOf(Arc<Shared>);
 
 impl HealthOf {
-    /// How it fares now.
+    /// The present state.
     #[must_use]
     pub fn get(&self) -> JournalHealth {
         JournalHealth {
@@ -83,10 +83,10 @@ impl HealthOf {
 }
 
 impl Journal {
-    /// Opens the file, or begins it, for this user's eyes only.
+    /// Opens or creates the file, readable by this user only.
     ///
     /// # Errors
-    /// The file cannot be opened, or another process writes it. A full disk is no error: the journal waits until there is room.
+    /// The file cannot be opened, or another process writes to it. A full disk is not an error: the journal waits for free space.
     pub fn start(settings: JournalSettings) -> Result<Journal, ServiceError> {
         let shared = Arc::new(Shared::default());
         let (queue, messages) = sync_channel(QUEUE);
@@ -101,17 +101,17 @@ impl Journal {
         let thread = thread::Builder::new()
             .name("numapilot-journal".to_owned())
             .spawn(move || writer.run(&messages))
-            .map_err(|source| ServiceError::System { what: "no thread for the journal", source })?;
+            .map_err(|source| ServiceError::System { what: "cannot start the journal's thread", source })?;
         Ok(Journal { queue: Some(queue), shared, thread: Some(thread) })
     }
 
-    /// How it fares, for others to ask.
+    /// A handle on the journal's state.
     #[must_use]
     pub fn health(&self) -> HealthOf {
         HealthOf(Arc::clone(&self.shared))
     }
 
-    /// Waits until everything so far is with the disk, for so long at most.
+    /// Waits until all events so far are on disk, at most `at_most`.
     pub fn flush(&self, at_most: Duration) {
         let (done, wait) = channel();
         if let Some(queue) = &self.queue
@@ -144,23 +144,23 @@ impl Drop for Journal {
 struct Writer {
     settings: JournalSettings,
     shared: Arc<Shared>,
-    /// The file and its size; `None` after a failure.
+    /// The open file and its size; `None` after a failure.
     open: Option<(File, u64)>,
-    /// Not tried again before.
+    /// Time of the next attempt after a failure.
     retry_at: Instant,
     /// Number of the next line.
     line: u64,
-    /// Losses that the journal tells of already.
-    told: u64,
-    /// The run's first line: it opens every file, so that each can be read alone.
+    /// Lost lines that are recorded in the journal already.
+    reported: u64,
+    /// The run's first line. It is repeated at the head of every file, so that each can be read alone.
     start: Option<String>,
-    /// Size at which free space is looked at again.
+    /// Size at which the free space is checked again.
     look_at: u64,
 }
 
 impl Writer {
     fn new(settings: JournalSettings, shared: Arc<Shared>) -> Writer {
-        Writer { settings, shared, open: None, retry_at: Instant::now(), line: 0, told: 0, start: None, look_at: 0 }
+        Writer { settings, shared, open: None, retry_at: Instant::now(), line: 0, reported: 0, start: None, look_at: 0 }
     }
 
     fn run(mut self, messages: &Receiver<Message>) {
@@ -193,13 +193,13 @@ impl Writer {
             }
         }
         let lost = self.shared.lost.load(Ordering::Relaxed);
-        if lost > self.told {
-            self.line += lost - self.told;
-            let loss = Loss { what: "journal lines".to_owned(), count: lost - self.told };
+        if lost > self.reported {
+            self.line += lost - self.reported;
+            let loss = Loss { what: "journal lines".to_owned(), count: lost - self.reported };
             if !self.put(unix_ns, Event::Losses(Losses { lost: vec![loss] })) {
                 return self.lose(1);
             }
-            self.told = lost;
+            self.reported = lost;
         }
         if !self.put(unix_ns, event) {
             self.lose(1);
@@ -210,11 +210,11 @@ impl Writer {
         self.shared.lost.fetch_add(lines, Ordering::Relaxed);
     }
 
-    /// Writes one line; false: it is not there, and the file ends with a whole line all the same.
+    /// Writes one line; false: it was not written, and the file still ends with a complete line.
     fn put(&mut self, unix_ns: u64, event: Event) -> bool {
         let is_start = matches!(event, Event::Start(_));
         let entry = Entry { v: VERSION, line: self.line, unix_ns, event };
-        // Only a map with keys that are no text, or a failing serialiser, could fail here: events have neither.
+        // Fails only for maps with keys that are not strings, or a failing serializer; events have neither.
         let Ok(mut text) = serde_json::to_string(&entry) else { return false };
         text.push('\n');
         if is_start {
@@ -251,7 +251,7 @@ impl Writer {
             if free_bytes(file)? < self.settings.keep_free_bytes {
                 let keep = self.settings.keep_free_bytes >> 20;
                 return Err(io::Error::other(format!(
-                    "the file system has less than {keep} MiB free, which are left to others"
+                    "the file system has less than {keep} MiB free, which the journal does not use"
                 )));
             }
         }
@@ -289,7 +289,7 @@ impl Writer {
             file.seek(SeekFrom::End(-1))?;
             file.read_exact(&mut last)?;
             if last != *b"\n" {
-                // Seals the torn line of a writer that was killed.
+                // Terminates the incomplete line of a writer that was killed.
                 file.write_all(b"\n")?;
                 bytes += 1;
             }
@@ -307,18 +307,20 @@ impl Writer {
     }
 }
 
-/// Opens for appending, with the only lock on it: addresses and names of other users' programs stand in a journal, so only its owner reads it.
+/// Opens the file for appending and locks it. Only its owner may read it, because a journal holds addresses and names of other users' programs.
 fn open(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file; name another path"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file; name another path"));
     }
-    // SAFETY: `file` is open; the lock goes with its last descriptor.
+    // SAFETY: `file` is open; the kernel releases the lock with its last descriptor.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let error = io::Error::last_os_error();
         return Err(match error.kind() {
-            io::ErrorKind::WouldBlock => io::Error::new(error.kind(), "another numapilot writes it; name another file"),
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(error.kind(), "another numapilot writes to it; name another file")
+            }
             _ => error,
         });
     }
@@ -420,7 +422,7 @@ mod tests {
         let settings = settings(folder.path(), 1 << 20);
         let first = Journal::start(settings.clone()).unwrap();
         let error = Journal::start(settings.clone()).unwrap_err().to_string();
-        assert!(error.contains("another numapilot writes it"), "{error}");
+        assert!(error.contains("another numapilot writes to it"), "{error}");
         drop(first);
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();

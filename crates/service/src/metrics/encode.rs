@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::Kind;
 use super::MetricFamily;
 
-/// The text of these families, in their order.
+/// Encodes these families as text, in their order.
 #[must_use]
 pub fn encode(families: &[MetricFamily]) -> String {
     let mut out = String::new();
@@ -54,7 +54,7 @@ fn escaped(text: &str, quotes: bool) -> String {
     out
 }
 
-/// What is wrong with the names and labels of these families, by the format and by Prometheus's conventions; for tests.
+/// Violations of the format and of Prometheus's naming conventions in the names and labels of these families; for tests.
 #[must_use]
 pub fn problems(families: &[MetricFamily]) -> Vec<String> {
     let mut out = Vec::new();

@@ -1,7 +1,8 @@
-//! Figures for Prometheus: families of values in, its text format out, and a page that serves them.
+//! Metrics for Prometheus: families of values, their text format, and a page that serves them.
 //!
-//! Generic: whoever has figures makes [`MetricFamily`] values of them, [`encode`] writes the text exposition format 0.0.4, and [`page::MetricsPage`] serves
-//! it. What the pilot shows is in [`pilot`]. Names follow Prometheus's rules (base units, `_total` for counters); [`problems`] holds them to it in tests.
+//! Independent of the balancer: a source of metrics makes [`MetricFamily`] values, [`encode`] writes the text exposition format 0.0.4, and
+//! [`page::MetricsPage`] serves it. The balancer's metrics are in [`pilot`]. Names follow Prometheus's rules (base units, `_total` for counters), which
+//! [`problems`] checks in tests.
 
 mod encode;
 pub mod page;
@@ -10,57 +11,57 @@ pub mod pilot;
 pub use encode::encode;
 pub use encode::problems;
 
-/// How a figure behaves.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows (until the process starts anew).
+    /// A value that only grows (until the process restarts).
     Counter,
-    /// It goes up and down.
+    /// A value that rises and falls.
     Gauge,
 }
 
 /// A value with its labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Names and values.
+    /// Names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
-    /// The figure, in the unit that the family's name says.
+    /// The value, in the unit of the family's name.
     pub value: f64,
 }
 
-/// Values of one name.
+/// A metric: all values of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricFamily {
     /// Name, with its unit: `numapilot_moved_bytes_total`.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// Description, in one line.
     pub help: &'static str,
-    /// How it behaves.
+    /// Type of the metric.
     pub kind: Kind,
-    /// Its values; a family without any is left out.
+    /// Its values; a family without values is left out of the text.
     pub samples: Vec<Sample>,
 }
 
 impl MetricFamily {
-    /// A family of counters, empty.
+    /// Makes a family of counters without values.
     #[must_use]
     pub fn counter(name: &'static str, help: &'static str) -> MetricFamily {
         MetricFamily { name, help, kind: Kind::Counter, samples: Vec::new() }
     }
 
-    /// A family of gauges, empty.
+    /// Makes a family of gauges without values.
     #[must_use]
     pub fn gauge(name: &'static str, help: &'static str) -> MetricFamily {
         MetricFamily { name, help, kind: Kind::Gauge, samples: Vec::new() }
     }
 
-    /// With one value more, without labels.
+    /// Adds a value without labels.
     #[must_use]
     pub fn value(self, value: f64) -> MetricFamily {
         self.with(&[], value)
     }
 
-    /// With one value more.
+    /// Adds a value with labels.
     #[must_use]
     pub fn with(mut self, labels: &[(&'static str, &dyn ToString)], value: f64) -> MetricFamily {
         self.push(labels, value);

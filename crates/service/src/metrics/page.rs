@@ -1,7 +1,7 @@
-//! The page that Prometheus reads: a responder for HTTP that knows `GET` and `HEAD` of `/metrics`, and closes every connection after one answer.
+//! The page that Prometheus reads: an HTTP server that answers `GET` and `HEAD` of `/metrics`, and closes every connection after one answer.
 //!
-//! It has no encryption and asks for no password: it listens on the loopback or a unix socket unless told expressly, and shows nothing that would tell
-//! one user of another's programs.
+//! It has no encryption and asks for no password. So it listens on the loopback or a unix socket unless configured otherwise, and shows nothing that would
+//! reveal one user's programs to another.
 
 use std::io::Read;
 use std::io::Write;
@@ -11,25 +11,25 @@ use super::encode;
 use crate::address::Address;
 use crate::connection::Connection;
 use crate::error::ServiceError;
+use crate::server::ConnectionCounts;
 use crate::server::Limits;
 use crate::server::Server;
-use crate::server::Visits;
 
-/// A request's head may have this many bytes.
+/// Maximum size of a request's head in bytes.
 const HEAD_BYTES: usize = 8 << 10;
 
-/// A page that serves figures; dropping it ends it.
+/// A page that serves metrics; dropping it stops the server.
 #[derive(Debug)]
 pub struct MetricsPage {
     server: Server,
 }
 
 impl MetricsPage {
-    /// Serves what `families` gives, asked anew for each reader and from threads of the page's own. `allow_remote`: other machines may read. A unix
-    /// socket may be read by everybody (mode 0666).
+    /// Serves the result of `families`, which is called for each request from the page's own threads. `allow_remote`: whether other machines may read it. A
+    /// unix socket may be read by all users (mode 0666).
     ///
     /// # Errors
-    /// The address is taken, may not be used, or can be reached from elsewhere without leave.
+    /// The address is in use or may not be used, or other machines can reach it and `allow_remote` is false.
     pub fn start(
         address: &Address,
         allow_remote: bool,
@@ -43,16 +43,16 @@ impl MetricsPage {
         Ok(MetricsPage { server })
     }
 
-    /// Where it is.
+    /// Address of the page.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.server.address()
     }
 
-    /// How many came.
+    /// Number of connections.
     #[must_use]
-    pub fn visits(&self) -> Visits {
-        self.server.visits()
+    pub fn connection_counts(&self) -> ConnectionCounts {
+        self.server.connection_counts()
     }
 }
 
@@ -62,7 +62,7 @@ fn answer(connection: &mut Connection, families: &dyn Fn() -> Vec<MetricFamily>)
         None => ("431 Request Header Fields Too Large", PLAIN, "the request is too long\n".to_owned()),
         Some(None) => ("400 Bad Request", PLAIN, "this is not HTTP/1\n".to_owned()),
         Some(Some(("GET" | "HEAD", "/metrics"))) => ("200 OK", EXPOSITION, encode(&families())),
-        Some(Some(("GET" | "HEAD", "/"))) => ("200 OK", PLAIN, "numapilot: figures are at /metrics\n".to_owned()),
+        Some(Some(("GET" | "HEAD", "/"))) => ("200 OK", PLAIN, "numapilot: the metrics are at /metrics\n".to_owned()),
         Some(Some(("GET" | "HEAD", _))) => ("404 Not Found", PLAIN, "there is only /metrics\n".to_owned()),
         Some(Some(_)) => ("405 Method Not Allowed", PLAIN, "only GET and HEAD\n".to_owned()),
     };
@@ -73,7 +73,7 @@ fn answer(connection: &mut Connection, families: &dyn Fn() -> Vec<MetricFamily>)
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Cache-Control: no-store\r\n\
          X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
     );
-    // A reader that has gone needs no answer.
+    // A client that has disconnected needs no answer.
     let _ = connection.write_all(start.as_bytes());
     if !is_head {
         let _ = connection.write_all(body.as_bytes());
@@ -83,7 +83,7 @@ fn answer(connection: &mut Connection, families: &dyn Fn() -> Vec<MetricFamily>)
 const PLAIN: &str = "text/plain; charset=utf-8";
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Everything up to the empty line; `None`: too long.
+/// Reads up to the empty line; `None`: the head is too long.
 fn read_head(connection: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     let mut piece = [0; 1024];
@@ -100,7 +100,7 @@ fn read_head(connection: &mut impl Read) -> std::io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Method and path (without a query) of the first line; `None`: it is not a request.
+/// Method and path (without a query) of the first line; `None`: it is not an HTTP request.
 fn request(head: &[u8]) -> Option<(&str, &str)> {
     let line = head.split(|&byte| byte == b'\n').next()?;
     let line = std::str::from_utf8(line).ok()?.trim_end_matches('\r');
@@ -156,7 +156,7 @@ mod tests {
             let answer = ask(at, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{status}: {answer}");
         }
-        assert_eq!(page.visits().accepted, 8);
+        assert_eq!(page.connection_counts().accepted, 8);
     }
 
     #[test]
@@ -169,7 +169,7 @@ mod tests {
         }
         let start = Instant::now();
         while !ask(at, b"GET /metrics HTTP/1.1\r\n\r\n").contains("one 1") {
-            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", page.visits());
+            assert!(start.elapsed() < Duration::from_secs(20), "{:?}", page.connection_counts());
         }
         drop(silent);
     }

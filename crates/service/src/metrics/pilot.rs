@@ -1,4 +1,4 @@
-//! What the pilot shows: its [`Status`] as families. Sums over processes by default; with leave, figures per process by number and user, and never a name
+//! The balancer's metrics: its [`Status`] as families. Sums over processes by default; on request also metrics per process by process id and user, never a name
 //! or a command line.
 
 use std::collections::BTreeMap;
@@ -11,17 +11,17 @@ use numapilot_balancer::status::Status;
 
 use super::MetricFamily;
 
-/// All families of one status. `per_process`: those of single processes too.
+/// All families of one status. `per_process`: also those of single processes.
 #[must_use]
 pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
     let mut out = vec![
-        MetricFamily::gauge("numapilot_info", "Always 1; the labels say what runs")
+        MetricFamily::gauge("numapilot_info", "Always 1; the labels describe the running daemon")
             .with(&[("version", &env!("CARGO_PKG_VERSION")), ("policy", &status.policy), ("run", &status.run)], 1.0),
         State::ALL.iter().fold(
-            MetricFamily::gauge("numapilot_state", "1 for the state that the loop is in, else 0"),
+            MetricFamily::gauge("numapilot_state", "1 for the current state of the balancing loop, else 0"),
             |family, state| family.with(&[("state", &state.name())], f64::from(u8::from(status.state == *state))),
         ),
-        MetricFamily::gauge("numapilot_dry_run", "1 if nothing is moved and orders are only told")
+        MetricFamily::gauge("numapilot_dry_run", "1 if decisions are only reported and nothing is moved")
             .value(f64::from(u8::from(status.dry_run))),
         MetricFamily::gauge(
             "numapilot_last_update_timestamp_seconds",
@@ -30,7 +30,7 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
         .value(status.unix_ns as f64 / 1e9),
         MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
             .value(status.interval_ns as f64 / 1e9),
-        MetricFamily::gauge("numapilot_targets", "Processes that are looked after").value(status.targets.len() as f64),
+        MetricFamily::gauge("numapilot_targets", "Managed processes").value(status.targets.len() as f64),
         MetricFamily::gauge("numapilot_known_pages", "Pages of which something is remembered")
             .value(status.targets.iter().map(|t| t.pages_known as f64).sum()),
         used(&status.evidence),
@@ -39,7 +39,8 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
     out.extend(rates(status));
     out.extend(nodes(&status.nodes));
     out.extend(own(status));
-    let mut lost = MetricFamily::counter("numapilot_lost_total", "What was lost, by kind: nothing is lost silently");
+    let mut lost =
+        MetricFamily::counter("numapilot_lost_total", "Samples, records and other data that were lost, by kind");
     for loss in &status.losses {
         lost.push(&[("what", &loss.what)], loss.count as f64);
     }
@@ -53,9 +54,9 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
 fn used(evidence: &[EvidenceSource]) -> MetricFamily {
     let family = MetricFamily::gauge(
         "numapilot_evidence_used",
-        "1 for sources of evidence that are used, 0 for those that do not work here",
+        "1 for sources of evidence that are used, 0 for those that are not available",
     );
-    // A source may have several things to say, and is one series all the same.
+    // A source may have several entries, which become one series.
     let mut by_name: BTreeMap<&str, bool> = BTreeMap::new();
     evidence.iter().for_each(|source| *by_name.entry(&source.name).or_default() |= source.used);
     by_name
@@ -65,29 +66,32 @@ fn used(evidence: &[EvidenceSource]) -> MetricFamily {
 
 fn counters(counters: &Counters) -> Vec<MetricFamily> {
     let one = |name, help, value: u64| MetricFamily::counter(name, help).value(value as f64);
-    let mut pages =
-        MetricFamily::counter("numapilot_pages_total", "Pages ordered to be moved, by what the kernel said of them");
+    let mut pages = MetricFamily::counter("numapilot_pages_total", "Pages ordered to be moved, by outcome");
     for (outcome, count) in counters.pages.by_name() {
         pages.push(&[("outcome", &outcome)], count as f64);
     }
     vec![
-        one("numapilot_observations_total", "Intervals looked at", counters.observations),
+        one("numapilot_observations_total", "Observation intervals", counters.observations),
         one("numapilot_decisions_total", "Decisions that ordered something", counters.decisions),
         one("numapilot_samples_total", "Sampled memory accesses", counters.samples),
         one("numapilot_samples_lost_total", "Samples lost by the kernel", counters.samples_lost),
         one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
-        one("numapilot_file_uses_total", "Uses seen of files' pages that are only read", counters.file_uses),
+        one("numapilot_file_uses_total", "Observed uses of file pages that are only read", counters.file_uses),
         pages,
         one("numapilot_pages_undone_total", "Pages moved back", counters.pages_undone),
         one("numapilot_moved_bytes_total", "Bytes copied from node to node", counters.moved_bytes),
         MetricFamily::counter("numapilot_moving_seconds_total", "Time spent in moving pages")
             .value(counters.moving_ns as f64 / 1e9),
         one("numapilot_threads_moved_total", "Threads moved", counters.threads_moved),
-        MetricFamily::counter("numapilot_verdicts_total", "Comparisons with and without changes, by what followed")
+        MetricFamily::counter("numapilot_verdicts_total", "Comparisons with and without changes, by verdict")
             .with(&[("verdict", &"kept")], counters.kept as f64)
             .with(&[("verdict", &"undone")], counters.undone as f64),
-        one("numapilot_ping_pongs_total", "Ranges left alone for going to and fro", counters.ping_pongs),
-        one("numapilot_back_offs_total", "Times that the loop slowed down", counters.back_offs),
+        one(
+            "numapilot_ping_pongs_total",
+            "Page ranges no longer moved because they moved back and forth",
+            counters.ping_pongs,
+        ),
+        one("numapilot_back_offs_total", "Times that the balancing loop lengthened its interval", counters.back_offs),
     ]
 }
 
@@ -151,7 +155,7 @@ fn nodes(nodes: &[NodeStatus]) -> Vec<MetricFamily> {
     out
 }
 
-/// By the names that Prometheus's own clients use for a process.
+/// Resource use, by the names that Prometheus's own client libraries use.
 fn own(status: &Status) -> Vec<MetricFamily> {
     vec![
         MetricFamily::counter("process_cpu_seconds_total", "Processor time of numapilot itself")

@@ -1,9 +1,9 @@
-//! Who places which processes of this machine, and who changes its settings: locks of bytes in one file at a fixed place, so that two daemons with
-//! different folders of state cannot work against each other, and put back in the wrong order.
+//! Claims on processes and on the machine's settings: byte locks in one file at a fixed place. So two daemons with different state folders cannot place the
+//! same process, or restore settings in the wrong order.
 //!
-//! Byte 0 stands for the settings, byte N for process N, and all from 1 on for the whole machine. The locks are those of fcntl(2): they go with the
-//! process, whatever ends it, and the kernel names the holder. One file for root and one for each other user; root's is readable, so that users see what
-//! root's daemon has. A lock that somebody else put into root's file counts for nothing.
+//! Byte 0 stands for the settings, byte N for process N, and all bytes from 1 on for the whole machine. The locks are those of fcntl(2): the kernel releases
+//! them when the process ends, and names the holder. There is one file for root and one for each other user. Root's is readable, so that users see what root's
+//! daemon manages. A lock that another user puts on root's file is ignored.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -21,30 +21,30 @@ use numapilot_kernel::task;
 use crate::error::ServiceError;
 use crate::places::Places;
 
-/// Name of the file.
+/// Name of the lock file.
 const FILE: &str = "claims";
-/// The byte of the settings.
+/// Byte that stands for the settings.
 const SETTINGS: i64 = 0;
 
-/// What this process has claimed. One of these per process: closing any descriptor of the file gives all of its locks up.
+/// The claims of this process. There must be only one per process, because closing any descriptor of the file releases all of its locks.
 #[derive(Debug)]
 pub struct Claims {
     file: File,
     uid: u32,
     has_all: bool,
     has_settings: bool,
-    /// Where other users' files are; tests have their own.
+    /// Folder of other users' files; tests set their own.
     place_of: fn(u32) -> PathBuf,
 }
 
-/// The holder of a lock: its process, 0 where the kernel cannot tell (another container's).
+/// Process id of a lock's holder; 0 if the kernel does not know it (in another container).
 type Holder = u32;
 
 impl Claims {
-    /// Opens the file in this user's fixed folder, and makes both if need be.
+    /// Opens the file in this user's fixed folder, and creates both if necessary.
     ///
     /// # Errors
-    /// They cannot be made, or the folder is not this user's alone.
+    /// They cannot be created, or the folder is not exclusively this user's.
     pub fn open() -> Result<Claims, ServiceError> {
         // SAFETY: has no preconditions.
         let uid = unsafe { libc::geteuid() };
@@ -58,20 +58,20 @@ impl Claims {
         options.read(true).write(true).create(true).truncate(false).mode(0o644).custom_flags(libc::O_NOFOLLOW);
         let file = options
             .open(&path)
-            .map_err(|source| ServiceError::file(&path, "say what is placed by this process", source))?;
+            .map_err(|source| ServiceError::file(&path, "record which processes this numapilot manages", source))?;
         Ok(Claims { file, uid, has_all: false, has_settings: false, place_of })
     }
 
-    /// The machine's settings are ours to change from now on. True: they were not before.
+    /// Claims the machine's settings. True: they were not claimed before.
     ///
     /// # Errors
-    /// Another process changes them; in words that name it.
+    /// Another process has claimed them; the message names it.
     pub fn settings(&mut self) -> Result<bool, String> {
         if self.has_settings {
             return Ok(false);
         }
         match self.lock(SETTINGS, 1)? {
-            Some(holder) => Err(format!("{} changes the kernel's settings already", named(holder))),
+            Some(holder) => Err(format!("{} already changes the kernel's settings", named(holder))),
             None => {
                 self.has_settings = true;
                 Ok(true)
@@ -79,10 +79,10 @@ impl Claims {
         }
     }
 
-    /// A process (`None`: every one) is ours to place from now on.
+    /// Claims a process (`None`: all processes).
     ///
     /// # Errors
-    /// Another numapilot places it; in words that name that one, and what to do.
+    /// Another numapilot manages it; the message names that one and the remedy.
     pub fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
         let Some(pid) = pid else {
             self.has_all = match self.lock(1, 0)? {
@@ -101,16 +101,16 @@ impl Claims {
         self.lock(i64::from(pid), 1)?.map_or(Ok(()), |holder| Err(refusal(holder, &what)))
     }
 
-    /// A process is no longer ours.
+    /// Releases the claim on a process.
     pub fn unclaim(&mut self, pid: u32) {
         if !self.has_all {
             let mut lock = flock(libc::F_UNLCK, i64::from(pid), 1);
-            // SAFETY: the descriptor is open and the structure is ours. Giving up what is not held is no error.
+            // SAFETY: the descriptor is open and the structure is ours. Releasing a lock that is not held is not an error.
             unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw mut lock) };
         }
     }
 
-    /// Takes a lock. `Some`: who has it. What cannot be locked because of somebody who has no say is taken for ours.
+    /// Takes a lock. `Some`: its holder. A lock held by a user without rights on this file counts as taken by this process.
     fn lock(&self, first: i64, length: i64) -> Result<Option<Holder>, String> {
         let mut lock = flock(libc::F_WRLCK, first, length);
         // SAFETY: the descriptor is open and the structure is ours.
@@ -121,13 +121,15 @@ impl Claims {
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EAGAIN) => {
                 let holder = holder(&self.file, libc::F_WRLCK, first, length).unwrap_or(0);
-                Ok(Some(holder).filter(|holder| has_say(*holder, self.uid)))
+                Ok(Some(holder).filter(|holder| is_valid_holder(*holder, self.uid)))
             }
-            _ => Err(format!("nobody can say who else is at work here: locking {FILE} failed ({error})")),
+            _ => Err(format!(
+                "which processes another numapilot manages cannot be determined: locking the file `{FILE}` failed ({error})"
+            )),
         }
     }
 
-    /// Who else places this process by another user's file: root for a user's, its user for root.
+    /// The holder of a claim on this process in another user's file: root's for a user, its user's for root.
     fn elsewhere(&self, pid: u32) -> Option<Holder> {
         let other = if self.uid == 0 { task::user_of(pid)? } else { 0 };
         if other == self.uid {
@@ -136,12 +138,12 @@ impl Claims {
         let path = (self.place_of)(other).join(FILE);
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
         let facts = file.metadata().ok().filter(|facts| facts.is_file() && facts.uid() == other)?;
-        holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| has_say(*holder, facts.uid()))
+        holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| is_valid_holder(*holder, facts.uid()))
     }
 }
 
 fn flock(kind: libc::c_int, first: i64, length: i64) -> libc::flock {
-    // SAFETY: a structure of integers, for which zeroes are valid.
+    // SAFETY: a structure of integers, for which all-zero is valid.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -149,7 +151,7 @@ fn flock(kind: libc::c_int, first: i64, length: i64) -> libc::flock {
     lock
 }
 
-/// Who holds a lock that would be in the way of this one.
+/// Holder of a lock that conflicts with this one.
 fn holder(file: &File, kind: libc::c_int, first: i64, length: i64) -> Option<Holder> {
     let mut lock = flock(kind, first, length);
     // SAFETY: the descriptor is open and the structure is ours.
@@ -157,26 +159,26 @@ fn holder(file: &File, kind: libc::c_int, first: i64, length: i64) -> Option<Hol
     (asked && lock.l_type != libc::F_UNLCK as libc::c_short).then(|| u32::try_from(lock.l_pid).unwrap_or(0))
 }
 
-/// Locks in a user's file are that user's, or root's, or of a process that cannot be seen from here.
-fn has_say(holder: Holder, uid: u32) -> bool {
+/// Whether a holder's lock counts: in a user's file those of that user, of root, and of processes that are not visible from here.
+fn is_valid_holder(holder: Holder, uid: u32) -> bool {
     let user = task::user_of(holder);
     holder == 0 || user.is_none_or(|user| user == uid || user == 0)
 }
 
 fn named(holder: Holder) -> String {
     match holder {
-        0 => "a numapilot of another container".to_owned(),
+        0 => "a numapilot in another container".to_owned(),
         pid => format!("numapilot (process {pid})"),
     }
 }
 
 fn refusal(holder: Holder, what: &str) -> String {
-    format!("{} looks after {what} already; steer that one with `numapilot ctl`, or end it first", named(holder))
+    format!("{} already manages {what}; control it with `numapilot ctl`, or stop it first", named(holder))
 }
 
-/// A folder that only this user can write to.
+/// Creates or checks a folder that only this user can write to.
 fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
-    let doing = "make this folder, in which processes of numapilot find each other";
+    let doing = "create this folder, in which numapilot processes coordinate";
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
     made.map_err(|source| ServiceError::file(folder, doing, source))?;
     let facts = std::fs::symlink_metadata(folder).map_err(|source| ServiceError::file(folder, doing, source))?;
@@ -187,7 +189,7 @@ fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
         path: folder.to_owned(),
         line: None,
         what: format!(
-            "this folder has to be user {uid}'s, and written by nobody else; remove it, and it will be made anew"
+            "this folder must be owned by user {uid} and writable by no other user; remove it, and numapilot creates it again"
         ),
     })
 }
@@ -290,6 +292,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let error = Claims::open_in(folder.path(), uid(), nowhere).unwrap_err().to_string();
-        assert!(error.contains("nobody else"), "{error}");
+        assert!(error.contains("no other user"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Which folders of state there are on this machine: a list at a fixed place, so that what a killed daemon has left changed is put back by the next one,
-//! whatever folder that one works with.
+//! The list of state folders on this machine, at a fixed place, so that each daemon restores the settings that killed daemons left changed, whatever folder it
+//! uses.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -17,21 +17,21 @@ use crate::error::ServiceError;
 
 /// The list, in the folder of [`crate::Places::machine`].
 const LIST: &str = "folders";
-/// Daemons of one user that have no folder of their own.
+/// Maximum number of additional default folders for daemons of one user.
 const BESIDE_MAX: u32 = 64;
 
-/// Takes a folder of state: `wanted`, or, where another process has that and `beside`, a free one beside it. Before, everything is put back that daemons
-/// which were killed have left changed, whatever folders they worked with, the last one first. `machine` is where the list is.
+/// Takes a state folder: `wanted` or, if another process uses that and `beside` is set, a free one beside it. Before that, it restores all settings that killed
+/// daemons left changed, in all listed folders, the last one first. `machine`: folder of the list.
 ///
 /// # Errors
-/// The folder is another's, or cannot be written.
+/// Another process uses the folder, or it cannot be written.
 pub fn take<S: System + Clone>(
     machine: &Path,
     wanted: &Path,
     beside: bool,
     system: &S,
 ) -> Result<(SettingsGuard<S>, Vec<Done>), ServiceError> {
-    // Held until the folder is ours: of two that start at once, one waits.
+    // Held until the folder is taken: if two daemons start at once, one waits.
     let _turn = turn(machine)?;
     let mut done = put_back_orphans(machine, system)?;
     let (guard, own) = if beside { first_free(wanted, system)? } else { SettingsGuard::open(wanted, system.clone())? };
@@ -44,7 +44,7 @@ pub fn take<S: System + Clone>(
     Ok((guard, done))
 }
 
-/// Puts back what killed daemons have left changed since this one began.
+/// Restores settings that killed daemons have left changed since this one started.
 ///
 /// # Errors
 /// The list cannot be written.
@@ -58,7 +58,7 @@ fn put_back_orphans<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec
     let (mut done, mut left) = (Vec::new(), Vec::new());
     for folder in before.iter().rev() {
         if !SettingsGuard::<S>::has_record(folder) {
-            // Nothing to put back; a living daemon's that has changed nothing yet stays on the list.
+            // Nothing to restore; the folder of a running daemon that has changed nothing yet stays on the list.
             if SettingsGuard::<S>::is_held(folder) {
                 left.push(folder.clone());
             }
@@ -71,7 +71,7 @@ fn put_back_orphans<S: System + Clone>(machine: &Path, system: &S) -> Result<Vec
                     left.push(folder.clone());
                 }
             }
-            // A living daemon's, or a damaged one, which whoever works there next will hear of.
+            // The folder of a running daemon, or a damaged one, which its next user reports.
             Err(_) => left.push(folder.clone()),
         }
     }
@@ -99,13 +99,13 @@ fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(SettingsG
     Err(taken.unwrap_or(ServiceError::Taken { path: wanted.to_owned(), pid: 0 }))
 }
 
-/// One at a time looks at the list.
+/// Locks the list.
 fn turn(machine: &Path) -> Result<File, ServiceError> {
     let path = machine.join(format!("{LIST}.lock"));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = options.open(&path).map_err(|source| ServiceError::file(&path, "take the lock", source))?;
-    // SAFETY: `file` is open. Whoever has the lock holds it for some milliseconds.
+    // SAFETY: `file` is open. The lock is held for some milliseconds only.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
         return Err(ServiceError::file(&path, "take the lock", io::Error::last_os_error()));
     }
@@ -131,5 +131,5 @@ fn write(machine: &Path, list: &[PathBuf]) -> Result<(), ServiceError> {
         out.sync_all()?;
         std::fs::rename(&temporary, &file)
     };
-    write().map_err(|source| ServiceError::file(&file, "note where is kept what has to be put back", source))
+    write().map_err(|source| ServiceError::file(&file, "record the state folder", source))
 }

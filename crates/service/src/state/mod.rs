@@ -1,9 +1,9 @@
-//! What was changed system-wide, kept on disk so that it is put back whatever happens: at the end, or by the next start after a kill.
+//! The record of system-wide changes on disk, from which they are restored in all cases: at the end, or at the next start after a kill.
 //!
-//! The order is the contract: first the record (old and new value, with the disk), then the change. Putting back compares first: a setting that holds
-//! neither our value nor the old one was changed by somebody else since, and is left alone. A record of an earlier boot is void, as its settings
-//! are. One process at a time works with a folder of state (a lock that goes with the process), and one at a time with a process of the machine, or with
-//! its settings ([`Claims`]); what a killed one left is put back by the next, whatever folder that one works with ([`folders`]).
+//! The order matters: first the record (old and new value, on disk), then the change. Restoring compares first: a setting with neither this program's value nor
+//! the old one was changed by another program since, and is not touched. A record of an earlier boot is void, as its settings are. One process at a time uses a
+//! state folder (by a lock that ends with the process), and one at a time manages a process of the machine, or its settings ([`Claims`]). What a killed daemon
+//! left is restored by the next, whatever folder it uses ([`folders`]).
 
 mod claims;
 pub mod folders;
@@ -21,27 +21,27 @@ pub use settings_guard::SettingsGuard;
 pub use system::Live;
 pub use system::System;
 
-/// A setting of the system beyond the targets' pages.
+/// A system setting other than the targets' pages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Setting {
     /// A number under /proc/sys, by its name with dots: `kernel.numa_balancing`.
     Sysctl {
-        /// Its name.
+        /// Name of the setting.
         name: String,
     },
     /// A file under /sys, such as `/sys/fs/cgroup/a/cpuset.mems`.
     File {
-        /// Its path.
+        /// Path of the file.
         file: String,
     },
     /// The CPUs on which a thread may run, as a list: `0-3,8`.
     Affinity {
-        /// Its process.
+        /// Process id.
         pid: u32,
-        /// The thread.
+        /// Thread id.
         tid: u32,
-        /// When it started, in clock ticks since boot: with the numbers, which thread is meant.
+        /// Start time in clock ticks since boot; with the ids it identifies the thread.
         start_ticks: u64,
     },
 }

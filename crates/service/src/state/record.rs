@@ -1,4 +1,4 @@
-//! One daemon's record of what it has changed, with its claims on the machine: what the loop's words come to in settings, files and locks.
+//! One daemon's record of changed settings, with its claims: translates the loop's calls into settings, files and locks.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::folders;
 use crate::error::ServiceError;
 use crate::places::Places;
 
-/// See the module.
+/// The record and the claims of a daemon.
 #[derive(Debug)]
 pub struct Record {
     claims: Claims,
@@ -25,11 +25,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// Takes a folder of state (one beside it, where another process has it and it need not be this one), after putting back what killed daemons have left
-    /// changed.
+    /// Takes a state folder (one beside it, if another process uses it and `is_needed` is false), after restoring what killed daemons have left changed.
     ///
     /// # Errors
-    /// It is another's, or cannot be written.
+    /// Another process uses it, or it cannot be written.
     pub fn take(folder: &Path, is_needed: bool) -> Result<(Record, Vec<Done>), ServiceError> {
         // SAFETY: has no preconditions.
         let machine = Places::machine(unsafe { libc::geteuid() });
@@ -39,19 +38,19 @@ impl Record {
         Ok((Record { claims, guard, machine }, done))
     }
 
-    /// A setting's file is about to be changed. What a killed daemon had left changed and was put back before that.
+    /// Records a setting's file that is about to change. Returns the settings of killed daemons that were restored before that.
     ///
     /// # Errors
-    /// Another daemon changes settings, or it cannot be kept; in words.
+    /// Another daemon changes settings, or the value cannot be recorded; the message gives the reason.
     pub fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<Vec<Done>, String> {
         let mut restored = Vec::new();
-        // A cgroup's files belong to its processes, which are claimed one by one.
+        // A cgroup's files need no claim: its processes are claimed one by one.
         if !file.starts_with("/sys/fs/cgroup/") && self.claims.settings()? {
-            // Whoever had them may have been killed since we began.
+            // Their previous holder may have been killed since this daemon started.
             restored = folders::put_back(&self.machine, &Live).map_err(|error| error.to_string())?;
             if restored.iter().any(|done| done.setting == setting_of(file)) {
                 return Err(
-                    "an earlier numapilot's value was put back just now; it will be changed the next time".to_owned()
+                    "a value that an earlier numapilot left was just restored; the setting is changed at the next attempt".to_owned()
                 );
             }
         }
@@ -60,18 +59,18 @@ impl Record {
         Ok(restored)
     }
 
-    /// A setting's file is as it was, or somebody else's.
+    /// Registers that a setting's file has its previous value again, or another program's.
     ///
     /// # Errors
-    /// The record cannot be written; in words.
+    /// The record cannot be written; the message gives the reason.
     pub fn restored(&mut self, file: &str) -> Result<(), String> {
         self.guard.settled(&[setting_of(file)]).map_err(|error| error.to_string())
     }
 
-    /// Threads are about to be bound.
+    /// Records threads that are about to be bound.
     ///
     /// # Errors
-    /// That cannot be kept: they must be left as they are. In words.
+    /// They cannot be recorded: the threads must not be bound. The message gives the reason.
     pub fn will_bind(&mut self, bindings: &[Binding]) -> Result<(), String> {
         let list = |mask: &numapilot_kernel::affinity::CpuMask| format_cpu_list(mask.cpus().iter().map(|cpu| cpu.0));
         let change = |one: &Binding| (affinity_of(&one.thread), list(&one.was), list(&one.now));
@@ -79,39 +78,39 @@ impl Record {
         self.guard.intend(&changes).map_err(|error| error.to_string())
     }
 
-    /// Threads may run where they might before.
+    /// Registers threads whose affinities are restored.
     ///
     /// # Errors
-    /// The record cannot be written; in words.
+    /// The record cannot be written; the message gives the reason.
     pub fn unbound(&mut self, threads: &[ThreadId]) -> Result<(), String> {
         let settings: Vec<Setting> = threads.iter().map(affinity_of).collect();
         self.guard.settled(&settings).map_err(|error| error.to_string())
     }
 
-    /// A process (`None`: every one) is ours to place. What a killed daemon had done to processes is put back first.
+    /// Claims a process (`None`: all processes). Affinities that a killed daemon had changed are restored first.
     ///
     /// # Errors
-    /// It is another daemon's; in words that name that one.
+    /// Another daemon manages it; the message names that one.
     pub fn claim(&mut self, pid: Option<u32>) -> Result<Vec<Done>, String> {
         self.claims.claim(pid)?;
         folders::put_back(&self.machine, &Live).map_err(|error| error.to_string())
     }
 
-    /// A process is no longer ours.
+    /// Releases the claim on a process.
     pub fn unclaim(&mut self, pid: u32) {
         self.claims.unclaim(pid);
     }
 
-    /// Puts back whatever is still changed.
+    /// Restores all settings that are still changed.
     ///
     /// # Errors
-    /// The record cannot be written; what could be put back was.
+    /// The record cannot be written; the settings that could be restored were.
     pub fn put_back(&mut self) -> Result<Vec<Done>, ServiceError> {
         self.guard.restore()
     }
 }
 
-/// Files under /proc/sys go by their names as sysctls.
+/// Converts a path to a setting; files under /proc/sys become sysctl names.
 fn setting_of(file: &str) -> Setting {
     match file.strip_prefix("/proc/sys/") {
         Some(name) => Setting::Sysctl { name: name.replace('/', ".") },

@@ -1,4 +1,4 @@
-//! The record on disk, and the two ways out of it: putting back at the end, or at the next start.
+//! The record on disk, and the restoring of its settings at the end or at the next start.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -21,41 +21,41 @@ use crate::error::ServiceError;
 
 const VERSION: u32 = 1;
 
-/// The record's file.
+/// Content of the record's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     v: u32,
-    /// The boot in which these hold.
+    /// The boot for which the record is valid.
     boot: String,
     changes: Vec<Change>,
 }
 
-/// One setting that was changed, or was about to be.
+/// One setting that was changed, or was about to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Change {
     setting: Setting,
-    /// Before our first change.
+    /// Value before the first change.
     was: String,
-    /// Values that mean that nobody else has changed it: what we wrote last, what we were about to write, and what the system made of it.
+    /// Values that show that no other program has changed it: the last value written, the one about to be written, and what the system made of it.
     ours: Vec<String>,
 }
 
-/// What happened to a setting.
+/// What was done to a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Which.
+    /// The setting.
     pub setting: Setting,
-    /// What it held.
+    /// Its value before.
     pub was: String,
-    /// What it holds now.
+    /// Its present value.
     pub now: String,
     /// What was done.
     pub done: SettingDone,
-    /// Why it failed; empty: it did not.
+    /// Why it failed; empty if it did not.
     pub why: String,
 }
 
-/// Keeps the record. Dropping it puts nothing back: a process that dies does not either.
+/// Keeps the record. Dropping it restores nothing, as when the process is killed.
 #[derive(Debug)]
 pub struct SettingsGuard<S: System> {
     system: S,
@@ -67,16 +67,14 @@ pub struct SettingsGuard<S: System> {
 }
 
 impl<S: System> SettingsGuard<S> {
-    /// Takes a folder of state, makes it if need be, and puts back what an earlier holder, killed before its end, has left changed.
+    /// Takes a state folder, creates it if necessary, and restores what an earlier, killed holder left changed.
     ///
     /// # Errors
-    /// Another process holds the folder; it cannot be written; or it holds a record that cannot be read.
+    /// Another process uses the folder; it cannot be written; or it holds a record that cannot be read.
     pub fn open(folder: &Path, system: S) -> Result<(SettingsGuard<S>, Vec<Done>), ServiceError> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(|source| ServiceError::file(folder, "make this folder for what has to be put back", source))?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| {
+            ServiceError::file(folder, "create this folder for the record of changed settings", source)
+        })?;
         let lock = lock(folder)?;
         let record = read(&folder.join(FILE))?.unwrap_or_default();
         let mut guard = SettingsGuard { system, folder: folder.to_owned(), record, prune_at: MANY, _lock: lock };
@@ -89,29 +87,29 @@ impl<S: System> SettingsGuard<S> {
         Ok((guard, done))
     }
 
-    /// The folder of state.
+    /// The state folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Whether a folder holds something to be put back.
+    /// Whether a folder holds a record of settings to restore.
     #[must_use]
     pub fn has_record(folder: &Path) -> bool {
         folder.join(FILE).exists()
     }
 
-    /// Whether a process works with a folder.
+    /// Whether a process uses a folder.
     #[must_use]
     pub fn is_held(folder: &Path) -> bool {
         folder.join(LOCK).exists() && matches!(lock(folder), Err(ServiceError::Taken { .. }))
     }
 
-    /// Settings are about to be changed: what each holds, and what it will hold. When this returns, that is with the disk. To be called before every
+    /// Records settings that are about to change: setting, present value, new value. When this returns, the record is on disk. Must be called before every
     /// change.
     ///
     /// # Errors
-    /// The record cannot be written: then nothing may be changed.
+    /// The record cannot be written: then no setting may be changed.
     pub fn intend(&mut self, changes: &[(Setting, String, String)]) -> Result<(), ServiceError> {
         let mut record = self.record.clone();
         if record.changes.len() >= self.prune_at {
@@ -126,7 +124,7 @@ impl<S: System> SettingsGuard<S> {
         Ok(())
     }
 
-    /// The system made something else of a value, as a cpuset does of an affinity: that is ours too.
+    /// Records that the system changed a written value to another one, as a cpuset restricts an affinity.
     ///
     /// # Errors
     /// The record cannot be written.
@@ -140,16 +138,16 @@ impl<S: System> SettingsGuard<S> {
         Ok(())
     }
 
-    /// Settings are as they were again, or no longer ours to put back.
+    /// Removes settings that have their previous values again, or are no longer to be restored.
     ///
     /// # Errors
-    /// The record cannot be written: the next start looks at them once more, and finds nothing to do.
+    /// The record cannot be written: the next start checks these settings again, and finds nothing to do.
     pub fn settled(&mut self, settings: &[Setting]) -> Result<(), ServiceError> {
         self.record.changes.retain(|change| !settings.contains(&change.setting));
         self.write_record()
     }
 
-    /// Puts everything back that still is as we left it, and empties the record.
+    /// Restores every setting that still has this program's value, and empties the record.
     ///
     /// # Errors
     /// The record cannot be written; what could be put back was.
@@ -170,7 +168,7 @@ impl<S: System> SettingsGuard<S> {
         Ok(out)
     }
 
-    /// An empty record is no file.
+    /// Writes the record; an empty record has no file.
     fn write_record(&self) -> Result<(), ServiceError> {
         if !self.record.changes.is_empty() {
             return self.save(&self.record);
@@ -178,13 +176,13 @@ impl<S: System> SettingsGuard<S> {
         let file = self.folder.join(FILE);
         match std::fs::remove_file(&file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                Err(ServiceError::file(&file, "remove the record of what was changed", source))
+                Err(ServiceError::file(&file, "remove the record of changed settings", source))
             }
             _ => Ok(()),
         }
     }
 
-    /// `None`: there is nothing to put back.
+    /// Restores one setting; `None`: there is nothing to restore.
     fn put_back(&self, change: &Change) -> Option<Done> {
         let setting = &change.setting;
         let held = match self.system.read(setting) {
@@ -229,27 +227,27 @@ impl<S: System> SettingsGuard<S> {
         };
         write().map_err(|source| {
             let _ = std::fs::remove_file(&temporary);
-            ServiceError::file(&file, "keep what has to be put back, so nothing system-wide is changed", source)
+            ServiceError::file(&file, "record the settings to restore, so nothing system-wide is changed", source)
         })
     }
 }
 
 const FILE: &str = "changed.json";
 const LOCK: &str = "lock";
-/// Changes on record, beyond which those are looked for that belong to what is gone.
+/// Number of recorded changes beyond which those of ended threads and cgroups are removed.
 const MANY: usize = 256;
 
 fn failed(setting: &Setting, held: String, error: &io::Error) -> Done {
     Done { setting: setting.clone(), was: held.clone(), now: held, done: SettingDone::Failed, why: error.to_string() }
 }
 
-/// Enters an intended change into a record.
+/// Adds an intended change to a record.
 fn note(record: &mut Record, setting: &Setting, held: &str, value: &str, system: &impl System) {
     if let Some(change) = record.changes.iter_mut().find(|change| change.setting == *setting) {
         if change.ours.iter().any(|ours| system.is_same(setting, ours, held)) {
             change.ours = vec![held.to_owned(), value.to_owned()];
         } else {
-            // Somebody else's value came between: that is what has to come back.
+            // Another program set this value in between, so it is the one to restore.
             *change = Change { setting: setting.clone(), was: held.to_owned(), ours: vec![value.to_owned()] };
         }
         return;
@@ -261,10 +259,10 @@ fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
     let text = match std::fs::read(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ServiceError::file(file, "read what has to be put back", source)),
+        Err(source) => return Err(ServiceError::file(file, "read the record of changed settings", source)),
     };
     let bad = |what: String| ServiceError::Content { path: file.to_owned(), line: None, what };
-    let remedy = "it lists settings that an earlier numapilot changed: put them back by hand, then remove it";
+    let remedy = "it lists settings that an earlier numapilot changed: restore them by hand, then remove the file";
     let record: Record = serde_json::from_slice(&text).map_err(|error| bad(format!("{error}; {remedy}")))?;
     if record.v != VERSION {
         return Err(bad(format!("version {} of another numapilot; start that one, or {remedy}", record.v)));
@@ -272,7 +270,7 @@ fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
     Ok(Some(record))
 }
 
-/// One process at a time.
+/// Locks the folder for one process at a time.
 fn lock(folder: &Path) -> Result<File, ServiceError> {
     let path = folder.join(LOCK);
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);

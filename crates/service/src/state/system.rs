@@ -1,4 +1,4 @@
-//! Reading and writing settings: the live system, or any other that a test makes.
+//! Access to settings: the running system, or a simulated one in tests.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,16 +12,16 @@ use crate::identity;
 
 /// A system whose settings can be read and written.
 pub trait System {
-    /// What a setting holds; `None`: what it belongs to is gone (the thread, the cgroup).
+    /// Reads a setting; `None`: the thread or cgroup that it belongs to no longer exists.
     ///
     /// # Errors
-    /// It may not be read.
+    /// The setting may not be read.
     fn read(&self, setting: &Setting) -> io::Result<Option<String>>;
 
-    /// Writes it.
+    /// Writes a setting.
     ///
     /// # Errors
-    /// It may not be written, or does not take this value.
+    /// The setting may not be written, or does not accept this value.
     fn write(&self, setting: &Setting, value: &str) -> io::Result<()>;
 
     /// Whether two values of a setting mean the same.
@@ -35,7 +35,7 @@ pub trait System {
         }
     }
 
-    /// What tells one boot from another.
+    /// Identifier of the present boot.
     fn boot(&self) -> String;
 }
 
@@ -53,11 +53,11 @@ pub(super) fn numbers(list: &str) -> Option<BTreeSet<u32>> {
     Some(out)
 }
 
-/// This machine.
+/// The running system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
-/// More CPUs than any kernel has.
+/// Upper bound on the number of CPUs of any kernel.
 const CPUS: u32 = 8192;
 
 impl System for Live {
@@ -80,7 +80,7 @@ impl System for Live {
     fn write(&self, setting: &Setting, value: &str) -> io::Result<()> {
         match setting {
             Setting::Sysctl { .. } | Setting::File { .. } => {
-                // One write call, as these files want it, and an end of line so that an empty value is one too; never creates.
+                // One write call, as these files require, with an end of line so that an empty value is written too; never creates a file.
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
                 io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
@@ -110,12 +110,12 @@ fn affinity(tid: u32) -> io::Result<Option<String>> {
 }
 
 fn set_affinity(tid: u32, value: &str) -> io::Result<()> {
-    let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is no list of CPUs"));
+    let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is not a list of CPUs"));
     let cpus = numbers(value).filter(|cpus| cpus.iter().all(|cpu| *cpu < CPUS)).ok_or_else(no_list)?;
     affinity::set_thread(tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
 }
 
-/// The system's own answer, for those who know system calls only.
+/// Converts a kernel error to the underlying system error.
 fn answer(error: KernelError) -> io::Error {
     match error {
         KernelError::Gone { .. } => io::Error::from_raw_os_error(libc::ESRCH),

@@ -1,4 +1,4 @@
-//! A copy of some pages for every node: each thread reads and writes its own node's.
+//! A copy of some pages for every node: each thread reads and writes the copy of its own node.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ struct Copier<'p> {
     parts: &'p [Part],
     /// By (node, part): the region that holds the copy.
     copies: BTreeMap<(usize, usize), u32>,
-    /// By (node, mix).
+    /// Index of the node's version of each mix, by (node, mix).
     mixes: BTreeMap<(usize, u32), u32>,
     /// By (node, behaviour); those that were made map to themselves.
     behaviours: BTreeMap<(usize, u32), u32>,

@@ -17,7 +17,7 @@ use crate::program::{OrderedHomes, Program};
 pub use optimum::{OptimalPlacement, optimal};
 use usage::Usage;
 
-/// What to do with some pages.
+/// A placement of some pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrangement {
     /// Round robin over all nodes with memory.
@@ -28,25 +28,25 @@ pub enum Arrangement {
     Users,
     /// A copy on every node whose threads use them; each thread uses its node's.
     Replicate,
-    /// Where they are first touched, whatever the program asks for.
+    /// By first touch, whatever the program requests.
     FirstTouch,
-    /// All threads of each process on one node, whatever pages are named: where threads were recorded holds no more.
+    /// All threads of each process on one node, whatever pages are named; the recorded CPUs of threads no longer apply.
     PinProcesses,
 }
 
 /// Pages of a process: (process, first page, pages of 4 KiB).
 pub type PageRange = (u32, u64, u64);
 
-/// What of an arrangement was done.
+/// The effect of an arrangement on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arranged {
     /// Pages of 4 KiB that it applies to: those of the ranges that the program touches.
     pub pages: u64,
-    /// Further bytes of memory that it needs.
+    /// Additional bytes of memory that it needs.
     pub more_bytes: u64,
 }
 
-/// Gives the pages of `ranges` other homes. Ranges may overlap; pages that the program never touches are passed over.
+/// Gives the pages of `ranges` other home nodes. Ranges may overlap; pages that the program never touches are passed over.
 ///
 /// # Errors
 /// If the machine has no such node, or the node has no memory.

@@ -18,14 +18,14 @@ const SMALL_REGION: u64 = 64;
 /// A page with fewer writes than this share is read-only.
 const READ_ONLY: f64 = 1e-6;
 
-/// What the search found.
+/// Result of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OptimalPlacement {
     /// Seconds that the model predicts for it, without synchronisation.
     pub predicted_s: f64,
     /// No static placement takes less, in seconds.
     pub bound_s: f64,
-    /// Whether the search ended for want of evaluations.
+    /// Whether the search ended because its budget of evaluations was used up.
     pub out_of_budget: bool,
 }
 
@@ -65,7 +65,7 @@ pub fn optimal(program: &mut Program, machine: &Machine, layout: Layout) -> Resu
     Ok(OptimalPlacement { predicted_s: found.total_s, bound_s: found.bound_s, out_of_budget: found.out_of_budget })
 }
 
-/// What tells groups of pages apart.
+/// The key of a group of pages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     /// Region, or all small ones of a process.
@@ -77,7 +77,7 @@ struct Kind {
 
 #[derive(Default)]
 struct PageSet {
-    /// (Region, page, accesses).
+    /// The pages as (region index, page index, accesses).
     pages: Vec<(u32, u64, f64)>,
     sum: ByNode,
 }

@@ -1,4 +1,4 @@
-//! Every process on one node: its threads take the node's CPUs in turn. What they touch first then lies there, too.
+//! Every process on one node: its threads take the node's CPUs in turn. Pages that they touch first are then allocated there, too.
 
 use std::collections::BTreeMap;
 

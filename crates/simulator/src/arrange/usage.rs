@@ -1,4 +1,4 @@
-//! Who accesses which page how much over a whole program, by node, with threads where they start.
+//! Accesses to each page over a whole program, by accessing node, with threads on the nodes where they start.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::error::SimulatorError;
 use crate::options::Layout;
 use crate::program::{Action, Program, Step, Thread};
 
-/// Accesses by node.
+/// Accesses by accessing node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ByNode {
     pub reads: Vec<f64>,
@@ -20,13 +20,13 @@ impl ByNode {
         ByNode { reads: vec![0.0; nodes], writes: vec![0.0; nodes] }
     }
 
-    /// All accesses.
+    /// Sum of the accesses of all nodes.
     pub fn total(&self) -> f64 {
         self.reads.iter().chain(&self.writes).sum()
     }
 }
 
-/// What threads on one node do altogether.
+/// Sums over the threads of one node.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NodeWork {
     pub threads: f64,
@@ -43,7 +43,7 @@ pub(super) struct Usage {
     slices: Vec<ByNode>,
     /// By region: its slices, those that begin first coming first.
     of_region: Vec<Vec<u32>>,
-    /// By node.
+    /// Work of the threads of each node, by node index.
     pub work: Vec<NodeWork>,
 }
 
@@ -113,7 +113,7 @@ impl Usage {
         sum
     }
 
-    /// Node that accesses a page most; `None` if nobody does.
+    /// Node that accesses a page most; `None` for a page without accesses.
     pub fn main_user(&self, program: &Program, region: u32, page: u64) -> Option<usize> {
         let by_node = self.page(program, region, page);
         let at = |node: &usize| by_node.reads[*node] + by_node.writes[*node];

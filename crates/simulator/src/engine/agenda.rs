@@ -1,7 +1,7 @@
 //! What happens next in an epoch, and when: the ends of threads' work by CPU, of sleeps, and the moments at which followers are caught up with.
 //!
-//! A thread's progress is a straight line for so long as its step, the latencies and the number of threads on its CPU stay as they are. So it is booked
-//! only when one of them changes, and the next event comes off a heap: an event costs the logarithm of the threads, not a look at each.
+//! A thread's progress is linear in time as long as its step, the latencies and the number of threads on its CPU do not change. So it is updated
+//! only when one of them changes, and a heap gives the next event: an event costs the logarithm of the number of threads, not a scan of all.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -26,20 +26,20 @@ impl Moment {
     }
 }
 
-/// What the agenda knows of a thread.
+/// State of a thread in the agenda.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Up to when its progress is booked, ns.
+    /// Time up to which its progress is counted, ns.
     since_ns: f64,
     /// Share of its CPU that it has; 0: it does not work.
     speed: f64,
-    /// Entries of the heap with another number are of the past.
+    /// Entries of the heap with another number are outdated.
     version: u32,
-    /// Where its time is booked.
+    /// Index of the entry to which its time is added.
     slot: Option<usize>,
-    /// What it adds to the pace of its fellows, while it works.
+    /// What it adds to the pace of its group, while it works.
     pace: Option<Line>,
-    /// Where it waits for its fellows to come, if it does.
+    /// The point of the recording that its group must reach before it continues, if it waits.
     follows: Option<Moment>,
 }
 
@@ -93,15 +93,15 @@ pub(crate) struct Agenda {
     /// Threads that want to run, by CPU.
     on_cpu: BTreeMap<usize, BTreeSet<usize>>,
     working: usize,
-    /// Of each process, and of the whole program.
+    /// Pace of each process, and of the whole program.
     paces: Vec<Pace>,
     pace_of_all: Pace,
-    /// By process: those who follow, by where they wait.
+    /// By process: waiting followers, by the point for which they wait.
     followers: BTreeMap<u32, BTreeSet<(Moment, usize)>>,
 }
 
 impl Agenda {
-    /// Nobody is on it yet: all threads are to be told as changed.
+    /// Makes an empty agenda: the caller must report all threads as changed.
     pub(crate) fn new(runners: &Runners, program: &Program) -> Agenda {
         let entry = Entry { since_ns: runners.now_ns, ..Entry::default() };
         Agenda {
@@ -151,7 +151,7 @@ impl Agenda {
         self.followers.values().filter_map(BTreeSet::first).min().map(|&(_, thread)| thread)
     }
 
-    /// Takes off the threads whose steps are done by now, their time booked: those that work or sleep, in order, and where there are none of these, the
+    /// Takes off the threads whose steps are done by now, with their time recorded: those that work or sleep, in order, and where there are none of these, the
     /// first follower that is caught up with.
     pub(crate) fn due(&mut self, runners: &mut Runners, program: &Program, epoch: &mut Epoch) -> Vec<usize> {
         let now_ns = runners.now_ns;
@@ -174,7 +174,7 @@ impl Agenda {
             }
             self.heap.pop();
             if runner.status == Status::Working {
-                self.book(thread, !is_in_debt, runners, program, epoch);
+                self.record(thread, !is_in_debt, runners, program, epoch);
             }
             let runner = &mut runners.all[thread];
             if is_in_debt {
@@ -237,7 +237,7 @@ impl Agenda {
             let speed = 1.0 / threads.len() as f64;
             for &thread in &threads {
                 if self.entries[thread].speed != speed {
-                    self.book(thread, false, runners, program, epoch);
+                    self.record(thread, false, runners, program, epoch);
                     self.entries[thread].speed = speed;
                 }
             }
@@ -279,8 +279,8 @@ impl Agenda {
         }
     }
 
-    /// Books what a working thread did since that was last done. `is_done`: its step is done, whatever rounding would leave of it.
-    fn book(&mut self, thread: usize, is_done: bool, runners: &mut Runners, program: &Program, epoch: &mut Epoch) {
+    /// Adds what a working thread did since the last call. `is_done`: its step is done, whatever rounding would leave of it.
+    fn record(&mut self, thread: usize, is_done: bool, runners: &mut Runners, program: &Program, epoch: &mut Epoch) {
         let entry = &mut self.entries[thread];
         let given = ((runners.now_ns - entry.since_ns) * entry.speed).max(0.0);
         entry.since_ns = runners.now_ns;
@@ -313,11 +313,11 @@ impl Agenda {
         spent.instructions += share * work.instructions;
     }
 
-    /// Books all that was not booked yet: the epoch ends now.
+    /// Adds everything that is still pending: the epoch ends now.
     pub(crate) fn close(&mut self, runners: &mut Runners, program: &Program, epoch: &mut Epoch) {
         for thread in 0..self.entries.len() {
             if self.entries[thread].speed > 0.0 {
-                self.book(thread, false, runners, program, epoch);
+                self.record(thread, false, runners, program, epoch);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Who accesses each page how often in an epoch: what samples, faults, stalls and collapses are drawn from.
+//! Accesses to each page by node in an epoch, from which samples, faults, stalls and collapses are drawn.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Of this epoch.
+    /// Makes the demand of `epoch`.
     pub(crate) fn new(epoch: &Epoch, program: &Program) -> Demand {
         let mut by_slice: BTreeMap<u32, Vec<PerPage>> = BTreeMap::new();
         for spent in epoch.spent.iter().filter(|spent| spent.accesses > 0.0) {

@@ -1,4 +1,4 @@
-//! From what threads spent in an epoch to what they ask of the memory system, on average over it.
+//! The load of the memory system: the average over an epoch, from the time and accesses that threads spent in it.
 
 use std::collections::BTreeMap;
 

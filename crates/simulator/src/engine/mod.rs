@@ -1,5 +1,5 @@
-//! The epoch loop: threads advance with the latencies of the epoch, their load gives the latencies, until both agree; then the policy's observer
-//! looks, its orders are carried out, and the next epoch begins.
+//! The epoch loop: threads advance with the latencies of the epoch, their load gives the latencies, until both agree. Then the policy's observer
+//! reads the counters, the policy's actions are executed, and the next epoch begins.
 
 mod agenda;
 mod demand;
@@ -28,28 +28,28 @@ use crate::program::Program;
 use crate::random::Random;
 use crate::report::Report;
 use demand::Demand;
-use mover::{Bench, Mover};
+use mover::{MoveContext, Mover};
 use observe::Watch;
 use place::Placer;
 use run_stats::RunStats;
-use runner::{Epoch, Runners, Surroundings};
+use runner::{Epoch, RunContext, Runners};
 use settle::Settling;
 use watch::{Sampler, Scene};
 use ways::Ways;
 
 /// Latencies and load agree when the latencies that the load gives would change no thread's time by more than this share of the epoch.
 pub const AGREEMENT: f64 = 0.002;
-/// Times that an epoch is run anew with better latencies, at most.
+/// Greatest number of repetitions of an epoch with better latencies.
 const PASSES: usize = 16;
 /// From this pass on, the epoch's end stays, and latencies go as far as the last two passes say is right.
 const SETTLING_FROM: usize = 2;
 /// Answers that are kept.
 const SOLVED: usize = 64;
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
-    /// Simulated nanoseconds.
+    /// Simulated time in nanoseconds.
     pub now_ns: f64,
     /// Share of the program's memory accesses that were made (of the time limit, where that is further on), 0 to 1.
     pub share: f64,
@@ -74,7 +74,7 @@ pub(crate) struct Engine<'a> {
     demand_ns: f64,
     /// The last loads that were solved, with their answers.
     solved: VecDeque<(Load, Solution)>,
-    /// Of each station, in the present epoch.
+    /// Utilisation of each station in the present epoch.
     utilisation: Vec<f64>,
     cpus_of: Vec<Vec<usize>>,
     cpus: usize,
@@ -171,11 +171,11 @@ impl<'a> Engine<'a> {
 
     fn enter(&mut self) -> Result<(), SimulatorError> {
         let mut around =
-            Surroundings { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
+            RunContext { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
         self.runners.start(&mut around)
     }
 
-    /// One epoch: orders, threads and latencies until they agree, books, observers.
+    /// One epoch: actions, threads and latencies until they converge, statistics, observers.
     fn epoch(&mut self, horizon: f64) -> Result<(), SimulatorError> {
         let begin = self.runners.now_ns;
         let copied = self.work_orders(horizon - begin);
@@ -196,7 +196,7 @@ impl<'a> Engine<'a> {
             let doubt = weights.doubt(self.ways.path_ns(), &solution.path_ns) / elapsed;
             pass += 1;
             if doubt < AGREEMENT || pass == PASSES {
-                // The epoch is booked with the latencies that it was run with; the next one begins with the newest.
+                // The epoch is recorded with the latencies that it was run with; the next one begins with the newest.
                 self.utilisation = solution.stations.iter().map(|station| station.utilisation).collect();
                 self.close_epoch(begin, &epoch, doubt);
                 self.ways.set_path_ns(solution.path_ns);
@@ -216,7 +216,7 @@ impl<'a> Engine<'a> {
 
     fn pass(&mut self, horizon: f64, least_ns: f64) -> Result<Epoch, SimulatorError> {
         let mut around =
-            Surroundings { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
+            RunContext { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
         self.runners.advance(horizon, least_ns, &mut around)
     }
 
@@ -239,7 +239,7 @@ impl<'a> Engine<'a> {
     fn load(&mut self, epoch: &Epoch, elapsed_ns: f64, copied: &[Background]) -> Load {
         let (program, runners) = (self.program, &self.runners.all);
         let mut load = load::load_of(epoch, elapsed_ns, runners, program, &self.pages, &mut self.ways);
-        // The mover's books are in bytes; the epoch's length makes them a rate.
+        // The mover counts bytes; the epoch's length makes them a rate.
         load.background = copied.to_vec();
         load.background.iter_mut().for_each(|moved| moved.bytes_per_s *= 1e9 / elapsed_ns);
         load
@@ -254,7 +254,7 @@ impl<'a> Engine<'a> {
         self.run_stats.first_move();
         let (copied, worked_ns) = self.mover.work(
             given_ns,
-            &mut Bench {
+            &mut MoveContext {
                 program: self.program,
                 pages: &mut self.pages,
                 runners: &mut self.runners,
@@ -286,7 +286,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Books the epoch and lets observers look at it.
+    /// Adds the epoch to the statistics and shows it to the observers.
     /// `doubt`: share of its time by which latencies and load left threads' times open.
     fn close_epoch(&mut self, begin: f64, epoch: &Epoch, doubt: f64) {
         let elapsed = epoch.end_ns - begin;
@@ -300,9 +300,9 @@ impl<'a> Engine<'a> {
         }
         let (program, pages, runners) = (self.program, &self.pages, &self.runners);
         let entry = RunStats::entry(epoch, &self.utilisation, program, pages, &mut self.ways, runners);
-        self.run_stats.book(epoch, &entry, program, runners);
-        self.watch.ledger.book(&entry, epoch.end_ns);
-        self.watch.book(epoch, program, pages, &mut self.ways, runners);
+        self.run_stats.record(epoch, &entry, program, runners);
+        self.watch.ledger.record(&entry, epoch.end_ns);
+        self.watch.record(epoch, program, pages, &mut self.ways, runners);
         self.busy_cpus = if elapsed > 0.0 { epoch.ready_ns.iter().sum::<f64>() / elapsed } else { self.busy_cpus };
         self.look(begin, epoch);
         self.run_stats.turn(epoch.end_ns);
@@ -344,7 +344,7 @@ impl<'a> Engine<'a> {
         self.watch.collapses.extend(ended);
     }
 
-    /// What the policy sees; the next observation begins here.
+    /// Makes the policy's observation; the next one begins at this time.
     fn observe(&mut self, requirements: &PolicyRequirements) -> Observation {
         let mut seen = self.watch.observation(&self.run_stats.scale, self.program, &self.pages, &self.runners);
         seen.samples = self.sampler.take();
@@ -358,7 +358,7 @@ impl<'a> Engine<'a> {
         seen
     }
 
-    /// The period that gives the wished rate at the rate of accesses that these counters show.
+    /// The period that gives the requested sampling rate at the rate of accesses of these counters.
     fn set_period(&mut self, requirements: &PolicyRequirements, counters: &[NodeCounters], elapsed_ns: f64) {
         let accesses: f64 = counters.iter().flat_map(|node| node.reads_to.iter().chain(&node.writes_to)).sum();
         let required_per_s = requirements.samples_per_s_and_cpu * self.cpus as f64;

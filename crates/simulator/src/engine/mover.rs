@@ -1,4 +1,4 @@
-//! Carries out a policy's orders: one after the other, each taking the mover's time, memory bandwidth, and time of the program's threads.
+//! Executes a policy's actions: one after the other, each taking the mover's time, memory bandwidth, and time of the program's threads.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::pages::{PageTable, Unit};
 use crate::program::{PAGE_BYTES, Program};
 use crate::report::{Moves, PolicyCost};
 
-/// Orders under way.
+/// Executes the policy's actions on pages: queued ones, and those that are in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Mover {
     queue: VecDeque<Action>,
@@ -24,8 +24,8 @@ pub(crate) struct Mover {
     since_shootdown: Vec<u32>,
 }
 
-/// What an order may touch.
-pub(crate) struct Bench<'a> {
+/// The state of the simulation that actions may change.
+pub(crate) struct MoveContext<'a> {
     pub(crate) program: &'a Program,
     pub(crate) pages: &'a mut PageTable,
     pub(crate) runners: &'a mut Runners,
@@ -34,7 +34,7 @@ pub(crate) struct Bench<'a> {
     /// Accesses of the epoch before, and its length.
     pub(crate) demand: &'a Demand,
     pub(crate) demand_ns: f64,
-    /// For each node, its CPUs.
+    /// CPUs of each node.
     pub(crate) cpus_of: &'a [Vec<usize>],
     pub(crate) moves: &'a mut Moves,
     pub(crate) cost: &'a mut PolicyCost,
@@ -45,24 +45,24 @@ impl Mover {
         Mover { since_shootdown: vec![0; processes], ..Mover::default() }
     }
 
-    /// Takes orders; those of the last decision are done by then.
+    /// Queues actions; those of the last decision are done by then.
     pub(crate) fn order(&mut self, actions: Vec<Action>) {
         self.queue.extend(actions);
     }
 
-    /// Whether all orders are carried out and paid for.
+    /// Whether all actions are executed and their cost is accounted for.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.owed_ns <= 0.0
     }
 
-    /// What came of the orders since the last call.
+    /// Outcomes of the actions since the last call.
     pub(crate) fn take_outcomes(&mut self) -> Vec<Outcome> {
         std::mem::take(&mut self.outcomes)
     }
 
     /// Works for `given_ns`. Returns bytes copied, by (source, target), and the time that it worked.
-    pub(crate) fn work(&mut self, given_ns: f64, bench: &mut Bench<'_>) -> (Vec<Background>, f64) {
-        let budget = given_ns * f64::from(bench.costs.movers);
+    pub(crate) fn work(&mut self, given_ns: f64, context: &mut MoveContext<'_>) -> (Vec<Background>, f64) {
+        let budget = given_ns * f64::from(context.costs.movers);
         let mut left = budget;
         let mut copied: Vec<Background> = Vec::new();
         loop {
@@ -75,14 +75,14 @@ impl Mover {
             let Some(action) = self.queue.pop_front() else {
                 break;
             };
-            let before = bench.cost.total_ns();
-            let result = self.carry_out(&action, bench, &mut copied);
+            let before = context.cost.total_ns();
+            let result = self.carry_out(&action, context, &mut copied);
             let result = result.map(|mover_ns| {
                 self.owed_ns = mover_ns;
-                bench.cost.mover_ns += mover_ns;
-                mover_ns + bench.cost.total_ns() - before
+                context.cost.mover_ns += mover_ns;
+                mover_ns + context.cost.total_ns() - before
             });
-            bench.moves.count(&action, result.err());
+            context.moves.count(&action, result.err());
             self.outcomes.push(Outcome { action, result });
         }
         (copied, budget - left)
@@ -92,69 +92,70 @@ impl Mover {
     fn carry_out(
         &mut self,
         action: &Action,
-        bench: &mut Bench<'_>,
+        context: &mut MoveContext<'_>,
         copied: &mut Vec<Background>,
     ) -> Result<f64, Refusal> {
         match action {
             Action::Allocate { process, allocation } => {
-                if bench.placer.allocate(*process, allocation) {
+                if context.placer.allocate(*process, allocation) {
                     Ok(0.0)
                 } else {
                     Err(Refusal::Unsupported)
                 }
             }
             Action::Migrate { page, to } => {
-                let unit = bench.pages.resolve(*page)?;
-                let from = bench.pages.migrate(unit, *to)?;
-                Ok(self.copy(unit, page.process, from, &[*to], bench, copied))
+                let unit = context.pages.resolve(*page)?;
+                let from = context.pages.migrate(unit, *to)?;
+                Ok(self.copy(unit, page.process, from, &[*to], context, copied))
             }
             Action::Replicate { page, nodes } => {
-                let unit = bench.pages.resolve(*page)?;
-                let (home, had) = (bench.pages.home(unit.region, unit.first).unwrap_or(0), bench.pages.copies(unit));
-                bench.pages.replicate(unit, nodes)?;
+                let unit = context.pages.resolve(*page)?;
+                let (home, had) =
+                    (context.pages.home(unit.region, unit.first).unwrap_or(0), context.pages.copies(unit));
+                context.pages.replicate(unit, nodes)?;
                 let new: Vec<usize> = nodes.iter().copied().filter(|&n| n != home && had >> n & 1 == 0).collect();
-                bench.moves.copies_made += new.len() as u64;
-                Ok(self.copy(unit, page.process, home, &new, bench, copied))
+                context.moves.copies_made += new.len() as u64;
+                Ok(self.copy(unit, page.process, home, &new, context, copied))
             }
             Action::Split { page } => {
-                let unit = bench.pages.resolve(*page)?;
-                if !bench.pages.split(unit) {
+                let unit = context.pages.resolve(*page)?;
+                if !context.pages.split(unit) {
                     return Err(Refusal::AlreadyThere);
                 }
-                shoot_down(page.process, bench);
-                Ok(bench.costs.split_ns)
+                shoot_down(page.process, context);
+                Ok(context.costs.split_ns)
             }
-            Action::MoveThread { thread, to } => move_thread(*thread as usize, *to, bench),
-            Action::Unmap { process, first, pages } => unmap(*process, *first, *pages, bench),
+            Action::MoveThread { thread, to } => move_thread(*thread as usize, *to, context),
+            Action::Unmap { process, first, pages } => unmap(*process, *first, *pages, context),
         }
     }
 
-    /// Books the copying of a page to each of `targets`: bandwidth, stalls of those who want it meanwhile, shootdowns.
+    /// Accounts for copying a page to each of `targets`: bandwidth, stalls of threads that access it meanwhile, shootdowns.
     fn copy(
         &mut self,
         unit: Unit,
         process: u32,
         from: usize,
         targets: &[usize],
-        bench: &mut Bench<'_>,
+        context: &mut MoveContext<'_>,
         copied: &mut Vec<Background>,
     ) -> f64 {
-        let each_ns = if unit.pages == 1 { bench.costs.move_small_ns } else { bench.costs.move_large_ns };
+        let each_ns = if unit.pages == 1 { context.costs.move_small_ns } else { context.costs.move_large_ns };
         let bytes = (unit.pages * PAGE_BYTES) as f64;
         for &target in targets {
             match copied.iter_mut().find(|moved| (moved.source, moved.target) == (from, target)) {
                 Some(moved) => moved.bytes_per_s += bytes,
                 None => copied.push(Background { source: from, target, bytes_per_s: bytes }),
             }
-            bench.moves.bytes += unit.pages * PAGE_BYTES;
+            context.moves.bytes += unit.pages * PAGE_BYTES;
         }
         let window_ns = each_ns * targets.len().max(1) as f64;
-        stall(unit, window_ns, bench);
+        stall(unit, window_ns, context);
         let since = &mut self.since_shootdown[process as usize];
         *since += 1;
-        if *since >= bench.costs.pages_per_shootdown {
+        if *since >= context.costs.pages_per_shootdown {
             *since = 0;
-            shoot_down(process, bench);
+            shoot_down(process, context);
         }
         window_ns
     }
@@ -162,64 +163,65 @@ impl Mover {
 
 /// Threads that want a page while it is moved wait for the rest of the move. With accesses as a Poisson process of rate r, the mean wait
 /// in a window of w is w - (1 - exp(-r w)) / r.
-fn stall(unit: Unit, window_ns: f64, bench: &mut Bench<'_>) {
-    if bench.demand_ns <= 0.0 {
+fn stall(unit: Unit, window_ns: f64, context: &mut MoveContext<'_>) {
+    if context.demand_ns <= 0.0 {
         return;
     }
-    for per in bench.demand.of_unit(unit, bench.pages) {
-        let rate = (per.reads + per.writes) / bench.demand_ns;
+    for per in context.demand.of_unit(unit, context.pages) {
+        let rate = (per.reads + per.writes) / context.demand_ns;
         if rate > 0.0 {
             let wait = window_ns - (1.0 - (-rate * window_ns).exp()) / rate;
-            bench.runners.all[per.thread as usize].debt_ns += wait;
-            bench.cost.stalls_ns += wait;
+            context.runners.all[per.thread as usize].debt_ns += wait;
+            context.cost.stalls_ns += wait;
         }
     }
 }
 
 /// Every CPU that runs the process is interrupted.
-fn shoot_down(process: u32, bench: &mut Bench<'_>) {
-    bench.moves.shootdowns += 1;
-    for (thread, runner) in bench.runners.all.iter_mut().enumerate() {
-        if runner.status == Status::Working && bench.program.threads[thread].process == process {
-            runner.debt_ns += bench.costs.shootdown_ns;
-            bench.cost.shootdowns_ns += bench.costs.shootdown_ns;
+fn shoot_down(process: u32, context: &mut MoveContext<'_>) {
+    context.moves.shootdowns += 1;
+    for (thread, runner) in context.runners.all.iter_mut().enumerate() {
+        if runner.status == Status::Working && context.program.threads[thread].process == process {
+            runner.debt_ns += context.costs.shootdown_ns;
+            context.cost.shootdowns_ns += context.costs.shootdown_ns;
         }
     }
 }
 
 /// To the CPU of the node that has the fewest threads.
-fn move_thread(thread: usize, to: usize, bench: &mut Bench<'_>) -> Result<f64, Refusal> {
-    let runner = bench.runners.all.get(thread).filter(|runner| !matches!(runner.status, Status::Done(_)));
+fn move_thread(thread: usize, to: usize, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
+    let runner = context.runners.all.get(thread).filter(|runner| !matches!(runner.status, Status::Done(_)));
     if runner.ok_or(Refusal::Gone)?.node == to {
         return Err(Refusal::AlreadyThere);
     }
-    let cpus = bench.cpus_of.get(to).ok_or(Refusal::Unsupported)?;
-    let cpu = cpus.iter().copied().min_by_key(|&cpu| (bench.runners.alive_on(cpu), cpu)).ok_or(Refusal::Unsupported)?;
-    let runner = &mut bench.runners.all[thread];
+    let cpus = context.cpus_of.get(to).ok_or(Refusal::Unsupported)?;
+    let cpu =
+        cpus.iter().copied().min_by_key(|&cpu| (context.runners.alive_on(cpu), cpu)).ok_or(Refusal::Unsupported)?;
+    let runner = &mut context.runners.all[thread];
     (runner.cpu, runner.node) = (cpu, to);
-    runner.debt_ns += bench.costs.move_thread_ns;
-    bench.cost.stalls_ns += bench.costs.move_thread_ns;
+    runner.debt_ns += context.costs.move_thread_ns;
+    context.cost.stalls_ns += context.costs.move_thread_ns;
     Ok(0.0)
 }
 
 /// The scan runs in a working thread of the process, each in turn.
-fn unmap(process: u32, first: u64, pages: u64, bench: &mut Bench<'_>) -> Result<f64, Refusal> {
-    let now_ns = bench.runners.now_ns as u64;
-    let count = bench.pages.unmap(process, first, pages, now_ns);
+fn unmap(process: u32, first: u64, pages: u64, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
+    let now_ns = context.runners.now_ns as u64;
+    let count = context.pages.unmap(process, first, pages, now_ns);
     if count == 0 {
         return Err(Refusal::Gone);
     }
-    bench.moves.unmapped_pages += count;
-    let stolen = count as f64 * bench.costs.unmap_ns;
+    context.moves.unmapped_pages += count;
+    let stolen = count as f64 * context.costs.unmap_ns;
     let of_process = |(thread, runner): (usize, &crate::engine::runner::Runner)| {
-        (bench.program.threads[thread].process == process && runner.status == Status::Working).then_some(thread)
+        (context.program.threads[thread].process == process && runner.status == Status::Working).then_some(thread)
     };
-    let working: Vec<usize> = bench.runners.all.iter().enumerate().filter_map(of_process).collect();
-    if let Some(&thread) = working.get(bench.moves.scans as usize % working.len().max(1)) {
-        bench.runners.all[thread].debt_ns += stolen;
-        bench.cost.scanning_ns += stolen;
+    let working: Vec<usize> = context.runners.all.iter().enumerate().filter_map(of_process).collect();
+    if let Some(&thread) = working.get(context.moves.scans as usize % working.len().max(1)) {
+        context.runners.all[thread].debt_ns += stolen;
+        context.cost.scanning_ns += stolen;
     }
-    bench.moves.scans += 1;
-    shoot_down(process, bench);
+    context.moves.scans += 1;
+    shoot_down(process, context);
     Ok(0.0)
 }

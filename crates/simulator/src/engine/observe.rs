@@ -1,4 +1,4 @@
-//! What a policy is told: counters since its last decision, read the way a machine's would be.
+//! The observation for a policy: counters since its last decision, read as on a real machine.
 
 use std::collections::BTreeMap;
 
@@ -30,25 +30,25 @@ struct GroupSums {
     writes: Vec<f64>,
 }
 
-/// Everything since the last decision.
+/// Everything that is observed since the last decision.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     pub(crate) ledger: Ledger,
     threads: Vec<ThreadSums>,
-    /// By (process, node).
+    /// Sums by (process index, node index).
     groups: BTreeMap<(u32, usize), GroupSums>,
     pub(crate) faults: Vec<HintFault>,
     pub(crate) collapses: Vec<(PageKey, usize)>,
 }
 
 impl Watch {
-    /// From this time on.
+    /// Starts observing at this time.
     pub(crate) fn at(now_ns: f64, threads: usize) -> Watch {
         Watch { ledger: Ledger::at(now_ns), threads: vec![ThreadSums::default(); threads], ..Watch::default() }
     }
 
-    /// Adds an epoch.
-    pub(crate) fn book(
+    /// Adds the counts of one epoch.
+    pub(crate) fn record(
         &mut self,
         epoch: &Epoch,
         program: &Program,

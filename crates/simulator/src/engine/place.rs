@@ -8,14 +8,14 @@ use crate::pages::{PageTable, Unit};
 use crate::program::Program;
 use crate::random::scramble;
 
-/// Where new pages go.
+/// Chooses the home nodes of new pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Placer {
     seed: u64,
     machine: String,
     memory_bytes: u64,
     nodes: Vec<NodeId>,
-    /// Per process.
+    /// Allocation policy of each process, by process index.
     allocations: Vec<Allocation>,
     /// Per small page of each region that has any: thread that touches it first and node that it is bound to, as an index into `known`.
     known_at: Vec<Vec<u32>>,
@@ -24,13 +24,13 @@ pub(crate) struct Placer {
     ordered: Vec<Vec<u16>>,
 }
 
-/// In place of a node: no order.
+/// In place of a node: no fixed home node.
 const NOWHERE: u16 = u16::MAX;
 
-/// In place of an index: nobody knows beforehand.
+/// In place of an index: the first toucher is not known beforehand.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A touch: who, and how.
+/// First accesses to the pages of a slice.
 pub(crate) struct Touch<'a> {
     pub(crate) slice: u32,
     /// Node number that the program asks for.

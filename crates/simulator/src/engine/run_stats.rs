@@ -1,4 +1,4 @@
-//! The books of a run: whole-run sums, the series, traffic by label, what each thread did. Turned into a [`Report`] at the end.
+//! The statistics of a run: whole-run sums, the series, traffic by label, results of each thread. Turned into a [`Report`] at the end.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct ThreadSums {
     instructions: f64,
 }
 
-/// One interval of the series, being filled.
+/// The present interval of the series.
 #[derive(Clone, Debug, Default)]
 struct Interval {
     ledger: Ledger,
@@ -33,7 +33,7 @@ struct Interval {
     stolen_end_ns: f64,
 }
 
-/// Everything that is kept.
+/// Statistics of a run.
 #[derive(Debug)]
 pub(crate) struct RunStats {
     pub(crate) scale: Scale,
@@ -48,7 +48,7 @@ pub(crate) struct RunStats {
     threads: Vec<ThreadSums>,
     /// By label: accesses by accessing and answering node, flat; and writes.
     labels: Vec<(Vec<f64>, f64)>,
-    /// Accesses not yet booked under labels, by (mix, node). Flushed before pages change their homes.
+    /// Accesses not yet attributed to labels, by (mix, node). Flushed before pages change their homes.
     pending: BTreeMap<(u32, usize), f64>,
 }
 
@@ -76,7 +76,7 @@ impl RunStats {
         self.intervals.len() as f64 * self.series_ns
     }
 
-    /// What an epoch adds to ledgers.
+    /// The entry of an epoch for the ledgers.
     pub(crate) fn entry(
         epoch: &Epoch,
         utilisation: &[f64],
@@ -109,11 +109,11 @@ impl RunStats {
         entry
     }
 
-    /// Books an epoch, before anything moves.
-    pub(crate) fn book(&mut self, epoch: &Epoch, entry: &Entry, program: &Program, runners: &Runners) {
-        self.total.book(entry, epoch.end_ns);
+    /// Adds an epoch, before anything moves.
+    pub(crate) fn record(&mut self, epoch: &Epoch, entry: &Entry, program: &Program, runners: &Runners) {
+        self.total.record(entry, epoch.end_ns);
         if let Some(interval) = self.intervals.last_mut() {
-            interval.ledger.book(entry, epoch.end_ns);
+            interval.ledger.record(entry, epoch.end_ns);
         }
         for (sums, (ready, lost)) in self.threads.iter_mut().zip(epoch.ready_ns.iter().zip(&epoch.lost_ns)) {
             sums.busy_ns += ready;
@@ -130,7 +130,7 @@ impl RunStats {
         }
     }
 
-    /// Books what is pending under labels; to be called before pages change their homes.
+    /// Attributes pending traffic to labels; call it before pages change their home nodes.
     pub(crate) fn flush(&mut self, program: &Program, pages: &PageTable) {
         let nodes = pages.free_bytes().len();
         for ((mix, from), accesses) in std::mem::take(&mut self.pending) {
@@ -176,7 +176,7 @@ impl RunStats {
         }
     }
 
-    /// Closes the books: (total, before, after, series).
+    /// Ends the statistics: (total, before, after, series).
     pub(crate) fn traffic(&mut self) -> (Traffic, Option<Traffic>, Option<Traffic>, Vec<Point>) {
         self.close_interval();
         let moved = self.moves.pages() + self.moves.replicated + self.moves.threads + self.moves.split > 0;
@@ -204,7 +204,7 @@ impl RunStats {
         (self.total.traffic(scale), before, moved.then(|| after.traffic(scale)), series)
     }
 
-    /// Every thread.
+    /// Results of every thread, in the program's order.
     pub(crate) fn thread_reports(&self, program: &Program, runners: &Runners) -> Vec<ThreadReport> {
         let report = |(thread, sums): (usize, &ThreadSums)| ThreadReport {
             name: program.threads[thread].name.clone(),

@@ -1,4 +1,4 @@
-//! Threads in simulated time: a discrete-event run over their timelines, with the latencies of one epoch. Events are met exactly; nothing is
+//! Threads in simulated time: a discrete-event run over their timelines, with the latencies of one epoch. Events happen at exact times; nothing is
 //! rounded to epochs.
 
 use crate::engine::agenda::Agenda;
@@ -11,7 +11,7 @@ use crate::program::{Action, Program, Step, Work};
 /// An epoch ends early when this share of the working threads began something else.
 const CHANGED_SHARE: f64 = 0.25;
 
-/// What a thread is at.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Status {
     Working,
@@ -21,14 +21,14 @@ pub(crate) enum Status {
     Done(f64),
 }
 
-/// Where a thread is in its timeline.
+/// A thread with its position in the timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runner {
     /// 0 prologue, 1 body, 2 epilogue.
     part: u8,
     step: u32,
     iteration: u32,
-    /// Share of the present work that is left, when the agenda last booked it.
+    /// Share of the present work that is left, when the agenda last recorded it.
     pub(crate) left: f64,
     /// Nanoseconds of processor time that others took from it and that it has yet to lose.
     pub(crate) debt_ns: f64,
@@ -39,7 +39,7 @@ pub(crate) struct Runner {
     pub(crate) node: usize,
 }
 
-/// What a thread spent on one behaviour in one epoch.
+/// Time and accesses of a thread with one behaviour in one epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
     pub(crate) thread: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Spent {
     pub(crate) instructions: f64,
 }
 
-/// One epoch's outcome.
+/// What the threads did in one epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Epoch {
     pub(crate) spent: Vec<Spent>,
@@ -59,25 +59,25 @@ pub(crate) struct Epoch {
     /// Nanoseconds of debt that each thread worked off.
     pub(crate) lost_ns: Vec<f64>,
     pub(crate) end_ns: f64,
-    /// Follow steps that were let go because nobody else could go on.
+    /// Follow steps that ended early because every thread was waiting.
     pub(crate) let_go: u64,
 }
 
-/// What a run needs of its surroundings.
-pub(crate) struct Surroundings<'a> {
+/// Parts of the simulation that running threads need.
+pub(crate) struct RunContext<'a> {
     pub(crate) program: &'a Program,
     pub(crate) pages: &'a mut PageTable,
     pub(crate) ways: &'a mut Ways,
     pub(crate) placer: &'a crate::engine::place::Placer,
 }
 
-/// All threads, and how many have arrived at each event.
+/// All threads, and the number of arrivals at each event.
 #[derive(Clone, Debug)]
 pub(crate) struct Runners {
     pub(crate) now_ns: f64,
     pub(crate) all: Vec<Runner>,
     arrived: Vec<u64>,
-    /// How many have ended.
+    /// Number of threads that have ended.
     done: usize,
     /// Times that a thread began something else, in the present epoch.
     changes: usize,
@@ -137,7 +137,7 @@ impl Runners {
     }
 
     /// Enters the first step of every thread. To be called once.
-    pub(crate) fn start(&mut self, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
+    pub(crate) fn start(&mut self, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
         (0..self.all.len()).try_for_each(|thread| self.settle(thread, around))
     }
 
@@ -146,7 +146,7 @@ impl Runners {
         &mut self,
         horizon_ns: f64,
         least_ns: f64,
-        around: &mut Surroundings<'_>,
+        around: &mut RunContext<'_>,
     ) -> Result<Epoch, SimulatorError> {
         let threads = self.all.len();
         let begin = self.now_ns;
@@ -177,11 +177,11 @@ impl Runners {
         Ok(epoch)
     }
 
-    /// Lets everybody go on whose step is done by now.
+    /// Starts the next step of every thread whose step is done.
     fn complete(
         &mut self,
         agenda: &mut Agenda,
-        around: &mut Surroundings<'_>,
+        around: &mut RunContext<'_>,
         epoch: &mut Epoch,
     ) -> Result<(), SimulatorError> {
         loop {
@@ -213,7 +213,7 @@ impl Runners {
         }
     }
 
-    /// Where in the recording the present step ends.
+    /// End of the present step in the recording, in nanoseconds.
     pub(crate) fn position_of_end(&self, thread: usize, program: &Program) -> f64 {
         self.base_ns(&self.all[thread], program) + self.step(thread, program).to_ns
     }
@@ -249,7 +249,7 @@ impl Runners {
     }
 
     /// Goes through steps that take no time, until the thread works, waits or ends.
-    fn settle(&mut self, thread: usize, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
+    fn settle(&mut self, thread: usize, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
         let mut ready = vec![thread];
         while let Some(thread) = ready.pop() {
             self.changes += 1;
@@ -313,7 +313,7 @@ impl Runners {
         runner.part > 2
     }
 
-    fn begin(&mut self, thread: usize, work: &Work, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
+    fn begin(&mut self, thread: usize, work: &Work, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
         self.all[thread].status = Status::Working;
         let mix = around.program.behaviours[work.behaviour as usize].mix as usize;
         if work.accesses > 0.0 && !around.pages.is_present(&around.program.mixes[mix]) {
@@ -347,7 +347,7 @@ impl Runners {
     }
 
     /// Computes how long the present work takes with the present latencies.
-    fn refresh(&mut self, thread: usize, around: &mut Surroundings<'_>) {
+    fn refresh(&mut self, thread: usize, around: &mut RunContext<'_>) {
         if self.all[thread].status != Status::Working {
             return;
         }
@@ -388,7 +388,7 @@ impl Runners {
     }
 
     /// Nobody works or sleeps: the follower who waits for the earliest point goes on. Without one, the program has locked itself up.
-    fn let_one_go(&mut self, agenda: &Agenda, around: &mut Surroundings<'_>) -> Result<(), SimulatorError> {
+    fn let_one_go(&mut self, agenda: &Agenda, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
         let Some(first) = agenda.first_follower() else {
             return Err(self.deadlock(around.program));
         };
@@ -401,7 +401,7 @@ impl Runners {
             Status::Waiting(event) => {
                 let (arrived, needed) = (self.arrived[event as usize], program.events[event as usize].needed);
                 Some(format!(
-                    "`{}` waits for event {event} ({arrived} arrived, {needed} a round)",
+                    "thread `{}` waits for event {event} ({arrived} of {needed} threads of this round have arrived)",
                     program.threads[thread].name
                 ))
             }

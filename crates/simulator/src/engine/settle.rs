@@ -1,16 +1,16 @@
-//! How latencies and load come to agree within an epoch. The load follows from latencies, latencies from the load: a fixed point, near which the plain
-//! iteration swings where a station is full and threads meet in between.
+//! Solves for consistent latencies and load within an epoch. The load follows from latencies, latencies from the load: a fixed point, near which the plain
+//! iteration oscillates where a station is saturated and threads synchronise within the epoch.
 
 use crate::engine::Engine;
 use crate::engine::runner::Epoch;
 
-/// How far a step goes at least, and at most, as a share of the way to what the load says.
+/// Least and greatest size of a step, as a share of the distance to the latencies that follow from the load.
 const SHORTEST: f64 = 0.05;
 const LONGEST: f64 = 1.0;
-/// How far the first settling step goes.
+/// Relative size of the first damped step.
 const FIRST: f64 = 0.5;
 
-/// What each thread's time in an epoch owes to the latency of each pair of nodes.
+/// Weights of the latency of each pair of nodes in each thread's time of an epoch.
 #[derive(Debug)]
 pub(super) struct Weights {
     nodes: usize,
@@ -50,7 +50,7 @@ impl Weights {
         self.threads.iter().map(of_thread).fold(0.0, f64::max)
     }
 
-    /// What all threads' time owes to each pair.
+    /// Part of all threads' time that depends on the latency of each pair of nodes.
     fn of_pairs(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.nodes * self.nodes];
         self.threads.iter().flatten().for_each(|&(pair, weight)| sums[pair] += weight);

@@ -1,4 +1,4 @@
-//! What a real observer would get out of an epoch: samples with their losses and costs, hint faults, and replicated pages that a write ended.
+//! What an observer on a real machine would get from an epoch: samples with their losses and costs, NUMA hinting faults, and copies that a write ended.
 
 use numapilot_placement::{HintFault, PageKey, Sample};
 
@@ -107,7 +107,7 @@ impl Sampler {
     }
 }
 
-/// Which unmapped pages are met in an epoch, by whom and when: with accesses as Poisson processes, the first is made after an exponential time,
+/// The unmapped pages that threads access in an epoch, with thread and time: with accesses as Poisson processes, the first is made after an exponential time,
 /// by each thread in proportion to its rate. Each costs its thread `cost_ns`.
 pub(crate) fn hint_faults(scene: &mut Scene<'_>, demand: &Demand, random: &mut Random, cost_ns: f64) -> Vec<HintFault> {
     let elapsed = scene.epoch.end_ns - scene.begin_ns;

@@ -1,4 +1,4 @@
-//! How long an access takes: the latencies of the present epoch, laid over where the pages of each mix are.
+//! Duration of an access: the latencies of the present epoch, weighted by the home nodes of each mix's pages.
 
 use crate::pages::{PageTable, Shares};
 use crate::program::Program;
@@ -22,7 +22,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// With these latencies to begin with.
+    /// Starts with the given latencies.
     pub(crate) fn new(program: &Program, path_ns: Vec<Vec<f64>>) -> Ways {
         let nodes = path_ns.len();
         let slice_pages = program.slices.iter().map(|slice| slice.pages).collect();
@@ -38,7 +38,7 @@ impl Ways {
         self.path_ns = path_ns;
     }
 
-    /// Where the accesses of a mix go, as seen from a node.
+    /// Shares of a mix's accesses by home node, for one accessing node.
     pub(crate) fn shares(&mut self, program: &Program, pages: &PageTable, mix: u32, node: usize) -> &Shares {
         let cached = &mut self.cached[mix as usize * self.nodes + node];
         if cached.generation != pages.generation() + 1 {
@@ -54,7 +54,7 @@ impl Ways {
         let row = self.path_ns[node].clone();
         let shares = self.shares(program, pages, mix, node);
         let shares = shares.reads.iter().zip(&shares.writes).map(|(reads, writes)| reads + writes);
-        // A column without a path is NaN, and nobody's share.
+        // A column without a path is NaN, and no share goes to it.
         shares.zip(row).filter(|&(share, _)| share > 0.0).map(|(share, ns)| share * ns).sum()
     }
 }

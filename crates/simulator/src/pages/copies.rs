@@ -1,4 +1,4 @@
-//! Replication: read-only copies of a page on several nodes, and their end.
+//! Replication: read-only copies of a page on several nodes, and their collapse.
 
 use numapilot_placement::Refusal;
 

@@ -1,4 +1,4 @@
-//! Pages unmapped so that the next access to each faults and tells who made it.
+//! Pages that are unmapped so that the next access to each faults and shows the accessing thread.
 
 use super::{PageTable, Unit};
 

@@ -28,11 +28,11 @@ pub(crate) struct Unit {
     pub(crate) region: usize,
     /// First small page, counted from the region's.
     pub(crate) first: u64,
-    /// Small pages.
+    /// Number of small pages (4 KiB) in the unit.
     pub(crate) pages: u64,
 }
 
-/// How many pages of a slice are where.
+/// Numbers of pages of a slice by home node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SliceCounts {
     /// Pages with one copy, by home.
@@ -43,7 +43,7 @@ pub(crate) struct SliceCounts {
     pub(crate) copied: BTreeMap<(u64, u8), u64>,
 }
 
-/// The page table.
+/// The simulated page table: home node and copies of every page.
 #[derive(Debug)]
 pub(crate) struct PageTable {
     regions: Vec<RegionPages>,
@@ -151,7 +151,7 @@ impl PageTable {
         Unit { region, first: page, pages: 1 }
     }
 
-    /// Its name to policies.
+    /// The unit's page key for policies.
     pub(crate) fn key(&self, unit: Unit) -> PageKey {
         let region = &self.regions[unit.region];
         let size = if unit.pages == 1 { PageSize::Small } else { PageSize::Large };

@@ -78,7 +78,7 @@ impl RegionPages {
         self.atoms = borders;
     }
 
-    /// Whether the small page is part of a page mapped large.
+    /// Whether the small page is part of a large page.
     pub(super) fn is_large(&self, page: u64) -> bool {
         self.is_large && !self.split[(page / SMALL_PER_LARGE) as usize]
     }

@@ -1,4 +1,4 @@
-//! Where accesses go: the shares of a mix by the node that answers, as seen from a node.
+//! Where accesses go: the shares of a mix by home node, for each accessing node.
 
 use super::PageTable;
 use crate::program::Mix;

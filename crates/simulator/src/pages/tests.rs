@@ -1,4 +1,4 @@
-//! Whatever is ordered, the page table stays true: counts by slice equal a recount page by page, and memory is neither lost nor owed.
+//! Any sequence of actions leaves the page table consistent: counts by slice equal a recount page by page, and free memory adds up.
 
 use numapilot_machine::Machine;
 use numapilot_placement::PageSize;

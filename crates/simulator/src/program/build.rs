@@ -18,7 +18,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty program.
+    /// Makes a builder of a program without threads and regions.
     #[must_use]
     pub fn new(name: &str, origin: Origin) -> Builder {
         let program = Program {
@@ -119,15 +119,15 @@ impl Builder {
         self.program.threads.len() as u32 - 1
     }
 
-    /// What was gathered so far, to be completed by hand.
+    /// The program so far, for the caller to complete.
     pub fn program_mut(&mut self) -> &mut Program {
         &mut self.program
     }
 
-    /// The program, checked.
+    /// Checks the program and returns it.
     ///
     /// # Errors
-    /// As [`Program::check`].
+    /// The errors of [`Program::check`].
     pub fn finish(self) -> Result<Program, crate::SimulatorError> {
         self.program.check()?;
         Ok(self.program)

@@ -1,4 +1,4 @@
-//! What must hold of a program before it may run: every index leads somewhere, every figure is finite, shares sum to 1, regions do not overlap.
+//! Checks a program before it runs: every index is in range, every number is finite, shares sum to 1, regions do not overlap.
 
 use numapilot_placement::PageSize;
 
@@ -23,14 +23,17 @@ impl Program {
         for region in &self.regions {
             let end = region.first_page.checked_add(region.pages).filter(|&end| end <= 1 << 36);
             let Some(end) = end.filter(|_| region.pages > 0) else {
-                return Err(format!("region `{}` is empty or lies beyond the address space", region.name));
+                return Err(format!("region `{}` is empty or extends beyond the address space", region.name));
             };
             let aligned = region.first_page % SMALL_PER_LARGE == 0 && region.pages % SMALL_PER_LARGE == 0;
             if region.page_size == PageSize::Large && !aligned {
-                return Err(format!("region `{}` has large pages and is not a whole number of them", region.name));
+                return Err(format!(
+                    "region `{}` has large pages, but its size is not a whole number of them",
+                    region.name
+                ));
             }
             if region.process as usize >= self.processes.len() {
-                return Err(format!("region `{}` is in process {}, which is not there", region.name, region.process));
+                return Err(format!("region `{}` is in process {}, which does not exist", region.name, region.process));
             }
             ranges.push((region.process, region.first_page, end, &region.name));
         }
@@ -56,14 +59,14 @@ impl Program {
             let sum: f64 = mix.parts.iter().map(|part| part.reads + part.writes).sum();
             let sums_to_one = mix.parts.is_empty() || (sum - 1.0).abs() <= SHARE_TOLERANCE;
             if !mix.parts.iter().all(good) || !sums_to_one {
-                return Err(format!("mix {index} has a bad part, or its shares sum to {sum} instead of 1"));
+                return Err(format!("mix {index} has an invalid part, or its shares sum to {sum} instead of 1"));
             }
         }
         let good = |b: &super::Behaviour| {
             (b.mix as usize) < self.mixes.len() && b.outstanding.is_finite() && b.outstanding > 0.0
         };
         match self.behaviours.iter().position(|behaviour| !good(behaviour)) {
-            Some(index) => Err(format!("behaviour {index} has no mix, or nothing outstanding")),
+            Some(index) => Err(format!("behaviour {index} has no mix, or no outstanding accesses")),
             None => Ok(()),
         }
     }
@@ -83,17 +86,17 @@ impl Program {
             region.is_some_and(|region| homes.first + homes.homes.len() as u64 <= region.pages)
         };
         if let Some(homes) = self.ordered_homes.iter().find(|homes| !fits(homes)) {
-            return Err(format!("homes are ordered for pages that region {} does not have", homes.region));
+            return Err(format!("home nodes are given for pages that region {} does not have", homes.region));
         }
         if let Some(touch) = self.first_touches.iter().find(|touch| !inside(touch)) {
-            return Err(format!("first touch {touch:?} lies outside its region, or is by no thread"));
+            return Err(format!("first touch {touch:?} lies outside its region, or names no thread"));
         }
         if self.repeat > 0 && !(self.body_ns.is_finite() && self.body_ns >= 0.0) {
-            return Err(format!("its repeated part lasts {} ns", self.body_ns));
+            return Err(format!("its repeated part lasts {} ns instead of more than 0", self.body_ns));
         }
         for thread in &self.threads {
             if thread.process as usize >= self.processes.len() {
-                return Err(format!("thread `{}` is in process {}, which is not there", thread.name, thread.process));
+                return Err(format!("thread `{}` is in process {}, which does not exist", thread.name, thread.process));
             }
             for step in thread.prologue.iter().chain(&thread.body).chain(&thread.epilogue) {
                 self.check_step(step).map_err(|why| format!("thread `{}`: {why}", thread.name))?;
@@ -134,7 +137,7 @@ impl Program {
         for (index, (event, parts)) in self.events.iter().zip(&arrivals).enumerate() {
             let parts_used = parts.iter().filter(|&&count| count > 0).count();
             if parts_used > 1 || (parts_used == 1 && parts.iter().sum::<u32>() != event.needed) {
-                return Err(format!("event {index} needs {} arrivals and its timelines have {parts:?}", event.needed));
+                return Err(format!("event {index} needs {} arrivals, but its timelines have {parts:?}", event.needed));
             }
         }
         Ok(())

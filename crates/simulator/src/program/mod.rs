@@ -19,18 +19,18 @@ pub const SMALL_PER_LARGE: u64 = 512;
 /// Bytes of a small page.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// Where a program came from; shown with every result.
+/// Origin of a program; shown with every result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// A synthetic description.
+    /// The program was read from a synthetic description.
     Synthetic {
         /// File, or what stands for it.
         file: String,
     },
-    /// A recorded trace.
+    /// The program was read from a recorded trace.
     Recorded {
-        /// The trace's folder.
+        /// Folder of the trace.
         trace: String,
         /// Machine on which it was recorded.
         machine: String,
@@ -38,7 +38,7 @@ pub enum Origin {
         recorded_ns: u64,
         /// First nanosecond of the part that is repeated; `None`: nothing is.
         repeated_from_ns: Option<u64>,
-        /// What had to be assumed, in whole sentences.
+        /// Assumptions of the conversion, in whole sentences.
         assumptions: Vec<String>,
     },
 }
@@ -46,7 +46,7 @@ pub enum Origin {
 /// A run of pages in one process that are mapped alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// What people call it.
+    /// Name of the region in reports.
     pub name: String,
     /// Process, as an index.
     pub process: u32,
@@ -54,11 +54,11 @@ pub struct Region {
     pub first_page: u64,
     /// Pages of 4 KiB.
     pub pages: u64,
-    /// How it is mapped at first.
+    /// Page size of its first mapping.
     pub page_size: PageSize,
 }
 
-/// Pages that somebody accesses evenly: a run within a region. Slices may overlap; a page's rate is the sum over its slices.
+/// Pages that are accessed evenly: a run within a region. Slices may overlap; a page's rate is the sum over its slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slice {
     /// Region, as an index.
@@ -67,7 +67,7 @@ pub struct Slice {
     pub first: u64,
     /// Pages of 4 KiB; at least 1.
     pub pages: u64,
-    /// What its traffic is booked under: an index into [`Program::labels`].
+    /// Label of its traffic: an index into [`Program::labels`].
     pub label: u32,
 }
 
@@ -82,14 +82,14 @@ pub struct MixPart {
     pub writes: f64,
 }
 
-/// Where a thread's accesses go, evenly within each slice. The shares of all parts sum to 1.
+/// The distribution of a thread's accesses over slices, even within each slice. The shares of all parts sum to 1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mix {
-    /// The parts.
+    /// Slices with their shares of the accesses.
     pub parts: Vec<MixPart>,
 }
 
-/// How a thread accesses memory in a stretch of work.
+/// How a thread accesses memory during work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Behaviour {
     /// Mix, as an index.
@@ -98,14 +98,14 @@ pub struct Behaviour {
     pub outstanding: f64,
 }
 
-/// A stretch of work.
+/// Computation and memory accesses of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// Behaviour, as an index.
     pub behaviour: u32,
-    /// Nanoseconds of the thread's own work, without waiting for memory.
+    /// Nanoseconds of computation, without waiting for memory.
     pub own_ns: f64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub accesses: f64,
     /// Instructions, or what stands for them ([`Program::counts_instructions`]).
     pub instructions: f64,
@@ -114,48 +114,48 @@ pub struct Work {
 /// One step of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
-    /// Works.
+    /// Executes work and accesses memory.
     Work(Work),
-    /// Touches pages for the first time: those of the slice that have no home get one. Takes no time (the accesses are work).
+    /// Touches pages for the first time: pages of the slice without a home node get one. Takes no time (the accesses are work).
     Touch {
         /// Slice, as an index.
         slice: u32,
-        /// Node number that the program itself asks for (`mbind`), over any policy.
+        /// Node number that the program itself requests (`mbind`); overrides any policy.
         bound: Option<u16>,
-        /// Pages that have a home lose it first: they were freed, or are moved by the program.
+        /// Whether pages lose their present home node first, because they were freed or the program moves them.
         anew: bool,
     },
-    /// One more has arrived at an event.
+    /// Signals an event: one more arrival.
     Arrive {
         /// Event, as an index.
         event: u32,
     },
-    /// Waits until all have arrived.
+    /// Waits until the event has all of its arrivals.
     Await {
         /// Event, as an index.
         event: u32,
     },
-    /// Waits until its fellows, on average, have come to the same point of the recording: [`Step::to_ns`].
+    /// Waits until the other threads of the group, on average, have reached the same point of the recording: [`Step::to_ns`].
     Follow,
-    /// Sleeps.
+    /// Waits for a fixed time without using a CPU.
     Sleep {
-        /// Nanoseconds.
+        /// Duration in simulated nanoseconds.
         ns: f64,
     },
 }
 
-/// A step with its place in the recording (or in an undisturbed run): what [`Action::Follow`] goes by.
+/// A step with its place in the recording (or in an undisturbed run): [`Action::Follow`] uses it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// What is done.
+    /// The action.
     pub action: Action,
-    /// Where it began, in nanoseconds.
+    /// Start in the recording or the undisturbed run, in nanoseconds.
     pub from_ns: f64,
-    /// Where it ended.
+    /// End in the recording or the undisturbed run, in nanoseconds.
     pub to_ns: f64,
 }
 
-/// Who touches pages first, where that is known beforehand: whoever uses them first in a simulation, they go by this thread's node.
+/// A first toucher that is known beforehand: the pages are allocated by this thread's node, whichever thread accesses them first in the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstTouch {
     /// Region, as an index.
@@ -166,11 +166,11 @@ pub struct FirstTouch {
     pub pages: u64,
     /// Thread, as an index.
     pub thread: u32,
-    /// Node number that the program itself asks for, over any policy.
+    /// Node number that the program itself requests; overrides any policy.
     pub bound: Option<u16>,
 }
 
-/// Homes of some pages, given from outside: what if they were there?
+/// Home nodes of some pages, given by the caller of a what-if analysis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderedHomes {
     /// Region, as an index.
@@ -181,58 +181,58 @@ pub struct OrderedHomes {
     pub homes: Vec<u16>,
 }
 
-/// What a thread does.
+/// The timeline of a thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thread {
-    /// Its name.
+    /// Name of the thread.
     pub name: String,
     /// Process, as an index.
     pub process: u32,
     /// CPU on which it ran, where that is known.
     pub cpu: Option<CpuId>,
-    /// Done once.
+    /// Steps that are executed once, before the body.
     pub prologue: Vec<Step>,
-    /// Done [`Program::repeat`] times.
+    /// Steps that are executed [`Program::repeat`] times.
     pub body: Vec<Step>,
-    /// Done once after that.
+    /// Steps that are executed once, after the body.
     pub epilogue: Vec<Step>,
 }
 
-/// Where threads meet: complete when as many have arrived as are needed. An event in the body is used anew by each repetition.
+/// A synchronisation of threads: complete after the needed number of arrivals. Each repetition of the body uses its events anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Arrivals that complete it.
     pub needed: u32,
 }
 
-/// A program.
+/// A program for the simulated machine: memory regions, threads and their work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// Where it came from.
+    /// Origin of the program.
     pub origin: Origin,
-    /// Names of processes.
+    /// Names of the processes, by process index.
     pub processes: Vec<String>,
-    /// All mapped memory; regions of a process do not overlap.
+    /// All mapped memory; regions of a process do not overlap. Others name them by index.
     pub regions: Vec<Region>,
-    /// What traffic is booked under: names of objects or regions.
+    /// Names of objects or regions, to which traffic is attributed; slices name them by index.
     pub labels: Vec<String>,
-    /// Slices.
+    /// Slices of regions; mixes name them by index.
     pub slices: Vec<Slice>,
-    /// Mixes.
+    /// Mixes of slices; behaviours name them by index.
     pub mixes: Vec<Mix>,
-    /// Behaviours.
+    /// Behaviours; steps name them by index.
     pub behaviours: Vec<Behaviour>,
-    /// Threads.
+    /// All threads of all processes.
     pub threads: Vec<Thread>,
-    /// Events.
+    /// Events that threads wait for; steps name them by index.
     pub events: Vec<Event>,
-    /// First touches known beforehand. Of several for one page, the first in this order holds.
+    /// First touches that are known beforehand. Of several for one page, the first in this order applies.
     pub first_touches: Vec<FirstTouch>,
-    /// Homes that hold whoever touches the pages, over any policy and the program's own wish. Of several for one page, the last in this order holds.
+    /// Fixed home nodes, which override first touch, any policy and the program's own requests. Of several for one page, the last in this order applies.
     pub ordered_homes: Vec<OrderedHomes>,
-    /// How often the bodies are done.
+    /// Number of repetitions of the bodies.
     pub repeat: u32,
     /// Nanoseconds of the recording that one repetition covers.
     pub body_ns: f64,

@@ -1,4 +1,4 @@
-//! Whether the estimate of who accesses which page foretells accesses that it was not made from: four fifths of the cache lines tell of the last fifth.
+//! Cross-validation of the estimated accesses by page: an estimate from four fifths of the cache lines predicts the accesses of the last fifth.
 
 use std::path::PathBuf;
 

@@ -9,19 +9,19 @@ use super::shrink;
 use super::space::Space;
 use crate::program::{Builder, MixPart, PAGE_BYTES, Slice};
 
-/// An object is cut into so many blocks at most; blocks have at least [`BLOCK_PAGES`].
+/// Greatest number of blocks of an object; blocks have at least [`BLOCK_PAGES`].
 const BLOCKS: u64 = 64;
 const BLOCK_PAGES: u64 = 16;
 /// Parts of a mix below this share are left out; the others make up for them.
 const SMALLEST_SHARE: f64 = 1e-5;
 
-/// What was seen of one group of pages.
+/// Sampled accesses of one group of pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Samples and their weights, by thread (position among the window's threads).
     pub(super) samples: Vec<u32>,
     pub(super) weights: Vec<f64>,
-    /// Of the weights, those of writes.
+    /// The part of the weights that is from writes.
     writes: Vec<f64>,
     /// Samples by read and write.
     kinds: [u32; 2],
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// What was seen of one object in one window.
+/// Sampled accesses of one object in one window.
 #[derive(Debug, Default)]
 pub(super) struct Object {
     pub(super) process: u32,
@@ -222,7 +222,7 @@ fn spread(object: &Object, space: &Space, builder: &mut Builder, parts: &mut [Ve
 
 /// Estimates who accesses which page of an object how often. Every page has one estimate, the closest that there is: its own if it was sampled, its
 /// block's if that was, the object's else. So a thread that is known to stay away from some block or page has no part of it, however much of the
-/// object it uses elsewhere. What a thread was seen to do with the whole object is best known: its estimates are scaled to sum to that.
+/// object it uses elsewhere. A thread's samples of the whole object are the best known: its estimates are scaled to sum to that.
 pub(super) fn runs(object: &Object, threads: usize) -> Vec<Run> {
     let pages = (object.end - object.first) as f64;
     let of_all: Vec<f64> = object.all.weights.iter().map(|weight| weight / object.all.weight()).collect();

@@ -29,27 +29,27 @@ use timeline::{Frame, Source};
 /// How often the part of a recording in which most threads work is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Repeat {
-    /// Once, as recorded.
+    /// Run the recorded program once.
     #[default]
     Once,
-    /// So often.
+    /// Run the recorded program this many times.
     Times(u32),
-    /// Until the whole, at recorded pace, lasts at least so many nanoseconds.
+    /// Repeat the recorded program until it lasts at least this many nanoseconds at the recorded pace.
     UntilNs(f64),
 }
 
-/// How a recording is read.
+/// Options of reading a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecordedOptions {
-    /// How often its main part is done: recordings last about a second, and policies act every second.
+    /// How often the main part runs: recordings last about a second, and policies act every second.
     pub repeat: Repeat,
     /// Where the main part begins and ends, in nanoseconds of the recording; `None`: found by itself.
     pub body_ns: Option<(f64, f64)>,
-    /// Samples of so many nanoseconds are taken together to tell where accesses go.
+    /// Length in nanoseconds of the windows whose samples are combined to estimate which pages are accessed.
     pub window_ns: f64,
-    /// One sample in so many is used, by a fixed draw; 1: all. For asking how much the number of samples matters.
+    /// Sampled 1 in n, by a fixed draw; 1: all samples are used. Shows how much the number of samples matters.
     pub thin: u32,
-    /// (k, n): the samples of the k-th of n equal parts of all cache lines are left out, by a fixed draw. For asking how sure a result is.
+    /// (k, n): the samples of the k-th of n equal parts of all cache lines are left out, by a fixed draw. Shows how certain a result is.
     pub leave_out: Option<(u32, u32)>,
 }
 
@@ -62,9 +62,9 @@ impl Default for RecordedOptions {
 /// The program of a recording, and the machine on which it was recorded.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// What it did.
+    /// The recorded program.
     pub program: Program,
-    /// Where.
+    /// The machine of the recording.
     pub machine: Machine,
 }
 
@@ -83,7 +83,7 @@ pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, Simula
         return Err(fail(why.into()));
     }
     let machine: Machine = serde_json::from_value(trace.meta().machine.clone()).map_err(|error| {
-        fail(format!("its machine cannot be read ({error}); open it with the version that wrote it"))
+        fail(format!("the description of its machine cannot be read ({error}); open the trace with the version of numapilot that wrote it"))
     })?;
     let reader = TraceReader::open(folder)?;
     let placements: Vec<PlacementRow> = reader.read::<PlacementColumns>()?.rows().collect();
@@ -171,8 +171,7 @@ impl Recording<'_> {
     fn assumptions(&self, memory_recorded: bool, unplaced: f64) -> Vec<String> {
         let mut said = Vec::new();
         if !memory_recorded {
-            let what =
-                "The trace does not tell how much program time its memory accesses took (it is older than format 1.1)";
+            let what = "The trace does not record how much program time its memory accesses took (it is older than format 1.1)";
             said.push(format!("{what}: one outstanding access per thread was assumed, or more where its busy time leaves room for no less."));
         }
         let all = self.trace.threads().iter().filter_map(|thread| thread.counters.as_ref());
@@ -180,7 +179,7 @@ impl Recording<'_> {
         if unplaced > 0.0 {
             let percent = 100.0 * unplaced / (all as f64).max(1.0);
             said.push(format!(
-                "{percent:.2} % of the memory accesses were of threads without any sample: they count as own work."
+                "{percent:.2} % of the memory accesses are of threads without any sample: their time counts as computation."
             ));
         }
         if self.options.thin > 1 {
@@ -231,7 +230,7 @@ impl Recording<'_> {
         self.trace.thread(ThreadIndex(thread)).map_or(0, |thread| thread.process.0)
     }
 
-    /// Who touched each page first, or where the program bound it.
+    /// The first toucher of each page, or the node to which the program bound it.
     fn first_touches(&self, space: &Space) -> Vec<FirstTouch> {
         let mut touches = Vec::new();
         for row in self.placements.iter().filter(|row| !matches!(&*row.cause, "moved" | "unknown_toucher")) {

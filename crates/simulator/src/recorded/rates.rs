@@ -1,4 +1,4 @@
-//! How a thread's busy time divides into its own work and waiting for memory, from its counters.
+//! Divides a thread's busy time into computation and waiting for memory, from its counters.
 
 use numapilot_flows::{CountersAt, Life, Waited};
 use numapilot_machine::{Machine, NodeId};
@@ -10,11 +10,11 @@ pub(super) struct Reading {
     pub(super) to_ns: f64,
     /// Nanoseconds of a CPU of its own that it needed: those in no recorded wait, less what it shared.
     pub(super) busy_ns: f64,
-    /// Memory accesses.
+    /// Number of memory accesses.
     pub(super) accesses: f64,
     /// Instrumented accesses: what stands for progress.
     pub(super) progress: f64,
-    /// Of `busy_ns`, waiting for memory.
+    /// The part of `busy_ns` that was waiting for memory.
     pub(super) memory_ns: f64,
     /// Memory accesses outstanding while it waited for memory.
     pub(super) outstanding: f64,

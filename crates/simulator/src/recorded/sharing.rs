@@ -8,14 +8,14 @@ use numapilot_flows::{Life, Order};
 /// How many threads worked on each CPU, over time. CPUs with one thread are left out.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// Of each thread, its CPU if it shares it.
+    /// By thread: its CPU, if several threads share it.
     cpu_of: Vec<Option<u32>>,
-    /// By CPU: from when on how many worked.
+    /// By CPU: (time in ns, number of threads that work on it from then on), ascending.
     counts: BTreeMap<u32, Vec<(f64, i32)>>,
 }
 
 impl Sharing {
-    /// From threads' CPUs, lives and waits.
+    /// Makes it from threads' CPUs, lifetimes and waits.
     pub(super) fn new(cpus: &[Option<u32>], lives: &[Life], orders: &[Order]) -> Sharing {
         let mut threads_on: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (thread, cpu) in cpus.iter().enumerate() {

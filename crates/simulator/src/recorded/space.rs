@@ -8,7 +8,7 @@ use numapilot_trace::tables::PlacementRow;
 
 use crate::program::{Builder, PAGE_BYTES, Region, Slice};
 
-/// All regions, to be found by process and page.
+/// All regions, searchable by process and page.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     /// By (process, first page): region and pages.

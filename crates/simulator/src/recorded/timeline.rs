@@ -1,4 +1,4 @@
-//! From a thread's readings, waits and marks to its steps; and the cut into what is done once and what is repeated.
+//! From a thread's readings, waits and marks to its steps; and the division into steps that run once and steps that repeat.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::program::{Action, Builder, Step, Thread, Work};
 /// Overlap is rounded to this, so that alike stretches share a behaviour.
 const OUTSTANDING_STEP: f64 = 0.05;
 
-/// What is common to all threads of a recording.
+/// Data that all threads of a recording share.
 pub(super) struct Frame<'a> {
     pub(super) window_ns: f64,
     pub(super) windows: &'a [WindowMixes],
@@ -20,13 +20,13 @@ pub(super) struct Frame<'a> {
     pub(super) alone_ns: &'a dyn Fn(usize, f64, f64) -> f64,
 }
 
-/// One thread's data.
+/// The records of one thread.
 pub(super) struct Source<'a> {
     pub(super) thread: usize,
     pub(super) life: Life,
     pub(super) order: &'a Order,
     pub(super) readings: &'a [Reading],
-    /// Pages touched anew, and when.
+    /// Pages that are touched again after they lost their home node, with the times.
     pub(super) touches: &'a [(f64, Action)],
 }
 
@@ -36,7 +36,7 @@ struct Writer<'a> {
     builder: &'a mut Builder,
     steps: Vec<Step>,
     next_touch: usize,
-    /// Accesses of which no sample tells where they went: taken for own work.
+    /// Accesses without any sample of their thread: their time counts as computation.
     unplaced: f64,
 }
 
@@ -83,7 +83,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Pages touched anew before `until_ns` are touched now.
+    /// Touches the pages whose new first touch is before `until_ns`.
     fn touch(&mut self, until_ns: f64) {
         while let Some(&(at, action)) = self.source.touches.get(self.next_touch).filter(|touch| touch.0 < until_ns) {
             let place = self.steps.last().map_or(at, |step| step.to_ns);
@@ -129,7 +129,7 @@ fn part(step: &Step, body: (f64, f64)) -> usize {
 }
 
 /// Cuts the steps of all threads at the borders of the repeated part. An event that threads arrive at on one side and wait for on the other is
-/// dropped: threads meet at the seams instead, and such a wait follows its fellows.
+/// dropped: threads synchronise at the boundaries instead, and such a wait follows the other threads.
 pub(super) fn cut(threads: &mut [Thread], body: (f64, f64), builder: &mut Builder) {
     let mut parts_of: BTreeMap<u32, [bool; 3]> = BTreeMap::new();
     for step in threads.iter().flat_map(|thread| &thread.prologue) {

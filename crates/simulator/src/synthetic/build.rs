@@ -37,15 +37,15 @@ struct Place {
     label: u32,
 }
 
-/// What is gathered on the way.
+/// State while a program is built from its description.
 struct Maker<'a> {
     source: &'a Source<'a>,
     raw: &'a File,
     builder: Builder,
     threads: Vec<Thread>,
-    /// By name, each instance.
+    /// Instances of each group, by name.
     groups: BTreeMap<String, Vec<Group>>,
-    /// By (process, name).
+    /// Regions by (process index, name).
     places: BTreeMap<(u32, String), Place>,
     processes: BTreeMap<String, Vec<u32>>,
     /// Nanoseconds of each thread's timeline at no latency: the place of the next step.
@@ -93,7 +93,8 @@ impl Maker<'_> {
         for process in &self.raw.process {
             let data = process.get_ref();
             if data.count == 0 || data.count > COUNT_MAX || self.processes.contains_key(&data.name) {
-                let why = format!("process `{}` has a count of {} or a name that is taken", data.name, data.count);
+                let why =
+                    format!("process `{}` has a count of {}, or another process has this name", data.name, data.count);
                 return Err(self
                     .source
                     .error(process.span(), format!("{why}: give 1 to {COUNT_MAX}, and another name")));
@@ -118,7 +119,7 @@ impl Maker<'_> {
         for group in &self.raw.group {
             let data = group.get_ref();
             if data.threads == 0 || data.threads > COUNT_MAX || self.groups.contains_key(&data.name) {
-                let why = format!("group `{}` has {} threads or a name that is taken", data.name, data.threads);
+                let why = format!("group `{}` has {} threads, or another group has this name", data.name, data.threads);
                 return Err(self.source.error(group.span(), format!("{why}: give 1 to {COUNT_MAX}, and another name")));
             }
             let mut instances = Vec::new();
@@ -133,7 +134,7 @@ impl Maker<'_> {
             self.groups.insert(data.name.clone(), instances);
         }
         if self.threads.is_empty() {
-            return Err(self.source.error(0..0, "it has no [[group]], so no threads: add one"));
+            return Err(self.source.error(0..0, "it has no [[group]], and therefore no threads: add one"));
         }
         self.clock_ns = vec![0.0; self.threads.len()];
         Ok(())
@@ -170,7 +171,7 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// First touches, at the start of the timelines; nobody goes on before all are done.
+    /// First touches at the start of the timelines; every thread waits until all are done.
     fn touches(&mut self) -> Result<(), SimulatorError> {
         let mut any = false;
         for region in self.raw.region.iter().filter(|region| region.get_ref().first_touch != RawTouch::Use) {
@@ -188,7 +189,10 @@ impl Maker<'_> {
         let data = region.get_ref();
         let fail = |why: String| self.source.error(region.span(), why);
         let Some(group) = &data.group else {
-            return Err(fail(format!("region `{}` does not say who touches it: add `group = \"...\"`", data.name)));
+            return Err(fail(format!(
+                "region `{}` does not name the group whose threads touch it first: add `group = \"...\"`",
+                data.name
+            )));
         };
         let instances =
             self.groups.get(group).ok_or_else(|| fail(format!("there is no group `{group}`: add a [[group]]")))?;
@@ -196,7 +200,7 @@ impl Maker<'_> {
         for instance in instances {
             let Some(&place) = self.places.get(&(instance.process, data.name.clone())) else {
                 return Err(fail(format!(
-                    "group `{group}` is in another process than region `{}`: give it its own",
+                    "group `{group}` is in another process than region `{}`: name a group of the region's process",
                     data.name
                 )));
             };
@@ -234,7 +238,7 @@ impl Maker<'_> {
         let data = phase.get_ref();
         if data.times == 0 || data.times > TIMES_MAX {
             let why =
-                format!("phase `{}` is done {} times: give 1 to {TIMES_MAX}, or use `repeat`", data.name, data.times);
+                format!("phase `{}` runs {} times: give 1 to {TIMES_MAX}, or use `repeat`", data.name, data.times);
             return Err(self.source.error(phase.span(), why));
         }
         let mut plan: Vec<(usize, Work)> = Vec::new();
@@ -276,7 +280,7 @@ impl Maker<'_> {
         let counts = data.instructions_per_ns.is_some();
         if self.instructions.is_some_and(|others| others != counts) {
             return Err(fail(
-                "some work gives `instructions_per_ns` and some does not: give it everywhere or nowhere".into(),
+                "some work gives `instructions_per_ns` and some does not: give it in all work, or in none".into(),
             ));
         }
         self.instructions = Some(counts);

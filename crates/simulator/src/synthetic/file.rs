@@ -11,7 +11,7 @@ pub(super) const FORMAT: u32 = 1;
 pub(super) struct File {
     pub format: Spanned<u32>,
     pub name: Spanned<String>,
-    /// For readers of the file.
+    /// A description for readers of the file.
     #[serde(default, rename = "description")]
     pub _description: String,
     pub repeat: Option<Spanned<u32>>,
@@ -44,7 +44,7 @@ pub(super) struct RawRegion {
     pub pages: RawPages,
     #[serde(default)]
     pub first_touch: RawTouch,
-    /// Who touches first.
+    /// Name of the group whose threads touch the region first.
     pub group: Option<String>,
 }
 
@@ -60,10 +60,10 @@ pub(super) enum RawPages {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RawTouch {
-    /// By whoever uses a page first.
+    /// The thread that accesses a page first in the simulation.
     #[default]
     Use,
-    /// All by the first thread of the group.
+    /// The first thread of the group touches all pages.
     First,
     /// Each thread of the group its part.
     Parts,
@@ -81,10 +81,10 @@ pub(super) struct RawGroup {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPhase {
     pub name: String,
-    /// Done once, before what is repeated.
+    /// Whether the phase runs once, before the repeated phases.
     #[serde(default)]
     pub once: bool,
-    /// Done so often in a row.
+    /// Number of consecutive executions of the phase.
     #[serde(default = "one")]
     pub times: u32,
     /// Whether all its threads wait for one another at its end (each time).
@@ -98,7 +98,7 @@ pub(super) struct RawPhase {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWork {
     pub group: String,
-    /// Only the first so many threads of the group.
+    /// Only this many first threads of the group do the work; `None`: all.
     pub threads: Option<u32>,
     pub accesses: Option<f64>,
     pub ms: Option<f64>,
@@ -107,7 +107,7 @@ pub(super) struct RawWork {
     #[serde(default = "one_f64")]
     pub outstanding: f64,
     pub instructions_per_ns: Option<f64>,
-    /// Each thread has up to so much more or less work than this, by a fixed draw.
+    /// Greatest random difference of a thread's work, as a share; by a fixed draw.
     #[serde(default)]
     pub jitter: f64,
     #[serde(default)]
@@ -124,10 +124,10 @@ pub(super) struct RawOn {
     pub writes: f64,
     #[serde(default)]
     pub pattern: RawPattern,
-    /// Of `parts`: thread i takes part i + shift.
+    /// For pattern `parts`: thread i takes part i + shift.
     #[serde(default)]
     pub shift: u32,
-    /// Of `zipf`: the exponent.
+    /// For pattern `zipf`: the exponent.
     pub exponent: Option<f64>,
     /// First and last part of the region that is used, 0 to 1.
     pub from: Option<f64>,
@@ -137,12 +137,12 @@ pub(super) struct RawOn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum RawPattern {
-    /// All of it, evenly, by every thread.
+    /// Every thread accesses the whole region evenly.
     #[default]
     Shared,
     /// Each thread of the group its part.
     Parts,
-    /// By every thread, page k with weight 1 / k^exponent.
+    /// Every thread accesses page k with weight 1 / k^exponent.
     Zipf,
 }
 

@@ -1,4 +1,4 @@
-//! Programs from descriptions: machine-independent phases, groups of threads, regions and who accesses them how. TOML, documented in
+//! Programs from descriptions: machine-independent phases, groups of threads, regions, and how groups access regions. TOML, documented in
 //! `docs/simulator.md`; `workloads/synthetic/` has one for each class of behaviour that is published.
 
 mod build;
@@ -23,7 +23,9 @@ pub fn load(path: &Path) -> Result<Program, SimulatorError> {
     let failed = |source| SimulatorError::Read { path: path.to_owned(), source };
     let length = std::fs::metadata(path).map_err(failed)?.len();
     if length > FILE_BYTES_MAX {
-        return Err(failed(std::io::Error::other(format!("it has {length} bytes, which no description has"))));
+        return Err(failed(std::io::Error::other(format!(
+            "it has {length} bytes, which is too large for a program description"
+        ))));
     }
     let text = std::fs::read_to_string(path).map_err(failed)?;
     parse(&text, &path.display().to_string())

@@ -1,4 +1,4 @@
-//! Which pages of a region a thread accesses how often.
+//! Access patterns: how often a thread accesses each page of a region.
 
 use crate::program::{Builder, MixPart, Slice};
 

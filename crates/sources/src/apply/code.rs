@@ -17,7 +17,7 @@ const ARGUMENTS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub path: PathBuf,
-    /// Device and inode.
+    /// Device and inode of the file.
     pub id: (u64, u64),
 }
 
@@ -65,7 +65,7 @@ fn libraries(binary: &Binary) -> Vec<PathBuf> {
 /// The code of one frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
-    /// Module and ranges.
+    /// Index of the module, and the range of code in it.
     pub ranges: Vec<(u32, CodeRange)>,
     /// A binary that was looked in has no debug information, and the frame needs it.
     pub lacks_debug: Option<PathBuf>,

@@ -24,7 +24,7 @@ const PATTERNS_MAX: usize = 64;
 /// What a plan is applied for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To run the program so.
+    /// Run the program with the plan.
     Run,
     /// To measure what the placement does, and nothing but the placement: blocks keep their addresses' low bits (`plan_twin.c`).
     Measure,
@@ -49,7 +49,7 @@ pub fn compile(
         return Err(SourceError::Option {
             option: "--plan",
             reason: format!("{} names {} different frames", plan.file, frames.list.len()),
-            remedy: format!("at most {PATTERNS_MAX} can be told apart: join rules with patterns (`*`)"),
+            remedy: format!("at most {PATTERNS_MAX} are possible: join rules with patterns (`*`)"),
         });
     }
     let of_frames = frames.list.iter().filter_map(|frame| frame.module.as_deref());
@@ -107,7 +107,9 @@ fn problem(index: usize, rule: &Rule, statics: &[Static], found: &[Found], frame
     }
     let missing = (0..found.len()).find(|&p| rule.patterns >> p & 1 == 1 && found[p].ranges.is_empty())?;
     Some(match &found[missing].lacks_debug {
-        Some(path) => format!("{} has no debug information, which lines need: build it with -g", path.display()),
+        Some(path) => {
+            format!("{} has no debug information, which rules on source lines need: build it with -g", path.display())
+        }
         None => format!("no code is {}", describe(&frames.list[missing])),
     })
 }

@@ -12,7 +12,7 @@ use crate::error::SourceError;
 const NAME: &CStr = c"numapilot-plan";
 const MAGIC: u64 = 0x314e_414c_5041_554e;
 const VERSION: u32 = 1;
-/// `NP_PLAN_TWINS`.
+/// Flag `NP_PLAN_TWINS` of `plan.h`.
 const FLAG_TWINS: u32 = 1;
 pub(super) const NODES: usize = 64;
 pub(super) const CPU_WORDS: usize = 16;
@@ -68,7 +68,7 @@ pub(super) struct Parts {
     pub rules: Vec<Rule>,
     pub threads: Vec<Place>,
     pub processes: Vec<Place>,
-    /// Device and inode.
+    /// Device and inode of each module's file.
     pub modules: Vec<(u64, u64)>,
     /// Module, first, last, patterns.
     pub code: Vec<(u32, u64, u64, u64)>,

@@ -1,4 +1,4 @@
-//! What a plan did to a program: the library's counters, by rule, in words.
+//! What a plan did to a program: the planner library's counters, by rule, as sentences.
 
 use numapilot_plan::{Fitted, Placing, Plan, Policy};
 
@@ -11,17 +11,17 @@ pub struct RuleOutcome {
     pub name: String,
     /// Its policy, in words.
     pub policy: String,
-    /// Objects placed.
+    /// Number of objects that were placed.
     pub placed: u64,
-    /// Their bytes, as asked for.
+    /// Size of these objects in bytes, as the program requested.
     pub placed_bytes: u64,
     /// Objects that matched and went elsewhere.
     pub passed: u64,
-    /// Calls that the kernel refused.
+    /// Number of system calls that the kernel refused.
     pub failures: u64,
     /// Why it refused the last one.
     pub error: Option<String>,
-    /// Hand-overs done.
+    /// Number of hand-overs done.
     pub moved: u64,
     /// It could not match anything in this program, or its policy cannot be carried out by a plan.
     pub is_idle: bool,
@@ -36,9 +36,9 @@ pub struct PlaceOutcome {
     pub which: String,
     /// Where they run, in words.
     pub place: String,
-    /// How many were placed.
+    /// Number of threads or processes that were placed.
     pub placed: u64,
-    /// Calls that the kernel refused.
+    /// Number of system calls that the kernel refused.
     pub failures: u64,
     /// Why it refused the last one.
     pub error: Option<String>,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub processes: u64,
     /// Processes in which it could not reserve addresses, so that nothing was placed.
     pub without_memory: u64,
-    /// By object rule.
+    /// Outcome of each object rule, in the plan's order.
     pub objects: Vec<RuleOutcome>,
     /// By thread rule, then by process rule.
     pub places: Vec<PlaceOutcome>,

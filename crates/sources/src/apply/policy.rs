@@ -1,4 +1,4 @@
-//! What holds for a whole process: memory policy and CPUs, as `numactl` sets them. Both are inherited by what the process starts.
+//! Settings of a whole process: memory policy and CPUs, as `numactl` sets them. Processes that it starts inherit both.
 
 use std::io;
 
@@ -27,7 +27,7 @@ pub enum MemoryPolicy {
     WeightedInterleave(Vec<u32>),
     /// On these nodes only; with kernel NUMA balancing among them.
     Bind {
-        /// The nodes.
+        /// Nodes to allocate on.
         nodes: Vec<u32>,
         /// Let the kernel move pages among them.
         balancing: bool,
@@ -109,7 +109,7 @@ fn refused(what: &'static str, remedy: &'static str) -> SourceError {
 pub struct Current {
     /// The kernel's number of the policy, flags included.
     pub mode: i32,
-    /// Its nodes.
+    /// Nodes of the policy.
     pub nodes: Vec<u32>,
     /// Where an interleaving policy puts the next page.
     pub next: Option<u32>,
@@ -130,7 +130,7 @@ fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
 }
 
 impl Current {
-    /// Asks the kernel.
+    /// Reads the policy of this process from the kernel.
     ///
     /// # Errors
     /// The kernel has no memory policies, or forbids asking (seccomp in containers).
@@ -149,7 +149,7 @@ impl Current {
         // SAFETY: writes a mask of the length given.
         let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
         if result < 0 {
-            return Err(refused("sched_getaffinity", "more CPUs than this version knows (1,024)"));
+            return Err(refused("sched_getaffinity", "this version supports machines with up to 1,024 CPUs"));
         }
         Ok(Current { mode, nodes: ids(&nodes), next, cpus: ids(&cpus), allowed_nodes: ids(&allowed) })
     }

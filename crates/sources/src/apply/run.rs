@@ -28,14 +28,14 @@ pub struct ApplyOptions<'a> {
     pub plan: Option<(&'a Fitted, &'a Machine)>,
     /// Libraries that the program shall load behind the planner.
     pub libraries: &'a [PathBuf],
-    /// What those libraries are told by way of the environment.
+    /// Environment variables for those libraries.
     pub environment: &'a [(OsString, OsString)],
 }
 
 /// A program that ran under a plan, or with other libraries of ours.
 #[derive(Debug)]
 pub struct Applied {
-    /// How it ended.
+    /// How the program ended.
     pub exit: Exit,
     /// What the plan did, where there was one.
     pub outcome: Option<Outcome>,

@@ -1,4 +1,4 @@
-//! What a compiler's command line asks for, as far as the wrapper must know it. Nothing is changed here.
+//! Parses a compiler's command line, as far as the wrapper must know it. Nothing is changed here.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
@@ -63,10 +63,10 @@ const QUERIES: &[&str] =
 const CONFLICTING: &[&str] =
     &["address", "hwaddress", "kernel-address", "kernel-hwaddress", "memory", "thread", "leak", "dataflow"];
 
-/// Response files inside response files.
+/// Largest depth of response files inside response files.
 const RESPONSE_DEPTH_MAX: u32 = 8;
 
-/// A command line, understood.
+/// A parsed compiler command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Invocation {
     /// Passed through untouched: a question, or nothing to do.
@@ -152,7 +152,7 @@ impl Invocation {
     }
 }
 
-/// What was seen so far.
+/// State of the parser.
 #[derive(Default)]
 struct Scan {
     stops_early: bool,

@@ -41,10 +41,10 @@ pub enum Language {
 /// Why nothing was compiled. The compiler's own errors are its own.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// No compiler.
+    /// No compiler was found.
     #[error("found no compiler ({tried} are not on PATH): install one, or name it in {variable}")]
     NoCompiler {
-        /// Names looked for.
+        /// Names that were looked for on PATH.
         tried: String,
         /// Environment variable that overrides them.
         variable: &'static str,
@@ -55,12 +55,12 @@ pub enum CompileError {
         /// Environment variable that names the real one.
         variable: &'static str,
     },
-    /// It would not run.
+    /// The compiler cannot be run.
     #[error("cannot run the compiler {}: {source}", path.display())]
     CannotRun {
-        /// The compiler.
+        /// Path of the compiler.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// `-static`, `-static-pie`.
@@ -81,9 +81,9 @@ pub enum CompileError {
     /// A support file could not be written or read.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The archive could not be unpacked.

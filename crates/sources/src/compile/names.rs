@@ -50,7 +50,7 @@ impl Wrapper {
     }
 }
 
-/// Of `gcc`, `clang++-16`, `x86_64-linux-gnu-gfortran`.
+/// Language of a compiler by its name, such as `gcc`, `clang++-16` or `x86_64-linux-gnu-gfortran`.
 fn language_of(compiler: &str) -> Option<Language> {
     let is_version = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
     let unversioned = compiler.rsplit_once('-').filter(|(_, end)| is_version(end)).map_or(compiler, |(stem, _)| stem);
@@ -62,7 +62,7 @@ fn language_of(compiler: &str) -> Option<Language> {
     }
 }
 
-/// What kind of links.
+/// Kind of links to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// `numapilot-gcc` and so on, for `CC=numapilot-gcc`.

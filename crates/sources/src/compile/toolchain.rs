@@ -1,4 +1,4 @@
-//! Finding the real compiler, and what it is.
+//! Finds the real compiler and its family.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,14 +18,14 @@ use super::Wrapper;
 pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";
 const DEPTH_MAX: u32 = 4;
 
-/// Whose command line it takes.
+/// Compiler family, which decides the syntax of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     Gcc,
     Clang,
 }
 
-/// A compiler.
+/// A compiler and its family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Toolchain {
     /// Absolute, or as the variable named it.
@@ -35,7 +35,7 @@ pub(super) struct Toolchain {
     pub(super) family: Family,
     /// gcc 11 and later can leave function entries and exits alone.
     pub(super) has_entry_exit_param: bool,
-    /// For [`DEPTH_VARIABLE`] of the child.
+    /// Value of [`DEPTH_VARIABLE`] for the child process.
     pub(super) depth: u32,
 }
 

@@ -7,14 +7,14 @@ use super::facts::{Answer, Facts};
 use super::{Obstacle, Vendor, probe};
 use crate::error::SourceError;
 
-/// What an event was to see.
+/// What an event observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// User code of one's own processes: the least that can be asked for.
+    /// User code of processes that the recorder starts: needs the fewest rights.
     Own,
-    /// The same of processes that run already, whoever's they are.
+    /// User code of processes that are already running, of any user.
     Running,
-    /// The kernel as well.
+    /// User code and the kernel.
     Kernel,
     /// Physical addresses.
     Physical,
@@ -23,7 +23,7 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// The highest level of `perf_event_paranoid` at which unprivileged users may.
+    /// The highest level of `perf_event_paranoid` that allows this to unprivileged users.
     fn level(self) -> i32 {
         match self {
             Scope::Own | Scope::Running => 2,
@@ -34,7 +34,7 @@ impl Scope {
 
     fn words(self) -> &'static str {
         match self {
-            Scope::Own | Scope::Running => "events of one's own processes",
+            Scope::Own | Scope::Running => "events of your own processes",
             Scope::Kernel => "events that see the kernel's own accesses",
             Scope::Physical => "physical addresses",
             Scope::System => "events of other users' processes",
@@ -50,7 +50,7 @@ pub(crate) fn explain(event: &str, scope: Scope, source: io::Error) -> SourceErr
     SourceError::Event { event: event.to_owned(), source, reason, remedy }
 }
 
-/// How to come by the right.
+/// How to get the right to open events of this scope.
 pub(super) fn rights(facts: &Facts, scope: Scope) -> String {
     let level = scope.level();
     let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
@@ -76,12 +76,12 @@ pub(super) fn closed(facts: &Facts) -> Option<Obstacle> {
     match facts.fault {
         Answer::Works | Answer::Untried => None,
         Answer::Refused(libc::ENOSYS) if facts.paranoid.is_some() => Some(Obstacle::new(
-            "the system call perf_event_open is filtered out (ENOSYS), though the kernel has it",
+            "a filter hides the system call perf_event_open (ENOSYS), although the kernel has it",
             unfiltered(facts),
         )),
         Answer::Refused(libc::ENOSYS) => Some(Obstacle::new(
             "this kernel has no perf_event_open (built without CONFIG_PERF_EVENTS, or a sandbox such as gVisor that lacks it)",
-            "use a kernel of a distribution, or leave the sandbox",
+            "use a distribution's kernel, or run outside of the sandbox",
         )),
         Answer::Refused(libc::EPERM) if facts.has_seccomp_filter => Some(Obstacle::new(
             "a seccomp filter refuses perf_event_open (EPERM); Docker's and Podman's own filters do, unless the container has the capability",
@@ -117,7 +117,7 @@ fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
     if level <= scope.level() && scope == Scope::Running {
         return Obstacle::new(
             format!(
-                "these processes may not be looked into (EACCES; perf_event_paranoid is {level}, so it is not that)"
+                "access to these processes is denied (EACCES; perf_event_paranoid is {level}, which would allow it)"
             ),
             "run as the processes' user or as root; processes with more rights than yours need CAP_SYS_PTRACE or CAP_PERFMON",
         );
@@ -131,7 +131,7 @@ fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
             "allow it in the module's policy (`journalctl -k | grep -i denied` names it)",
         );
     }
-    let note = if scope.level() == 2 { "; this distribution's kernel takes levels above 2 for a ban" } else { "" };
+    let note = if scope.level() == 2 { "; this distribution's kernel treats levels above 2 as a ban" } else { "" };
     Obstacle::new(
         format!("perf_event_paranoid is {level}, and {} need at most {}{note}", scope.words(), scope.level()),
         rights(facts, scope),
@@ -140,7 +140,7 @@ fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
 
 fn files() -> Obstacle {
     Obstacle::new(
-        "too many files are open (EMFILE): an event is one for each CPU",
+        "too many files are open (EMFILE): each event needs one per CPU",
         "raise the limit: `ulimit -n 65536`",
     )
 }
@@ -171,20 +171,24 @@ pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) ->
             "use a kernel of 4.14 or later; `numapilot doctor` lists the engines that work here",
         ),
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP if facts.hypervisor.is_some() => Obstacle::new(
-            name("the hypervisor shows the counters, but does not let them sample memory accesses"),
+            name("the hypervisor exposes the counters, but does not allow them to sample memory accesses"),
             passing_through(facts),
         ),
         libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP => Obstacle::new(
             name("the hardware or its driver cannot sample memory accesses"),
             "check `dmesg | grep -i -e pmu -e ibs -e spe`; a firmware setting may disable it",
         ),
-        libc::EBUSY => Obstacle::new(name("another profiler has it"), "end the other one (perf, VTune, uProf, ...)"),
+        libc::EBUSY => {
+            Obstacle::new(name("another profiler is using it"), "stop the other profiler (perf, VTune, uProf, ...)")
+        }
         libc::ENODATA => Obstacle::new(
-            name("the processor wants an auxiliary event before it"),
-            "report this: it should have been opened",
+            name("the processor requires an auxiliary event to be opened first"),
+            "please report this: numapilot should have opened it",
         ),
         libc::EMFILE => files(),
-        libc::ENOMEM => Obstacle::new(name("no memory for the event"), "free some memory, or record fewer CPUs"),
+        libc::ENOMEM => {
+            Obstacle::new(name("the kernel has no memory left for the event"), "free some memory, or record fewer CPUs")
+        }
         _ => Obstacle::new(
             name("the kernel refuses the event"),
             "check `dmesg`, and report this with `numapilot doctor --json`",
@@ -221,5 +225,6 @@ pub(super) fn passing_through(facts: &Facts) -> String {
             "start the guest with `-cpu host,pmu=on` (libvirt: `<pmu state='on'/>`){more}; or use the host itself"
         );
     }
-    "ask the owner of the hypervisor for the processor's counters, or use a machine without one".to_owned()
+    "ask the hypervisor's administrator to give the guest the processor's counters, or use a bare-metal machine"
+        .to_owned()
 }

@@ -1,4 +1,4 @@
-//! What decides which engines work on a machine, as plain data: gathered by [`super::probe`], or captured elsewhere and kept as JSON.
+//! The facts that decide which engines work on a machine, as plain data: collected by [`super::probe`], or captured on another machine as JSON.
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,14 +69,14 @@ pub enum Answer {
     /// Not tried, because something before it failed or is not there.
     #[default]
     Untried,
-    /// It works.
+    /// The system call succeeded.
     Works,
     /// Refused with this error number.
     Refused(i32),
 }
 
 impl Answer {
-    /// Whether it works.
+    /// Whether the system call succeeded.
     #[must_use]
     pub fn works(self) -> bool {
         self == Answer::Works
@@ -112,7 +112,9 @@ impl FromStr for Answer {
             _ => {
                 let named = ERRORS.iter().find(|(_, name)| *name == text).map(|(number, _)| *number);
                 let number = named.or_else(|| text.strip_prefix("error ")?.parse().ok());
-                number.map(Answer::Refused).ok_or_else(|| format!("{text:?} is no answer of a system"))
+                number.map(Answer::Refused).ok_or_else(|| {
+                    format!("{text:?} is not a result of a system call (`works`, `untried` or an error's name)")
+                })
             }
         }
     }
@@ -136,30 +138,30 @@ impl From<Answer> for String {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vendor {
-    /// AMD, or Hygon.
+    /// AMD or Hygon.
     Amd,
     /// Intel.
     Intel,
     /// Any 64-bit Arm.
     Arm,
-    /// Another.
+    /// Any other vendor.
     #[default]
     Other,
 }
 
-/// A way to sample that the machine offers, and what came of trying it.
+/// A way to sample that the machine offers, and the results of trying it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplerFact {
-    /// `ibs_op`, `pebs-loads`, `pebs-stores`, `spe`.
+    /// Name of the sampler: `ibs_op`, `pebs-loads`, `pebs-stores` or `spe`.
     pub sampler: String,
-    /// Its PMU.
+    /// Name of its PMU.
     pub pmu: String,
-    /// This process's user code.
+    /// Whether user code of this process can be sampled.
     pub own: Answer,
-    /// The same with physical addresses.
+    /// Whether that works with physical addresses.
     pub physical: Answer,
-    /// One whole CPU.
+    /// Whether a whole CPU can be sampled.
     pub system: Answer,
     /// The kernel can leave its own accesses out.
     pub can_leave_kernel_out: bool,
@@ -171,27 +173,27 @@ pub struct SamplerFact {
 pub struct EmulatorFact {
     /// In words, if it works: which QEMU.
     pub version: Option<String>,
-    /// Else what is missing.
+    /// What is missing, where it cannot be used.
     pub reason: String,
     /// And what to do about it.
     pub remedy: String,
 }
 
-/// Everything that is looked at.
+/// Everything about a machine that the diagnosis depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Facts {
-    /// `uname -r`.
+    /// Kernel release (`uname -r`).
     pub kernel: Kernel,
-    /// `uname -m`.
+    /// Architecture (`uname -m`).
     pub arch: String,
-    /// Processor in words.
+    /// Model name of the processor.
     pub cpu: String,
-    /// Its maker.
+    /// Vendor of the processor.
     pub vendor: Vendor,
-    /// CPUs online.
+    /// Number of online CPUs.
     pub cpus: u32,
-    /// Nodes with memory.
+    /// Number of nodes with memory.
     pub nodes: u32,
     /// Hypervisor, if this is a virtual machine.
     pub hypervisor: Option<String>,
@@ -217,13 +219,13 @@ pub struct Facts {
     pub fault: Answer,
     /// The same for one whole CPU.
     pub fault_system: Answer,
-    /// Ways to sample memory accesses.
+    /// Results for each way to sample memory accesses.
     pub samplers: Vec<SamplerFact>,
     /// Shared memory that a recorded program maps.
     pub memfd: Answer,
     /// Compilers that `numapilot cc`, `c++` and `fc` would call.
     pub compilers: Vec<String>,
-    /// User-mode emulation.
+    /// User-mode emulator for engine `emulate`.
     pub emulator: EmulatorFact,
 }
 

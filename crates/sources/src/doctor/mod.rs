@@ -20,9 +20,9 @@ pub use text::text;
 /// Something in the way, and what to do about it. Whole clauses, without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
-    /// What is wrong.
+    /// What is wrong, as part of a sentence.
     pub reason: String,
-    /// The next step.
+    /// What the user can do about it.
     pub remedy: String,
 }
 
@@ -35,9 +35,9 @@ impl Obstacle {
 /// What is true of one engine here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Its name, as after `--engine`.
+    /// Name of the engine, as after `--engine`.
     pub engine: &'static str,
-    /// Whether it works.
+    /// Whether the engine can record here.
     pub works: bool,
     /// Whether it records memory accesses of programs that it starts.
     pub records_accesses: bool,

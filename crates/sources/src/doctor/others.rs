@@ -1,4 +1,4 @@
-//! What is true of the engines that need no hardware counters.
+//! Findings about the engines that need no hardware counters.
 
 use super::events::{Scope, closed, rights};
 use super::facts::{Answer, Facts};
@@ -8,7 +8,10 @@ pub(super) fn fault(facts: &Facts) -> Finding {
     let mut limits = Vec::new();
     if facts.fault.works() {
         if !facts.fault_system.works() {
-            limits.push(Obstacle::new("whole machines (`record --system`) are refused", rights(facts, Scope::System)));
+            limits.push(Obstacle::new(
+                "recording the whole machine (`record --system`) is not permitted",
+                rights(facts, Scope::System),
+            ));
         }
         limits.extend(hinting(facts));
     }
@@ -16,7 +19,8 @@ pub(super) fn fault(facts: &Facts) -> Finding {
         engine: "fault",
         works: facts.fault.works() && facts.memfd.works(),
         records_accesses: true,
-        gives: "first touches of pages, and hinting faults where the kernel balances: who, where from, which page; no rates, no latencies".to_owned(),
+        gives: "first touches of pages, and NUMA hinting faults where the kernel's NUMA balancing is on: thread, node and page; no access rates, no \
+                latencies".to_owned(),
         obstacles: closed(facts).into_iter().chain(shared_memory(facts)).collect(),
         limits,
     }
@@ -26,17 +30,17 @@ pub(super) fn fault(facts: &Facts) -> Finding {
 fn hinting(facts: &Facts) -> Option<Obstacle> {
     if facts.nodes < 2 {
         return Some(Obstacle::new(
-            "this machine has one node, so the kernel gives no hinting faults: only first touches are seen",
-            "record on the machine in question for more",
+            "this machine has one node, so there are no NUMA hinting faults: only first touches are recorded",
+            "to see later accesses, record on the machine that you want to study",
         ));
     }
     match facts.numa_balancing {
         None => Some(Obstacle::new(
-            "the kernel was built without NUMA balancing, so only first touches are seen",
+            "the kernel was built without NUMA balancing, so only first touches are recorded",
             "use a kernel with CONFIG_NUMA_BALANCING to see later accesses",
         )),
         Some(0) => Some(Obstacle::new(
-            "NUMA balancing is off, so only first touches are seen",
+            "NUMA balancing is off, so only first touches are recorded",
             "`sudo sysctl kernel.numa_balancing=1` while recording (the kernel will then move pages as well)",
         )),
         Some(_) => None,
@@ -47,7 +51,7 @@ fn shared_memory(facts: &Facts) -> Option<Obstacle> {
     match facts.memfd {
         Answer::Works | Answer::Untried => None,
         answer => Some(Obstacle::new(
-            format!("no memory can be shared with the program: memfd_create fails ({answer})"),
+            format!("memory cannot be shared with the program: memfd_create fails ({answer})"),
             "use a kernel of 3.17 or later, outside of a sandbox that forbids it",
         )),
     }
@@ -57,7 +61,7 @@ pub(super) fn instrument(facts: &Facts) -> Finding {
     let mut obstacles: Vec<Obstacle> = shared_memory(facts).into_iter().collect();
     if facts.compilers.is_empty() {
         obstacles.push(Obstacle::new(
-            "no compiler is installed, so no program can be built for it here (those built elsewhere can be recorded)",
+            "no compiler is installed, so programs cannot be instrumented here (programs instrumented elsewhere can be recorded)",
             "install one: `sudo apt-get install gcc g++`, or clang",
         ));
     }

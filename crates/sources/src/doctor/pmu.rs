@@ -1,4 +1,4 @@
-//! What is true of engine `pmu`.
+//! Findings about engine `pmu`.
 
 use super::events::{self, Scope, closed, refused, rights};
 use super::facts::{Facts, SamplerFact, Vendor};
@@ -51,12 +51,15 @@ fn limits(facts: &Facts, working: &[&SamplerFact]) -> Vec<Obstacle> {
     let lacking_physical = working.iter().find(|sampler| sampler.own.works() && !sampler.physical.works());
     if lacking_physical.is_some() {
         out.push(Obstacle::new(
-            "physical addresses are refused, so the kernel is asked for the home nodes of pages (move_pages) while they live",
+            "physical addresses are not permitted, so the recorder asks the kernel for the home nodes of pages (move_pages) during the run",
             rights(facts, Scope::Physical),
         ));
     }
     if working.iter().any(|sampler| !sampler.system.works()) {
-        out.push(Obstacle::new("whole machines (`record --system`) are refused", rights(facts, Scope::System)));
+        out.push(Obstacle::new(
+            "recording the whole machine (`record --system`) is not permitted",
+            rights(facts, Scope::System),
+        ));
     }
     if working.iter().any(|sampler| sampler.sampler == "ibs_op" && !sampler.can_leave_kernel_out) {
         out.push(Obstacle::new(
@@ -67,7 +70,7 @@ fn limits(facts: &Facts, working: &[&SamplerFact]) -> Vec<Obstacle> {
     if facts.nodes == 1 {
         out.push(Obstacle::new(
             "this machine has one node: every access to memory is local",
-            "record on the machine in question; latencies and caches are worth looking at here, too",
+            "for remote accesses, record on the machine that you want to study; latencies and cache hits can be studied here as well",
         ));
     }
     out.dedup();
@@ -104,7 +107,7 @@ fn obstacles(facts: &Facts) -> Vec<Obstacle> {
                 "this kernel ({}) cannot leave its own accesses out of IBS samples, so unprivileged users get none",
                 facts.kernel
             ),
-            "use a kernel of 6.14 or later, where they do",
+            "use a kernel of 6.14 or later, which lets unprivileged users sample",
         ));
     }
     out.dedup();
@@ -140,7 +143,7 @@ fn nothing_there(facts: &Facts) -> Obstacle {
             "`sudo modprobe arm_spe_pmu`; if `dmesg` says `profiling buffer inaccessible`, boot with `kpti=off`; if it says nothing, the firmware hides SPE",
         ),
         Vendor::Other => Obstacle::new(
-            format!("no way to sample memory accesses is known on {}", facts.arch),
+            format!("numapilot cannot sample memory accesses on {}", facts.arch),
             "record on x86-64 or 64-bit Arm",
         ),
     }

@@ -1,4 +1,4 @@
-//! Gathering the facts: files under /proc and /sys, the processor's own word, and events that are really opened (and closed at once).
+//! Collects the facts: files under /proc and /sys, the processor's CPUID, and events that are opened and closed at once.
 
 use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,7 +16,7 @@ use crate::live::open::open_event;
 use crate::live::open::open_or_less;
 use crate::live::pmu::name_of;
 
-/// Looks at this machine.
+/// Collects the facts about this machine. It opens and closes events, and changes nothing.
 #[must_use]
 pub fn probe() -> Facts {
     let root = Path::new("/");

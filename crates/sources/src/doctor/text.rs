@@ -1,4 +1,4 @@
-//! A diagnosis for people.
+//! The diagnosis as text.
 
 use super::{Diagnosis, Finding, Obstacle};
 

@@ -27,12 +27,12 @@ pub struct Accounting {
 pub(super) enum EndCertainty {
     /// The system knows it no more.
     Gone,
-    /// It outlives the recording.
+    /// The thread outlives the recording.
     Alive,
 }
 
 impl Accounting {
-    /// As `config` says.
+    /// The accounting that `config` describes.
     pub fn new(config: &wire::Config) -> Accounting {
         Accounting {
             instrument: config.mode == wire::MODE_INSTRUMENT,
@@ -48,7 +48,7 @@ impl Accounting {
     }
 
     /// Puts into `piece` what follows on the last record of `thread`. False where the slot's words cannot be true.
-    pub(super) fn conclude(&self, slot: &Slot<'_>, thread: u32, fate: EndCertainty, piece: &mut Vec<u8>) -> bool {
+    pub(super) fn conclude(&self, slot: &Slot<'_>, thread: u32, certainty: EndCertainty, piece: &mut Vec<u8>) -> bool {
         piece.clear();
         let now = slot.arena().order_now();
         let last = slot.last_order();
@@ -67,7 +67,7 @@ impl Accounting {
             words.extend([first(wire::REC_COUNTERS, counts.len() as u64 + 2), 0]);
             words.extend(counts);
         }
-        if fate == EndCertainty::Gone {
+        if certainty == EndCertainty::Gone {
             words.extend([first(wire::REC_THREAD_END, 2), 0]);
         }
         piece.extend(words.into_iter().flat_map(u64::to_le_bytes));

@@ -1,12 +1,12 @@
-//! `--engine auto`: the first engine that works, in an order that follows from what was asked.
+//! `--engine auto`: the first engine that works, in an order that depends on the options.
 //!
 //! 1. A program that was built with `numapilot cc` is recorded as what it was built for: `instrument`. So it is where a machine model is named
-//!    (`--machine opteron-8385`), for only engines that simulate can have a program run on another machine.
+//!    (`--machine opteron-8385`), because only engines that simulate can model another machine.
 //! 2. Else the hardware: `pmu` has real accesses with real latencies, at full speed.
-//! 3. Else the kernel: `fault` has who touches which page first, on almost any machine.
+//! 3. Else the kernel: `fault` records which thread touches which page first, on almost any machine.
 //! 4. Else `track`, which has no accesses.
 //!
-//! `emulate` is never taken unasked: it makes the program several times slower.
+//! `emulate` is never chosen automatically: it makes the program several times slower.
 
 use super::{Engine, Refusal};
 use crate::doctor::Diagnosis;

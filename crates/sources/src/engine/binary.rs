@@ -1,4 +1,4 @@
-//! What the loader will make of a binary: its architecture, how it is linked, whether it is instrumented or privileged.
+//! Properties of a binary that decide whether the tracker can be loaded: its architecture, how it is linked, whether it is instrumented or privileged.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,16 +23,16 @@ const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
 /// How a binary is linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
-    /// By this dynamic loader.
+    /// Dynamically linked.
     Dynamic {
         /// Path of the loader (PT_INTERP).
         interpreter: String,
     },
-    /// Not at all.
+    /// Statically linked.
     Static,
-    /// For another kind of machine.
+    /// Built for another architecture or word size.
     ForeignElf {
-        /// In words.
+        /// Description of the binary, as in "a 32-bit x86 binary".
         what: String,
     },
 }
@@ -40,11 +40,11 @@ pub enum BinaryKind {
 /// A binary, as far as recording it goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// The file, as found.
+    /// Path of the file.
     pub path: PathBuf,
     /// How it is linked.
     pub kind: BinaryKind,
-    /// Built with `numapilot cc`.
+    /// Whether it was built with `numapilot cc`.
     pub instrumented: bool,
     /// Set where the loader runs it in secure mode: why.
     pub privileged: Option<String>,

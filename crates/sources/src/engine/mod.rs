@@ -1,9 +1,9 @@
-//! Which engine records a program, and why not a better one.
+//! Chooses the engine that records a program, and explains why not a better one.
 //!
 //! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
 //! it in QEMU (`crate::emulated`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
 //! lifecycles of any dynamically linked program. All preload the same library, so they need a program whose dynamic loader will load it; only `pmu` and
-//! `fault` do without, and then know of mappings, but of no heap blocks. What `auto` takes: [`auto`].
+//! `fault` work without it, and then know mappings, but no heap blocks. [`auto`] describes what `auto` chooses.
 
 mod auto;
 mod binary;
@@ -72,7 +72,7 @@ pub enum EngineChoice {
     /// The best one that works here.
     #[default]
     Auto,
-    /// This one or an error.
+    /// This engine, or an error.
     Only(Engine),
 }
 
@@ -93,18 +93,18 @@ impl FromStr for EngineChoice {
     }
 }
 
-/// Why an engine was passed over.
+/// Why an engine was not chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The engine.
+    /// The refused engine.
     pub engine: Engine,
-    /// What stands in its way.
+    /// Why the engine cannot be used, as part of a sentence.
     pub reason: String,
-    /// What to do about it.
+    /// What the user can do about it.
     pub remedy: String,
 }
 
-/// The outcome of the choice.
+/// The chosen engine, and what the user should know about the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     /// The engine that records.
@@ -137,21 +137,20 @@ pub fn select(
     diagnose: impl FnOnce() -> Diagnosis,
 ) -> Result<Selection, SourceError> {
     let binary = &target.binary;
+    let name = binary.path.display();
     let mut notes = Vec::new();
     if let Some(script) = &target.script {
         notes.push(format!(
-            "{} is a script: {} is recorded, with what it starts",
-            script.display(),
-            binary.path.display()
+            "{} is a script: its interpreter {name} is recorded, with the programs that it starts",
+            script.display()
         ));
     }
     let obstacle = preload_obstacle(binary);
     let has_tracker = obstacle.is_none();
     match (obstacle, choice) {
         (Some((reason, _)), EngineChoice::Only(Engine::Fault | Engine::Pmu)) => notes.push(format!(
-            "{}: {reason}: its mappings are known from the kernel alone and its heap blocks are not, so accesses to the heap are shown under the \
-             allocator's or anonymous memory",
-            binary.path.display()
+            "{name}: {reason}: its mappings are known from the kernel, but its heap blocks are not, so accesses to the heap are shown as accesses to the \
+             allocator's or anonymous memory"
         )),
         (Some((reason, remedy)), _) => {
             let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
@@ -176,7 +175,8 @@ pub fn select(
         }
         (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker }),
         (EngineChoice::Only(Engine::Instrument), false) if starts_others => {
-            notes.push(format!("{} is not instrumented itself; what it starts may be", binary.path.display()));
+            notes
+                .push(format!("{name} is not instrumented; only accesses of instrumented child programs are recorded"));
             Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker })
         }
         (EngineChoice::Only(Engine::Instrument), false) => Err(SourceError::EngineRefused {
@@ -187,7 +187,7 @@ pub fn select(
         }),
         (EngineChoice::Auto, false) => {
             if let Some(inner) = instrumented_argument(starts_others, command) {
-                notes.push(format!("{} starts {}, which is instrumented", binary.path.display(), inner.display()));
+                notes.push(format!("{name} starts {}, which is instrumented", inner.display()));
                 return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker });
             }
             let is_live = matches!(machine.source(), MachineSource::Live { .. });
@@ -207,7 +207,7 @@ fn instrument_refusal(binary: &Binary, starts_others: bool) -> Refusal {
                       and configure)"
         .to_owned();
     if starts_others {
-        remedy.push_str("; if it starts a program that is, name the engine: `--engine instrument`");
+        remedy.push_str("; if it starts an instrumented program, give `--engine instrument`");
     }
     Refusal { engine: Engine::Instrument, reason: format!("{name} is not instrumented"), remedy }
 }
@@ -223,7 +223,7 @@ fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
     match &binary.kind {
         BinaryKind::ForeignElf { what } => Some((
             format!("it is {what}, and this recorder is for 64-bit {host}"),
-            format!("build the program for 64-bit {host}, or record on a machine of its kind"),
+            format!("build the program for 64-bit {host}, or record on a machine of that architecture"),
         )),
         BinaryKind::Static => Some((
             "it is statically linked, so no library can be loaded into it".to_owned(),
@@ -236,7 +236,7 @@ fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
         BinaryKind::Dynamic { .. } => binary.privileged.as_ref().map(|why| {
             (
                 format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
-                format!("record a copy without it (`cp {} /tmp/`), or record as the user that owns it", binary.path.display()),
+                format!("record a copy without that privilege (`cp {} /tmp/`), or record as the user that owns it", binary.path.display()),
             )
         }),
     }

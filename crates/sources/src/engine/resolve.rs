@@ -18,7 +18,7 @@ const MAX_SCRIPT_DEPTH: usize = 5;
 /// A program that is ready to be started.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// What `execve` is given.
+    /// Path to pass to `execve`.
     pub exec_path: PathBuf,
     /// The binary that then runs: the file itself, or its interpreter.
     pub binary: Binary,
@@ -59,7 +59,7 @@ pub(super) fn resolve(program: &OsStr) -> Result<Target, SourceError> {
         return Err(SourceError::NotFound { program: shown, on_path });
     };
     if !is_executable(&exec_path) {
-        let remedy = format!("make it so with `chmod +x {}`", exec_path.display());
+        let remedy = format!("make it executable with `chmod +x {}`", exec_path.display());
         return Err(SourceError::NotExecutable { path: exec_path, reason: "it is not executable".to_owned(), remedy });
     }
     let mut current = exec_path.clone();

@@ -116,7 +116,7 @@ const RECORD: Options = Options { with_value: WITH_VALUE, without_value: WITHOUT
 const MEMORY: Options =
     Options { with_value: MEMORY_WITH_VALUE, without_value: MEMORY_WITHOUT_VALUE, flags: MEMORY_FLAGS };
 
-/// What comes of a word.
+/// Meaning of a word of the command line.
 enum Word {
     Option { takes_next: bool },
     Unknown,

@@ -77,7 +77,7 @@ pub(super) enum EventKind {
     Other,
 }
 
-/// What the samples of an event are, `accesses` of which were told to be accesses.
+/// What the samples of an event are; `accesses` of them were recognised as accesses.
 pub(super) fn kind(fact: EventFact, accesses: u64) -> EventKind {
     match () {
         () if fact.is_fault => EventKind::PageFaults,
@@ -86,7 +86,7 @@ pub(super) fn kind(fact: EventFact, accesses: u64) -> EventKind {
     }
 }
 
-/// By `PERF_COUNT_HW_*`.
+/// Names of hardware events, by `PERF_COUNT_HW_*`.
 const HARDWARE_NAMES: [&str; 10] = [
     "cycles",
     "instructions",
@@ -99,7 +99,7 @@ const HARDWARE_NAMES: [&str; 10] = [
     "stalled-cycles-backend",
     "ref-cycles",
 ];
-/// By `PERF_COUNT_SW_*`.
+/// Names of software events, by `PERF_COUNT_SW_*`.
 const SOFTWARE_NAMES: [&str; 12] = [
     "cpu-clock",
     "task-clock",

@@ -1,4 +1,4 @@
-//! What the recording says of its machine, its events and itself, in our terms.
+//! The recording's description of its machine, its events and itself, in numapilot's types.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -18,11 +18,11 @@ use crate::sampled::{EventCounts, MemoryBlocks, Places};
 /// What the samples of one event are, for `meta.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct SampledEvent {
-    /// Its name.
+    /// Name of the event.
     pub event: String,
-    /// What they are.
+    /// What the samples are.
     pub kind: EventKind,
-    /// How many.
+    /// Number of samples.
     pub samples: u64,
     /// What they stand for together, in `unit`.
     pub period: u64,
@@ -33,7 +33,7 @@ pub(super) struct SampledEvent {
 /// Facts about a recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// As recorded.
+    /// Feature sections of the recording.
     pub features: Features,
     /// What samples are judged by.
     pub places: Places,

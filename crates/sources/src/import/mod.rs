@@ -1,8 +1,8 @@
 //! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes records of a trace.
 //!
 //! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace ([`crate::sampled`]), which go straight
-//! to the join: the recording stays where it is, so nothing is kept twice. What it does not hold stays unknown, and is told in
-//! [`Imported::notes`].
+//! to the join: the recording stays where it is, so nothing is kept twice. What it does not hold stays unknown, and [`Imported::notes`]
+//! says so.
 
 mod command;
 mod events;
@@ -39,18 +39,18 @@ const BATCH_RECORDS: usize = 1 << 13;
 pub struct ImportOptions {
     /// The recording; `-` for standard input.
     pub input: PathBuf,
-    /// The trace.
+    /// Folder of the trace.
     pub output: PathBuf,
     /// What becomes of an older trace of that name.
     pub existing: Existing,
 }
 
-/// What an import came to.
+/// Result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// What became of the samples.
+    /// Counts of samples by outcome.
     pub counts: Counts,
-    /// What the recording lacks and what was made of it, in sentences.
+    /// Notes for the user: what the recording lacks, and how its samples were interpreted.
     pub notes: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl Importer {
         Ok(Importer { reading, output: Some(options.output.clone()) })
     }
 
-    /// The trace is whole.
+    /// Completes the trace.
     #[must_use]
     pub fn finish(mut self) -> Imported {
         self.output = None;
@@ -224,7 +224,7 @@ impl<R: Read + Send> RecordSource for Import<R> {
             damaged_records: damage.records,
             ..counts
         };
-        // A stream tells its facts anywhere; files did at the start.
+        // A stream may hold its feature sections anywhere; a file had them at the start.
         let facts = Facts::of(&self.walker, &self.id_cpus);
         let sampled = facts.sampled(&by_event);
         let notes = words::notes(&facts, (&counts, &sampled), &self.walker, self.first_bad.as_deref());

@@ -126,7 +126,7 @@ fn sampled_cycles_are_no_memory_accesses_for_having_addresses() {
     assert_eq!((imported.counts.samples, imported.counts.other_events, imported.counts.accesses), (409, 409, 0));
     assert_eq!((trace.accesses().len(), trace.evidence()), (0, Evidence::Other));
     let said = note(&imported, "409 samples of `cycles:pp` for 409000000 cycles");
-    assert!(said.contains("no event of memory accesses"), "{said}");
+    assert!(said.contains("do not sample memory accesses"), "{said}");
     let meta = trace.meta();
     assert_eq!(meta.more["sampled_events"][0]["kind"], "other");
     assert_eq!(meta.more["sampled_events"][0]["unit"], "cycles");
@@ -197,7 +197,7 @@ fn accesses_that_were_sampled_by_cycles_count_as_one_each() {
     assert!(weights(&by_operations).1.iter().all(|&weight| weight == 10_000));
     let (imported, by_cycles) = weights(&by_cycles);
     assert!(by_cycles.iter().all(|&weight| weight == 1));
-    note(&imported, "100 samples of accesses were taken every so many cycles");
+    note(&imported, "100 samples of accesses were taken with a period in cycles");
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn cache_to_cache_transfers_are_told_from_hits() {
     assert_eq!((counts.core_cached, counts.shared_cached, counts.device, counts.level_unknown), (2, 1, 1, 1));
     assert_eq!((counts.transfers, counts.transfers_own_node, counts.transfers_other_node), (4, 2, 1));
     let said = note(&imported, "answered 4 of 9 sampled accesses (cache-to-cache transfers");
-    assert!(said.contains("2 on the own node, 1 on another node, 1 on a node that is not told"), "{said}");
+    assert!(said.contains("2 on the own node, 1 on another node, 1 on an unknown node"), "{said}");
     note(
         &imported,
         "answered 3 of 9 sampled accesses, 2 by the core's own (L1, line fill buffer, L2), 1 by the shared one (L3)",

@@ -1,4 +1,4 @@
-//! What a recording lacks, and what was made of it, in words for people.
+//! Notes for the user: what a recording lacks, and how its samples were interpreted.
 
 use std::io::Read;
 
@@ -30,7 +30,7 @@ pub(super) fn counts(counts: &Counts) -> Value {
     })
 }
 
-/// Everything that a reader of the trace must know to read it right.
+/// Notes that a reader of the trace needs to interpret it correctly.
 pub(super) fn notes<R: Read>(
     facts: &Facts,
     (counts, sampled): (&Counts, &[SampledEvent]),
@@ -49,7 +49,7 @@ pub(super) fn notes<R: Read>(
     if command::program(&facts.features.command).is_none() {
         let line = facts.features.command.join(" ");
         notes.push(format!(
-            "which program was recorded is not known: perf's command line has options that are not known here: `{line}`"
+            "the recorded program's name is unknown, because perf's command line has options that numapilot does not know: `{line}`"
         ));
     }
     kinds(counts, sampled, &mut notes);
@@ -57,10 +57,7 @@ pub(super) fn notes<R: Read>(
     lacking(facts, counts, &mut notes);
     losses(counts, &mut notes);
     if let Some(bad) = first_bad {
-        notes.push(format!(
-            "{} records could not be decoded and were passed over, the first in {bad}",
-            counts.undecodable
-        ));
+        notes.push(format!("{} records could not be decoded and were skipped, the first in {bad}", counts.undecodable));
     }
     let path = walker.path().display();
     let damage = walker.damage();
@@ -68,17 +65,21 @@ pub(super) fn notes<R: Read>(
         let Damage { places, bytes, records, .. } = damage;
         notes.push(format!(
             "{path}: damaged in {places} {}, the first at byte {at}: {bytes} bytes were skipped, in them {records} whole records and an unknown number of \
-             others; what comes before and after is here. Record again, or copy the file again if it came from another machine",
+             others; what comes before and after was imported. Record again, or copy the file again if it came from another machine",
             if places == 1 { "place" } else { "places" }
         ));
     }
     if walker.was_killed() {
-        notes.push(format!("{path}: perf was killed before it could complete the file; what it had written is here"));
+        notes.push(format!(
+            "{path}: perf was killed before it could complete the file; what it had written was imported"
+        ));
     }
     if let Some(at) = walker.torn_at() {
-        notes.push(format!("{path}: the file ends in the middle of a record at byte {at}; what comes before is here"));
+        notes.push(format!(
+            "{path}: the file ends in the middle of a record at byte {at}; what comes before was imported"
+        ));
     }
-    notes.extend(walker.problems().iter().map(|problem| format!("{path}: {problem}; it was passed over")));
+    notes.extend(walker.problems().iter().map(|problem| format!("{path}: {problem}; it was skipped")));
     notes
 }
 
@@ -94,7 +95,7 @@ pub(super) fn evidence(counts: &Counts, sampled: &[SampledEvent]) -> &'static st
     }
 }
 
-/// What the samples are.
+/// Notes on what the samples are.
 fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.samples == 0 {
         notes.push("the recording holds no samples".to_owned());
@@ -106,20 +107,21 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
         .collect();
     if !others.is_empty() {
         notes.push(format!(
-            "sampled: {}. This is no event of memory accesses, so these samples say nothing of any; record with `perf mem record`, `-e ibs_op/cnt_ctl=1/` \
+            "sampled: {}. These events do not sample memory accesses, so these samples hold none; record with `perf mem record`, `-e ibs_op/cnt_ctl=1/` \
              or `-e arm_spe//`",
             others.join(", ")
         ));
     }
     if counts.of_unknown_weight > 0 {
         notes.push(format!(
-            "{} samples of accesses were taken every so many cycles: for how many accesses each stands is not known, so each counts as one",
+            "{} samples of accesses were taken with a period in cycles: the number of accesses that each represents is unknown, so each counts as one",
             counts.of_unknown_weight
         ));
     }
     if counts.faults > 0 {
         notes.push(format!(
-            "{} of {} samples are page faults: they show who touched each page first, not who uses it; their number is no number of memory accesses",
+            "{} of {} samples are page faults: they show which thread touched each page first, not which threads use it; their number is not a number of \
+             memory accesses",
             counts.faults, counts.samples
         ));
     }
@@ -130,20 +132,20 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
         ));
     }
     if counts.kernel_addresses > 0 {
-        notes.push(format!("{} samples touch memory of the kernel and are left out", counts.kernel_addresses));
+        notes.push(format!("{} samples access kernel memory and are left out", counts.kernel_addresses));
     }
     if counts.device > 0 {
         notes.push(format!(
-            "{} samples reached a device's registers, which are no memory, and are left out",
+            "{} samples are accesses to device registers, not to memory, and are left out",
             counts.device
         ));
     }
     if counts.without_thread > 0 {
-        notes.push(format!("{} samples do not tell their thread and are left out", counts.without_thread));
+        notes.push(format!("{} samples have no thread id and are left out", counts.without_thread));
     }
 }
 
-/// What answered.
+/// Notes on which cache or memory answered the accesses.
 fn levels(counts: &Counts, notes: &mut Vec<String>) {
     let Counts { accesses, core_cached, shared_cached, transfers, .. } = *counts;
     let hits = core_cached + shared_cached;
@@ -156,7 +158,7 @@ fn levels(counts: &Counts, notes: &mut Vec<String>) {
             }
         };
         notes.push(format!(
-            "caches of the accessing node answered {hits} of {accesses} sampled accesses, {which}; they are in the trace and count for no memory access"
+            "caches of the accessing node answered {hits} of {accesses} sampled accesses, {which}; they are in the trace, but do not count as memory accesses"
         ));
     }
     if transfers > 0 {
@@ -164,7 +166,7 @@ fn levels(counts: &Counts, notes: &mut Vec<String>) {
         let from = [
             (counts.transfers_own_node, "on the own node"),
             (counts.transfers_other_node, "on another node"),
-            (unknown, "on a node that is not told"),
+            (unknown, "on an unknown node"),
         ];
         let from: Vec<String> =
             from.iter().filter(|(count, _)| *count > 0).map(|(count, place)| format!("{count} {place}")).collect();
@@ -176,13 +178,13 @@ fn levels(counts: &Counts, notes: &mut Vec<String>) {
     }
     if counts.level_unknown > 0 {
         notes.push(format!(
-            "of {} of {accesses} sampled accesses it is not told what answered; they count as memory accesses",
+            "{} of {accesses} sampled accesses do not say which cache or memory answered; they count as memory accesses",
             counts.level_unknown
         ));
     }
 }
 
-/// What was not recorded.
+/// Notes on what the recording lacks.
 fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     if counts.accesses == 0 {
         return;
@@ -193,12 +195,11 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     }
     if counts.with_cpu == 0 {
         notes.push(
-            "no CPUs were recorded, so nobody knows from which node accesses came; record with `--sample-cpu` or `-a`"
-                .to_owned(),
+            "no CPUs were recorded, so the accessing nodes are unknown; record with `--sample-cpu` or `-a`".to_owned(),
         );
     } else if counts.cpu_by_id > 0 {
         notes.push(format!(
-            "CPUs of {} accesses follow from the order of the event's ids, not from the samples",
+            "the samples have no CPU, so the CPUs of {} accesses were derived from the order of the event's ids",
             counts.cpu_by_id
         ));
     }
@@ -225,7 +226,7 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     }
 }
 
-/// What got lost before the file.
+/// Notes on records that perf or the kernel lost.
 fn losses(counts: &Counts, notes: &mut Vec<String>) {
     if counts.lost > 0 {
         notes.push(format!(
@@ -240,9 +241,15 @@ fn losses(counts: &Counts, notes: &mut Vec<String>) {
         ));
     }
     if counts.aux_flagged > 0 {
-        notes.push(format!("{} AUX buffers were cut, overwritten or had collisions", counts.aux_flagged));
+        notes.push(format!(
+            "{} AUX buffers were truncated, overwritten or had collisions: samples are missing there",
+            counts.aux_flagged
+        ));
     }
     if counts.aux_bytes_unread > 0 {
-        notes.push(format!("{} bytes of AUX traces are of no kind that is read here", counts.aux_bytes_unread));
+        notes.push(format!(
+            "{} bytes of AUX traces have a format that numapilot does not read, and were skipped",
+            counts.aux_bytes_unread
+        ));
     }
 }

@@ -1,5 +1,5 @@
-//! Recording what runs already: processes by number, or everything. Nothing is loaded into them and nothing is restarted, so their lifecycles are
-//! what /proc says at the start and the kernel's side band from then on: mappings, threads and processes, but no heap blocks.
+//! Records processes that are already running, by id, or the whole machine. Nothing is loaded into them and nothing is restarted. Their lifecycles
+//! come from /proc at the start and from the kernel's side band after that: mappings, threads and processes, but no heap blocks.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,11 +37,11 @@ use crate::record::StopReason;
 use crate::sampled::SharedWriter;
 use crate::signals::Guard;
 
-/// Between two looks at the processes.
+/// Time between two checks of the processes.
 const TICK: Duration = Duration::from_millis(100);
 const CALIBRATION: Duration = Duration::from_millis(10);
 
-/// What runs already.
+/// What to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Running {
     /// These processes, and what they start.
@@ -50,8 +50,8 @@ pub enum Running {
     System,
 }
 
-/// Records what runs already, until it has ended, a limit is reached, or a signal comes (Ctrl-C): it runs on unharmed. Of the options those about a
-/// started program or a simulated machine do not matter.
+/// Records running processes until they have ended, a limit is reached, or a signal arrives (Ctrl-C); they run on unharmed. Options about a
+/// started program or a simulated machine are ignored.
 ///
 /// # Errors
 /// The kernel refuses the events, or there is no such process; or the trace cannot be written.
@@ -92,7 +92,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         let outcome = live.finish(handle).map_err(|()| SourceError::System {
             what: "the reading thread failed",
             source: std::io::Error::other("it panicked"),
-            remedy: "what was written before is whole; please report this",
+            remedy: "the records written before that are complete; please report this",
         })?;
         Ok::<_, SourceError>((outcome, stopped))
     })?;
@@ -123,14 +123,14 @@ fn check(options: &RecordOptions<'_>) -> Result<(), SourceError> {
     if !matches!(options.engine, EngineChoice::Auto | EngineChoice::Only(Engine::Fault | Engine::Pmu)) {
         return Err(SourceError::Option {
             option: "--engine",
-            reason: "programs that run already can be recorded by the kernel alone".to_owned(),
+            reason: "only engines `pmu` and `fault` can record processes that are already running".to_owned(),
             remedy: "leave it out, or use `--engine pmu` or `--engine fault`".to_owned(),
         });
     }
     options.check_bounds()
 }
 
-/// Takes hold of the processes, so that a number that comes back is not taken for one of them.
+/// Opens descriptors of the processes, so that a reused process id is not mistaken for one of them.
 fn hold(who: &Running) -> Result<Vec<Process>, SourceError> {
     let Running::Processes(pids) = who else { return Ok(Vec::new()) };
     pids.iter()
@@ -195,13 +195,13 @@ fn command_of(pid: u32) -> String {
 /// What is known of processes before their first event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Processes.
+    /// Number of processes.
     pub processes: u64,
-    /// Their threads.
+    /// Number of their threads.
     pub threads: u64,
-    /// Pages that were in memory.
+    /// Number of pages that were in memory.
     pub pages: u64,
-    /// Processes that could not be looked into.
+    /// Processes that could not be inspected.
     pub closed: u64,
 }
 
@@ -266,16 +266,16 @@ fn result(
 ) -> Recording {
     let mut notes = vec![format!(
         "attached to {} processes with {} threads that were running already: their mappings are known, but no heap blocks, and {} pages were in \
-         memory before, so nobody knows who touched those first",
+         memory before, so their first toucher is unknown",
         known.processes, known.threads, known.pages
     )];
     if known.closed > 0 {
         notes.push(format!(
-            "{} processes could not be looked into, so their memory has no names; CAP_SYS_PTRACE allows it",
+            "{} processes could not be inspected, so their memory has no names; run with CAP_SYS_PTRACE to inspect them",
             known.closed
         ));
     }
-    // That it was told to stop is no loss here.
+    // Stopping at a limit or signal is not a loss here.
     let stopped = stopped.filter(|reason| *reason == StopReason::BytesLimit);
     Recording {
         dir: options.output.clone(),

@@ -1,4 +1,4 @@
-//! Arm SPE's AUX areas: what is in the piece that an AUX record tells of, and how each core's data sources are to be read.
+//! Arm SPE's AUX areas: counts of the pieces that AUX records describe, and how to decode each core's data sources.
 
 use std::fs;
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::path::Path;
 use numapilot_perf::abi::aux_flag;
 use numapilot_perf::spe::SourceTable;
 
-/// What became of AUX areas.
+/// Counts of pieces of AUX areas, and of what is missing from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuxCounts {
     /// Pieces that were read.
     pub pieces: u64,
     /// Pieces after which records are missing, because the area was full.
     pub truncated: u64,
-    /// Pieces with a gap or a cut record.
+    /// Pieces with a gap or a truncated record.
     pub partial: u64,
-    /// Pieces in which operations were sampled before the one before them was done: those are missing.
+    /// Pieces with collisions: an operation was selected before the previous sample was complete, and was dropped.
     pub collisions: u64,
     /// Bytes that were overwritten before they could be read.
     pub missing_bytes: u64,
-    /// Accesses that came after what was newer had gone on: their times are those of that.
+    /// Accesses that were read after newer ones had been written: they have the times of those.
     pub late: u64,
 }
 
@@ -34,26 +34,26 @@ impl AuxCounts {
         self.missing_bytes += told.saturating_sub(read as u64);
     }
 
-    /// What is worth telling, in sentences.
+    /// Notes for the user on missing records.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let AuxCounts { pieces, truncated, partial, collisions, missing_bytes, late } = *self;
         let mut notes = Vec::new();
         if truncated + partial > 0 || missing_bytes > 0 {
             notes.push(format!(
-                "SPE records are missing: of {pieces} pieces of its buffers {truncated} were followed by a gap because the buffer was full and {partial} \
-                 were cut, {missing_bytes} bytes were overwritten; sample less with `--period`"
+                "SPE records are missing: of {pieces} pieces of its buffers {truncated} were followed by a gap because the buffer was full, {partial} were \
+                 truncated, and {missing_bytes} bytes were overwritten; sample less with `--period`"
             ));
         }
         if collisions > 0 {
             notes.push(format!(
-                "{collisions} of {pieces} pieces of SPE's buffers have collisions: operations were sampled before the one before was done, and are \
-                 missing; sample less with `--period`"
+                "{collisions} of {pieces} pieces of SPE's buffers have collisions: an operation was selected before the previous sample was complete, and \
+                 was dropped; sample less with `--period`"
             ));
         }
         if late > 0 {
             notes.push(format!(
-                "{late} SPE records were handed over late; their times are up to a buffer's age later than they were"
+                "{late} SPE records were read after newer records had been written; their times are too late by up to a buffer's age"
             ));
         }
         notes

@@ -1,7 +1,7 @@
-//! Emptying the kernel's rings: records in order of time, with their stamps on the tracker's scale, become records of the trace.
+//! Drains the kernel's rings: sorts records by time, converts their stamps to the tracker's scale, and writes them to the trace.
 //!
-//! One thread reads all rings in turn. What came in during one look goes on after the next (as perf itself does it): by then no ring holds anything
-//! older. Memory is bounded: with too much waiting the rings are left alone, and then the kernel counts what it could not write, which is shown.
+//! One thread reads all rings in turn. Records of one pass are processed after the next pass (as perf does it): by then no ring holds older
+//! ones. Memory is bounded: when too many records wait, the rings are not drained, and the kernel counts what it could not write, which is shown.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -54,9 +54,9 @@ const NO_TASK: u32 = u32::MAX;
 /// Running totals, read by other threads meanwhile.
 #[derive(Debug, Default)]
 pub struct LiveTotals {
-    /// Records written.
+    /// Number of records written.
     pub records: AtomicU64,
-    /// Of these, accesses.
+    /// Number of these records that are sampled accesses.
     pub samples: AtomicU64,
     /// Records that the kernel could not write.
     pub lost: AtomicU64,
@@ -76,13 +76,13 @@ impl LiveTotals {
 /// What a recording of events came to.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOutcome {
-    /// What became of the samples.
+    /// Counts of samples by outcome.
     pub counts: Counts,
     /// What became of questions where pages are.
     pub asked: Asked,
     /// Bytes of rings that were no records.
     pub corrupt_bytes: u64,
-    /// What became of AUX areas.
+    /// Counts of pieces of AUX areas.
     pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
@@ -110,21 +110,21 @@ pub struct Reader<'a> {
     outcome: LiveOutcome,
 }
 
-/// What a reader needs.
+/// Inputs of a [`Reader`].
 pub struct Reading<'a> {
     /// The events, which are read here from now on.
     pub events: EventSet,
     /// What to sleep on: made of the same events.
     pub wake: &'a Wake,
-    /// Told how it goes.
+    /// Counters of the progress.
     pub totals: &'a LiveTotals,
     /// The tracker's news, where it is in the program.
     pub news: Option<Arc<News>>,
-    /// Where samples go.
+    /// Receives the samples.
     pub samples: Samples,
     /// A pair of clocks from before the first event.
     pub first: ClockPair,
-    /// Rate of order stamps.
+    /// Rate of order stamps in kHz.
     pub order_khz: u32,
     /// The machine has more than one node, so that the kernel must be asked where pages are.
     pub asks_homes: bool,
@@ -216,7 +216,7 @@ impl<'a> Reader<'a> {
         self.events.rings.iter().map(share).fold(0.0, f64::max)
     }
 
-    /// One look at every ring.
+    /// Reads what every ring holds now. `is_end`: it is the last time.
     pub fn look(&mut self, is_end: bool) -> Result<(), SourceError> {
         if self.queue.waiting_bytes() < QUEUE_BYTES_MAX {
             self.take();
@@ -330,7 +330,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Wants the home of the page that a sample tells of.
+/// Requests the home node of a sample's page.
 fn want(events: &EventSet, queue: &Queue, homes: &mut Homes, entry: &Entry) {
     let Some(header) = entry.header.filter(|header| header.kind == kind::SAMPLE) else { return };
     let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return };

@@ -1,6 +1,6 @@
-//! Rings of an emulated PMU: where a machine has no PMU that samples accesses, something in it may play one, for tests. Whoever does lays out files as the
-//! kernel lays out an event's memory (`struct perf_event_mmap_page`, records behind it) and names their folder in [`VARIABLE`]; the recorder then
-//! reads them in place of events of its own, by the same reader. Everything that comes of it is marked emulated.
+//! Rings of an emulated PMU: where a machine has no PMU that samples accesses, a program may emulate one, for tests. It lays out files as the
+//! kernel lays out an event's memory (`struct perf_event_mmap_page`, then records) and names their folder in [`VARIABLE`]. The recorder
+//! reads them instead of its own events, by the same code. All results are marked as emulated.
 //!
 //! The folder holds `event` (the event's description as `perf_event_open` takes it, and the id that its samples carry, eight bytes) and `ring.N` for
 //! CPU N: a page of control words and a power of two of pages of data. Stamps are of CLOCK_MONOTONIC_RAW.
@@ -26,7 +26,7 @@ use super::open::EventSet;
 use super::ring::Ring;
 use crate::error::SourceError;
 
-/// Names the folder.
+/// Environment variable that names the folder of an emulated PMU.
 pub const VARIABLE: &str = "NUMAPILOT_EMULATED_PMU";
 /// Name of the event, for people.
 const NAME: &str = "emulated_memory";
@@ -37,11 +37,11 @@ pub fn folder() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// What is said of a recording of one.
+/// The note in a recording of an emulated PMU.
 pub fn note() -> String {
     format!(
         "emulated: the samples are those of an emulated PMU (`{NAME}`), which {VARIABLE} names, not of hardware; latencies are modelled, and samples are \
-         stamped when they were handed over"
+         timestamped when they are handed over"
     )
 }
 
@@ -72,7 +72,7 @@ pub fn add(set: &mut EventSet, folder: &Path) -> Result<EventRequest, SourceErro
     Ok(EventRequest { name: NAME.to_owned(), kind: EventKind::Access, attr, ..EventRequest::default() })
 }
 
-/// The description and the id.
+/// Decodes the event's description and its id.
 fn event(bytes: &[u8]) -> Result<(EventAttr, u64), String> {
     let (attr, id) = bytes.split_at_checked(ATTR_BYTES).ok_or("it is too short")?;
     let id = id.try_into().map_err(|_| format!("{} bytes, not {}", bytes.len(), ATTR_BYTES + 8))?;
@@ -80,11 +80,11 @@ fn event(bytes: &[u8]) -> Result<(EventAttr, u64), String> {
     Ok((attr, u64::from_ne_bytes(id)))
 }
 
-/// The ring, and a descriptor that never tells of news: it is looked at now and then.
+/// The ring, and a descriptor that never becomes readable: the ring is polled.
 fn ring(file: &File) -> io::Result<(Ring, OwnedFd)> {
     let data = file.metadata()?.len().saturating_sub(PAGE_BYTES);
     if data < PAGE_BYTES || !data.is_power_of_two() {
-        return Err(io::Error::other("it is no page of control words and a power of two of pages of data"));
+        return Err(io::Error::other("it is not one page of control words followed by a power of two of data pages"));
     }
     let ring = Ring::map(file.as_fd(), usize::try_from(data).map_err(io::Error::other)?)?;
     // SAFETY: eventfd takes two integers and returns a new descriptor or -1.

@@ -1,4 +1,4 @@
-//! What the kernel is asked to sample: an event's description with what only the opening side needs (wake-ups, AUX area, groups), and the bytes that
+//! Requests to the kernel: an event's description with what only the opening side needs (wake-ups, AUX area, groups), and the bytes that
 //! `perf_event_open` takes (`struct perf_event_attr` in `include/uapi/linux/perf_event.h`).
 
 use numapilot_perf::EventAttr;
@@ -16,7 +16,7 @@ pub enum EventKind {
     /// Nothing but the side band (processes, threads, mappings).
     #[default]
     SideBand,
-    /// Page faults.
+    /// Page faults are sampled.
     Fault,
     /// Memory accesses, described by `data_src` where the event has it.
     Access,
@@ -31,7 +31,7 @@ pub enum EventKind {
 pub struct EventRequest {
     /// Name for people, as perf would write it.
     pub name: String,
-    /// What its samples are.
+    /// What the event's samples are.
     pub kind: EventKind,
     /// The event. Opening adds what every event of a recording has: see [`EventRequest::completed`].
     pub attr: EventAttr,
@@ -49,7 +49,7 @@ pub struct EventRequest {
     pub aux_watermark: u32,
 }
 
-/// Fields that tell every record's event, thread, time and CPU.
+/// Fields that identify every record's event, thread, time and CPU.
 const WHO_AND_WHEN: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU;
 
 fn flags(bits: &[u32]) -> u64 {

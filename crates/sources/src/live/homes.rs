@@ -1,5 +1,5 @@
-//! Asking the kernel where the pages are that samples tell of, in batches, while their processes live (`move_pages` as a query). What it does not answer
-//! (the process has ended, the page has gone) stays unknown.
+//! Looks up the nodes of sampled pages in batches while their processes are alive (`move_pages` as a query). A node that the kernel does not report
+//! (the process has ended, the page is gone) stays unknown.
 
 use std::collections::HashMap;
 
@@ -11,30 +11,30 @@ use crate::sampled::Answers;
 
 const PAGE_SHIFT: u32 = 12;
 
-/// What became of the questions.
+/// Counts of look-ups of pages' nodes, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Pages asked for.
+    /// Pages looked up.
     pub pages: u64,
-    /// Pages whose node was told.
+    /// Pages whose node the kernel reported.
     pub told: u64,
     /// Pages of processes that had ended.
     pub gone: u64,
-    /// Samples that were too old to be asked about when their turn came.
+    /// Samples that were too old for a look-up when they were processed.
     pub late: u64,
-    /// Pages that were not there any more, or nobody's.
+    /// Pages that were no longer mapped, or never were.
     pub absent: u64,
-    /// Why processes could not be asked: the first answer.
+    /// Why pages could not be looked up: the first error.
     pub refused: Option<String>,
 }
 
-/// The pages to ask for, by process.
+/// The pages to look up, by process.
 #[derive(Debug, Default)]
 pub struct Homes {
     query: PageQuery,
     wanted: HashMap<u32, Vec<u64>>,
     states: Vec<PageState>,
-    /// What became of them.
+    /// Counts of the look-ups by outcome.
     pub asked: Asked,
 }
 

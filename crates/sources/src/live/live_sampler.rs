@@ -1,7 +1,7 @@
-//! Samples of accesses as they come, for whoever watches a machine rather than records it: nothing is written, nothing joined, no call chains.
+//! Samples of accesses as they arrive, for tools that watch a machine rather than record it: nothing is written or joined, and there are no call chains.
 //!
-//! The events are those of engine `pmu`, or (where there is no PMU that samples) of engine `fault`, at a rate that costs next to nothing; what it
-//! looks at and what it finds are in [`Seen`]. What the hardware did not say stays unknown; what was lost is counted.
+//! The events are those of engine `pmu`, or (where there is no PMU that samples) of engine `fault`, at a rate that costs next to nothing. Each
+//! sample is a [`Seen`]. What the hardware did not report stays unknown; losses are counted.
 
 use std::path::Path;
 
@@ -46,10 +46,10 @@ const ASKED_MAX: usize = 4096;
 const USER_END: u64 = 1 << 47;
 const PAGE_SHIFT: u32 = 12;
 
-/// What is sampled.
+/// What a live sampler samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Memory accesses, by the processor.
+    /// Memory accesses, sampled by the processor.
     Accesses,
     /// Memory accesses, by a PMU that something in the machine plays (`NUMAPILOT_EMULATED_PMU`).
     Emulated,
@@ -57,10 +57,10 @@ pub enum Kind {
     Faults,
 }
 
-/// A sample.
+/// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Process and thread; `None`: not told.
+    /// Process id and thread id; `None`: unknown.
     pub task: Option<(u32, u32)>,
     /// Address accessed.
     pub address: u64,
@@ -68,7 +68,7 @@ pub struct Seen {
     pub node: Option<NodeId>,
     /// Node of the page.
     pub home: Option<NodeId>,
-    /// Answered by memory (faults: the page is touched); `None`: not told.
+    /// Whether memory answered (faults: the page is touched); `None`: unknown.
     pub is_memory: Option<bool>,
     /// Latency in core cycles.
     pub latency_cycles: Option<u32>,
@@ -82,9 +82,9 @@ fn allowed(rate_hz: u32) -> u32 {
     rate_hz.min(most.unwrap_or(rate_hz)).max(1)
 }
 
-/// A sample whose page's node is to be asked for.
+/// A sample whose page's node is to be looked up.
 struct Question {
-    /// Which.
+    /// Index of the sample in the output.
     at: usize,
     pid: u32,
 }
@@ -94,7 +94,7 @@ struct Question {
 pub struct LiveSampler {
     /// What is sampled.
     pub kind: Kind,
-    /// What must be told with it, in sentences.
+    /// Notes to show with the samples.
     pub notes: Vec<String>,
     /// Samples that found no room so far, and records that could not be read.
     pub lost: u64,
@@ -116,7 +116,7 @@ impl LiveSampler {
     pub fn open(scope: &Scope, machine: &Machine) -> Result<LiveSampler, SourceError> {
         match LiveSampler::of_accesses(scope, machine) {
             Ok(Some(live_sampler)) => Ok(live_sampler),
-            // Why the processor's samples were refused is `doctor`'s to tell.
+            // `numapilot doctor` explains why the processor's samples were refused.
             Ok(None) | Err(_) => LiveSampler::faults(scope, machine).map(|live_sampler| live_sampler.on(scope)),
         }
     }
@@ -198,7 +198,7 @@ impl LiveSampler {
         }
     }
 
-    /// Whether samples tell whose they are.
+    /// Whether samples have process and thread ids.
     #[must_use]
     pub fn names_processes(&self) -> bool {
         !self.has_aux
@@ -286,7 +286,7 @@ impl LiveSampler {
         }
     }
 
-    /// Asks the kernel where pages are of which nobody told it.
+    /// Looks up the nodes of pages whose node the samples do not give.
     fn ask(&mut self, seen: &mut [Seen], unknown: &[Question]) {
         let Some(homes) = &mut self.asks else { return };
         let mut answers = Answers::default();

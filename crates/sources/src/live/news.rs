@@ -1,5 +1,5 @@
-//! What the tracker in the program tells of threads, overheard while its rings are drained: which number each has in the trace, so that the kernel's
-//! samples of that thread get the same.
+//! Learns the numbers of threads in the trace from the tracker's records while its rings are drained, so that the kernel's samples of a thread get
+//! the same number.
 //!
 //! A process's first thread is announced only once its process's memory has been described (binaries and mappings that were there before), because samples
 //! are joined to what is known at their moment.
@@ -66,7 +66,7 @@ impl News {
         state.ready.extend(waiting.map(|(announcement, _)| seen_now(announcement)));
     }
 
-    /// Takes what there is to tell; with `all` also of threads whose processes are still being described.
+    /// Takes the announcements so far; with `all` also those of threads whose processes are still being described.
     pub fn take(&self, all: bool, out: &mut Vec<Announcement>) {
         let mut state = self.state();
         let State { rings, ready } = &mut *state;

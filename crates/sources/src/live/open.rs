@@ -29,7 +29,7 @@ use crate::doctor::events;
 use crate::doctor::events::explain;
 use crate::error::SourceError;
 
-/// PERF_FLAG_FD_CLOEXEC.
+/// `PERF_FLAG_FD_CLOEXEC` of `perf_event_open(2)`.
 const CLOEXEC: libc::c_ulong = 8;
 /// `_IO('$', 0)`, `_IO('$', 1)`, `_IO('$', 5)` and `_IOR('$', 7, u64)` of the perf header.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
@@ -39,7 +39,7 @@ const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// Rounds of looking for threads that were born while others were being opened.
 const SCAN_ROUNDS: usize = 16;
 
-/// Whose events.
+/// The processes or CPUs whose events are opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// What the calling thread starts from now on, from its `exec` on.
@@ -51,7 +51,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The right that it takes.
+    /// The right that the scope needs.
     fn rights(&self) -> events::Scope {
         match self {
             Scope::Children => events::Scope::Own,
@@ -61,25 +61,25 @@ impl Scope {
     }
 }
 
-/// What is known of an event's id, which its records carry.
+/// What the id in a record says about its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Number of the request.
+    /// Index of the request.
     pub request: usize,
-    /// CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// Task for which it was opened; `None`: for no single one.
+    /// Task for which it was opened; `None`: not for a single task.
     pub task: Option<u32>,
 }
 
 /// The ring of one CPU.
 #[derive(Debug)]
 pub struct CpuRing {
-    /// CPU.
+    /// The CPU.
     pub cpu: u32,
-    /// The ring.
+    /// The ring's mapping.
     pub ring: Ring,
-    /// Event whose descriptor tells of news in it.
+    /// Descriptor that becomes readable when the ring has new records.
     pub fd: OwnedFd,
 }
 
@@ -88,9 +88,9 @@ pub struct CpuRing {
 pub struct EventSet {
     /// One ring per CPU.
     pub rings: Vec<CpuRing>,
-    /// How to read their records.
+    /// Decoder of the rings' records.
     pub session: Session,
-    /// Events by id.
+    /// Request and CPU of each event, by its id.
     pub origins: HashMap<u64, Origin>,
     /// Tasks that have events of their own ([`Scope::Processes`]).
     pub tasks: HashSet<u32>,
@@ -142,7 +142,7 @@ impl EventSet {
         fds.filter_map(lost_by).fold(0, u64::saturating_add)
     }
 
-    /// Whether a sample is told twice: a thread that has events of its own and inherits others' is sampled by both.
+    /// Whether samples are recorded twice: a thread that has events of its own and inherits others' is sampled by both.
     #[must_use]
     pub fn is_double(&self, sample: &Sample<'_>) -> bool {
         let owner = sample.identifier.and_then(|id| self.origins.get(&id)).and_then(|origin| origin.task);
@@ -232,7 +232,7 @@ impl<'a> Opening<'a> {
                 }
             }
             if self.set.tasks.len() == before {
-                let reason = format!("there is no process {pid} (any more)");
+                let reason = format!("there is no process {pid}, or it has ended");
                 let remedy = "look it up with `pgrep` or `ps`".to_owned();
                 return Err(SourceError::Option { option: "--pid", reason, remedy });
             }
@@ -332,8 +332,7 @@ impl<'a> Opening<'a> {
         let smaller = ring.data_bytes() < self.size.bytes;
         if smaller && !self.set.rings.iter().any(|other| other.ring.data_bytes() < self.size.bytes) {
             self.set.notes.push(format!(
-                "rings of {} KiB per CPU in place of {} KiB: the limit on locked memory leaves no room for more (kernel.perf_event_mlock_kb, \
-                 `ulimit -l`)",
+                "rings have {} KiB per CPU instead of {} KiB, because the limit on locked memory does not allow more (kernel.perf_event_mlock_kb, `ulimit -l`)",
                 ring.data_bytes() >> 10,
                 self.size.bytes >> 10
             ));

@@ -14,22 +14,22 @@ use crate::doctor::{Answer, SamplerFact};
 /// What is wanted of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PmuOptions {
-    /// How they are spaced.
+    /// Sampling period or rate.
     pub pace: Pace,
     /// Least latency in cycles of loads that are worth a sample; 0: all. Where the hardware has it.
     pub least_latency: u64,
     /// Only accesses that missed the L3. Where the hardware can choose so.
     pub l3_misses_only: bool,
-    /// Frames of call chains.
+    /// Largest number of frames of a call chain.
     pub max_stack: u16,
     /// Whole CPUs rather than single programs.
     pub is_system: bool,
 }
 
-/// How samples are spaced.
+/// Sampling period or rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// One in so many events, as the user said.
+    /// Sampled 1 in this many events, as the user requested.
     Fixed(u64),
     /// So many per second and CPU. The kernel adapts the period of each task's events itself; every sample says its own.
     PerSecond(u32),
@@ -40,10 +40,10 @@ const FIRST_PERIOD: u64 = 50_000;
 /// Bytes of SPE packets per CPU: a quarter of a second at 10,000 records per second, several times over.
 const AUX_BYTES: usize = 1 << 20;
 
-/// What to open.
+/// Events to open, and notes on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PmuPlan {
-    /// Events.
+    /// The events to open.
     pub requests: Vec<EventRequest>,
     /// Samples carry physical addresses, so that homes are known.
     pub has_physical: bool,
@@ -83,7 +83,7 @@ pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result
     Ok(out)
 }
 
-/// A sampler's name in facts.
+/// A sampler's name in the doctor's facts.
 #[must_use]
 pub fn name_of(sampler: Sampler) -> &'static str {
     match sampler {
@@ -108,7 +108,7 @@ impl PmuPlan {
             }
             let is_spe = offer.sampler == Sampler::Spe;
             if is_spe {
-                // Packets name no thread; who runs on the CPU is told by context switches.
+                // Packets name no thread; context switches show which thread runs on the CPU.
                 attr.flags |= 1 << attr_flag::CONTEXT_SWITCH;
             }
             self.requests.push(EventRequest {
@@ -220,7 +220,7 @@ mod tests {
             let pmus = pmus(tree);
             let plan = super::plan(&pmus, &all(&pmus), &wanted).unwrap();
             assert_eq!(plan.requests[0].attr.config >> 16 & 1 == 1 && tree.starts_with("amd"), can, "{tree}");
-            let note = if can { "totals of accesses are not to be had" } else { "cannot be chosen" };
+            let note = if can { "total access counts are not available" } else { "cannot select" };
             assert!(plan.notes.iter().any(|text| text.contains(note)), "{tree}: {:?}", plan.notes);
         }
         let pmus = pmus("amd-zen4");

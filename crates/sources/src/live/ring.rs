@@ -1,9 +1,9 @@
 //! The ring that the kernel writes an event's records to: a page of control words and a power of two of data, mapped into this process
 //! (`struct perf_event_mmap_page`).
 //!
-//! The kernel owns `data_head`, we own `data_tail`; both count bytes and never wrap. Records may wrap around the end of the data. Nothing that
-//! the memory says is believed: a head out of reach, or a size that is none, costs the rest of what is there, counted, and never more than the
-//! mapping is looked at. Only one reader per ring.
+//! The kernel owns `data_head`, we own `data_tail`; both count bytes and never wrap. Records may wrap around the end of the data. The
+//! memory is not trusted: an impossible head or record size discards the rest of the data, which is counted, and nothing outside
+//! the mapping is read. There must be only one reader per ring.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use numapilot_perf::Header;
 
-/// Offsets in the control page.
+/// Offset of `lock` in the control page (`struct perf_event_mmap_page`); those of other fields follow.
 const LOCK: usize = 8;
 const CAPABILITIES: usize = 40;
 const TIME_FACTORS: usize = 48;
@@ -26,18 +26,18 @@ const AUX_HEAD: usize = 1056;
 const AUX_TAIL: usize = 1064;
 const AUX_OFFSET: usize = 1072;
 const AUX_SIZE: usize = 1080;
-/// In the capabilities.
+/// Bit `cap_user_time_zero` of the capabilities.
 const CAP_USER_TIME_ZERO: u64 = 1 << 4;
 
-/// How the counter that user code reads becomes the kernel's own event clock: `zero + (ticks * multiplier >> shift)`. For what hardware stamps with the
-/// counter (SPE); records are on the clock that their event asked for.
+/// Conversion of the time-stamp counter that user code reads to the kernel's event clock: `zero + (ticks * multiplier >> shift)`. Needed for timestamps
+/// that the hardware takes from the counter (SPE); records use the clock that their event requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeConversion {
     /// Nanoseconds at tick 0.
     pub zero: u64,
-    /// See above.
+    /// Factor from ticks to nanoseconds, before the shift.
     pub multiplier: u32,
-    /// See above.
+    /// Number of bits by which the product is shifted right.
     pub shift: u16,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel's part of a recording from its beginning to its end: open the events, read them beside the tracker's rings, say what came of it.
+//! The kernel's part of a recording from its beginning to its end: open the events, read them beside the tracker's rings, and report the outcome.
 
 use std::io;
 use std::path::Path;
@@ -49,13 +49,13 @@ use crate::sampled::Tasks;
 
 /// Open events and what their reader shares with the rest of the recorder.
 pub struct Live {
-    /// How it goes.
+    /// Counters of the progress.
     pub totals: LiveTotals,
-    /// Taken by the reader.
+    /// The opened events; the reader takes them.
     events: Mutex<Option<EventSet>>,
     requests: Vec<EventRequest>,
     notes: Vec<String>,
-    /// Samples are no hardware's.
+    /// Whether the samples come from an emulated PMU.
     pub is_emulated: bool,
     wake: Wake,
     first: ClockPair,
@@ -126,8 +126,8 @@ impl Live {
                 if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
             {
                 let all = vec![request(true)];
-                let note = "faults that the kernel has on the program's behalf (read(2) into fresh memory, say) are not seen: that takes \
-                            kernel.perf_event_paranoid 1 or less, or CAP_PERFMON";
+                let note = "page faults that the kernel takes on the program's behalf (such as in read(2) into fresh memory) are not recorded; to record \
+                            them, set kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
                 Live::new(EventSet::open(&all, scope, size)?, all, vec![note.to_owned()])
             }
             Err(error) => Err(error),
@@ -169,7 +169,7 @@ impl Live {
         let with_aux = self.requests.iter().find(|request| request.aux_bytes > 0);
         places.spe_period = with_aux.and_then(|request| request.attr.period());
         let spe = with_aux.map(|_| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
-        // All faults are recorded, and no others: a fault that nobody told the home of may be any of its page's.
+        // All faults are recorded, and no others: a fault whose home node is unknown may be any fault on its page.
         places.leaves_first_touches = self.requests.iter().any(|request| request.kind == EventKind::Fault);
         let asks_homes = places.only_node().is_none();
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
@@ -189,7 +189,7 @@ impl Live {
         Some((reader, news))
     }
 
-    /// Starts reading.
+    /// Starts the thread that reads the rings.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -244,7 +244,12 @@ fn no_sampling(facts: &doctor::Facts) -> SourceError {
     let diagnosis = doctor::diagnose(facts);
     let obstacle = diagnosis.engine("pmu").and_then(|finding| finding.obstacles.first());
     let (reason, remedy) = obstacle.map_or_else(
-        || ("no way of sampling works here".to_owned(), "`numapilot doctor` lists the engines that do".to_owned()),
+        || {
+            (
+                "this machine has no working way to sample memory accesses".to_owned(),
+                "`numapilot doctor` lists the engines that do".to_owned(),
+            )
+        },
         |obstacle| (obstacle.reason.clone(), obstacle.remedy.clone()),
     );
     SourceError::EngineUnavailable { engine: "pmu", reason, remedy }

@@ -1,4 +1,5 @@
-//! What /proc says of processes that run already, told as the kernel's side band would have: threads, mappings; and which pages are in memory.
+//! Synthesizes records from /proc for processes that are already running, as the kernel's side band would have written them: threads and mappings. Also
+//! lists which pages are in memory.
 
 use numapilot_kernel::KernelError;
 use numapilot_kernel::maps;
@@ -34,10 +35,10 @@ struct Look {
 }
 
 impl Reader<'_> {
-    /// Tells of the processes that are to be recorded, as they are now.
+    /// Synthesizes records of the processes to record, as they are now.
     ///
     /// # Errors
-    /// The trace cannot be written. That a process cannot be looked into is counted, that one has ended is none.
+    /// The trace cannot be written. Processes that cannot be inspected are counted; a process that has ended is not an error.
     pub fn synthesize(&mut self, who: &Running, order: u64) -> Result<Known, SourceError> {
         let own = std::process::id();
         let pids = match who {

@@ -15,16 +15,16 @@ const TRIES: usize = 8;
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
-    /// CLOCK_MONOTONIC_RAW, nanoseconds.
+    /// CLOCK_MONOTONIC_RAW in nanoseconds.
     pub raw_ns: u64,
-    /// The counter, read right after.
+    /// The time-stamp counter, read right after it.
     pub order: u64,
     /// Ticks of the counter that reading the pair took.
     pub width: u64,
 }
 
 impl ClockPair {
-    /// Reads both.
+    /// Reads both clocks.
     pub fn now() -> ClockPair {
         let mut best = ClockPair { raw_ns: 0, order: 0, width: u64::MAX };
         for _ in 0..TRIES {

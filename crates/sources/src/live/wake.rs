@@ -1,4 +1,4 @@
-//! Sleeping until one of many rings has news: epoll over their events, and a descriptor to be woken by.
+//! Waits until one of many rings has new records: epoll over their events, and a descriptor by which another thread wakes the waiting one.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::error::SourceError;
 
-/// What is slept on.
+/// Waits for events' descriptors, or for another thread to wake it.
 #[derive(Debug)]
 pub struct Wake {
     epoll: OwnedFd,
@@ -30,7 +30,7 @@ fn owned(fd: libc::c_int) -> Result<OwnedFd, SourceError> {
 }
 
 impl Wake {
-    /// Watches these descriptors.
+    /// Waits for these descriptors to become readable.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -57,7 +57,7 @@ impl Wake {
         Ok(wake)
     }
 
-    /// Sleeps until there is news, somebody rings, or the time is over.
+    /// Sleeps until a ring has new records, another thread calls [`Wake::ring`], or the time is over.
     pub fn sleep(&self, timeout: Duration) {
         // Rounded up, as in `signals`.
         let milliseconds = i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
@@ -66,7 +66,7 @@ impl Wake {
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, milliseconds) };
     }
 
-    /// Wakes the sleeper.
+    /// Wakes the waiting thread.
     pub fn ring(&self) {
         let one = 1_u64;
         // SAFETY: eight bytes of our own to a descriptor of ours.

@@ -1,4 +1,4 @@
-//! What a recording of events came to, and what its evidence can and cannot carry, in words for people and as numbers.
+//! Notes and counts of a recording of events: what it holds, and what its evidence can and cannot show.
 
 use serde_json::Value;
 use serde_json::json;
@@ -20,7 +20,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     })
 }
 
-/// Everything that a reader of the trace must know to read it right.
+/// Notes that a reader of the trace needs to interpret it correctly.
 pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> {
     let (counts, asked) = (&outcome.counts, &outcome.asked);
     let mut notes = Vec::new();
@@ -29,15 +29,15 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     }
     if asked.gone + asked.late > 0 {
         notes.push(format!(
-            "of {} faults the kernel could not be asked in time where the page is ({} of them of processes that had ended): the first toucher's node \
-             is taken for home, which holds under the default policy",
+            "for {} faults the node of the page could not be looked up in time (for {} of them because the process had ended): the first toucher's node is \
+             taken as the home node, which is correct under the default policy",
             asked.gone + asked.late,
             asked.gone
         ));
     }
     if let Some(why) = &asked.refused {
         notes.push(format!(
-            "the kernel did not say where pages are: {why}; their first toucher's node is taken for home"
+            "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
         ));
     }
     if counts.throttled > 0 {
@@ -57,18 +57,18 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes
 }
 
-/// What page faults can and cannot carry.
+/// What page faults can and cannot show.
 fn evidence(numa_balancing: Option<i64>) -> String {
-    let always = "page faults are the evidence here, not memory accesses: each page's first touch is exact (thread, line, node); how often memory is \
-                  accessed, and at what latency, cannot be told";
+    let always = "page faults are the evidence here, not memory accesses: each page's first touch is exact (thread, line, node), but how often memory is \
+                  accessed, and with what latency, is unknown";
     let later = match numa_balancing {
         Some(mode) if mode & 1 != 0 => {
-            "later faults are mostly hinting faults of the kernel's NUMA balancing (kernel.numa_balancing is on), so they name threads that use a \
-             page, at a rate that the kernel sets; it may move the pages as well"
+            "later faults are mostly hinting faults of the kernel's NUMA balancing (kernel.numa_balancing is on), so they show threads that use a page, at \
+             a rate that the kernel sets; the kernel may move the pages as well"
         }
         _ => {
-            "who uses a page later is not seen, because the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1` turns it on, on \
-             machines with several nodes)"
+            "threads that use a page after its first touch are not recorded, because the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1` \
+             turns it on, on machines with several nodes)"
         }
     };
     format!("{always}; {later}")

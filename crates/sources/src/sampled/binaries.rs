@@ -1,5 +1,5 @@
-//! Where a binary lies as a whole, from one executable mapping of it: the kernel tells of the mapping's file offset only, and addresses in the
-//! file's own terms are what symbols have.
+//! Finds the address of a whole binary from one of its executable mappings: the kernel reports only the mapping's file offset, but symbols have
+//! virtual addresses of the file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,16 +18,16 @@ struct Segment {
     file_bytes: u64,
 }
 
-/// A binary in a process.
+/// A binary that is mapped in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
-    /// First address.
+    /// Address of the first byte.
     pub start: u64,
-    /// Bytes from there.
+    /// Length in bytes.
     pub bytes: u64,
     /// Address in the process minus address in the file.
     pub bias: u64,
-    /// The file was there to tell; else these are one mapping's.
+    /// Whether the file could be read; otherwise start and length are those of one mapping.
     pub is_by_file: bool,
 }
 

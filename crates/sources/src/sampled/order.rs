@@ -1,30 +1,30 @@
-//! Records in order of time. perf writes each CPU's buffer as it comes, and marks rounds: what a round leaves behind is newer than everything from
-//! before the round before it. Records without a time keep their place in the file.
+//! Records in order of time. perf writes each CPU's buffer as it comes, and marks rounds: records after a round's mark are newer than all records
+//! before the previous mark. Records without a time keep their place in the file.
 
 use numapilot_perf::spe::{Records, SourceTable};
 use numapilot_perf::{Header, MemoryAccess, Words};
 
-/// `PERF_AUXTRACE_ARM_SPE`.
+/// Type of Arm SPE's AUX traces (`PERF_AUXTRACE_ARM_SPE`).
 const AUXTRACE_SPE: u32 = 4;
 /// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
 const SPE_INFO_VERSION: u64 = 2;
 const NO_TASK: u32 = u32::MAX;
 
-/// One record (or an access of an AUX trace, which has no header) that waits.
+/// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     /// Nanoseconds on the recording's clock.
     pub time: u64,
     sequence: u64,
-    /// Header, for records.
+    /// The record's header; `None` for an access of an AUX trace.
     pub header: Option<Header>,
-    /// Place in the file.
+    /// Offset in the file.
     pub offset: u64,
     start: usize,
     length: usize,
 }
 
-/// Records that wait for their turn.
+/// Records that wait to be processed in the order of their times.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     bytes: Vec<u8>,
@@ -45,23 +45,23 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Keeps a body.
+    /// Stores a record's body.
     pub fn bytes(&mut self, body: &[u8]) {
         self.last = (self.bytes.len(), body.len());
         self.bytes.extend_from_slice(body);
     }
 
-    /// The body kept last.
+    /// The body that was stored last.
     pub fn last_bytes(&self) -> &[u8] {
         &self.bytes[self.last.0..self.last.0 + self.last.1]
     }
 
-    /// Lends out where bodies are kept, to put more behind them; to be [given back](Queue::give_back).
+    /// Lends the buffer of bodies, to append more; return it by [`Queue::give_back`].
     pub fn lend(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Takes the bodies back.
+    /// Returns the buffer of bodies for reuse.
     pub fn give_back(&mut self, bytes: Vec<u8>) {
         self.bytes = bytes;
     }
@@ -97,7 +97,7 @@ impl Queue {
         }
     }
 
-    /// Body of a record.
+    /// Body of the entry's record.
     pub fn body(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.start..entry.start + entry.length]
     }
@@ -132,12 +132,12 @@ impl Queue {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// Whether nothing waits.
+    /// Whether no entries are waiting.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether there are AUX traces, which tell of times long past: then nothing can go before the end.
+    /// Whether there are AUX traces, which hold samples of much earlier times: then nothing can be processed before the end.
     pub fn has_aux(&self) -> bool {
         self.aux_kind.is_some()
     }

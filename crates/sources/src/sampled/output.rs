@@ -1,4 +1,4 @@
-//! The trace being written: numbers are handed out here, and records go to a ring per thread in the raw form, or on as they are.
+//! The trace being written: assigns the numbers of threads and processes, and writes records to a ring per thread in the raw form, or passes them on.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ const FIRST_SLOT: u32 = 1 << 16;
 pub(crate) struct SharedWriter(Arc<Mutex<ChunkWriter>>);
 
 impl SharedWriter {
-    /// Shares a writer.
+    /// Wraps a writer, so that several threads can write to it.
     pub fn new(writer: ChunkWriter) -> SharedWriter {
         SharedWriter(Arc::new(Mutex::new(writer)))
     }
@@ -33,7 +33,7 @@ impl SharedWriter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer itself, once nobody else has it.
+    /// The writer itself, if no other thread shares it.
     pub fn into_inner(self) -> Option<ChunkWriter> {
         Some(Arc::into_inner(self.0)?.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -44,7 +44,7 @@ struct Ring {
     bytes: Vec<u8>,
 }
 
-/// Where numbers come from.
+/// Source of the numbers of threads, processes and binaries.
 enum Numbers {
     /// Nobody else hands any out. In order: process, module, stack.
     Own(u32, u32, u32),
@@ -52,15 +52,15 @@ enum Numbers {
     Arena(Arc<Arena>),
 }
 
-/// Where records go.
+/// Destination of the records.
 enum Destination {
-    /// The raw form.
+    /// A raw trace: records are written to chunks.
     Chunks(SharedWriter, Vec<Option<Ring>>),
-    /// Whoever takes them next.
+    /// A buffer in memory, from which the caller takes the records.
     Records(Vec<Record>),
 }
 
-/// Writes records.
+/// Writes records to a trace or to memory.
 pub(crate) struct Output {
     to: Destination,
     clock: Clock,
@@ -84,7 +84,7 @@ impl Output {
         Output { to: Destination::Records(Vec::new()), clock, numbers, threads: 0, records: 0, samples: 0 }
     }
 
-    /// Records that are kept now.
+    /// Number of buffered records.
     pub fn waiting(&self) -> usize {
         if let Destination::Records(waiting) = &self.to { waiting.len() } else { 0 }
     }
@@ -164,7 +164,7 @@ impl Output {
         };
         let id = RingId { slot: FIRST_SLOT.saturating_add(thread.0), generation: 0 };
         let Some(place) = place(rings, thread.0) else { return Ok(()) };
-        // The tracker's threads have told of themselves in rings of their own.
+        // The tracker's threads have announced themselves in their own rings.
         let ring = place.get_or_insert_with(|| {
             writer.lock().open_ring(id, thread);
             Ring { encoder: Encoder::new(self.clock), bytes: Vec::new() }

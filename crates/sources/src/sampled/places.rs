@@ -1,4 +1,4 @@
-//! What samples are judged by: what their events are, which node a CPU belongs to, and whose memory an address or a distance names.
+//! Facts by which samples are interpreted: what their events sample, the node of a CPU, and the node that a physical address or a distance names.
 
 use std::collections::HashMap;
 use std::fs;
@@ -29,16 +29,16 @@ pub(crate) struct EventFact {
     pub rule: AccessRule,
     /// The event counts something else than accesses or operations (cycles), so that a period is no number of accesses.
     pub counts_other: bool,
-    /// Page faults.
+    /// Whether the samples are page faults.
     pub is_fault: bool,
     /// Of AMD's `ibs_op`: raw samples hold its registers.
     pub is_ibs: bool,
-    /// Its samples are not wanted.
+    /// Whether the event's samples are ignored.
     pub is_helper: bool,
 }
 
 impl EventFact {
-    /// The access in a sample of the event; `None` where the instruction touches no memory, or the event tells no address.
+    /// The access in a sample of the event; `None` where the instruction touches no memory, or the event records no address.
     pub fn access<'a>(self, attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
         let registers = sample.raw.filter(|_| self.is_ibs).and_then(|raw| OpRecord::decode(raw, 0).ok());
         let access = match registers {
@@ -59,9 +59,9 @@ impl EventFact {
 /// Memory of a node: bit n of the words is its n-th block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryBlocks {
-    /// Node.
+    /// The node.
     pub node: NodeId,
-    /// Blocks.
+    /// Numbers of its memory blocks.
     pub blocks: Vec<u64>,
 }
 
@@ -70,17 +70,17 @@ pub(crate) struct MemoryBlocks {
 pub(crate) struct Places {
     /// What the samples of each event are.
     pub events: Vec<EventFact>,
-    /// Nodes of CPUs.
+    /// Node of each CPU.
     pub node_of_cpu: HashMap<u32, NodeId>,
     /// CPUs of event ids, where samples do not say.
     pub cpu_of_id: HashMap<u64, u32>,
-    /// Nodes with memory.
+    /// Nodes that have memory.
     pub memory_nodes: Vec<NodeId>,
     /// Each package is one node, so that "local" and "remote" memory are the node's own and another's.
     pub packages_are_nodes: bool,
     /// Bytes of a memory block; 0: not known.
     pub block_bytes: u64,
-    /// Whose blocks are whose.
+    /// Memory blocks of each node.
     pub blocks: Vec<MemoryBlocks>,
     /// Operations that an SPE record stands for.
     pub spe_period: Option<u64>,
@@ -125,7 +125,7 @@ impl Places {
         self
     }
 
-    /// Whether accesses are sampled beside page faults, which then tell where pages are and are no accesses themselves.
+    /// Whether accesses are sampled beside page faults, which then only show where pages are and do not count as accesses.
     pub fn faults_only_place(&self) -> bool {
         let samples_accesses = |event: &EventFact| !event.is_fault && !event.is_helper && event.rule == AccessRule::All;
         self.spe_period.is_some() || self.events.iter().any(samples_accesses)

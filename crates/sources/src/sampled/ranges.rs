@@ -1,4 +1,4 @@
-//! Which stretches of an address space are of a kind: later ones hide earlier ones.
+//! Marked ranges of an address space; a later range overrides an earlier one.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ impl Ranges {
         self.by_start.insert(start, (end, mark));
     }
 
-    /// The mark at an address.
+    /// The mark of the range that holds the address.
     pub fn get(&self, address: u64) -> Option<bool> {
         let (_, &(end, mark)) = self.by_start.range(..=address).next_back()?;
         (address < end).then_some(mark)

@@ -24,75 +24,75 @@ const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.
 const LOWEST_CODE: u64 = 4096;
 
-/// What became of the samples of a recording.
+/// Counts of a recording's samples by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Samples in the file, or in the rings.
     pub samples: u64,
-    /// Those that became accesses.
+    /// Samples that became accesses.
     pub accesses: u64,
-    /// Those without a data address: the instruction touches no memory, or the event records none.
+    /// Samples without a data address: the instruction accesses no memory, or the event records no address.
     pub without_address: u64,
-    /// Those that touched memory of the kernel.
+    /// Samples of accesses to kernel memory.
     pub kernel_addresses: u64,
-    /// Those whose thread is not told.
+    /// Samples without a thread id.
     pub without_thread: u64,
-    /// Those that the tracker in the program made, which are none of the program's.
+    /// Samples of the tracker's own code, which are not the program's.
     pub trackers: u64,
-    /// Those of events that sample something else than memory accesses.
+    /// Samples of events that do not sample memory accesses.
     pub other_events: u64,
-    /// Those of accesses to a device's registers, which are no memory.
+    /// Samples of accesses to device registers, which are not memory.
     pub device: u64,
-    /// Accesses that the core's own caches answered: first and second cache, line fills under way.
+    /// Accesses that the core's own caches answered: L1, L2, line fill buffer.
     pub core_cached: u64,
-    /// Accesses that the cache answered which cores of a node share.
+    /// Accesses that a cache answered that the cores of a node share (L3).
     pub shared_cached: u64,
-    /// Accesses that another core's cache answered, and how many of these surely from another node, or from the own one.
+    /// Accesses that another core's cache answered (cache-to-cache transfers).
     pub transfers: u64,
-    /// See above.
+    /// Transfers that are known to come from another node.
     pub transfers_other_node: u64,
-    /// See above.
+    /// Transfers that are known to come from the accessing node.
     pub transfers_own_node: u64,
-    /// Accesses of which nothing says what answered.
+    /// Accesses whose sample does not say which level answered.
     pub level_unknown: u64,
-    /// Accesses of events that count something else (cycles), so that it is not known for how many accesses each stands.
+    /// Accesses of events whose period counts something else (cycles), so that the number of accesses that each represents is unknown.
     pub of_unknown_weight: u64,
     /// Accesses whose latency is known.
     pub with_latency: u64,
-    /// Accesses whose home node is known, and how many of these by the page's first touch.
+    /// Accesses whose home node is known.
     pub with_home: u64,
-    /// See above.
+    /// Accesses whose home node was derived from the page's first touch.
     pub home_by_first_touch: u64,
-    /// Homes that the kernel was asked for (`move_pages`) and told.
+    /// Home nodes that the kernel reported (`move_pages`).
     pub home_by_query: u64,
     /// Page faults among the samples.
     pub faults: u64,
-    /// Accesses whose CPU is known, and how many of these by the event's id.
+    /// Accesses whose CPU is known.
     pub with_cpu: u64,
-    /// See above.
+    /// Accesses whose CPU was derived from the event's id.
     pub cpu_by_id: u64,
     /// Records that could not be decoded.
     pub undecodable: u64,
-    /// Places at which the recording is damaged, bytes skipped there, and whole records among them whose end was known.
+    /// Places at which the recording is damaged.
     pub damaged_places: u64,
-    /// See above.
+    /// Bytes skipped at damaged places.
     pub damaged_bytes: u64,
-    /// See above.
+    /// Whole records among the skipped bytes, as far as their ends were known.
     pub damaged_records: u64,
-    /// Records that perf, or the recorder, could not keep up with.
+    /// Records that were lost because perf or the recorder could not keep up.
     pub lost: u64,
     /// Times that the kernel slowed sampling down.
     pub throttled: u64,
-    /// AUX buffers that were cut or had collisions.
+    /// AUX buffers that were truncated or had collisions.
     pub aux_flagged: u64,
-    /// Bytes of AUX traces that are of no kind that is decoded here, or no whole record.
+    /// Bytes of AUX traces that were not decoded: of another format, or not a whole record.
     pub aux_bytes_unread: u64,
 }
 
-/// What became of the samples of one event.
+/// Counts of one event's samples by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventCounts {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Those that are memory accesses (or page faults), with an address in memory of the program or without.
     pub accesses: u64,
@@ -118,11 +118,11 @@ pub(crate) struct Samples {
     out: Output,
     tasks: Tasks,
     places: Places,
-    /// Nodes of CPUs.
+    /// Node of each CPU, by CPU number.
     node_of_cpu: Vec<Option<NodeId>>,
     stacks: HashMap<Box<[u64]>, StackId>,
     chain: Vec<u64>,
-    /// Task that runs on each CPU, as context switches tell.
+    /// Task that runs on each CPU, from context switches.
     running: HashMap<u32, (u32, u32)>,
     /// Homes given by first touches, by process image and page.
     first_touch: HashMap<(usize, u64), NodeId>,
@@ -133,7 +133,7 @@ pub(crate) struct Samples {
     held: HashMap<usize, Vec<Held>>,
     counts: Counts,
     by_event: Vec<EventCounts>,
-    /// Page faults tell where pages are, and are no accesses.
+    /// Whether page faults only show where pages are and do not count as accesses.
     faults_only_place: bool,
 }
 
@@ -160,7 +160,7 @@ impl Samples {
         }
     }
 
-    /// Counts so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -170,12 +170,12 @@ impl Samples {
         &self.by_event
     }
 
-    /// Where records go.
+    /// The output of records.
     pub fn out(&mut self) -> &mut Output {
         &mut self.out
     }
 
-    /// Where pages are of which the next samples will tell; the answers before are forgotten.
+    /// Sets the nodes of the pages of the next samples; earlier answers are dropped.
     pub fn answers(&mut self) -> &mut Answers {
         self.answers.clear();
         &mut self.answers
@@ -236,7 +236,7 @@ impl Samples {
         }
     }
 
-    /// A sample of an event.
+    /// Processes a sample of an event.
     pub fn sample(
         &mut self,
         event: usize,
@@ -277,7 +277,7 @@ impl Samples {
         counts.period = counts.period.saturating_add(period);
     }
 
-    /// A sample that is of no memory access: that its thread ran is all that it tells here.
+    /// A sample that is not a memory access: it only shows that its thread ran.
     fn other_event(&mut self, sample: &Sample<'_>, time: u64) -> Result<(), SourceError> {
         self.counts.other_events += 1;
         if let Some((pid, tid)) = sample.pid_tid {
@@ -383,7 +383,7 @@ impl Samples {
         self.out.put(thread, time, Event::Access(event))
     }
 
-    /// Home node of the page that somebody told: the hardware by its physical address; the machine, if it has but one; the kernel, if it was asked.
+    /// Reported home node of the page: by the hardware's physical address, by the machine if it has one node only, or by the kernel's look-up.
     fn told(&mut self, access: &MemoryAccess<'_>, pid: u32) -> Option<NodeId> {
         let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
         let told = by_address.or_else(|| self.places.only_node());
@@ -419,7 +419,7 @@ impl Samples {
         home
     }
 
-    /// Home node of a page after a fault on it, which may be its first touch: the one that somebody told, else that of the first touch.
+    /// Home node of a page after a fault on it, which may be its first touch: the reported one, else that of the first touch.
     fn by_fault(
         &mut self,
         access: &MemoryAccess<'_>,
@@ -475,7 +475,8 @@ impl Samples {
         Ok(stack)
     }
 
-    /// The tracker told of a thread: what waited for that is written now. Samples from before its process's memory was described count as from then.
+    /// The tracker has announced a thread: samples that waited for that are written now. Samples from before its process's memory was
+    /// described count as from then.
     pub fn announce(&mut self, announced: &Announcement) -> Result<(), SourceError> {
         let task = self.tasks.announce(announced);
         self.release(task, announced.ready)

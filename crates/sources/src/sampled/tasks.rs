@@ -1,12 +1,12 @@
-//! Processes and threads, as the side band tells of them.
+//! Processes and threads, from the kernel's side band.
 //!
 //! A process is written when it gets its first sample, or when a forked child of it does (which sees its memory): system-wide
 //! recordings list every process of the machine. Until then its mappings wait. What a written process forks is written with it, as the join gives a child
 //! the memory that its parent has at that moment.
 //!
-//! Where the tracker is loaded into programs, it tells of threads by itself ([`Announcement`]), and of all that the side band does, and more. Then
-//! a thread's samples wait until it has announced itself, and from then on are its own; one that does not for long ([`Tasks::settle`]) is
-//! written by what the side band tells.
+//! Where the tracker is loaded into programs, it announces threads itself ([`Announcement`]), and records more than the side band. Then
+//! a thread's samples wait until it has been announced. A thread that is not announced for long ([`Tasks::settle`]) is
+//! written from the side band.
 
 use foldhash::HashMap;
 use numapilot_perf::{FileIdentity, Mapping, TaskChange};
@@ -28,7 +28,7 @@ struct Image {
     exe: String,
     start: u64,
     index: Option<ProcessIndex>,
-    /// Images that it forked.
+    /// Indices of the images that it forked.
     forked: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
@@ -38,13 +38,13 @@ struct Image {
     /// What is mapped, as far as it is known: whether a page there is the process's own from its first touch (or first write) on.
     own_pages: Ranges,
     living: u32,
-    /// The tracker tells of it.
+    /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
-    /// Code of the tracker.
+    /// Address ranges of the tracker's code.
     tracker_code: Ranges,
 }
 
-/// A binary, mapped executable.
+/// A binary with an executable mapping.
 #[derive(Debug)]
 struct LoadedBinary {
     path: String,
@@ -53,16 +53,16 @@ struct LoadedBinary {
     zeroed: Option<Vec<(u64, u64)>>,
 }
 
-/// What a mapping is to the binaries around it.
+/// How a mapping relates to the binaries around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Memory of its own.
+    /// Not part of a binary.
     None,
     /// A binary whose sections are known covers it.
     Known,
-    /// Of a binary that is not here: its initialised data.
+    /// Initialised data of a binary whose file is not available.
     Data,
-    /// Of such a binary: its zeroed data.
+    /// Zeroed data (bss) of a binary whose file is not available.
     Zeroed,
 }
 
@@ -74,26 +74,26 @@ struct Task {
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
-    /// The tracker tells of it.
+    /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
-    /// Nothing is expected of the tracker any more.
+    /// The tracker will send no more records about it.
     is_settled: bool,
 }
 
-/// A thread that the tracker told of.
+/// A thread that the tracker has announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcement {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread.
+    /// Thread id.
     pub tid: u32,
-    /// Its number in the trace.
+    /// Number of the thread in the trace.
     pub thread: ThreadIndex,
-    /// That of its process.
+    /// Number of the process image in the trace.
     pub process: ProcessIndex,
-    /// Order stamp from which on the thread is known, and its process's memory described in full.
+    /// Order stamp from which the thread and all of its process's memory are known.
     pub ready: u64,
-    /// Order stamp at which the recorder saw this: the kernel told of the thread before.
+    /// Order stamp at which the recorder read the announcement; the kernel's records of the thread are older.
     pub seen: u64,
 }
 
@@ -104,13 +104,13 @@ pub(crate) struct TaskSource {
     pub build_ids: HashMap<String, Vec<u8>>,
     /// Path of the tracker that is loaded into programs and announces their threads; `None`: none is.
     pub tracker: Option<String>,
-    /// All mappings are told of, so that memory outside them (a stack that grew) is the process's own.
+    /// All mappings are known, so that memory outside them (a stack that grew) is the process's own.
     pub knows_all_mappings: bool,
     /// Records go on as they are written, not in order of their stamps: what a written process forks must be written at that moment.
     pub writes_forks: bool,
 }
 
-/// All of them.
+/// All tasks of a recording: process images and their threads.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     images: Vec<Image>,
@@ -124,7 +124,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// None yet.
+    /// No tasks yet.
     pub fn new(known: TaskSource) -> Tasks {
         Tasks { known, ..Tasks::default() }
     }
@@ -181,7 +181,7 @@ impl Tasks {
         self.images[self.tasks[task].image].index.unwrap_or_default()
     }
 
-    /// The tracker told of a thread: from now on it is that one. Returns the task.
+    /// The tracker has announced a thread: the task gets its number. Returns the task.
     pub fn announce(&mut self, announced: &Announcement) -> usize {
         let Announcement { pid, tid, .. } = *announced;
         let is_it = |&task: &usize| self.tasks[task].tid == tid && self.images[self.tasks[task].image].pid == pid;
@@ -368,7 +368,7 @@ impl Tasks {
         let parent = self.task(change.parent_pid, change.parent_tid, time);
         if change.pid != change.parent_pid {
             let image = self.images.len();
-            // What perf lists of processes that ran already (at time 0) tells of no inheritance: they may have executed others since.
+            // perf's records of processes that were running already (at time 0) do not show inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
             let copied = inherits.map(|parent| &self.images[parent]);
             let (own_pages, tracker_code) =

@@ -2,9 +2,9 @@
 
 use crate::ids::{Order, ThreadIndex};
 
-/// Bytes of a header.
+/// Size of a chunk header, bytes.
 pub const HEADER_BYTES: usize = 64;
-/// No chunk's payload is larger than this before compression: bounds what a reader allocates for a damaged length.
+/// Largest payload of a chunk before compression, bytes. It bounds what a reader allocates for a damaged length.
 pub const MAX_RAW_BYTES: usize = 8 << 20;
 /// First bytes of every header.
 pub(super) const MAGIC: [u8; 4] = *b"NPCK";
@@ -14,7 +14,7 @@ pub(super) const VERSION: u8 = 1;
 const FLAG_BASES_KNOWN: u8 = 1;
 const NO_THREAD: u32 = u32::MAX;
 
-/// What a chunk holds.
+/// The kind of a chunk's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkKind {
@@ -26,10 +26,10 @@ pub enum ChunkKind {
     SessionEnd = 3,
 }
 
-/// How payloads are stored.
+/// Compression of payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// Not compressed.
     None,
     /// zstd at this level; negative levels are faster.
     Zstd(i32),
@@ -38,7 +38,7 @@ pub enum Compression {
 /// A chunk's header. All integers are little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// What it holds.
+    /// Kind of the payload.
     pub kind: ChunkKind,
     /// Whether the payload is compressed.
     pub compressed: bool,
@@ -50,13 +50,13 @@ pub struct ChunkHeader {
     pub raw_bytes: u32,
     /// Payload bytes in the file.
     pub stored_bytes: u32,
-    /// Running number over the whole recording, from 0.
+    /// Sequence number of the chunk in the whole recording, from 0.
     pub sequence: u64,
     /// Ring's slot in the arena.
     pub slot: u32,
-    /// Thread of the ring, when known at the payload's start.
+    /// Thread of the ring, if it is known at the payload's start.
     pub thread: Option<ThreadIndex>,
-    /// Which use of the slot.
+    /// Number of this use of the slot.
     pub generation: u64,
     /// Base of the first order delta, ticks.
     pub base_order: Order,
@@ -64,12 +64,12 @@ pub struct ChunkHeader {
     pub base_clock: u64,
 }
 
-/// Why 64 bytes are no header.
+/// Why 64 bytes are not a valid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadHeader {
     /// Not the magic, a wrong checksum, or an impossible field.
     Damaged,
-    /// A sound header of a newer version.
+    /// A valid header of a newer version.
     Version(u8),
 }
 

@@ -1,4 +1,4 @@
-//! All rings' records in one sequence, by order stamp.
+//! Merges the records of all rings into one sequence, by order stamp.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,7 +18,7 @@ pub struct Merge<'a> {
     /// (lower bound of the ring's next stamp, ring), without the current ring.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
     current: usize,
-    /// The current ring gives records up to this stamp, then another one's turn comes.
+    /// The current ring gives records up to this stamp; then the ring with the next lowest stamp becomes current.
     limit: (u64, usize),
     problems: Vec<Problem>,
     spare: Vec<VecDeque<Record>>,
@@ -49,7 +49,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Makes the ring with the lowest next stamp the current one; false when all are at their end.
-    fn turn(&mut self) -> Result<bool, ChunkError> {
+    fn next_ring(&mut self) -> Result<bool, ChunkError> {
         self.put_back();
         while let Some(Reverse((_, index))) = self.heap.pop() {
             let source = &mut self.rings[index];
@@ -111,7 +111,7 @@ impl Iterator for Merge<'_> {
             {
                 return source.ready.pop_front().map(Ok);
             }
-            match self.turn() {
+            match self.next_ring() {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(error) => return Some(Err(error)),

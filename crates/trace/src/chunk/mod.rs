@@ -1,8 +1,8 @@
 //! The raw form of a trace: append-only files of checksummed chunks, `NAME.numatrace/raw/NNNNN.chunks`.
 //!
 //! Each chunk holds a run of whole records of one ring together with the stamps' bases at its first byte, so it can be decoded by
-//! itself. A recording that was killed at any instant is readable up to its last whole chunk; a chunk whose checksum does not match is
-//! passed over and reported, and reading goes on. Format: `docs/trace-format.md`, section "raw/".
+//! itself. A recording whose recorder was killed is readable up to its last whole chunk. The reader skips and reports a chunk whose checksum
+//! does not match, and continues after it. Format: `docs/trace-format.md`, section "raw/".
 
 mod format;
 mod merge;
@@ -23,47 +23,47 @@ use std::path::PathBuf;
 /// Folder of the chunk files in a trace's folder.
 pub const RAW_FOLDER: &str = "raw";
 
-/// What can go wrong with chunk files.
+/// An error while reading or writing chunk files.
 #[derive(Debug, thiserror::Error)]
 pub enum ChunkError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb: `open`, `read`, `write to`.
         action: &'static str,
-        /// On which file or folder.
+        /// File or folder of the operation.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// There is no raw trace here.
+    /// The folder holds no raw trace.
     #[error("{} holds no raw trace (no *.chunks file): give the NAME.numatrace folder that `numapilot record` wrote", .0.display())]
     NoChunks(PathBuf),
-    /// There already is one.
+    /// The folder already holds a recording.
     #[error("{} already holds a recording: choose another output name or remove it", .0.display())]
     Exists(PathBuf),
-    /// No readable session header, so nothing says what the stamps mean.
+    /// No session header can be read, so stamps cannot be converted to time.
     #[error(
         "{}: the session header is missing or damaged, so stamps cannot be converted to time: record again", .0.display()
     )]
     NoSession(PathBuf),
-    /// Written by a newer version.
+    /// A newer numapilot wrote the chunks.
     #[error("{} has chunk format {version}, and this numapilot reads up to {supported}: use a newer numapilot", path.display())]
     Version {
-        /// File.
+        /// The chunk file.
         path: PathBuf,
-        /// Its version.
+        /// Version of its chunks.
         version: u8,
-        /// What this build reads.
+        /// Newest version that this build reads.
         supported: u8,
     },
-    /// A message too large for a chunk.
+    /// The payload is too large for a chunk.
     #[error("a chunk of {bytes} bytes is larger than the format's limit of {limit}")]
     TooLarge {
-        /// Its size.
+        /// Size of the payload.
         bytes: usize,
-        /// The limit.
+        /// Most bytes of a payload.
         limit: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Reading chunk files: an index of sound headers at opening, payloads when asked for.
+//! Reads chunk files: opening them indexes the valid headers; payloads are read on demand.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,25 +12,25 @@ use super::{ChunkError, RAW_FOLDER};
 use crate::record::Record;
 use crate::wire::{RingState, WireError, decode};
 
-/// Names one ring of a recording: a slot of the arena during one use of it.
+/// Identifies one ring of a recording: a slot of the arena, during one use of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RingId {
     /// Slot's number in the arena.
     pub slot: u32,
-    /// The slot's generation.
+    /// Number of this use of the slot.
     pub generation: u64,
 }
 
-/// Damage that was passed over.
+/// Damage that the reader skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// File.
+    /// The chunk file.
     pub path: PathBuf,
-    /// Where, in bytes from the file's start.
+    /// Offset of the damage in the file, bytes.
     pub offset: u64,
     /// File bytes that could not be used.
     pub bytes: u64,
-    /// What is wrong there.
+    /// The kind of damage.
     pub damage: Damage,
 }
 
@@ -38,21 +38,21 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// The file ends within a chunk: the recorder was killed, or the disk was full.
-    #[error("the last chunk is torn")]
+    #[error("the last chunk is incomplete")]
     TornTail,
-    /// No sound chunk header where one should be.
-    #[error("no sound chunk header")]
+    /// There is no valid chunk header where one is expected.
+    #[error("no valid chunk header")]
     Header,
-    /// A chunk of a version that this build does not know.
+    /// The chunk has a version that this build does not know.
     #[error("a chunk of unknown version {0}")]
     Version(u8),
-    /// A payload with a wrong checksum.
+    /// The payload's checksum does not match.
     #[error("a chunk's checksum does not match")]
     Checksum,
-    /// A sound chunk with a record in it that makes no sense: the recorded program wrote over its ring, or the runtime erred.
+    /// The checksum matches, but a record cannot be decoded: the recorded program overwrote its ring, or the runtime has a bug.
     #[error("{0}")]
     Record(WireError),
-    /// Records whose stamps are unknown because a chunk before them is missing.
+    /// This many records have unknown stamps, because a chunk before them is missing.
     #[error("{0} records have no time because data before them is missing")]
     NoBases(u64),
 }
@@ -66,7 +66,7 @@ impl std::fmt::Display for Problem {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkRef {
     pub file: usize,
-    /// Of the header.
+    /// Offset of the header in the file, bytes.
     pub offset: u64,
     pub header: ChunkHeader,
 }
@@ -87,7 +87,7 @@ impl RawTrace {
     /// [`RawTrace::problems`]. Memory: about 100 bytes per chunk.
     ///
     /// # Errors
-    /// If there are no chunk files, the system refuses to read them, or no copy of the session header is sound.
+    /// If there are no chunk files, they cannot be read, or every copy of the session header is damaged.
     pub fn open(trace: &Path) -> Result<RawTrace, ChunkError> {
         let folder = trace.join(RAW_FOLDER);
         let mut files = Vec::new();
@@ -141,18 +141,18 @@ impl RawTrace {
         &self.problems
     }
 
-    /// Chunks that were written and are not there any more, by the gaps in their running numbers.
+    /// Number of chunks that were written and are missing, from the gaps in the sequence numbers.
     #[must_use]
     pub fn missing_chunks(&self) -> u64 {
         self.missing_chunks
     }
 
-    /// Every ring with sound chunks, by slot and generation.
+    /// Every ring that has valid chunks, by slot and generation.
     pub fn rings(&self) -> impl Iterator<Item = RingId> {
         self.rings.iter().map(|(ring, _)| *ring)
     }
 
-    /// Bytes of all records before compression, by the sound headers.
+    /// Bytes of all records before compression, summed over the valid headers.
     #[must_use]
     pub fn raw_bytes(&self) -> u64 {
         self.rings.iter().flat_map(|(_, chunks)| chunks).map(|chunk| u64::from(chunk.header.raw_bytes)).sum()
@@ -287,7 +287,7 @@ fn index_file(
     Ok(())
 }
 
-/// Offset of the next sound header at or after `from`; `length` if there is none.
+/// Offset of the next valid header at or after `from`; `length` if there is none.
 fn next_header(path: &Path, file: &File, from: u64, length: u64) -> Result<u64, ChunkError> {
     const WINDOW: usize = 1 << 20;
     let mut window = vec![0; WINDOW];
@@ -327,18 +327,18 @@ impl<'a> RingReader<'a> {
         }
     }
 
-    /// Order stamp that no record of the next chunk comes before (0 if unknown); `None` after the last chunk.
+    /// Lower bound on the order stamps of the next chunk (0 if unknown); `None` after the last chunk.
     #[must_use]
     pub fn next_order(&self) -> Option<u64> {
         let header = &self.chunks.first()?.header;
         Some(if header.bases_known { header.base_order.0 } else { 0 })
     }
 
-    /// Appends the records of the next sound chunk to `out`; false at the end of the ring. Records are in order of their order
+    /// Appends the records of the next valid chunk to `out`; false at the end of the ring. Records are in order of their order
     /// stamps within the chunk.
     ///
     /// # Errors
-    /// If the system refuses to read. Damage is no error: it is added to [`RingReader::problems`].
+    /// If the file cannot be read. Damage is not an error: it is added to [`RingReader::problems`].
     pub fn next_chunk(&mut self, out: &mut impl Extend<Record>) -> Result<bool, ChunkError> {
         while let Some((chunk, later)) = self.chunks.split_first() {
             self.chunks = later;

@@ -1,8 +1,8 @@
-//! Who records into a trace at this moment: a file beside the chunks, locked by the recorder for as long as it lives.
+//! Detects whether a recorder is writing a trace: a file beside the chunks, which the recorder keeps locked while it runs.
 //!
-//! The lock (`flock(2)`) answers: the kernel drops it when the recorder ends, however it ends. A process number alone would not do, since numbers are used
-//! again. Where the file system has no locks, the file's content answers: the recorder's process with its start time, on this boot of this machine. In a copy
-//! of a trace nobody holds the lock; the content then tells that the recorder of the original goes on.
+//! The lock (`flock(2)`) decides: the kernel releases it when the recorder ends, in whatever way. A process id alone is not enough, because ids are
+//! reused. Without file locks, the file's content decides: the recorder's process id, its start time, and the boot of the machine. A copy of a trace is not
+//! locked; its content then shows whether the recorder of the original is running.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,39 +12,39 @@ use serde::{Deserialize, Serialize};
 
 use super::RAW_FOLDER;
 
-/// Its name in `raw/`. There while the recording goes on, and after a recorder was killed.
+/// Name of the file in `raw/`. It exists while a recording is running, and after a recorder was killed.
 pub const RECORDER_FILE: &str = "recorder.json";
 
-/// A recorder, as it tells of itself.
+/// The recorder's description of itself, as in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recorder {
-    /// Its process.
+    /// Process id of the recorder.
     pub pid: u32,
     /// When that process started, in clock ticks since the boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
-    /// Which boot of which machine (`/proc/sys/kernel/random/boot_id`).
+    /// Identifies the boot of the recording machine (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
-    /// In which process numbers `pid` counts (`/proc/self/ns/pid`).
+    /// PID namespace of `pid` (`/proc/self/ns/pid`).
     pub pid_namespace: String,
-    /// Name of the machine.
+    /// Host name of the machine.
     pub host: String,
-    /// It holds a lock on the file.
+    /// Whether the recorder locked the file.
     pub is_locked: bool,
 }
 
 /// Whether a trace is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Nobody writes to it: the recording has ended, or its recorder was killed.
+    /// No recorder is running: the recording has ended, or its recorder was killed.
     Ended,
-    /// A recorder is at it.
+    /// A recorder is running.
     Recording(Recorder),
-    /// The file system has no locks, and the recorder is of another machine or container: it cannot be told from here.
+    /// Not known: the file system supports no locks, and the recorder ran on another machine or in another container.
     Unknown(Recorder),
 }
 
-/// A recorder's hold on its trace. Dropped, it removes the file.
+/// A recorder's lock on its trace. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Hold {
     path: PathBuf,
@@ -52,17 +52,17 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// Takes it, in the folder `raw`.
+    /// Creates and locks the file in the folder `raw`.
     ///
     /// # Errors
-    /// The system refuses to write, or somebody else records here (`WouldBlock`).
+    /// The file cannot be written, or another recorder holds the lock (`WouldBlock`).
     pub fn take(raw: &Path) -> io::Result<Hold> {
         let path = raw.join(RECORDER_FILE);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         let is_locked = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
-            // No locks on this file system.
+            // This file system supports no locks.
             Err(TryLockError::Error(_)) => false,
         };
         let text = serde_json::to_vec(&Recorder { is_locked, ..Recorder::here() }).map_err(io::Error::other)?;
@@ -74,32 +74,32 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // Left behind, it names a process that has ended: readers see that.
+        // If the file stays, it names a process that has ended, which readers detect.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Whether somebody records into the trace in `folder` (`NAME.numatrace`) now.
+/// Whether a recorder is writing the trace in `folder` (`NAME.numatrace`) now.
 #[must_use]
 pub fn activity(folder: &Path) -> Activity {
     let Ok(file) = File::open(folder.join(RAW_FOLDER).join(RECORDER_FILE)) else { return Activity::Ended };
     let lock = file.try_lock_shared();
     let mut text = Vec::new();
     let read = (&file).take(1 << 16).read_to_end(&mut text);
-    let told: Option<Recorder> = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
-    match (lock, told) {
-        (Err(TryLockError::WouldBlock), told) => Activity::Recording(told.unwrap_or_default()),
+    let recorder: Option<Recorder> = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
+    match (lock, recorder) {
+        (Err(TryLockError::WouldBlock), recorder) => Activity::Recording(recorder.unwrap_or_default()),
         (_, None) => Activity::Ended,
-        (lock, Some(told)) => match told.is_alive() {
-            Some(true) => Activity::Recording(told),
-            None if lock.is_err() || !told.is_locked => Activity::Unknown(told),
+        (lock, Some(recorder)) => match recorder.is_alive() {
+            Some(true) => Activity::Recording(recorder),
+            None if lock.is_err() || !recorder.is_locked => Activity::Unknown(recorder),
             _ => Activity::Ended,
         },
     }
 }
 
 impl Recorder {
-    /// This process.
+    /// The description of this process.
     fn here() -> Recorder {
         let pid = std::process::id();
         Recorder {
@@ -112,7 +112,7 @@ impl Recorder {
         }
     }
 
-    /// Whether that process still runs; `None`: it is of another machine or container, and nobody here knows.
+    /// Whether that process is still running; `None` if it belongs to another machine or container.
     fn is_alive(&self) -> Option<bool> {
         let here = Recorder::here();
         let is_here =
@@ -130,7 +130,7 @@ fn pid_namespace() -> String {
     link.map(|link| link.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// `None`: there is no such process, or it is a zombie.
+/// Start time of a process, clock ticks since the boot; `None` if there is no such process, or it is a zombie.
 fn start_ticks(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The command's name, in parentheses, may hold anything.

@@ -1,4 +1,4 @@
-//! What the recorder says about a recording at its start and at its end.
+//! Metadata that the recorder writes at the start and at the end of a recording.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -13,9 +13,9 @@ pub struct SessionStart {
     pub tool_version: String,
     /// Engine: "instrument" or "track".
     pub engine: String,
-    /// Program and arguments.
+    /// The recorded program and its arguments.
     pub command: Vec<String>,
-    /// Working folder.
+    /// Working directory of the program.
     pub directory: String,
     /// Start of the recording: nanoseconds since 1970, UTC.
     pub start_unix_ns: u64,
@@ -37,13 +37,13 @@ pub struct SessionStart {
     pub config: Map<String, Value>,
     /// Facts about the host (kernel, CPU, memory).
     pub host: Map<String, Value>,
-    /// Everything else.
+    /// Fields that this build does not know.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
 impl SessionStart {
-    /// How clock stamps become time.
+    /// The conversion from clock stamps to time.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock { khz: self.clock_khz, origin_cycles: self.clock_origin_cycles }
@@ -66,11 +66,11 @@ pub struct SessionEnd {
     pub lost_full: u64,
     /// Records not written because recording had stopped.
     pub lost_stopped: u64,
-    /// Stacks that ended early.
+    /// Call stacks that are incomplete because unwinding failed.
     pub failed_unwinds: u64,
     /// Why recording stopped before the program ended ("disk full"), if it did.
     pub stopped_early: Option<String>,
-    /// Everything else.
+    /// Fields that this build does not know.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }

@@ -1,5 +1,5 @@
-//! Appending chunks. Everything is written with `write_all` at a chunk's end, so what a crash or a full disk can leave is one torn chunk at
-//! the end of the last file.
+//! Appends chunks. Each chunk is written by one `write_all` when it is complete, so a crash or a full disk leaves at most one incomplete chunk,
+//! at the end of the last file.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -14,14 +14,14 @@ use super::{ChunkError, RAW_FOLDER};
 use crate::ids::ThreadIndex;
 use crate::wire::{RingState, peek_time, scan, whole_records};
 
-/// How chunks are written.
+/// Settings of a [`ChunkWriter`].
 #[derive(Clone, Copy, Debug)]
 pub struct WriterOptions {
-    /// Payload bytes at which a ring's chunk is written out.
+    /// Payload bytes from which a ring's chunk is written.
     pub chunk_bytes: usize,
     /// Compression of ring payloads.
     pub compression: Compression,
-    /// Size from which a new file is begun.
+    /// File size, bytes, from which a new file is started.
     pub file_bytes: u64,
 }
 
@@ -33,14 +33,14 @@ impl Default for WriterOptions {
 
 struct Pending {
     bytes: Vec<u8>,
-    /// Before `bytes`.
+    /// State before `bytes`.
     base: RingState,
-    /// After `bytes`.
+    /// State after `bytes`.
     state: RingState,
 }
 
-/// Writes a recording's raw form. Bytes are held back per ring until a chunk is full: call [`ChunkWriter::flush`] every fraction of a
-/// second, so that a killed recorder loses little. Dropping it without [`ChunkWriter::finish`] loses what is held back.
+/// Writes a recording's raw form. Each ring has a buffer, which is written when a chunk is full. Call [`ChunkWriter::flush`] several times a
+/// second, so that a killed recorder loses little. Dropping the writer without [`ChunkWriter::finish`] loses the buffered bytes.
 pub struct ChunkWriter {
     folder: PathBuf,
     path: PathBuf,
@@ -55,7 +55,7 @@ pub struct ChunkWriter {
     compressor: Option<zstd::bulk::Compressor<'static>>,
     packed: Vec<u8>,
     written: u64,
-    /// Readers see by it that the recording goes on.
+    /// Shows readers that the recording is still running.
     _hold: Hold,
 }
 
@@ -63,7 +63,7 @@ impl ChunkWriter {
     /// Creates `trace/raw/` and its first file, with the session header in it.
     ///
     /// # Errors
-    /// If `trace` already holds chunks, or the system refuses.
+    /// If `trace` already holds chunks, or the folder cannot be written.
     pub fn create(trace: &Path, session: &SessionStart, options: WriterOptions) -> Result<ChunkWriter, ChunkError> {
         let folder = trace.join(RAW_FOLDER);
         std::fs::create_dir_all(&folder).map_err(ChunkError::io("create", &folder))?;
@@ -98,12 +98,11 @@ impl ChunkWriter {
         Ok(writer)
     }
 
-    /// Takes a piece of a ring: whole records, following on the pieces given before for the same ring. They are copied; the caller may
+    /// Appends a piece of a ring: whole records that follow the pieces given before for the same ring. They are copied, so the caller may
     /// release the ring's space at once.
     ///
     /// # Errors
-    /// If the system refuses to write (a full disk). The file then ends in at most one torn chunk, and the writer must not be used again except
-    /// for being dropped.
+    /// If writing fails (a full disk). The file then ends in at most one incomplete chunk, and the writer must only be dropped.
     pub fn append(&mut self, ring: RingId, bytes: &[u8]) -> Result<(), ChunkError> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -119,11 +118,11 @@ impl ChunkWriter {
             }
             let (now, later) = rest.split_at(take);
             if pending.bytes.is_empty() && !pending.base.bases_known {
-                // The header then says from when on its records are: merging rings needs no look inside.
+                // The header then has the first record's stamps, so that merging rings need not decode the chunk.
                 peek_time(now, &mut pending.base);
             }
             if scan(now, &mut pending.state).is_err() {
-                // Kept as it is, for the reader to report; nothing is known of what follows.
+                // The bytes are kept, so that the reader reports them. The stamps' bases after them are unknown.
                 pending.state.bases_known = false;
             }
             pending.bytes.extend_from_slice(now);
@@ -135,16 +134,16 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Says whose records a ring holds, where it does not begin with that thread's start.
+    /// Sets the thread of a ring that does not begin with its thread's start record.
     pub fn open_ring(&mut self, ring: RingId, thread: ThreadIndex) {
         let state = RingState { thread: Some(thread), ..RingState::new(self.session.clock()) };
         self.rings.entry(ring).or_insert_with(|| Pending { bytes: Vec::new(), base: state, state });
     }
 
-    /// Writes out what is held back for `ring`.
+    /// Writes the buffered bytes of `ring`.
     ///
     /// # Errors
-    /// As [`ChunkWriter::append`].
+    /// If writing fails, as in [`ChunkWriter::append`].
     pub fn flush_ring(&mut self, ring: RingId) -> Result<(), ChunkError> {
         let Some(pending) = self.rings.get_mut(&ring) else { return Ok(()) };
         if pending.bytes.is_empty() {
@@ -161,10 +160,10 @@ impl ChunkWriter {
         result
     }
 
-    /// The ring's thread ended and was drained: writes out what is held back and forgets the ring.
+    /// Writes the buffered bytes of `ring` and drops its state. Call it when the ring's thread has ended and the ring is drained.
     ///
     /// # Errors
-    /// As [`ChunkWriter::append`].
+    /// If writing fails, as in [`ChunkWriter::append`].
     pub fn close_ring(&mut self, ring: RingId) -> Result<(), ChunkError> {
         self.flush_ring(ring)?;
         if let Some(pending) = self.rings.remove(&ring)
@@ -175,10 +174,10 @@ impl ChunkWriter {
         Ok(())
     }
 
-    /// Writes out everything that is held back (to the system, not to the disk: it survives the death of this process, not of the machine).
+    /// Writes the buffered bytes of every ring to the page cache, not to the disk: they survive the end of this process, not a crash of the machine.
     ///
     /// # Errors
-    /// As [`ChunkWriter::append`].
+    /// If writing fails, as in [`ChunkWriter::append`].
     pub fn flush(&mut self) -> Result<(), ChunkError> {
         let mut waiting: Vec<RingId> =
             self.rings.iter().filter(|(_, pending)| !pending.bytes.is_empty()).map(|(ring, _)| *ring).collect();
@@ -186,10 +185,10 @@ impl ChunkWriter {
         waiting.into_iter().try_for_each(|ring| self.flush_ring(ring))
     }
 
-    /// Writes everything out, then the session's end; with `sync`, waits until it is on the disk.
+    /// Writes all buffered bytes, then the session's end; with `sync`, waits until they are on the disk.
     ///
     /// # Errors
-    /// As [`ChunkWriter::append`].
+    /// If writing fails, as in [`ChunkWriter::append`].
     pub fn finish(mut self, end: &SessionEnd, sync: bool) -> Result<(), ChunkError> {
         self.flush()?;
         self.write_json(ChunkKind::SessionEnd, &serde_json::to_vec(end).unwrap_or_default())?;
@@ -270,7 +269,7 @@ impl ChunkWriter {
     }
 }
 
-/// How many of `bytes` go into one chunk: whole records up to `limit`, and bytes that are no records as they come.
+/// Number of leading bytes that go into one chunk: whole records up to `limit`; bytes that are not records are cut at `limit`.
 fn piece(bytes: &[u8], limit: usize) -> usize {
     match whole_records(bytes, limit) {
         0 => bytes.len().min(limit),

@@ -1,8 +1,8 @@
-//! Columns of integers with few values: dictionary, run lengths and packed bits, as Parquet's `RLE_DICTIONARY` encoding has them
+//! Encodes columns of integers with few distinct values: a dictionary, run lengths and bit packing, Parquet's `RLE_DICTIONARY` encoding
 //! (`Encodings.md` of the format's specification).
 //!
 //! The parquet crate encodes these too, but hashes every value: 14 columns of an access took half of the time of an import. Here a value that
-//! repeats the last one costs a comparison, and small numbers (CPUs, nodes, threads, levels) are looked up in a table by themselves.
+//! repeats the last one costs a comparison, and small numbers (CPUs, nodes, threads, levels) index an array.
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
@@ -17,11 +17,11 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::schema::{COMPRESSION_LEVEL, DICTIONARY_BYTES_MAX, ROWS_PER_PAGE};
 
-/// Values below this are looked up by themselves.
+/// Values below this index an array instead of the hash map.
 const SMALL: usize = 1 << 12;
-/// No code yet.
+/// The value has no code yet.
 const NONE: u32 = u32::MAX;
-/// A run of at least this is worth an entry of its own: packed, it takes as much.
+/// Shortest run that is stored as a run: a shorter one takes no more space when it is bit-packed.
 const RUN_LEAST: usize = 16;
 
 /// A column chunk in memory, for the row group that it belongs to.
@@ -30,7 +30,7 @@ pub(super) struct Chunk {
     pub close: ColumnCloseResult,
 }
 
-/// Gives codes to values in the order in which they come.
+/// Assigns codes to values in the order of their first occurrence.
 struct Codes {
     values: Vec<u64>,
     small: Vec<u32>,
@@ -61,8 +61,8 @@ impl Codes {
     }
 }
 
-/// Encodes a column chunk of `values` (`None`: null; nowhere for a column that has none). `None` where there are too many different values for a
-/// dictionary to pay.
+/// Encodes a column chunk of `values` (`None`: null, which occurs only in a nullable column). Returns `None` if there are too many distinct
+/// values for a dictionary to save space.
 pub(super) fn encode(
     values: impl ExactSizeIterator<Item = Option<u64>>,
     descr: &ColumnDescPtr,
@@ -191,7 +191,7 @@ fn statistics(dictionary: &[u64], nulls: u64, width: usize) -> Statistics {
     }
 }
 
-/// Definition levels of a page: which rows have a value. Their length stands before them.
+/// Definition levels of a page (which rows have a value), after their length.
 fn levels(rows: &[u32], out: &mut Vec<u8>) {
     let at = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -213,7 +213,7 @@ fn hybrid(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
     let (mut at, mut packed_from) = (0, 0);
     while at < numbers.len() {
         let length = numbers[at..].iter().take_while(|&&number| number == numbers[at]).count();
-        // Packed groups are of eight, so the run lends what the last group lacks.
+        // Packed groups have eight numbers, so the last group is filled up from the run.
         let lent = (at - packed_from).next_multiple_of(8) - (at - packed_from);
         if length >= lent + RUN_LEAST {
             pack(&numbers[packed_from..at + lent], bits, out);
@@ -264,7 +264,7 @@ fn pack(numbers: &[u32], bits: u32, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    //! Against the parquet crate's own reader, through a file in memory.
+    //! Compares with the parquet crate's own reader, through a file in memory.
 
     use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Between vectors of Rust values and Parquet columns.
+//! Converts between vectors of Rust values and Parquet columns.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::schema::{ColumnType, Encoding, ROWS_PER_GROUP};
 
 /// Values converted at a time.
 const BATCH: usize = 8192;
-/// Bound on rows that one read call asks for, so that a lying row count reserves nothing.
+/// Most rows that one read call requests, so that a wrong row count does not reserve memory.
 const READ_BATCH: usize = 64 << 10;
 
-/// A column chunk being written, in memory.
+/// A column chunk that is being encoded in memory.
 pub struct ColumnOutput {
     pub(super) descr: ColumnDescPtr,
     pub(super) properties: WriterPropertiesPtr,
@@ -27,7 +27,7 @@ pub struct ColumnOutput {
 }
 
 impl ColumnOutput {
-    /// Encodes by the parquet crate's own means.
+    /// Encodes with the parquet crate's encoder.
     fn plain<T: Stored>(
         &mut self,
         write: impl FnOnce(&mut ColumnWriterImpl<'_, T::Physical>) -> parquet::errors::Result<()>,
@@ -41,8 +41,11 @@ impl ColumnOutput {
         Ok(())
     }
 
-    /// Encodes with a dictionary, where the column is to have one and the values are few; false: not done.
-    fn coded<T: Stored>(&mut self, values: impl ExactSizeIterator<Item = Option<T>>) -> parquet::errors::Result<bool> {
+    /// Encodes with a dictionary, if the column should have one and has few distinct values; false if it was not encoded.
+    fn with_dictionary<T: Stored>(
+        &mut self,
+        values: impl ExactSizeIterator<Item = Option<T>>,
+    ) -> parquet::errors::Result<bool> {
         if self.encoding == Encoding::Dictionary && T::IS_INTEGER {
             self.chunk = dictionary::encode(values.map(|value| value.map(|value| value.key())), &self.descr)?;
         }
@@ -50,14 +53,14 @@ impl ColumnOutput {
     }
 }
 
-/// A column being read.
+/// A column chunk that is being decoded.
 pub struct ColumnInput<'a> {
     pub(super) reader: ColumnReader,
     pub(super) rows: usize,
     pub(super) strings: &'a mut Strings,
 }
 
-/// One copy of each text of a table.
+/// Interned strings of a table: one copy of each.
 #[derive(Debug, Default)]
 pub(super) struct Strings {
     known: HashMap<Vec<u8>, Arc<str>>,
@@ -78,10 +81,10 @@ impl Strings {
 /// Why a column cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadFault {
-    /// Parquet's own view.
+    /// The parquet crate reported an error.
     #[error(transparent)]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// A value that the column's type has no room for, or of another type.
+    /// A value is out of the range of the column's type, or of another type.
     #[error("{0}")]
     Value(String),
 }
@@ -92,23 +95,23 @@ pub trait Element: Sized + Clone {
     const TYPE: ColumnType;
     /// Whether it may be null.
     const NULLABLE: bool;
-    /// Writes values.
+    /// Encodes `values` as the column's chunk.
     ///
     /// # Errors
-    /// What Parquet reports.
+    /// An error of the parquet crate.
     fn write(values: &[Self], out: &mut ColumnOutput) -> parquet::errors::Result<()>;
-    /// Appends all values of the column.
+    /// Appends all values of the column to `out`.
     ///
     /// # Errors
-    /// On values outside the type, and on what Parquet reports.
+    /// A value is out of the type's range, or an error of the parquet crate.
     fn read(input: &mut ColumnInput<'_>, out: &mut Vec<Self>) -> Result<(), ReadFault>;
-    /// What stands for a value that was not recorded; `None` where the type has nothing for that.
+    /// The value that means "not recorded"; `None` if the type has none.
     fn unknown() -> Option<Self>;
-    /// Values as they lie in memory, for whoever hands them on in another form.
+    /// The values as slices of memory, for conversion to another format.
     fn values(values: &[Self]) -> Values<'_>;
 }
 
-/// Values of a column, of whichever type.
+/// Values of a column of any type.
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Values<'a> {
@@ -120,12 +123,12 @@ pub enum Values<'a> {
     Text(Cells<'a, Arc<str>>),
 }
 
-/// Values of one type.
+/// Values of one type, with or without nulls.
 #[derive(Debug)]
 pub enum Cells<'a, T> {
-    /// Of a column without nulls.
+    /// Values of a column without nulls.
     All(&'a [T]),
-    /// Of a column that may have nulls.
+    /// Values of a column that may have nulls.
     Some(&'a [Option<T>]),
 }
 
@@ -133,7 +136,7 @@ pub enum Cells<'a, T> {
 trait Stored: Sized + Clone {
     type Physical: DataType;
     const TYPE: ColumnType;
-    /// It is a number, which [`Stored::key`] gives.
+    /// Whether it is an integer, which [`Stored::key`] returns.
     const IS_INTEGER: bool = false;
     fn key(&self) -> u64 {
         0
@@ -252,7 +255,7 @@ impl<T: Stored> Element for T {
     }
 
     fn write(values: &[T], out: &mut ColumnOutput) -> parquet::errors::Result<()> {
-        if out.coded(values.iter().cloned().map(Some))? {
+        if out.with_dictionary(values.iter().cloned().map(Some))? {
             return Ok(());
         }
         out.plain::<T>(|writer| {
@@ -299,7 +302,7 @@ impl<T: Stored> Element for Option<T> {
     }
 
     fn write(values: &[Option<T>], out: &mut ColumnOutput) -> parquet::errors::Result<()> {
-        if out.coded(values.iter().cloned())? {
+        if out.with_dictionary(values.iter().cloned())? {
             return Ok(());
         }
         out.plain::<T>(|writer| {
@@ -333,7 +336,7 @@ impl<T: Stored> Element for Option<T> {
             for level in &levels {
                 out.push(match (*level, present.as_slice().is_empty()) {
                     (0, _) => None,
-                    (_, true) => return Err(ReadFault::Value("has fewer values than it says".into())),
+                    (_, true) => return Err(ReadFault::Value("has fewer values than its header claims".into())),
                     _ => present.next().map(|value| T::load(value, input.strings)).transpose()?,
                 });
             }

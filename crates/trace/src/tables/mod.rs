@@ -1,8 +1,8 @@
-//! The form of a trace at rest: one Parquet file per table in `NAME.numatrace/`, and `meta.json`, which is written last.
+//! The tables of a finished trace: one Parquet file per table in `NAME.numatrace/`, and `meta.json`, which is written last.
 //!
-//! Each table is one struct of columns here ([`AccessColumns`], [`ObjectColumns`], ...) with one row struct beside it; [`schema`] says how a
-//! column is stored. Documented for outsiders in `docs/trace-format.md`. Files are checked against the sizes and checksums in `meta.json` before
-//! they are parsed, so that damage gives an error and not wrong numbers.
+//! Each table is one struct of columns here ([`AccessColumns`], [`ObjectColumns`], ...) with one row struct beside it; [`schema`] defines how a
+//! column is stored. `docs/trace-format.md` documents the format. Files are checked against the sizes and checksums in `meta.json` before they
+//! are parsed, so that damage gives an error instead of wrong numbers.
 
 mod dictionary;
 mod element;
@@ -19,59 +19,59 @@ pub use write::{Durability, FolderLock, TableWriter, TraceWriter};
 
 use std::path::PathBuf;
 
-/// What can go wrong with tables.
+/// An error while reading or writing tables.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb: `open`, `read`, `rename`.
         action: &'static str,
-        /// On which file or folder.
+        /// File or folder of the operation.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// Not a folder with a `meta.json`.
+    /// The folder has no `meta.json`.
     #[error(
         "{} has no meta.json, so its tables are not complete: if it has a raw/ folder, open it with `numapilot report` to rebuild them",
         .0.display()
     )]
     NotComplete(PathBuf),
-    /// Its recorder is still at work.
+    /// The recorder of the trace is still running.
     #[error("{} is still being recorded: open it when the recording has ended", .0.display())]
     StillRecording(PathBuf),
-    /// `meta.json` cannot be used.
+    /// `meta.json` cannot be read or written.
     #[error(transparent)]
     Meta(#[from] crate::meta::MetaError),
-    /// A file is missing, cut, changed, or not Parquet.
+    /// A table's file is missing, truncated, changed, or not Parquet.
     #[error("{}: {why}. The tables can be rebuilt from raw/: delete meta.json beside it and open the trace again", path.display())]
     Damaged {
-        /// File.
+        /// The table's file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with it; completes a sentence whose subject is the file.
         why: String,
     },
-    /// A column is not there, or not of its type.
+    /// A column is missing, or has another type.
     #[error("{}: column `{column}` {why}: the file was not written by a compatible numapilot", path.display())]
     Column {
-        /// File.
+        /// The table's file.
         path: PathBuf,
-        /// Column.
+        /// Name of the column.
         column: &'static str,
-        /// What is wrong.
+        /// What is wrong with it; completes a sentence whose subject is the column.
         why: String,
     },
     /// A table was written twice.
-    #[error("table `{0}` is written already")]
+    #[error("table `{0}` was already written")]
     WrittenTwice(&'static str),
-    /// Parquet could not encode.
+    /// The rows cannot be encoded as Parquet.
     #[error("cannot encode {}: {why}", path.display())]
     Encode {
-        /// File.
+        /// The table's file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }

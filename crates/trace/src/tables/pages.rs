@@ -1,7 +1,7 @@
-//! A check between Parquet's page reader and its decoders.
+//! Checks pages between Parquet's page reader and its decoders.
 //!
-//! The decoders reserve memory for as many values as a page's header claims, and an allocation that fails ends the process: no panic to catch. So counts
-//! are held against what the page's bytes and the row group can hold first.
+//! The decoders reserve memory for as many values as a page's header claims, and an allocation that fails aborts the process. So the claimed count is
+//! first checked against the number of values that the page's bytes and the row group can hold.
 
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
@@ -15,7 +15,7 @@ pub(super) struct CheckedPages {
 }
 
 impl CheckedPages {
-    /// `rows`: of the row group.
+    /// `rows`: number of rows in the row group.
     pub(super) fn new(pages: Box<dyn PageReader>, rows: usize) -> Box<CheckedPages> {
         Box::new(CheckedPages { pages, rows })
     }

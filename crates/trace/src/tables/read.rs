@@ -1,4 +1,4 @@
-//! Reading tables: size and checksum first, then Parquet, then every column's type and every value's range.
+//! Reads tables. It checks the file's size and checksum first, then the Parquet structure, then each column's type and each value's range.
 
 use std::fs::File;
 use std::marker::PhantomData;
@@ -20,10 +20,10 @@ use crate::chunk::{Activity, activity};
 use crate::meta::{META_FILE, Meta, TableInfo};
 use crate::name;
 
-/// Larger row groups are refused: a few bytes can claim billions of nulls. Ours hold at most [`ROWS_PER_GROUP`].
+/// Largest row group that is read, because a few bytes can claim billions of nulls. The writer makes groups of at most [`ROWS_PER_GROUP`] rows.
 const MAX_ROWS_PER_GROUP: usize = 16 * ROWS_PER_GROUP;
 
-/// A complete trace at rest.
+/// A finished trace, opened for reading.
 #[derive(Debug)]
 pub struct TraceReader {
     folder: PathBuf,
@@ -31,10 +31,10 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens the folder `NAME.numatrace`; the ending may be left out.
+    /// Opens the folder `NAME.numatrace`; the extension may be omitted.
     ///
     /// # Errors
-    /// If it has no `meta.json` (then its tables are not complete), or one that cannot be used.
+    /// If it has no `meta.json` (its tables are not complete), or one that cannot be read.
     pub fn open(folder: &Path) -> Result<TraceReader, TableError> {
         let folder = &name::find(folder);
         if !folder.join(META_FILE).exists() {
@@ -68,7 +68,7 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// A table's file and what `meta.json` says of it, after checking that its size and checksum are as written there: for other readers of Parquet.
+    /// Path of a table's file and its entry in `meta.json`, after checking the file's size and checksum against that entry: for other Parquet readers.
     ///
     /// # Errors
     /// If `meta.json` does not list it, or the file is missing, changed or damaged.
@@ -88,10 +88,10 @@ impl TraceReader {
         Ok((path, info))
     }
 
-    /// Reads a whole table.
+    /// Reads a whole table into memory.
     ///
     /// # Errors
-    /// As [`TraceReader::table`].
+    /// If the file is missing, changed, damaged or lacks a column.
     pub fn read<T: Table>(&self) -> Result<T, TableError> {
         self.table()?.read_all()
     }
@@ -101,7 +101,7 @@ impl TraceReader {
 pub struct TableReader<T> {
     path: PathBuf,
     reader: SerializedFileReader<File>,
-    /// For each of our columns, its position in the file; `None` for one that came later than the file, and may be null.
+    /// For each column of the table, its position in the file; `None` for a nullable column that an older file lacks.
     positions: Vec<Option<usize>>,
     next: usize,
     rows: u64,
@@ -110,8 +110,8 @@ pub struct TableReader<T> {
 }
 
 impl<T: Table> TableReader<T> {
-    /// Opens a file without looking at any `meta.json`. Columns that the table does not know are passed over; one that may be
-    /// null and is not there (an older file) reads as nulls.
+    /// Opens a file without checking it against a `meta.json`. Columns that the table does not know are ignored; a nullable column
+    /// that the file lacks (an older file) reads as nulls.
     ///
     /// # Errors
     /// If it is not Parquet, or lacks a column that cannot be null.
@@ -151,22 +151,22 @@ impl<T: Table> TableReader<T> {
         })
     }
 
-    /// Rows in the file, by its footer.
+    /// Number of rows, from the file's footer.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The next row group; `None` after the last.
+    /// Reads the next row group; `None` after the last.
     ///
     /// # Errors
-    /// If it is damaged.
+    /// If the row group is damaged.
     pub fn next_group(&mut self) -> Result<Option<T>, TableError> {
         let mut columns = T::default();
         Ok(self.group_into(&mut columns)?.then_some(columns))
     }
 
-    /// All rows that are left.
+    /// Reads all remaining rows.
     ///
     /// # Errors
     /// If a row group is damaged.
@@ -222,8 +222,8 @@ fn read_column<T: Table>(
     })
 }
 
-/// Runs a piece of Parquet's reader. On damaged pages it may panic (slices and arithmetic without checks); files of ours are kept from that by
-/// their checksum, but a table may be opened by itself.
+/// Runs a part of the Parquet reader, and converts a panic to an error: it may panic on damaged pages. The checksum protects a trace's tables from that, but
+/// [`TableReader::open`] reads a file without a checksum.
 fn guarded<R>(run: impl FnOnce() -> Result<R, ReadFault>) -> Result<R, ReadFault> {
     catch_unwind(AssertUnwindSafe(run))
         .unwrap_or_else(|_| Err(ReadFault::Value("holds a page that cannot be decoded".into())))

@@ -1,4 +1,4 @@
-//! The tables: for each, a struct of columns, a row, and the schema, from one list of fields.
+//! The tables. One list of fields defines each table's struct of columns, its row struct and its schema.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,27 +12,27 @@ pub trait Table: Default + Send + Sync {
     const NAME: &'static str;
     /// Its columns, in the order of the file.
     const COLUMNS: &'static [Column];
-    /// Rows.
+    /// Number of rows.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether the table has no rows.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
     /// Writes rows of one column.
     ///
     /// # Errors
-    /// What Parquet reports.
+    /// An error of the parquet crate.
     fn write_column(&self, column: usize, rows: Range<usize>, out: &mut ColumnOutput) -> parquet::errors::Result<()>;
     /// Appends all values of one column of one row group.
     ///
     /// # Errors
-    /// On values outside the column's type, and on what Parquet reports.
+    /// A value is out of the range of the column's type, or an error of the parquet crate.
     fn read_column(&mut self, column: usize, input: &mut ColumnInput<'_>) -> Result<(), ReadFault>;
-    /// Appends nulls for a column that an older file lacks; false for one that cannot be null.
+    /// Appends nulls for a column that an older file lacks; false if the column is not nullable.
     fn fill_column(&mut self, column: usize, rows: usize) -> bool;
     /// Whether all columns have the same length.
     fn is_even(&self) -> bool;
-    /// Rows of one column, as they lie in memory; `None` past the last column.
+    /// Rows of one column as slices of memory; `None` past the last column.
     fn values(&self, column: usize, rows: Range<usize>) -> Option<Values<'_>>;
 }
 
@@ -64,12 +64,12 @@ macro_rules! table {
                 $row { $($field: self.$field[index].clone(),)* }
             }
 
-            /// All rows in turn.
+            /// Copies of all rows, in order.
             pub fn rows(&self) -> impl Iterator<Item = $row> + '_ {
                 (0..Table::len(self)).map(|index| self.row(index))
             }
 
-            /// Makes room for `rows` more rows.
+            /// Reserves memory for `rows` more rows.
             pub fn reserve(&mut self, rows: usize) {
                 $(self.$field.reserve(rows);)*
             }
@@ -164,19 +164,19 @@ macro_rules! table {
 }
 
 table! {
-    /// `accesses`: one row per sample, in order of time, with everything the join found.
+    /// `accesses`: one row per sample, in order of time, with the object, location and home that the join determined.
     AccessColumns, AccessRow, "accesses" {
-        /// Program time.
+        /// Program time of the access.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Real order on the recording machine.
+        /// Order in which events really happened on the recording machine.
         order: u64, "ticks since the start of the recording", Delta;
-        /// Thread that made it.
+        /// Thread that made the access.
         thread: u32, "threads.thread", Dictionary;
         /// Virtual address accessed.
         address: u64, "address", Split;
         /// Object that was live there then.
         object: Option<u32>, "objects.object", Dictionary;
-        /// CPU.
+        /// CPU that executed the access.
         cpu: Option<u32>, "CPU number", Dictionary;
         /// Node of that CPU.
         node: Option<u16>, "node number", Dictionary;
@@ -188,63 +188,63 @@ table! {
         is_atomic: bool, "", Plain;
         /// Part of a ranged operation (memcpy, a kernel's copy into a buffer).
         is_range: bool, "", Plain;
-        /// Level that answered: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another cache.
+        /// Level that served it: 0 unknown, 1 L1, 2 L2, 3 L3, 4 memory, 5 another cache.
         level: u8, "level", Dictionary;
-        /// Latency.
+        /// Latency; null where the engine does not measure it.
         latency_cycles: Option<u32>, "cycles", Dictionary;
         /// Address of the instruction.
         ip: u64, "address", Dictionary;
-        /// The instruction's place in a binary, with its functions and lines.
+        /// Location of the instruction: its binary, functions and lines.
         location: u32, "frames.location; 0 unknown", Dictionary;
-        /// Call stack.
+        /// Call stack of the access.
         stack: u32, "stacks.stack; 0 unknown", Dictionary;
-        /// Memory accesses for which this row stands.
+        /// Number of memory accesses that this row represents.
         weight: u32, "accesses", Dictionary;
     }
 }
 
 table! {
-    /// `objects`: one row per instance of everything that has an address range. Live from birth up to, not including, death.
+    /// `objects`: one row per object instance: an address range, live from its birth up to, not including, its death.
     ObjectColumns, ObjectRow, "objects" {
-        /// Its number: the row, from 0.
+        /// Number of the object: its row, from 0.
         object: u32, "", Delta;
         /// `static`, `heap`, `anonymous`, `allocator`, `file`, `section`, `stack`, `shared`, `unknown`.
         kind: Arc<str>, "", Dictionary;
-        /// What people call it: variable, symbol, file, section.
+        /// Name of the object: of its variable, symbol, file or section.
         name: Arc<str>, "", Dictionary;
-        /// Number of its site: objects that are the same to a reader of the source share it.
+        /// Number of its site: objects that the same place in the source allocates or declares share it.
         site: u32, "", Dictionary;
-        /// Function that allocates.
+        /// Function that allocates it; empty where unknown.
         site_function: Arc<str>, "", Dictionary;
-        /// Source file that allocates or declares; empty where unknown.
+        /// Source file that allocates or declares it; empty where unknown.
         site_file: Arc<str>, "", Dictionary;
         /// Line in that file; 0 where unknown.
         site_line: u32, "line", Dictionary;
-        /// Binary with the allocating code, the symbol or the section.
+        /// Binary that holds the allocating code, the symbol or the section.
         module: Arc<str>, "path", Dictionary;
         /// First address.
         address: u64, "address", Split;
-        /// Size.
+        /// Size of the object.
         bytes: u64, "bytes", Dictionary;
         /// Process in which it was born.
         process: u32, "processes.process", Dictionary;
-        /// Thread that allocated it (of a stack: whose stack it is).
+        /// Thread that allocated it; for a stack, the thread that runs on it.
         thread: Option<u32>, "threads.thread", Dictionary;
-        /// CPU on which that thread was.
+        /// CPU on which that thread ran then.
         cpu: Option<u32>, "CPU number", Dictionary;
         /// Node of that CPU.
         node: Option<u16>, "node number", Dictionary;
-        /// Program time of birth; 0 for what was there before.
+        /// Program time of birth; 0 for what existed before the recording.
         birth_ns: u64, "ns since the start of the recording", Delta;
-        /// Program time of death; null: it lived to the end.
+        /// Program time of death; null: it lived to the end of the recording.
         death_ns: Option<u64>, "ns since the start of the recording", Delta;
-        /// Real order of birth.
+        /// Order stamp of birth.
         birth_order: u64, "ticks since the start of the recording", Delta;
-        /// Real order of death.
+        /// Order stamp of death.
         death_order: Option<u64>, "ticks since the start of the recording", Delta;
         /// Call stack of the allocation.
         stack: u32, "stacks.stack; 0 unknown", Dictionary;
-        /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; null for what is no block.
+        /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; null for objects that are not blocks.
         alloc_kind: Option<Arc<str>>, "", Dictionary;
     }
 }
@@ -252,23 +252,23 @@ table! {
 table! {
     /// `threads`: one row per thread, with its exact totals.
     ThreadColumns, ThreadRow, "threads" {
-        /// Its number, in order of creation.
+        /// Number of the thread, in order of creation from 0.
         thread: u32, "", Delta;
-        /// Its process.
+        /// Process of the thread.
         process: u32, "processes.process", Dictionary;
         /// The kernel's process id.
         pid: u32, "", Dictionary;
         /// The kernel's thread id.
         tid: u32, "", Delta;
-        /// Its name; empty where none was given.
+        /// Name of the thread; empty where none was set.
         name: Arc<str>, "", Dictionary;
-        /// Function in which it began.
+        /// Start function of the thread.
         start_function: Arc<str>, "", Dictionary;
         /// Address of that function.
         start_routine: u64, "address", Dictionary;
         /// Thread that created it.
         parent: Option<u32>, "threads.thread", Dictionary;
-        /// CPU on which it began.
+        /// CPU on which it started.
         cpu: Option<u32>, "CPU number", Dictionary;
         /// Node of that CPU.
         node: Option<u16>, "node number", Dictionary;
@@ -276,21 +276,21 @@ table! {
         start_ns: u64, "ns since the start of the recording", Delta;
         /// Program time of its end; null: not seen.
         end_ns: Option<u64>, "ns since the start of the recording", Delta;
-        /// Real order of its start.
+        /// Order stamp of its start.
         start_order: u64, "ticks since the start of the recording", Delta;
-        /// Real order of its end.
+        /// Order stamp of its end.
         end_order: Option<u64>, "ticks since the start of the recording", Delta;
-        /// Its stack.
+        /// Its stack, as an object.
         stack_object: Option<u32>, "objects.object", Dictionary;
-        /// Stack where it was created.
+        /// Call stack of its creation.
         created_at: u32, "stacks.stack; 0 unknown", Dictionary;
         /// Instrumented accesses; null where the engine does not count.
         accesses: Option<u64>, "accesses", Delta;
-        /// Of these, those that left its caches and the shared one.
+        /// Of these, accesses that missed the private caches and the shared cache.
         memory_accesses: Option<u64>, "accesses", Delta;
-        /// Of these, stores.
+        /// Of `memory_accesses`, stores.
         memory_writes: Option<u64>, "accesses", Delta;
-        /// Of `memory_accesses`, those that another cache answered.
+        /// Of `memory_accesses`, those that another cache served.
         cache_transfers: Option<u64>, "accesses", Delta;
         /// Program time spent waiting for other threads.
         wait_cycles: Option<u64>, "cycles", Delta;
@@ -300,15 +300,15 @@ table! {
 table! {
     /// `processes`: one row per process image.
     ProcessColumns, ProcessRow, "processes" {
-        /// Its number, from 0.
+        /// Number of the process image, from 0.
         process: u32, "", Delta;
         /// The kernel's process id.
         pid: u32, "", Dictionary;
-        /// The kernel's id of its parent.
+        /// The kernel's process id of its parent.
         parent_pid: u32, "", Dictionary;
-        /// Process that forked it or whose place it took.
+        /// Process that forked it, or that it replaced by exec.
         parent: Option<u32>, "processes.process", Dictionary;
-        /// It took its parent's place by exec.
+        /// Whether it replaced its parent by exec.
         by_exec: bool, "", Plain;
         /// Path of the executable.
         exe: Arc<str>, "path", Dictionary;
@@ -326,15 +326,15 @@ table! {
 table! {
     /// `modules`: one row per loaded binary.
     ModuleColumns, ModuleRow, "modules" {
-        /// Its number, from 1.
+        /// Number of the loaded binary, from 1.
         module: u32, "", Delta;
         /// Process that loaded it.
         process: u32, "processes.process", Dictionary;
-        /// Path.
+        /// Path of the binary.
         path: Arc<str>, "path", Dictionary;
-        /// Lowest address.
+        /// Lowest address at which it is mapped.
         address: u64, "address", Plain;
-        /// Bytes from there.
+        /// Size of the mapped range.
         bytes: u64, "bytes", Plain;
         /// Address in the process minus address in the file.
         bias: u64, "address", Plain;
@@ -350,15 +350,15 @@ table! {
 table! {
     /// `stacks`: one row per stack and depth.
     StackColumns, StackRow, "stacks" {
-        /// Its number, from 1.
+        /// Number of the call stack, from 1.
         stack: u32, "", Delta;
-        /// 0 is the innermost frame.
+        /// Depth of the frame; 0 is the innermost.
         depth: u16, "", Dictionary;
-        /// Return address.
+        /// Return address of the frame.
         ip: u64, "address", Dictionary;
-        /// Its place in a binary.
+        /// Location of that address.
         location: u32, "frames.location; 0 unknown", Dictionary;
-        /// The stack ends early here (too deep, or unwinding failed).
+        /// Whether the stack is incomplete here: it was too deep, or unwinding failed.
         is_cut: bool, "", Plain;
     }
 }
@@ -368,7 +368,7 @@ table! {
     FrameColumns, FrameRow, "frames" {
         /// Number of the location, from 1.
         location: u32, "", Delta;
-        /// 0 is the innermost inlined function.
+        /// Depth of inlining; 0 is the innermost inlined function.
         depth: u16, "", Dictionary;
         /// Binary; empty where unknown.
         module: Arc<str>, "path", Dictionary;
@@ -382,27 +382,27 @@ table! {
         line: u32, "line", Dictionary;
         /// Column; 0 where unknown.
         column: u32, "column", Dictionary;
-        /// Inlined into the next depth.
+        /// Whether the function was inlined into the one at the next depth.
         is_inlined: bool, "", Plain;
     }
 }
 
 table! {
-    /// `placements`: one row per run of pages that got a home or changed it.
+    /// `placements`: one row per run of pages that got a home node or changed it.
     PlacementColumns, PlacementRow, "placements" {
-        /// Program time.
+        /// Program time of the placement.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Real order.
+        /// Order stamp of the placement.
         order: u64, "ticks since the start of the recording", Delta;
-        /// Thread that touched, ordered or moved.
+        /// Thread that touched the pages first, set their policy, or moved them.
         thread: u32, "threads.thread", Dictionary;
         /// First address of the first page.
         address: u64, "address", Delta;
-        /// Pages.
+        /// Number of pages.
         pages: u32, "pages of 4096 bytes", Dictionary;
-        /// The home from now on.
+        /// Home node of the pages from now on.
         node: u16, "node number", Dictionary;
-        /// `first_touch`, `policy`, `moved`, `found` (there before the recording).
+        /// `first_touch`, `policy`, `moved`, `found` (placed before the recording).
         cause: Arc<str>, "", Dictionary;
         /// Object that was live there then.
         object: Option<u32>, "objects.object", Dictionary;
@@ -410,33 +410,33 @@ table! {
 }
 
 table! {
-    /// `counters`: exact totals of one thread, since its start, at one moment.
+    /// `counters`: exact totals of one thread since its start, read at one moment.
     CounterColumns, CounterRow, "counters" {
-        /// Program time.
+        /// Program time of the reading.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Thread.
+        /// Thread whose totals these are.
         thread: u32, "threads.thread", Dictionary;
         /// Node on which it ran up to this moment.
         node: Option<u16>, "node number", Dictionary;
         /// Instrumented accesses.
         accesses: u64, "accesses", Delta;
-        /// Those that left the first-stage filter.
+        /// Accesses that missed the first-stage filter.
         l2_lookups: u64, "accesses", Delta;
-        /// Those that left the private caches.
+        /// Accesses that missed the private caches.
         l3_lookups: u64, "accesses", Delta;
-        /// Those that left the shared cache.
+        /// Accesses that missed the shared cache.
         memory_accesses: u64, "accesses", Delta;
-        /// Of these, answered by another cache.
+        /// Of these, served by another cache.
         cache_transfers: u64, "accesses", Delta;
         /// Of `memory_accesses`, stores.
         memory_writes: u64, "accesses", Delta;
-        /// Program time spent waiting.
+        /// Program time spent waiting for other threads.
         wait_cycles: u64, "cycles", Delta;
         /// Program time charged for `memory_accesses`: idle latencies over the accesses that are outstanding at a time (since 1.1).
         memory_cycles: Option<u64>, "cycles", Delta;
         /// Of `memory_accesses`, those that continued a stream that the hardware prefetches (since 1.1).
         memory_streamed: Option<u64>, "accesses", Delta;
-        /// Of `memory_accesses`, those that continued no stream and from which another's address came, an estimate (since 1.2).
+        /// Of `memory_accesses`, an estimate of those that continued no stream and gave another access its address (since 1.2).
         memory_dependent: Option<u64>, "accesses", Delta;
     }
 }
@@ -444,15 +444,15 @@ table! {
 table! {
     /// `counters_by_home`: `counters.memory_accesses` by home node of the page; rows with 0 are left out.
     HomeCounterColumns, HomeCounterRow, "counters_by_home" {
-        /// Program time.
+        /// Program time of the reading.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Thread.
+        /// Thread whose totals these are.
         thread: u32, "threads.thread", Dictionary;
         /// Node on which it ran up to this moment.
         node: Option<u16>, "node number", Dictionary;
-        /// Home node.
+        /// Home node of the accessed pages.
         home: u16, "node number", Dictionary;
-        /// Total since the thread's start.
+        /// Memory accesses to that home since the thread's start.
         memory_accesses: u64, "accesses", Delta;
     }
 }
@@ -464,13 +464,13 @@ table! {
         began_ns: u64, "ns since the start of the recording", Delta;
         /// Program time at which it ended.
         ended_ns: u64, "ns since the start of the recording", Delta;
-        /// Real order of its end.
+        /// Order stamp of its end.
         order: u64, "ticks since the start of the recording", Delta;
         /// Thread that waited.
         thread: u32, "threads.thread", Dictionary;
         /// `create`, `join`, `mutex`, `rwlock`, `cond`, `barrier`, `sem`, `once`, `team_start`, `team_end`, ...: see wire.h.
         kind: Arc<str>, "", Dictionary;
-        /// Address of the lock or barrier; for create and join the other thread's number.
+        /// Address of the lock or barrier; for `create` and `join` the other thread's number.
         object: u64, "address or threads.thread", Dictionary;
     }
 }
@@ -478,9 +478,9 @@ table! {
 table! {
     /// `losses`: what could not be recorded.
     LossColumns, LossRow, "losses" {
-        /// Program time when it was noticed.
+        /// Program time at which the loss was noticed.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Thread; null where no thread is known.
+        /// Thread that lost records; null where it is not known.
         thread: Option<u32>, "threads.thread", Dictionary;
         /// `ring_full`, `no_slot`, `stopped`, `stack_table`, `chunk_damaged`, `chunk_torn`, `chunk_missing`, `no_stamps`.
         cause: Arc<str>, "", Dictionary;
@@ -490,15 +490,15 @@ table! {
 }
 
 table! {
-    /// `marks`: texts that the program set.
+    /// `marks`: marks that the program set, each with a text.
     MarkColumns, MarkRow, "marks" {
-        /// Program time.
+        /// Program time of the mark.
         time_ns: u64, "ns since the start of the recording", Delta;
-        /// Real order.
+        /// Order stamp of the mark.
         order: u64, "ticks since the start of the recording", Delta;
-        /// Thread.
+        /// Thread that set the mark.
         thread: u32, "threads.thread", Dictionary;
-        /// Text.
+        /// Text of the mark.
         text: Arc<str>, "", Dictionary;
     }
 }

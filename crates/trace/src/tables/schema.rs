@@ -1,4 +1,4 @@
-//! How columns are stored: names, units, types and encodings, and the Parquet schema made of them.
+//! Storage of columns: names, units, types and encodings, and the Parquet schema that they give.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 /// Rows in a row group: enough for good compression, few enough (about 100 MB of columns) to hold in memory.
 pub const ROWS_PER_GROUP: usize = 1 << 20;
 
-/// Rows in a page.
+/// Most rows in a Parquet page.
 pub(super) const ROWS_PER_PAGE: usize = ROWS_PER_GROUP / 8;
-/// A dictionary takes no more than this; a column with more different values has none.
+/// Largest dictionary, bytes; a column with more distinct values has none.
 pub(super) const DICTIONARY_BYTES_MAX: usize = 4 << 20;
-/// Of zstd.
+/// Compression level of zstd.
 pub(super) const COMPRESSION_LEVEL: i32 = 1;
 
-/// Value types.
+/// Type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ColumnType {
@@ -30,31 +30,31 @@ pub enum ColumnType {
     Text,
 }
 
-/// Encodings, chosen by measuring (`cargo test -p numapilot-trace --test tables costs -- --nocapture` prints bytes per row by column).
+/// Encoding of a column, chosen by measurement (`cargo test -p numapilot-trace --test tables costs -- --nocapture` prints bytes per row by column).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Differences, bit-packed: stamps and counting numbers.
+    /// Bit-packed differences of consecutive values: stamps and ascending numbers.
     Delta,
     /// One stream per byte of the value, then zstd: addresses.
     Split,
-    /// Dictionary with run lengths: columns of few values.
+    /// Dictionary with run lengths: columns with few distinct values.
     Dictionary,
-    /// As they are, then zstd.
+    /// Plain values, then zstd.
     Plain,
 }
 
-/// A column.
+/// Name, unit, type and encoding of a column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
-    /// Unit, or what its number refers to; empty for plain names and flags.
+    /// Unit, or the column to which its number refers (`threads.thread`); empty for names and flags.
     pub unit: &'static str,
-    /// Value type.
+    /// Type of its values.
     pub kind: ColumnType,
     /// Whether it may be null: unknown, or not applicable.
     pub nullable: bool,
-    /// Encoding.
+    /// Encoding of its values.
     pub encoding: Encoding,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn properties(columns: &[Column]) -> parquet::errors::Result<WriterPr
         .set_created_by(concat!("numapilot ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(COMPRESSION_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::Chunk)
-        // Columns with dictionaries are encoded here, which writes none; a file has them for all columns or for none.
+        // The encoder for dictionary columns writes no offset index, and a file must have one for all columns or for none.
         .set_offset_index_disabled(true)
         .set_write_batch_size(8192)
         .set_data_page_row_count_limit(ROWS_PER_PAGE)

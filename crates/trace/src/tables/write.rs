@@ -1,4 +1,4 @@
-//! Writing tables: to temporary names, synced, renamed; `meta.json` last, so that its presence means that everything is there.
+//! Writes tables under temporary names, syncs and renames them, and writes `meta.json` last: its presence means that all tables are complete.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,30 +21,30 @@ use super::rows::*;
 use super::schema::{ROWS_PER_GROUP, parquet_schema, properties};
 use crate::meta::{META_FILE, Meta, TableInfo};
 
-/// Rows of a group from which on more than one thread encodes it.
+/// Rows of a group from which several threads encode it.
 const ROWS_PER_THREAD: usize = 1 << 14;
 
-/// What a finished trace outlives.
+/// Which failures a finished trace survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// A loss of power: every table is on the disk before `meta.json` says so.
+    /// A power failure: every table is on the disk before `meta.json` is written.
     Synced,
-    /// The death of this process. After a loss of power a table may be missing or cut, which its checksum in `meta.json` tells; for traces that can be made
-    /// again.
+    /// The end of this process. After a power failure a table may be missing or truncated, which the checksum in `meta.json` detects. For traces that can be
+    /// made again.
     Written,
 }
 
-/// The right to make a trace's tables, which one process has at a time: `report` may find a recording whose recorder is about to make them too. Held until
-/// dropped.
+/// Lock on a trace's folder, so that one process at a time writes its tables: `report` may open a recording whose recorder is about to write them. Released
+/// when it is dropped.
 #[derive(Debug)]
 pub struct FolderLock {
     folder: PathBuf,
-    /// `None`: there was no folder, or the file system knows no locks. Names of their own keep writers apart then.
+    /// The locked folder; `None` if it did not exist, or the file system supports no locks. Each writer then still has temporary names of its own.
     held: Option<File>,
 }
 
 impl FolderLock {
-    /// Waits until nobody else makes tables in `folder` (`NAME.numatrace`; one that does not exist yet is nobody else's).
+    /// Locks `folder` (`NAME.numatrace`), and waits while another process holds the lock. A folder that does not exist yet is not locked.
     #[must_use]
     pub fn take(folder: &Path) -> FolderLock {
         let held = File::open(folder).ok().filter(|file| file.lock().is_ok());
@@ -52,8 +52,8 @@ impl FolderLock {
     }
 }
 
-/// Writes the tables of one trace. Tables that nothing was written to come out empty. Dropped without [`TraceWriter::finish`], it removes what
-/// it wrote.
+/// Writes the tables of one trace. Tables to which nothing was written are empty. Dropping it without [`TraceWriter::finish`] removes the files
+/// that it wrote.
 #[derive(Debug)]
 pub struct TraceWriter {
     folder: PathBuf,
@@ -63,11 +63,11 @@ pub struct TraceWriter {
 }
 
 impl TraceWriter {
-    /// Prepares the folder, which is made if it is not there; removes a `meta.json` in it, since the tables are about to change, and what writers that were
-    /// killed left behind.
+    /// Creates the folder if it does not exist. Removes its `meta.json`, because the tables are about to change, and the temporary files of writers that
+    /// were killed.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the folder cannot be created or changed.
     pub fn create(lock: FolderLock, durability: Durability) -> Result<TraceWriter, TableError> {
         let folder = lock.folder.clone();
         std::fs::create_dir_all(&folder).map_err(TableError::io("create", &folder))?;
@@ -84,10 +84,10 @@ impl TraceWriter {
         Ok(TraceWriter { folder, _lock: lock, durability, done: BTreeMap::new() })
     }
 
-    /// Begins a table that is written in several batches; give it back with [`TraceWriter::close`].
+    /// Starts a table that is written in several batches. Complete it with [`TraceWriter::close`].
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the table was already written, or its file cannot be created.
     pub fn open<T: Table>(&self) -> Result<TableWriter<T>, TableError> {
         if self.done.contains_key(T::NAME) {
             return Err(TableError::WrittenTwice(T::NAME));
@@ -95,27 +95,27 @@ impl TraceWriter {
         TableWriter::create(&self.temporary(T::NAME))
     }
 
-    /// Completes a table.
+    /// Completes a table that [`TraceWriter::open`] started.
     ///
     /// # Errors
-    /// If the system refuses (a full disk).
+    /// If writing fails (a full disk).
     pub fn close<T: Table>(&mut self, table: TableWriter<T>) -> Result<(), TableError> {
         let info = table.finish(self.durability)?;
         self.done.insert(T::NAME.to_owned(), info);
         Ok(())
     }
 
-    /// Writes a whole table.
+    /// Writes a whole table from memory.
     ///
     /// # Errors
-    /// If the system refuses (a full disk).
+    /// If the table was already written, or writing fails (a full disk).
     pub fn write<T: Table>(&mut self, columns: &T) -> Result<(), TableError> {
         let mut table = self.open::<T>()?;
         table.append(columns)?;
         self.close(table)
     }
 
-    /// Name of a table while it is written: another process's is another.
+    /// Temporary name of a table, which differs between processes.
     fn temporary(&self, table: &str) -> PathBuf {
         self.folder.join(format!("{table}.parquet.{}", own_suffix()))
     }
@@ -127,7 +127,7 @@ impl TraceWriter {
     /// Renames all tables into place and writes `meta.json` (whose `tables` are filled in here).
     ///
     /// # Errors
-    /// If the system refuses. There is no `meta.json` then.
+    /// If writing or renaming fails. There is no `meta.json` then.
     pub fn finish(mut self, mut meta: Meta) -> Result<Meta, TableError> {
         self.write_if_missing::<AccessColumns>()?;
         self.write_if_missing::<ObjectColumns>()?;
@@ -159,12 +159,12 @@ impl Drop for TraceWriter {
     }
 }
 
-/// How the names of this process's unfinished tables end.
+/// Suffix of the names of this process's temporary files.
 fn own_suffix() -> String {
     format!("{}.tmp", std::process::id())
 }
 
-/// Removes unfinished tables. Nothing more can be done about one that stays: nobody reads a file of such a name.
+/// Removes temporary files of tables. A failure is ignored, because no reader opens a file of such a name.
 fn remove_temporaries(folder: &Path, suffix: &str) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -175,7 +175,7 @@ fn remove_temporaries(folder: &Path, suffix: &str) {
     }
 }
 
-/// Writes one table.
+/// Writes one table, in row groups.
 pub struct TableWriter<T> {
     path: PathBuf,
     writer: SerializedFileWriter<File>,
@@ -184,10 +184,10 @@ pub struct TableWriter<T> {
 }
 
 impl<T: Table> TableWriter<T> {
-    /// Creates the file `path`, replacing one that is there.
+    /// Creates the file `path`, or replaces it.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the file cannot be created.
     pub fn create(path: &Path) -> Result<TableWriter<T>, TableError> {
         let options = File::options().read(true).write(true).create(true).truncate(true).open(path);
         let file = options.map_err(TableError::io("create", path))?;
@@ -197,18 +197,18 @@ impl<T: Table> TableWriter<T> {
         Ok(TableWriter { path: path.to_path_buf(), writer, rows: 0, table: PhantomData })
     }
 
-    /// Appends rows as row groups of their own of at most [`ROWS_PER_GROUP`] rows: append many at once.
+    /// Appends rows as new row groups of at most [`ROWS_PER_GROUP`] rows; small batches make small groups, so append many rows at once.
     ///
     /// # Errors
-    /// If the system refuses (a full disk), or the columns have different lengths.
+    /// If writing fails (a full disk), or the columns have different lengths.
     pub fn append(&mut self, columns: &T) -> Result<(), TableError> {
         self.append_rows(columns, 0..columns.len())
     }
 
-    /// Appends some of the rows.
+    /// Appends the rows `rows` of `columns`, as [`TableWriter::append`] does.
     ///
     /// # Errors
-    /// As [`TableWriter::append`].
+    /// If writing fails, the columns have different lengths, or `rows` ends beyond them.
     pub fn append_rows(&mut self, columns: &T, rows: Range<usize>) -> Result<(), TableError> {
         if !columns.is_even() || rows.end > columns.len() {
             let why = "the columns have different lengths".to_owned();
@@ -224,7 +224,7 @@ impl<T: Table> TableWriter<T> {
         Ok(())
     }
 
-    /// Writes a row group: its columns are encoded in memory, side by side where that is worth a thread, and written one after the other.
+    /// Writes a row group: its columns are encoded in memory, in parallel if the group is large enough, and written one after the other.
     fn group(&mut self, columns: &T, rows: Range<usize>) -> parquet::errors::Result<()> {
         let threads = if rows.len() < ROWS_PER_THREAD { 1 } else { available_parallelism().map_or(1, NonZero::get) };
         let descr: Vec<ColumnDescPtr> = self.writer.schema_descr().columns().to_vec();
@@ -245,7 +245,7 @@ impl<T: Table> TableWriter<T> {
             let others: Vec<_> = (1..threads.min(descr.len())).map(|_| scope.spawn(work)).collect();
             let mut encoded = work();
             for other in others {
-                // A thread that panicked leaves columns out, which the check below finds.
+                // A thread that panicked encodes no columns, which the check below finds.
                 encoded.extend(other.join().unwrap_or_default());
             }
             encoded
@@ -260,10 +260,10 @@ impl<T: Table> TableWriter<T> {
         Ok(())
     }
 
-    /// Completes the file.
+    /// Completes the file, and returns its rows, size and checksum.
     ///
     /// # Errors
-    /// If the system refuses (a full disk).
+    /// If writing fails (a full disk).
     pub fn finish(self, durability: Durability) -> Result<TableInfo, TableError> {
         let path = self.path;
         let file = self.writer.into_inner().map_err(encode(&path))?;

@@ -1,4 +1,4 @@
-//! Bytes of a ring to [`Record`]s.
+//! Decodes bytes of a ring to [`Record`]s.
 
 use numapilot_machine::{CpuId, NodeId};
 
@@ -8,16 +8,16 @@ use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use crate::record::{Access, AllocKind, Counters, Event, Level, Record, Stamp};
 
-/// Decodes one piece of one ring's bytes: whole records, following on what `state` has seen.
+/// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
 ///
 /// The iterator ends after the piece's last record or after its first error; `state` can then be used for the ring's next piece.
-/// After an error the stamps' bases are unknown until the next time record, and records up to there are passed over and counted in
+/// After an error the stamps' bases are unknown until the next time record; records up to there are skipped and counted in
 /// [`RingState::skipped`].
 pub fn decode<'a>(bytes: &'a [u8], state: &'a mut RingState) -> Decoder<'a> {
     Decoder { bytes, at: 0, state }
 }
 
-/// See [`decode`].
+/// Iterator over the records of one piece of a ring; [`decode`] makes it.
 #[derive(Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -26,7 +26,7 @@ pub struct Decoder<'a> {
 }
 
 impl Decoder<'_> {
-    /// Bytes of the piece that were decoded so far.
+    /// Number of bytes of the piece that are decoded.
     #[must_use]
     pub fn consumed(&self) -> usize {
         self.at
@@ -217,7 +217,7 @@ fn known(value: u32) -> Option<u32> {
     (value != NONE32).then_some(value)
 }
 
-/// `length` bytes from byte `at`. Paths and names are bytes to the kernel: what is not UTF-8 is shown as replacement characters.
+/// The text in `length` bytes from byte `at`. Paths and names may be any bytes: what is not UTF-8 becomes replacement characters.
 fn text(record: &[u8], at: usize, length: u64) -> String {
     String::from_utf8_lossy(slice(record, at, length)).into_owned()
 }

@@ -1,5 +1,5 @@
-//! [`Record`]s to bytes of a ring. In production the C runtime is the only writer; this is for tests, generators, and records that the
-//! recorder itself adds.
+//! Encodes [`Record`]s as bytes of a ring. In production the C runtime writes the rings; this encoder is for tests, generators, and records that
+//! the recorder itself adds.
 
 use super::Clock;
 use super::layout::*;
@@ -8,7 +8,7 @@ use crate::record::{Access, AllocKind, Counters, Event, Record};
 
 const VALUE_MASK: u64 = (1 << 48) - 1;
 
-/// Writes one ring's records. Values that the format has no room for (addresses from 2^48, CPUs from 65,535) are cut to their field's width.
+/// Encodes one ring's records. Values that the format cannot hold (addresses from 2^48, CPUs from 65,535) are truncated to their field's width.
 #[derive(Clone, Debug)]
 pub struct Encoder {
     clock: Clock,
@@ -235,7 +235,7 @@ impl Encoder {
             counters.by_home.len() as u64,
         ]);
         self.words.extend(&counters.by_home);
-        // Both or none: the record's length tells which.
+        // Both or neither are present; the record's length shows which.
         if let (Some(cycles), Some(streamed)) = (counters.memory_cycles, counters.memory_streamed) {
             self.words.extend([cycles, streamed]);
             self.words.extend(counters.memory_dependent);

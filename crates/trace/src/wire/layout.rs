@@ -1,4 +1,4 @@
-//! Layout of the arena and numbers of the records: a mirror of `wire.h`, held equal to it by `tests/wire_layout.rs`.
+//! Layout of the arena and numbers of the records: a mirror of `wire.h`, which `tests/wire_layout.rs` compares with it.
 
 #![allow(missing_docs)] // Field by field documented in wire.h; repeating it here would only drift.
 
@@ -49,7 +49,7 @@ pub struct Config {
     pub cpu_l3: [u16; MAX_CPUS],
 }
 
-/// A cache line of its own, as `_Alignas(64)` does in C: the content starts a line and nothing follows it in that line.
+/// Aligns its content to a cache line, as `_Alignas(64)` does in C: the content starts a line and nothing follows it in that line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line<T>(pub T);
@@ -142,7 +142,7 @@ pub struct ArenaHeader {
     pub cpu_load: Line<[u16; MAX_CPUS_LOAD]>,
 }
 
-/// Length of `cpu_load`.
+/// Number of entries of [`ArenaHeader::cpu_load`].
 pub const MAX_CPUS_LOAD: usize = MAX_CPUS;
 
 #[repr(C)]
@@ -369,7 +369,7 @@ pub fn sync_kind_name(kind: u32) -> &'static str {
     NAMES.get(kind as usize).copied().unwrap_or("unknown")
 }
 
-/// Name of an `np_loss`.
+/// Name of an `np_loss` (cause of lost records), as the table `losses` has it; "unknown" for another number.
 #[must_use]
 pub fn loss_name(cause: u32) -> &'static str {
     match cause {
@@ -382,7 +382,7 @@ pub fn loss_name(cause: u32) -> &'static str {
     }
 }
 
-/// Name of an `np_place_cause`.
+/// Name of an `np_place_cause` (why pages got their home), as the table `placements` has it; "unknown" for another number.
 #[must_use]
 pub fn place_cause_name(cause: u8) -> &'static str {
     match u32::from(cause) {

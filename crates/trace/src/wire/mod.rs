@@ -16,10 +16,10 @@ pub(crate) use scan::{peek_time, whole_records};
 
 use crate::ids::{Order, ThreadIndex, TimeNs};
 
-/// The thread of a record whose ring has not yet said which thread it belongs to.
+/// The thread of a record whose ring has no thread start record yet.
 pub const UNKNOWN_THREAD: ThreadIndex = ThreadIndex(u32::MAX);
 
-/// How clock stamps become time: cycles since `origin_cycles` at `khz`.
+/// Converts clock stamps to time: cycles since `origin_cycles` at `khz`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Frequency of the clock stamps in kHz; 0 is taken as 1,000,000 (a cycle is a nanosecond).
@@ -52,22 +52,22 @@ impl Clock {
     }
 }
 
-/// What has to be known from a ring's earlier bytes to decode the next ones.
+/// Decoder state of a ring: what its earlier bytes determine about the next ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingState {
-    /// Converts clock stamps.
+    /// Conversion of clock stamps to time.
     pub clock: Clock,
     /// Base of the next order delta.
     pub order: Order,
     /// Base of the next clock delta, in cycles.
     pub clock_cycles: u64,
-    /// Whether the two bases are known. Where bytes were lost they are not, until the next time record.
+    /// Whether the two bases are known. After lost bytes they are unknown until the next time record.
     pub bases_known: bool,
-    /// Whose ring it is, once known.
+    /// Thread of the ring, once it is known.
     pub thread: Option<ThreadIndex>,
     /// Bytes of the ring consumed so far (offset of the next byte in the ring's stream).
     pub offset: u64,
-    /// Records passed over because their stamps' bases were lost.
+    /// Records skipped because the bases of their stamps are unknown.
     pub skipped: u64,
 }
 
@@ -79,7 +79,7 @@ impl RingState {
     }
 }
 
-/// A record that cannot be decoded. The rest of its piece is not looked at, since nothing says where the next record begins.
+/// A record that cannot be decoded. The rest of its piece is skipped, because the start of the next record is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bad record at byte {offset} of the ring: {fault}")]
 pub struct WireError {
@@ -92,15 +92,15 @@ pub struct WireError {
 /// What is wrong with a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireFault {
-    /// A record's own counts ask for more bytes than the piece has.
-    #[error("it needs {needed} bytes and only {left} are left")]
+    /// The record's counts need more bytes than the piece has.
+    #[error("the record needs {needed} bytes, but only {left} are left")]
     Cut {
         /// Bytes needed.
         needed: u64,
         /// Bytes left in the piece.
         left: u64,
     },
-    /// Not an `np_record`.
+    /// The type is not an `np_record`.
     #[error("unknown record type {0}")]
     UnknownType(u8),
     /// The length in its first word contradicts its type and counts.
@@ -112,11 +112,11 @@ pub enum WireFault {
         words: u64,
     },
     /// A field holds a value outside its range.
-    #[error("field `{field}` of a record of type {kind} holds {value}")]
+    #[error("field `{field}` of a record of type {kind} has the invalid value {value}")]
     Field {
         /// Record type.
         kind: u8,
-        /// Field.
+        /// Name of the field.
         field: &'static str,
         /// Its value.
         value: u64,

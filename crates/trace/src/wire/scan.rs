@@ -1,15 +1,15 @@
-//! Where one record ends and the next begins, and how it moves the bases of the stamps: what decoding and scanning share.
+//! Finds the bounds of records, and updates the bases of the stamps: what decoding and scanning share.
 
 use super::layout::*;
 use super::{RingState, WireError, WireFault};
 use crate::ids::{Order, ThreadIndex};
 
-/// One record's first word, and the length that holds for it.
+/// Type, value and length of one record, from its first word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub kind: u8,
     pub value: u64,
-    /// Whole record, bytes; never more than the bytes at hand.
+    /// Length of the whole record, bytes; at most the bytes given.
     pub bytes: usize,
 }
 
@@ -36,14 +36,14 @@ fn padded_words(bytes: u64) -> u64 {
     bytes.div_ceil(8)
 }
 
-/// Words before anything of variable length; 0 for a type that is none.
+/// Fixed words of a record type, before its part of variable length; 0 for an unknown type.
 #[inline]
 pub(super) fn fixed_words(kind: u8) -> u64 {
     const WORDS: [u8; 24] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2];
     WORDS.get(kind as usize).copied().map_or(0, u64::from)
 }
 
-/// Words that the record's own counts ask for beyond the fixed ones. The fixed words must be there.
+/// Words beyond the fixed ones, from the record's own counts. The fixed words must be present.
 fn variable_words(kind: u8, value: u64, record: &[u8]) -> u64 {
     match u32::from(kind) {
         REC_STACK => u64::from(low(word(record, 16))),
@@ -62,7 +62,7 @@ fn variable_words(kind: u8, value: u64, record: &[u8]) -> u64 {
     }
 }
 
-/// Reads the record that begins `bytes`, which is not empty.
+/// Finds the bounds of the record at the start of `bytes`, which must not be empty.
 #[inline]
 pub(super) fn frame(bytes: &[u8]) -> Result<Frame, WireFault> {
     if bytes.len() < 8 {
@@ -122,7 +122,7 @@ fn pad(kind: u8, bytes: u64, left: u64) -> Result<Frame, WireFault> {
     Ok(Frame { kind, value: bytes, bytes: bytes as usize })
 }
 
-/// Moves the bases by the record that begins `record`.
+/// Updates the bases by the record at the start of `record`.
 #[inline]
 pub(super) fn step(state: &mut RingState, frame: Frame, record: &[u8]) {
     match u32::from(frame.kind) {
@@ -144,11 +144,11 @@ pub(super) fn step(state: &mut RingState, frame: Frame, record: &[u8]) {
     state.offset += frame.bytes as u64;
 }
 
-/// Walks over a piece without decoding it, so that `state` becomes what a decoder would have after it. Costs a few
-/// nanoseconds per record; the chunk writer uses it so that each chunk can be decoded by itself.
+/// Updates `state` as decoding the piece would, without decoding it. This takes a few nanoseconds per record; the chunk
+/// writer uses it so that each chunk can be decoded by itself.
 ///
 /// # Errors
-/// At the first bad record. `state.offset` stands at that record; its bases no longer hold for what follows.
+/// The first bad record. `state.offset` is then at that record, and the bases do not hold for what follows.
 pub fn scan(bytes: &[u8], state: &mut RingState) -> Result<(), WireError> {
     let mut at = 0;
     while at < bytes.len() {
@@ -160,7 +160,7 @@ pub fn scan(bytes: &[u8], state: &mut RingState) -> Result<(), WireError> {
     Ok(())
 }
 
-/// Bytes of the leading records that fit into `limit`, but at least one record; 0 where the first one is bad.
+/// Bytes of the leading records that fit into `limit`, and at least one record; 0 if the first one is bad.
 pub(crate) fn whole_records(bytes: &[u8], limit: usize) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -172,7 +172,7 @@ pub(crate) fn whole_records(bytes: &[u8], limit: usize) -> usize {
     at
 }
 
-/// Takes the bases from the time record that begins `bytes`, if one does.
+/// Takes the bases from the time record at the start of `bytes`, if there is one.
 pub(crate) fn peek_time(bytes: &[u8], state: &mut RingState) {
     if bytes.len() >= 32 && u32::from(bytes[0]) == REC_TIME {
         state.order = Order(word(bytes, 16));

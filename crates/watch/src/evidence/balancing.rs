@@ -1,4 +1,4 @@
-//! What `numapilot balance` has seen of a process, through its control socket: by the daemon's rules, so of others' processes nothing.
+//! The evidence of `numapilot balance` about a process, through its control socket. The daemon's permissions apply, so other users' processes are not visible.
 
 use std::path::Path;
 
@@ -7,20 +7,20 @@ use numapilot_service::control::Request;
 
 use crate::heat::Heat;
 
-/// What the loop says of a process.
+/// The balancing loop's status of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Balanced {
-    /// Where it was seen to use its memory.
+    /// Its recently used ranges of memory.
     pub heat: Heat,
     /// Bytes moved for it since the loop began.
     pub moved_bytes: u64,
-    /// Policy, and what the loop does now.
+    /// Policy of the loop.
     pub policy: String,
-    /// See above.
+    /// Present state of the loop, as in its status.
     pub state: &'static str,
 }
 
-/// Asks; `None` where nobody listens, nobody looks after the process, or this user may not know.
+/// Asks the daemon; `None`: no daemon listens, it does not manage the process, or this user may not see it.
 #[must_use]
 pub fn ask(pid: u32, socket: &Path) -> Option<Balanced> {
     let answer = Client::connect(socket).ok()?.demand(Request::Status).ok()?;

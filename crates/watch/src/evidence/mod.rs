@@ -1,5 +1,5 @@
-//! Who else knows what a process does with its memory: a recording of it that goes on ([`recording`]), and a loop that looks after it ([`balancing`]). Both may
-//! take their time, so they are asked by a thread of its own that is nice to others, and rarely enough.
+//! Other sources of evidence about a process's memory: a recording in progress ([`recording`]), and a balancer that manages the process ([`balancing`]). Both
+//! may be slow, so a separate thread of lower priority asks them, at limited frequency.
 
 pub mod balancing;
 pub mod recording;
@@ -16,34 +16,34 @@ use crate::figures::MemoryView;
 use balancing::Balanced;
 use recording::Scratch;
 
-/// Asking takes at most one part in so many of the time.
+/// Asking takes at most 1 part in this many of the time.
 const SHARE: u32 = 20;
-/// And is not done more often.
+/// Minimum interval between two questions.
 const EVERY: Duration = Duration::from_secs(2);
 /// Niceness of the thread that asks.
 const NICE: libc::c_int = 5;
 
-/// What is asked.
+/// A question to the thread.
 #[derive(Clone, Debug)]
 struct Question {
     pid: u32,
-    /// Processes that may be recorders.
+    /// Process ids of possible recorders.
     recorders: Vec<u32>,
     socket: PathBuf,
 }
 
-/// What they say.
+/// The answer of the providers about a process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessEvidence {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Objects, where it is recorded.
+    /// Its objects, if it is recorded.
     pub recorded: Option<MemoryView>,
-    /// What the loop that looks after it has seen.
+    /// The balancer's evidence, if it is managed.
     pub balanced: Option<Balanced>,
 }
 
-/// The thread that asks, started with the first question.
+/// The providers, asked by a thread that starts with the first question.
 pub struct EvidenceProviders {
     socket: PathBuf,
     scratch: Scratch,
@@ -54,7 +54,7 @@ pub struct EvidenceProviders {
 }
 
 impl EvidenceProviders {
-    /// Nobody is asked yet. `socket`: control socket of the loop.
+    /// Makes the providers without asking yet. `socket`: control socket of the balancer.
     #[must_use]
     pub fn new(socket: PathBuf) -> EvidenceProviders {
         let last = ProcessEvidence::default();
@@ -68,7 +68,7 @@ impl EvidenceProviders {
         }
     }
 
-    /// What was said last of a process; asks again if it is time. Never waits.
+    /// Returns the last answer about a process; asks again if that is due. Never waits.
     pub fn of(&mut self, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> ProcessEvidence {
         if self.questions.is_none() {
             self.questions = start(self.scratch.clone());
@@ -92,7 +92,7 @@ impl EvidenceProviders {
 
 impl Drop for EvidenceProviders {
     fn drop(&mut self) {
-        // The thread may be at work still; it ends with the process.
+        // The thread may still be busy; it ends with this process.
         self.scratch.close();
     }
 }

@@ -1,7 +1,7 @@
-//! Objects of a process while `numapilot record` records it: what its report would say if it were ended now.
+//! Objects of a process while `numapilot record` records it: the content of its report if the recording ended now.
 //!
-//! The recorder writes chunks that are whole at any moment, so a recording that goes on is read as one whose recorder was killed: its tables are made in a
-//! folder of our own, and the recording is left as it is. The recorder is found by the files that it holds open (`/proc/PID/fd`).
+//! The recorder's chunks are complete at any moment, so a recording in progress is read like one whose recorder was killed: its tables are made in a temporary
+//! folder, and the recording is not changed. The recorder is found by its open files (`/proc/PID/fd`).
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -27,12 +27,12 @@ use numapilot_trace::chunk::RAW_FOLDER;
 use crate::figures::AreaFigures;
 use crate::figures::MemoryView;
 
-/// Larger recordings (compressed) take too long to be read again and again.
+/// Maximum compressed size of a recording in bytes; larger ones take too long to read repeatedly.
 const BYTES_MAX: u64 = 256 << 20;
-/// Objects kept for the screen.
+/// Maximum number of objects kept for the screen.
 const AREAS_MAX: usize = 200;
 
-/// Where tables are made: a folder at a time, gone with the next one, or when it is closed.
+/// Temporary folder for tables: one at a time, removed with the next one or on close.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch(Arc<Mutex<Folder>>);
 
@@ -55,7 +55,7 @@ impl Scratch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A fresh folder of this user's alone.
+    /// Creates an empty folder, accessible only to this user.
     fn fresh(&self) -> io::Result<PathBuf> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut folder = self.lock();
@@ -70,12 +70,12 @@ impl Scratch {
         Ok(path)
     }
 
-    /// Removes what is there.
+    /// Removes the folder.
     fn clear(&self) {
         self.lock().clear();
     }
 
-    /// Removes what is there, and makes no more.
+    /// Removes the folder, and creates no more.
     pub fn close(&self) {
         let mut folder = self.lock();
         folder.clear();
@@ -96,7 +96,7 @@ pub fn objects(pid: u32, recorders: &[u32], scratch: &Scratch) -> Option<MemoryV
     })
 }
 
-/// The trace that a process writes to now.
+/// Path of the trace that a process is writing.
 fn trace_of(recorder: u32) -> Option<PathBuf> {
     let files = fs::read_dir(format!("/proc/{recorder}/fd")).ok()?;
     files.flatten().find_map(|file| {
@@ -107,7 +107,7 @@ fn trace_of(recorder: u32) -> Option<PathBuf> {
     })
 }
 
-/// What the recording says of the process; `None`: nothing, it is not in it.
+/// The recording's view of the process; `None`: the process is not in it.
 fn view(trace: &Path, pid: u32, scratch: &Scratch) -> Result<Option<MemoryView>, String> {
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let raw = trace.join(RAW_FOLDER);
@@ -118,7 +118,7 @@ fn view(trace: &Path, pid: u32, scratch: &Scratch) -> Result<Option<MemoryView>,
     if bytes > BYTES_MAX {
         let size = units::bytes(bytes);
         return Err(format!(
-            "The recording {name} has {size} already, too much to be read again and again: end it, and see its report."
+            "The recording {name} already has {size}, too much to read repeatedly: stop it, and read its report."
         ));
     }
     let folder = scratch.fresh().map_err(|error| cannot("a folder for its tables", &error))?;
@@ -141,7 +141,7 @@ struct Sum {
     live_bytes: u64,
 }
 
-/// Objects of a process: those accessed most first, then those that are largest.
+/// Objects of a process: the most accessed first, then the largest.
 fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
     let processes: BTreeSet<u32> =
         trace.processes().iter().filter(|process| process.pid == pid).map(|process| process.index.0).collect();
@@ -192,7 +192,7 @@ fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
     let mut notes = Vec::new();
     if samples == 0 {
         notes.push(format!(
-            "Engine {engine} has recorded no memory access of it so far: the largest objects come first."
+            "Engine {engine} has recorded no memory access of this process so far: the largest objects come first."
         ));
     }
     if lost > 0 {

@@ -1,11 +1,12 @@
-//! A container, a cpuset or an affinity: sysfs shows the whole machine, of which this process may use a part. The figures are the machine's; that is said.
+//! Restrictions by a container, a cpuset or an affinity: sysfs shows the whole machine, of which this process may use only a part. The figures are those of the
+//! whole machine, which a note states.
 
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
 use crate::root::Root;
 
-/// What this process may use, in a sentence; `None` where that is everything, or nobody tells.
+/// What this process may use, as a sentence; `None`: everything, or not known.
 pub fn words(root: &Root, machine: &Machine) -> Option<String> {
     let status = root.text("proc/self/status")?;
     let allowed = |key: &str| {

@@ -1,5 +1,5 @@
-//! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs. An event per CPU, so that counts can be
-//! told by node; nothing is sampled. Where more events are wanted than the hardware has counters, the kernel takes turns, and counts are scaled.
+//! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs. There is one event per CPU, so that counts are
+//! known by node; nothing is sampled. If there are more events than hardware counters, the kernel multiplexes them, and counts are scaled.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,14 +18,14 @@ use crate::figures::EventFigures;
 use crate::figures::MetricValue;
 use crate::root::Root;
 
-/// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id`: reads of memory by node, all or those that went elsewhere.
+/// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id` for memory reads by node: all, or the remote ones.
 const NODE_READ: u64 = 6;
 const MISS: u64 = 1 << 16;
 
-/// An event of the catalogue.
+/// An event that can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// As perf writes it.
+    /// Name of the event, as in perf.
     pub name: &'static str,
     kind: u32,
     config: u64,
@@ -35,7 +35,7 @@ const fn event(name: &'static str, kind: u32, config: u64) -> Event {
     Event { name, kind, config }
 }
 
-/// What is counted, in the order in which it is shown. Numbers: `include/uapi/linux/perf_event.h`.
+/// The events, in the order in which they are shown. Numbers: `include/uapi/linux/perf_event.h`.
 pub const EVENTS: [Event; 10] = [
     event("task-clock", event_type::SOFTWARE, 1),
     event("context-switches", event_type::SOFTWARE, 3),
@@ -49,7 +49,7 @@ pub const EVENTS: [Event; 10] = [
     event("node-load-misses", event_type::HW_CACHE, NODE_READ | MISS),
 ];
 const COUNT: usize = EVENTS.len();
-/// An event that ran for this share of the time counted all of it: tasks' times are summed up from many short ones.
+/// Share of the time from which an event counts as having run all the time: tasks' times are sums of many short ones.
 const ALL_THE_TIME: f64 = 0.99;
 
 /// A count as the kernel gives it (`PERF_FORMAT_TOTAL_TIME_ENABLED | _RUNNING`).
@@ -69,7 +69,7 @@ impl Raw {
         }
     }
 
-    /// Scaled to all of the time; exact where it counted all the time.
+    /// The count scaled to the whole time; exact if it counted all the time.
     fn scaled(self) -> f64 {
         match (self.enabled, self.running) {
             (enabled, running) if enabled == running => self.value as f64,
@@ -82,27 +82,27 @@ impl Raw {
 struct Open {
     fd: OwnedFd,
     event: usize,
-    /// Node of its CPU, as an index.
+    /// Index of its CPU's node.
     node: Option<usize>,
 }
 
-/// Opened events.
+/// The opened counters.
 #[derive(Default)]
 pub struct Counters {
     open: Vec<Open>,
-    /// Why an event could not be opened.
+    /// Why each event could not be opened.
     refused: [Option<String>; COUNT],
     node_loads_are_all: Option<bool>,
-    /// They are of tasks, an event for each CPU.
+    /// Whether the events count tasks, with one event per CPU.
     is_of_tasks: bool,
     cpus: usize,
 }
 
-/// Counts at a moment, in the order of the opened events.
+/// Counts at one moment, in the order of the opened events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountersReading(Vec<Raw>);
 
-/// Sums by event, of everything or of a node.
+/// Sums by event, of all CPUs or of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     counts: [Option<f64>; COUNT],
@@ -110,7 +110,7 @@ pub struct Sums {
 }
 
 impl Counters {
-    /// Opens what can be opened; the rest has its reason. `because`: why this machine's processor offers no events of its own, where that is known.
+    /// Opens the events that can be opened, and keeps the reasons for the others. `because`: why this machine's processor offers no events, if known.
     #[must_use]
     pub fn open(root: &Root, machine: &Machine, scope: &Scope, because: Option<&str>) -> Counters {
         raise_descriptor_limit();
@@ -130,7 +130,7 @@ impl Counters {
         counters
     }
 
-    /// Nothing is opened, for this reason.
+    /// Makes counters without events, for this reason.
     #[must_use]
     pub fn none(why: &str) -> Counters {
         Counters { refused: std::array::from_fn(|_| Some(why.to_owned())), ..Counters::default() }
@@ -150,7 +150,7 @@ impl Counters {
                 let node = cpu.node.and_then(|node| machine.node_index(node));
                 match open_for(&EVENTS[index], scope, task, cpu.id.0) {
                     Ok(fd) => self.open.push(Open { fd, event: index, node }),
-                    // A thread that ended, or a CPU that went offline, since it was listed.
+                    // A thread has ended, or a CPU went offline, since it was listed.
                     Err(error) if is_about_one(&error, scope, cpu.id.0) => {}
                     Err(error) => return Err(error),
                 }
@@ -165,7 +165,7 @@ impl Counters {
         CountersReading(self.open.iter().map(|open| read_one(&open.fd).unwrap_or_default()).collect())
     }
 
-    /// Sums between two readings; of a node (as an index) or of all.
+    /// Sums between two readings, of a node (index) or of all CPUs.
     #[must_use]
     pub fn sums(&self, before: &CountersReading, now: &CountersReading, node: Option<usize>) -> Sums {
         let since = |index: usize| {
@@ -183,7 +183,7 @@ impl Counters {
             }
         }
         for (event, sum) in all.iter().enumerate().filter(|(event, _)| self.refused[*event].is_none()) {
-            // A task's event of one CPU is enabled, and does not run, while the task is on another.
+            // A task's event for one CPU is enabled but does not run while the task is on another CPU.
             let enabled =
                 if self.is_of_tasks { sum.enabled as f64 / self.cpus.max(1) as f64 } else { sum.enabled as f64 };
             let is_hardware = EVENTS[event].kind != event_type::SOFTWARE;
@@ -195,7 +195,7 @@ impl Counters {
         sums
     }
 
-    /// The events of the catalogue with their counts.
+    /// All events with their counts.
     #[must_use]
     pub fn figures(&self, sums: &Sums) -> Vec<EventFigures> {
         let of = |index: usize| {
@@ -254,7 +254,7 @@ fn position(name: &str) -> usize {
     EVENTS.iter().position(|event| event.name == name).unwrap_or(0)
 }
 
-/// Opens `event`; without the kernel's part where that is refused.
+/// Opens `event`; excludes the kernel if counting it is refused.
 fn open_for(event: &Event, scope: &Scope, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
     let mut flags = 0;
     if *scope != Scope::System {
@@ -277,7 +277,7 @@ fn open_attr(kind: u32, config: u64, flags: u64, task: libc::pid_t, cpu: u32) ->
     open_counter(EventAttr { kind, config, flags, ..EventAttr::default() }, task, cpu)
 }
 
-/// Opens a counting event that any description gives.
+/// Opens a counting event with the given attributes.
 pub fn open_counter(attr: EventAttr, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
     let read_format = read_format::TOTAL_TIME_ENABLED | read_format::TOTAL_TIME_RUNNING;
     let request = EventRequest { attr: EventAttr { read_format, ..attr }, ..EventRequest::default() };
@@ -303,7 +303,7 @@ pub fn scaled_since(before: Raw, now: Raw) -> f64 {
 fn is_about_one(error: &io::Error, scope: &Scope, cpu: u32) -> bool {
     match error.raw_os_error() {
         Some(libc::ESRCH) => matches!(scope, Scope::Processes(_)),
-        // Of the first CPU it means that the event is not there at all.
+        // For the first CPU it means that the event does not exist.
         Some(libc::ENODEV) => cpu != 0,
         _ => false,
     }
@@ -319,7 +319,10 @@ fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
             )
         }
         (Some(libc::EACCES | libc::EPERM | libc::ENOSYS), _) => {
-            format!("{}: this process may open no events (a container's seccomp profile?)", event.name)
+            format!(
+                "{}: this process may not open events (perhaps because of a container's seccomp profile)",
+                event.name
+            )
         }
         (Some(libc::EMFILE), _) => format!("{}: too many open files; raise `ulimit -n`", event.name),
         (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL), _)
@@ -334,11 +337,11 @@ fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
     }
 }
 
-/// Whether the kernel's `node-loads` counts all reads from memory (AMD before Zen, Intel before Haswell) or the local ones only (Intel since), so that
-/// the misses come on top; `None` where nobody says. `arch/x86/events/intel/core.c` (`*_hw_cache_extra_regs`: `SNB_DRAM_ANY` against
-/// `HSW_L3_MISS_LOCAL_DRAM`), `arch/x86/events/amd/core.c` (requests to memory, "l+r" against "r").
+/// Whether the kernel's `node-loads` counts all reads from memory (AMD before Zen, Intel before Haswell), or only the local ones (Intel since Haswell), so that
+/// the misses are added; `None`: not known. `arch/x86/events/intel/core.c` (`*_hw_cache_extra_regs`: `SNB_DRAM_ANY` against `HSW_L3_MISS_LOCAL_DRAM`),
+/// `arch/x86/events/amd/core.c` (requests to memory, "l+r" against "r").
 fn node_loads_are_all(root: &Root) -> Option<bool> {
-    // Nehalem, Westmere, Sandy Bridge, Ivy Bridge; older ones have no such event.
+    // Nehalem, Westmere, Sandy Bridge, Ivy Bridge; older models have no such event.
     const INTEL_BEFORE_HASWELL: [u64; 11] = [0x1a, 0x1e, 0x1f, 0x2e, 0x25, 0x2c, 0x2f, 0x2a, 0x2d, 0x3a, 0x3e];
     let text = root.text("proc/cpuinfo")?;
     let field = |name: &str| {

@@ -1,5 +1,5 @@
-//! What every kernel counts, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
-//! (`/proc/vmstat`). One reading is a moment; two make an interval.
+//! Counters of every kernel, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
+//! (`/proc/vmstat`). A reading is one moment; two readings make an interval.
 
 use numapilot_kernel::cpu_time;
 use numapilot_machine::Machine;
@@ -10,7 +10,7 @@ use crate::figures::NumaStat;
 use crate::root::Root;
 use crate::root::number;
 
-/// Counters of `/proc/vmstat` that tell of NUMA, in the order in which they are shown.
+/// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
 pub const VM_COUNTERS: [&str; 8] = [
     "numa_pte_updates",
     "numa_hint_faults",
@@ -26,16 +26,16 @@ pub const VM_COUNTERS: [&str; 8] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelReading {
     numastat: Vec<NumaStat>,
-    /// Total and free bytes.
+    /// Total and free memory in bytes, by node.
     memory: Vec<(u64, u64)>,
-    /// Busy and all clock ticks, summed over the node's CPUs.
+    /// Busy and all clock ticks by node, summed over the node's CPUs.
     ticks: Vec<(u64, u64)>,
     /// As in [`VM_COUNTERS`]; `None`: this kernel has no such counter.
     vm: [Option<u64>; VM_COUNTERS.len()],
 }
 
 impl KernelReading {
-    /// Reads all of them; what is not there is 0 or `None`.
+    /// Reads all counters; missing ones are 0 or `None`.
     #[must_use]
     pub fn read(root: &Root, machine: &Machine, buffer: &mut Vec<u8>) -> KernelReading {
         let mut reading = KernelReading::default();
@@ -56,7 +56,7 @@ impl KernelReading {
             let index = machine.node_of_cpu(time.cpu).and_then(|node| machine.node_index(node));
             if let Some((of_busy, of_all)) = index.map(|index| &mut reading.ticks[index]).map(|t| (&mut t.0, &mut t.1))
             {
-                // What a hypervisor took from it is no capacity left.
+                // Time taken by a hypervisor is not available capacity.
                 *of_busy += time.busy_ticks + time.stolen_ticks;
                 *of_all += time.all_ticks;
             }
@@ -105,7 +105,7 @@ impl KernelReading {
             .collect()
     }
 
-    /// Share of NUMA hinting faults that found their page on the faulting CPU's node: an estimate of the local access ratio.
+    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio.
     #[must_use]
     pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> MetricValue {
         let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
@@ -113,9 +113,9 @@ impl KernelReading {
             (Some(all), Some(local), _) if all > 0 => {
                 MetricValue::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
             }
-            (_, _, Some(0)) => {
-                MetricValue::Missing("the kernel's NUMA balancing is off (`sysctl kernel.numa_balancing=1`)".into())
-            }
+            (_, _, Some(0)) => MetricValue::Missing(
+                "the kernel's NUMA balancing is off (turn it on with `sysctl kernel.numa_balancing=1`)".into(),
+            ),
             (_, _, None) => MetricValue::Missing("this kernel has no NUMA balancing".into()),
             _ => MetricValue::Missing("NUMA balancing took no hinting faults in the interval".into()),
         }

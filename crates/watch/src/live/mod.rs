@@ -1,5 +1,5 @@
-//! The running machine as a source: every reading is a moment, two of them an [`Interval`]. Each figure is taken from the best source that this machine
-//! has, is labelled with it, and where there is none says why.
+//! The running machine as a source: a reading is one moment, two readings make an [`Interval`]. Each figure comes from the best source that this machine has,
+//! and is labelled with it; without a source it holds the reason.
 
 mod confinement;
 pub mod counters;
@@ -34,20 +34,20 @@ use samples::Sampling;
 use uncore::Uncore;
 use uncore::UncoreReading;
 
-/// What is watched, and why some of it cannot be.
+/// What is watched, and why some of it cannot be watched.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOptions {
-    /// Whose events are counted; `None`: none are.
+    /// Scope of the counted events; `None`: none are counted.
     pub scope: Option<Scope>,
-    /// Whether they are sampled, too.
+    /// Whether accesses are sampled as well.
     pub sampling: Sampling,
-    /// Why this machine's processor offers no events, where that is known.
+    /// Why this machine's processor offers no events, if known.
     pub no_pmu: Option<String>,
-    /// Why latencies cannot be told: nothing counts them, sampling may.
+    /// Why latencies are not known: no counter measures them, but sampling may.
     pub no_latency: String,
 }
 
-/// The running machine.
+/// The running machine as a source of intervals.
 pub struct Live {
     root: Root,
     machine: Machine,
@@ -55,24 +55,24 @@ pub struct Live {
     uncore: Uncore,
     resctrl: Resctrl,
     sampler: Option<Sampler>,
-    /// Why nothing is sampled, where something should be.
+    /// Why nothing is sampled although sampling was requested.
     no_samples: Option<String>,
     balancing: Option<u64>,
     no_latency: String,
     no_links: String,
     is_system: bool,
-    /// What this process may use of the machine, where that is not all.
+    /// What this process may use of the machine, if not all.
     confinement: Option<String>,
     began: Instant,
     before: Moment,
     buffer: Vec<u8>,
 }
 
-/// A stretch that lasts longer than an interval.
+/// A time span that is longer than an interval.
 pub struct Whole(Moment);
 
 impl Whole {
-    /// What has happened since it began.
+    /// Figures since the span began.
     pub fn interval(&self, live: &mut Live) -> Interval {
         let now = live.moment();
         live.between(&self.0, &now)
@@ -90,7 +90,7 @@ struct Moment {
 }
 
 impl Live {
-    /// Opens what there is, and takes the first reading.
+    /// Opens all sources, and takes the first reading.
     #[must_use]
     pub fn open(root: Root, machine: Machine, options: &LiveOptions) -> Live {
         let counters = match &options.scope {
@@ -127,25 +127,25 @@ impl Live {
         &self.machine
     }
 
-    /// Where it is read.
+    /// Root prefix of the machine's files.
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
     }
 
-    /// What samples accesses (or faults) here, where something does.
+    /// The sampler of accesses (or faults), if there is one.
     pub fn sampler(&mut self) -> Option<&mut Sampler> {
         self.sampler.as_mut()
     }
 
-    /// Takes in samples that wait; between intervals that are longer than a second or two.
+    /// Reads waiting samples; to be called within intervals that are longer than a second or two.
     pub fn look(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.look();
         }
     }
 
-    /// Marks this moment as the begin of a longer stretch, whatever intervals lie in it.
+    /// Begins a time span that is independent of the intervals in it.
     #[must_use]
     pub fn whole(&self) -> Whole {
         Whole(self.before.clone())
@@ -162,7 +162,7 @@ impl Live {
         }
     }
 
-    /// What happened since the last time (or since opening).
+    /// Figures since the last call (or since opening).
     pub fn interval(&mut self) -> Interval {
         let now = self.moment();
         let interval = self.between(&self.before, &now);
@@ -203,16 +203,14 @@ impl Live {
 
     fn metrics(&self, before: &Moment, now: &Moment, sums: &counters::Sums) -> NumaMetrics {
         let mut metrics = NumaMetrics::default();
-        // What counts the whole machine says nothing of a part of its processes.
+        // Machine-wide counters do not describe a part of the processes.
         let whole = |told: &dyn Fn() -> MetricValue| match self.is_system {
             true => told(),
-            false => {
-                MetricValue::Missing("what the kernel and resctrl tell is of the whole machine (`--system`)".to_owned())
-            }
+            false => MetricValue::Missing("the kernel and resctrl count the whole machine (`--system`)".to_owned()),
         };
         let local = self.counters.local_share(sums);
         let local = local.or(|| whole(&|| self.resctrl.local_share(&before.resctrl, &now.resctrl, None)));
-        // Sampled accesses come before what the kernel's scanning tells; sampled faults are the same thing for some processes only.
+        // Sampled accesses take precedence over the kernel's hinting fault counters; sampled faults are the same data for some processes only.
         let is_of_accesses = self.sampler.as_ref().is_some_and(|sampler| !sampler.is_of_faults());
         let local = if is_of_accesses { local.or(|| self.sampled_share(before, now, None)) } else { local };
         let local = local.or(|| whole(&|| now.kernel.hinted_local_share(&before.kernel, self.balancing)));

@@ -1,11 +1,10 @@
-//! All processes of a machine at a refresh, at a cost that thousands of sleepers hardly add to.
+//! All processes of a machine at each refresh, at a cost to which thousands of sleeping processes hardly add.
 //!
-//! Reading `/proc/PID/stat` costs the kernel some microseconds, so a process that does nothing is read ever more rarely (at last every [`RESTS_MAX`]th
-//! refresh), its file held open. That is safe because the kernel also tells what all CPUs did (`/proc/stat`): as soon as more processor
-//! time was used than the processes read account for, all of them are read at once. Where that explained nothing (processes that start
-//! and end between two refreshes take their time with them), a slice of them is read each time instead, until one of those explains it. New processes are
-//! looked for only when something was started (`processes` in the same file), and then under the numbers that were given out since
-//! (`/proc/loadavg`); `/proc` is listed every now and then, and where the numbers do not tell.
+//! Reading `/proc/PID/stat` costs the kernel some microseconds, so an idle process is read less and less often (finally every [`RESTS_MAX`]-th refresh), with
+//! its file held open. That is safe because the kernel also reports the busy time of all CPUs (`/proc/stat`): once more processor time was used than the
+//! processes that were read account for, all processes are read at once. If that does not explain it either (short-lived processes take their time with them),
+//! a slice of the processes is read each time instead, until a slice explains it. New processes are searched for only if a task was created (`processes` in the
+//! same file), and then by the ids that were assigned since (`/proc/loadavg`). `/proc` is listed periodically, and if the ids do not suffice.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -26,21 +25,21 @@ use crate::root::Root;
 use crate::root::number;
 use crate::task_stat::TaskStat;
 
-/// A process that sleeps is read at least every so many refreshes.
+/// Maximum number of refreshes between two readings of a sleeping process.
 const RESTS_MAX: u32 = 32;
-/// Files held open: a limit of 1,024 leaves room for all else.
+/// Maximum number of files held open. A descriptor limit of 1,024 reduces it, so that some are left for other uses.
 const OPEN_MAX: usize = 16_384;
-/// Share of one CPU that may be unaccounted for before everything is read: what starts and ends between two refreshes, and clock ticks' rounding.
+/// Share of one CPU that may be unaccounted for before all processes are read: short-lived processes, and the rounding of clock ticks.
 const UNACCOUNTED: f64 = 0.05;
-/// One part in so many is read at a refresh when reading all explained nothing.
+/// 1 part in this many is read per refresh if reading all processes did not explain the time.
 const SLICES: u32 = 8;
-/// A process that slept when it was first read is read again after so many refreshes.
+/// Number of refreshes after which a process that slept at its first reading is read again.
 const FIRST_REST: u32 = 16;
-/// Numbers given out since the last refresh that are tried one by one; threads have numbers as well.
+/// Maximum number of ids assigned since the last refresh that are tried one by one; threads use ids as well.
 const TRIED_MAX: u32 = 256;
-/// Refreshes between two lists of /proc, where something was started.
+/// Refreshes between two listings of /proc, if a task was created.
 const LIST_EVERY: u32 = 16;
-/// A line of the kernel's is shorter.
+/// Upper bound on the length of the kernel's line.
 const LINE_MAX: usize = 1024;
 
 struct Known {
@@ -53,7 +52,7 @@ struct Known {
     resident_pages: u64,
     cpu: u32,
     parent: u32,
-    /// When it was last read, seconds.
+    /// Time of the last reading in seconds.
     read_at_s: f64,
     /// CPUs' worth of time and faults per second between its last two readings.
     cpus: f64,
@@ -63,34 +62,34 @@ struct Known {
     due_in: u32,
 }
 
-/// A refresh.
+/// Time and state of a refresh.
 struct Moment {
     at_s: f64,
-    /// The one before.
+    /// Time of the previous refresh in seconds.
     last_s: f64,
-    /// See [`Processes`].
+    /// As in [`Processes`].
     youngest_ticks: Option<u64>,
 }
 
-/// Who is read.
+/// Which processes are read.
 #[derive(Clone, Copy)]
 enum Due {
-    /// Those who have rested long enough.
+    /// Those whose waiting time is over.
     Rested,
     /// Those of a slice.
     Slice(u32),
-    /// Everybody.
+    /// All processes.
     All,
 }
 
-/// What a refresh had to do.
+/// Cost of a refresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCost {
-    /// Processes there are.
+    /// Number of processes.
     pub known: usize,
-    /// Of them read.
+    /// Number of processes that were read.
     pub read: usize,
-    /// `/proc` was listed.
+    /// Whether `/proc` was listed.
     pub listed: bool,
 }
 
@@ -100,24 +99,25 @@ pub struct Processes {
     known: BTreeMap<u32, Known>,
     open: usize,
     forks: Option<u64>,
-    /// The number that was given out last, and refreshes since /proc was listed.
+    /// The id that was assigned last.
     last_number: Option<u32>,
+    /// Refreshes since /proc was listed.
     since_list: u32,
-    /// When the youngest process that is known began, clock ticks after boot: those that began later are new.
+    /// Start time of the youngest known process in clock ticks since boot: those that started later are new.
     youngest_ticks: Option<u64>,
     busy_ticks: u64,
     last_s: f64,
-    /// Reading all explained nothing: the slice that is next.
-    in_vain: Option<u32>,
+    /// The next slice to read, if reading all processes did not explain the time.
+    next_slice: Option<u32>,
     cost: ScanCost,
     buffer: Vec<u8>,
 }
 
 impl Processes {
-    /// Reads what is due. `at_s`: seconds since watching began.
+    /// Reads the processes that are due. `at_s`: seconds since the start of watching.
     ///
     /// # Errors
-    /// /proc is not there.
+    /// /proc cannot be read.
     pub fn refresh(&mut self, root: &Root, at_s: f64) -> io::Result<()> {
         let ticks_per_s = ticks_per_s();
         let text = root.read("proc/stat", &mut self.buffer).map_err(io::Error::other)?;
@@ -135,32 +135,32 @@ impl Processes {
         let missing = busy.saturating_sub(self.busy_ticks).saturating_sub(used) as f64;
         match missing > UNACCOUNTED * elapsed_s * ticks_per_s {
             true => self.explain(root, &moment, missing),
-            false => self.in_vain = None,
+            false => self.next_slice = None,
         }
         (self.busy_ticks, self.last_s) = (busy, at_s);
         self.cost.known = self.known.len();
         Ok(())
     }
 
-    /// Looks for those that used `missing` clock ticks.
+    /// Searches for the processes that used `missing` clock ticks.
     fn explain(&mut self, root: &Root, moment: &Moment, missing: f64) {
         let explains = |found: u64| found as f64 >= missing / 4.0;
-        if let Some(slice) = self.in_vain {
-            self.in_vain = Some((slice + 1) % SLICES);
+        if let Some(slice) = self.next_slice {
+            self.next_slice = Some((slice + 1) % SLICES);
             if !explains(self.read(root, moment, Due::Slice(slice))) {
                 return;
             }
         }
-        self.in_vain = if explains(self.read(root, moment, Due::All)) { None } else { Some(0) };
+        self.next_slice = if explains(self.read(root, moment, Due::All)) { None } else { Some(0) };
     }
 
-    /// What the last refresh had to do.
+    /// Cost of the last refresh.
     #[must_use]
     pub fn cost(&self) -> ScanCost {
         self.cost
     }
 
-    /// Processes that began since the last refresh, by the numbers that were given out; else all, and those that have gone go.
+    /// Finds processes that started since the last refresh, by the assigned ids; otherwise lists all, and drops those that have ended.
     fn find_new(&mut self, root: &Root) -> io::Result<()> {
         let text = root.read("proc/loadavg", &mut self.buffer).unwrap_or_default();
         let last = text.split(u8::is_ascii_whitespace).nth(4).and_then(|word| u32::try_from(number(word)?).ok());
@@ -187,7 +187,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Reads those processes that were not read at this refresh and are due; the clock ticks that they used since they were read before.
+    /// Reads the due processes that were not read at this refresh. Returns the clock ticks that they used since their previous readings.
     fn read(&mut self, root: &Root, moment: &Moment, due: Due) -> u64 {
         let mut used = 0;
         let mut line = [0; LINE_MAX];
@@ -222,7 +222,7 @@ impl Processes {
         used
     }
 
-    /// The processes as they were last read, by number.
+    /// The processes as they were last read, by process id.
     #[must_use]
     pub fn figures(&self, machine: &Machine) -> Vec<ProcessFigures> {
         let page = page_bytes();
@@ -240,13 +240,13 @@ impl Processes {
         self.known.iter().map(of).collect()
     }
 
-    /// Processes of this name.
+    /// Ids of the processes with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Vec<u32> {
         self.known.iter().filter(|(_, known)| *known.name == *name).map(|(pid, _)| *pid).collect()
     }
 
-    /// A process's parent, where it is known.
+    /// Process id of a process's parent, if known.
     #[must_use]
     pub fn parent(&self, pid: u32) -> Option<u32> {
         self.known.get(&pid).map(|known| known.parent)
@@ -273,7 +273,7 @@ impl Known {
         }
     }
 
-    /// Reads its line; `None`: it has ended. A descriptor held open goes on naming the process that it was opened for, whoever gets the number later.
+    /// Reads its line; `None`: it has ended. An open descriptor keeps referring to the process for which it was opened, even if the id is reused.
     fn read(&mut self, root: &Root, pid: u32, line: &mut [u8], may_hold: bool) -> Option<usize> {
         if let Some(file) = &self.file {
             match file.read_at(line, 0) {
@@ -287,10 +287,10 @@ impl Known {
         Some(length)
     }
 
-    /// Takes a reading in; the clock ticks used since the one before.
+    /// Updates the process with a reading. Returns the clock ticks used since the previous one.
     fn update(&mut self, stat: &TaskStat<'_>, moment: &Moment) -> u64 {
         let is_same = self.start_ticks == stat.start_ticks;
-        // Of one that began since the last refresh, everything was used since.
+        // A process that started since the last refresh used all of its time since then.
         let is_new = !is_same && moment.youngest_ticks.is_some_and(|youngest| stat.start_ticks > youngest);
         let (since_s, ticks, faults) = match (is_same, is_new) {
             (true, _) => (self.read_at_s, self.cpu_ticks, self.faults),
@@ -309,7 +309,7 @@ impl Known {
             (false, false) if stat.state == b'R' => 1,
             (false, false) => FIRST_REST,
         };
-        // Not all at one refresh: processes that began to rest together part by their numbers.
+        // Spread over refreshes by process id, so that processes that went idle together are not all read at the same one.
         self.due_in = if self.rest >= FIRST_REST { self.rest - stat.id % (FIRST_REST / 2) } else { self.rest };
         if !is_same || self.name.as_bytes() != stat.name {
             self.name = String::from_utf8_lossy(stat.name).into();
@@ -322,7 +322,7 @@ impl Known {
     }
 }
 
-/// Whether a number is a process's, and not a thread's or nobody's.
+/// Whether an id is that of a process, not of a thread or of none.
 fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
     let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));

@@ -1,5 +1,5 @@
-//! Memory-bandwidth monitoring through resctrl (`Documentation/arch/x86/resctrl.rst`): bytes that the CPUs of each L3 cache read from memory, all and from
-//! their own node's. Portable over Intel and AMD. It counts by *requester*, so it tells locality, not the load of controllers.
+//! Memory-bandwidth monitoring by resctrl (`Documentation/arch/x86/resctrl.rst`): bytes that the CPUs of each L3 cache read from memory, in total and from
+//! their own node. Portable across Intel and AMD. It counts by *requester*, so it shows locality, not the load of controllers.
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -9,10 +9,10 @@ use crate::figures::MetricValue;
 use crate::root::Root;
 
 const DATA: &str = "sys/fs/resctrl/mon_data";
-/// What figures from it are labelled with.
+/// Label of figures from this source.
 const SOURCE: &str = "resctrl (mbm_local_bytes, mbm_total_bytes)";
 
-/// One L3 cache's domain.
+/// The monitoring domain of one L3 cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Domain {
     folder: String,
@@ -23,7 +23,7 @@ struct Domain {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resctrl {
     domains: Vec<Domain>,
-    /// Why there are none.
+    /// Why there are no domains.
     because: String,
 }
 
@@ -32,7 +32,7 @@ pub struct Resctrl {
 pub struct ResctrlReading(Vec<Option<(u64, u64)>>);
 
 impl Resctrl {
-    /// Looks for it.
+    /// Finds the domains.
     #[must_use]
     pub fn find(root: &Root, machine: &Machine) -> Resctrl {
         let names = root.names(DATA).into_iter().filter(|name| name.starts_with("mon_L3_"));
@@ -82,7 +82,7 @@ impl Resctrl {
     }
 }
 
-/// The node of the CPUs that share the L3 cache with this id.
+/// Node of the CPUs that share the L3 cache with this id.
 fn node_of_cache(root: &Root, machine: &Machine, id: u64) -> Option<NodeId> {
     let of = |cpu: CpuId| root.number(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index3/id"));
     machine.cpus().iter().find(|cpu| cpu.online && of(cpu.id) == Some(id)).and_then(|cpu| cpu.node)

@@ -1,8 +1,7 @@
-//! Sampled accesses as a source: rates and latencies by node, by process, and by page of one process. Estimates, and labelled so.
+//! Sampled accesses as a source: rates and latencies by node, by process, and by page of one process. They are estimates, and labelled as such.
 //!
-//! Where the processor samples accesses, they are accesses. Where only the kernel's page faults are to be had, they are first touches, and (where it balances
-//! NUMA) uses of pages that it had unmapped to see who comes: the latter are told apart as faults on pages that were seen before, and only these say
-//! anything of locality.
+//! If the processor can sample, these are memory accesses. If only page faults are available, they are first touches and, with NUMA balancing, hinting faults.
+//! The latter are recognised as faults on pages that were seen before, and only they show locality.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -19,19 +18,19 @@ use crate::figures::Sampled;
 use crate::figures::SampledNode;
 use crate::heat::Heat;
 
-/// Pages that are remembered as seen; of more, nothing is known.
+/// Maximum number of pages that are remembered as seen.
 const PAGES_MAX: usize = 1 << 20;
 const PAGE_SHIFT: u32 = 12;
 
-/// What is sampled beside the counting.
+/// What is sampled, beside counting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
     /// Nothing.
     #[default]
     Off,
-    /// Memory accesses, where the processor samples them; else nothing.
+    /// Memory accesses, if the processor can sample them; otherwise nothing.
     Accesses,
-    /// Memory accesses, else page faults.
+    /// Memory accesses if possible, otherwise page faults.
     AccessesOrFaults,
 }
 
@@ -41,15 +40,17 @@ struct NodeTally {
     local: f64,
     remote: f64,
     unknown: f64,
-    /// Those that say something of locality: accesses, and faults on pages that were seen before. All, and local ones.
+    /// Weight of the samples that show locality: accesses, and faults on pages that were seen before.
     telling: f64,
+    /// The local ones of these.
     telling_local: f64,
-    /// Latency times weight, and the weight of those of which it is known.
+    /// Sum of latency times weight.
     latency: f64,
+    /// Weight of the samples whose latency is known.
     timed: f64,
 }
 
-/// Everything since sampling began.
+/// Totals since sampling began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplesReading {
     nodes: Vec<NodeTally>,
@@ -57,13 +58,13 @@ pub struct SamplesReading {
     lost: u64,
 }
 
-/// Memory accesses of a process since the figures before: all of which the home is known, and local ones.
+/// Memory accesses by process since the last figures: those whose page's home node is known, and the local ones.
 type Shares = HashMap<u32, (f64, f64)>;
 
-/// Opened events, and what they told.
+/// Opened events and their results.
 pub struct Sampler {
     live_sampler: LiveSampler,
-    /// Indices of nodes.
+    /// The machine, for the indices of nodes.
     machine: Machine,
     seen: Vec<Seen>,
     tally: SamplesReading,
@@ -73,10 +74,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Opens what there is; `None` where nothing is wanted, or nothing but page faults is there and they are not wanted.
+    /// Opens the best available events; `None`: nothing is requested, or only page faults are available and they are not requested.
     ///
     /// # Errors
-    /// The kernel refuses, with the reason and the remedy.
+    /// The kernel refuses; the error contains the reason and the remedy.
     pub fn open(scope: &Scope, machine: &Machine, sampling: Sampling) -> Result<Option<Sampler>, SourceError> {
         let live_sampler = match sampling {
             Sampling::Off => None,
@@ -117,30 +118,30 @@ impl Sampler {
         self.live_sampler.kind == Kind::Faults
     }
 
-    /// What must be told with it, in whole sentences.
+    /// Notes for the reader, in whole sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let own = self.is_of_faults().then(|| {
-            "Page faults are sampled, not accesses: first touches, and uses of pages that the kernel unmapped where it balances NUMA.".to_owned()
+            "Page faults are sampled, not accesses: first touches, and hinting faults where the kernel's NUMA balancing is on.".to_owned()
         });
         own.into_iter().chain(self.live_sampler.notes.iter().map(|note| format!("{note}."))).collect()
     }
 
-    /// Remembers pages of this process from now on.
-    pub fn look_closely_at(&mut self, pid: Option<u32>) {
+    /// Selects the process whose samples are kept by page.
+    pub fn select_process(&mut self, pid: Option<u32>) {
         if self.focus.as_ref().map(|(of, _)| *of) != pid {
             self.focus = pid.map(|pid| (pid, Heat::default()));
         }
     }
 
-    /// Pages of the process that is looked at closely, `seconds` after the last time.
+    /// Samples by page of the selected process; `seconds` is the time since the last call.
     pub fn heat(&mut self, seconds: f64) -> Option<&Heat> {
         let (_, heat) = self.focus.as_mut()?;
         heat.fade(seconds);
         Some(heat)
     }
 
-    /// Takes in what the rings hold. Every few seconds at least, lest they overflow.
+    /// Reads the rings; to be called at least every few seconds, so that they do not overflow.
     pub fn look(&mut self) {
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
@@ -151,7 +152,7 @@ impl Sampler {
     }
 
     fn add(&mut self, seen: &Seen) {
-        // A cache's answer is no memory access; what nobody told the level of may be one.
+        // An access answered by a cache is not a memory access; one of unknown level may be.
         if seen.is_memory == Some(false) {
             return;
         }
@@ -187,7 +188,7 @@ impl Sampler {
         }
     }
 
-    /// Whether a page was seen before; it is from now on.
+    /// Returns whether a page was seen before, and marks it as seen.
     fn was_seen(&mut self, seen: &Seen) -> bool {
         let Some((pid, _)) = seen.task else { return false };
         let page = (pid, seen.address >> PAGE_SHIFT);
@@ -197,19 +198,19 @@ impl Sampler {
         !self.known_pages.insert(page)
     }
 
-    /// Everything so far.
+    /// Totals so far.
     pub fn read(&mut self) -> SamplesReading {
         self.look();
         self.tally.clone()
     }
 
-    /// Local share of each process's accesses since the last time.
+    /// Local access ratio of each process since the last call.
     pub fn take_processes(&mut self) -> HashMap<u32, f64> {
         let shares = std::mem::take(&mut self.processes);
         shares.into_iter().map(|(pid, (all, local))| (pid, local / all)).collect()
     }
 
-    /// Local access ratio between two readings, of a node (as an index) or of all.
+    /// Local access ratio between two readings, of a node (index) or of all.
     #[must_use]
     pub fn local_share(&self, before: &SamplesReading, now: &SamplesReading, node: Option<usize>) -> MetricValue {
         let sum = now.since(before, node);
@@ -220,7 +221,7 @@ impl Sampler {
                 MetricValue::estimate(sum.telling_local / sum.telling, source)
             }
             (false, false) => MetricValue::Missing("no memory access was sampled in the interval".to_owned()),
-            // Nothing that is worth a word: what better sources say of themselves is.
+            // No reason of its own: the reasons of better sources are more useful.
             (false, true) => MetricValue::default(),
         }
     }
@@ -245,7 +246,7 @@ impl Sampler {
         }
     }
 
-    /// How many samples there were between two readings.
+    /// Number of samples between two readings.
     #[must_use]
     pub fn counts(&self, before: &SamplesReading, now: &SamplesReading) -> Sampled {
         Sampled {
@@ -328,7 +329,7 @@ mod tests {
         sampler.machine = Tree::symmetric(2, 1, 4096).machine();
         sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
         let before = sampler.tally.clone();
-        sampler.look_closely_at(Some(7));
+        sampler.select_process(Some(7));
         for seen in [sample(1, 0, Some(0)), sample(2, 0, Some(0)), sample(3, 1, None)] {
             sampler.add(&seen);
         }

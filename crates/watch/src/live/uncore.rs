@@ -1,5 +1,5 @@
-//! Memory controllers' own counters: the kernel's named events of Intel's `uncore_imc_*` PMUs (`cas_count_read`, `cas_count_write`), with the scale that
-//! sysfs tells. Which PMUs there are decides, not the processor's model. What has no name in sysfs is not counted.
+//! Counters of the memory controllers: the kernel's named events of Intel's `uncore_imc_*` PMUs (`cas_count_read`, `cas_count_write`), with the scale given in
+//! sysfs. The set of PMUs decides, not the processor's model. Events without a name in sysfs are not counted.
 
 use std::os::fd::OwnedFd;
 
@@ -25,27 +25,27 @@ const MIB: f64 = (1_u64 << 20) as f64;
 struct Planned {
     attr: EventAttr,
     cpu: u32,
-    /// Controller, as an index.
+    /// Index of the controller.
     controller: usize,
     /// Bytes per count.
     scale: f64,
 }
 
-/// Controllers' counters.
+/// The opened counters of the memory controllers.
 #[derive(Default)]
 pub struct Uncore {
     open: Vec<(Planned, OwnedFd)>,
-    /// Node of each controller, as an index; `None`: its package has several nodes.
+    /// Index of each controller's node; `None`: its package has several nodes.
     nodes: Vec<Option<usize>>,
     because: String,
 }
 
-/// Counts at a moment.
+/// Counts at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct UncoreReading(Vec<Raw>);
 
 impl Uncore {
-    /// Opens what the machine offers.
+    /// Opens the counters that the machine offers.
     #[must_use]
     pub fn open(root: &Root, machine: &Machine) -> Uncore {
         let pmus = numapilot_perf::pmu::read(root.path()).unwrap_or_default();
@@ -70,7 +70,7 @@ impl Uncore {
         uncore
     }
 
-    /// Reads all.
+    /// Reads all counters.
     #[must_use]
     pub fn read(&self) -> UncoreReading {
         UncoreReading(self.open.iter().map(|(_, fd)| counters::read_one(fd).unwrap_or_default()).collect())
@@ -95,7 +95,7 @@ impl Uncore {
         MetricValue::of(imbalance(&self.served(before, now)), SOURCE, "the controllers were idle")
     }
 
-    /// Bytes per second that a node's controllers served; `node` as an index.
+    /// Bytes per second that a node's controllers served; `node` is an index.
     #[must_use]
     pub fn bytes_per_s(&self, before: &UncoreReading, now: &UncoreReading, node: usize, seconds: f64) -> MetricValue {
         if self.open.is_empty() {
@@ -106,7 +106,7 @@ impl Uncore {
         let controllers: Vec<usize> = (0..self.nodes.len()).filter(of_node).collect();
         let bytes: f64 = controllers.iter().map(|controller| served[*controller]).sum();
         let known = (!controllers.is_empty() && seconds > 0.0).then(|| bytes / seconds);
-        MetricValue::of(known, SOURCE, "the counters tell packages apart, not the nodes within one")
+        MetricValue::of(known, SOURCE, "the counters distinguish packages, not the nodes within one")
     }
 }
 
@@ -124,7 +124,7 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
                 }
                 let unit = pmu.events.get(&format!("{alias}.unit")).map_or("", String::as_str);
                 let scale = pmu.events.get(&format!("{alias}.scale")).and_then(|text| text.parse::<f64>().ok());
-                // A cache line where nothing is told.
+                // A cache line, if sysfs gives no scale.
                 let scale = scale.map_or(64.0, |scale| if unit == "MiB" { scale * MIB } else { scale });
                 found.push(Planned { attr, cpu, controller: nodes.len(), scale });
             }
@@ -156,12 +156,12 @@ fn absence(pmus: &[Pmu]) -> String {
     }
 }
 
-/// Why links' load cannot be told, in this machine's terms.
+/// Why the load of the links is not known on this machine.
 #[must_use]
 pub fn why_no_links(root: &Root) -> String {
     let pmus = numapilot_perf::pmu::read(root.path()).unwrap_or_default();
     match pmus.iter().any(|pmu| pmu.name.starts_with("uncore_upi") || pmu.name.starts_with("uncore_qpi")) {
-        true => "the links' PMUs here tell flits, and nobody tells the links' rate".to_owned(),
+        true => "the links' PMUs count flits, and the rate of the links is not known".to_owned(),
         false => "the kernel offers no PMU of links here (virtual machines have none)".to_owned(),
     }
 }

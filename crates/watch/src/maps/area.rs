@@ -8,7 +8,7 @@ use numapilot_kernel::maps::MapUse;
 use numapilot_kernel::maps::NumaLine;
 use numapilot_machine::NodeId;
 
-/// What memory is.
+/// Kind of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The heap of `brk`.
@@ -24,12 +24,12 @@ pub enum Kind {
     Shared,
     /// A mapped file, with pages that the process wrote to and so has for itself.
     File,
-    /// Of the kernel's: vdso and the like.
+    /// The kernel's own mappings, such as the vdso.
     Kernel,
 }
 
 impl Kind {
-    /// As shown.
+    /// Name of the kind, as shown.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -49,25 +49,25 @@ impl Kind {
 pub struct Area {
     /// First address.
     pub start: u64,
-    /// Address after the last; `None` where smaps could not be read, or the mapping came after it was.
+    /// Address after the last; `None`: smaps could not be read, or the mapping is newer.
     pub end: Option<u64>,
-    /// What it is.
+    /// Kind of the mapping.
     pub kind: Kind,
     /// Path or name; empty for anonymous memory.
     pub name: String,
-    /// As in `maps`: `rw-p`; empty where smaps could not be read.
+    /// Permissions as in `maps`: `rw-p`; empty if smaps could not be read.
     pub permissions: String,
     /// Memory policy, as the kernel writes it.
     pub policy: String,
-    /// Pages by node, ascending, as numa_maps tells: of [`Area::page_bytes`] each.
+    /// Pages by node, ascending, from numa_maps: of [`Area::page_bytes`] each.
     pub pages: Vec<(NodeId, u64)>,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Of them, KiB in transparent huge pages.
+    /// KiB in transparent huge pages.
     pub huge_kib: u64,
-    /// Swapped out, KiB.
+    /// KiB swapped out.
     pub swapped_kib: u64,
-    /// Accesses that were seen by samples, where any are taken: all, those of which the page's node is known, and local ones of these.
+    /// Sampled accesses: all, those whose page's node is known, and the local ones of these.
     pub seen: [u64; 3],
 }
 
@@ -103,7 +103,7 @@ impl Area {
     }
 }
 
-/// The mappings of two texts, by address. Those of `smaps` alone hold no pages: `numa_maps` leaves some of the kernel's out.
+/// Joins the mappings of two texts, by address. Mappings that are only in `smaps` have no pages: `numa_maps` omits some of the kernel's.
 pub fn join(numa_maps: &[u8], smaps: &[u8]) -> Vec<Area> {
     let mut sizes: BTreeMap<u64, (MapLine<'_>, MapUse)> = BTreeMap::new();
     sizes.extend(maps::uses(smaps).map(|(line, used)| (line.start, (line, used))));
@@ -137,7 +137,7 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
     }
 }
 
-/// What a mapping is, from both lines. The kernel's own words win; the path decides the rest.
+/// Kind and name of a mapping, from both lines. The kernel's own names take precedence; otherwise the path decides.
 fn identify(line: &NumaLine<'_>, map: Option<&MapLine<'_>>) -> (Kind, String) {
     let path = match map {
         Some(map) => String::from_utf8_lossy(map.path).into_owned(),
@@ -156,7 +156,7 @@ fn identify(line: &NumaLine<'_>, map: Option<&MapLine<'_>>) -> (Kind, String) {
         "" => Kind::Anonymous,
         _ => Kind::File,
     };
-    // The words that the kind says already.
+    // Names that repeat the kind are dropped.
     let name = if matches!(path.as_str(), "[heap]" | "[stack]") { String::new() } else { path };
     (kind, name)
 }
@@ -165,7 +165,7 @@ fn is_shared(path: &str) -> bool {
     ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"].iter().any(|start| path.starts_with(start))
 }
 
-/// A path as numa_maps writes it: blanks and the like as octal escapes.
+/// Decodes a path from numa_maps, in which blanks and similar characters are octal escapes.
 fn unescape(text: &[u8]) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

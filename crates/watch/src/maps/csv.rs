@@ -5,13 +5,13 @@ use std::fmt::Write;
 use super::MemoryMap;
 use super::object::Object;
 
-/// The heading.
+/// The heading line.
 #[must_use]
 pub fn csv_heading() -> &'static str {
     "time_s,pid,process,kind,name,policy,start,mappings,mapped_bytes,node,pages,bytes,is_far\n"
 }
 
-/// A line per object and node; `time_s`: seconds since watching began.
+/// One line per object and node; `time_s`: seconds since the start of watching.
 #[must_use]
 pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
     let mut out = String::new();
@@ -36,7 +36,7 @@ pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
     out
 }
 
-/// A field, in quotes where it must be.
+/// A field, quoted if necessary.
 pub fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! A process's memory as JSON, to the page.
+//! A process's memory as JSON, exact to the page.
 
 use numapilot_machine::NodeId;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::MemoryMap;
 use super::object::Object;
 
-/// The whole, with `objects` in their order.
+/// A process's memory, with `objects` in their order.
 #[must_use]
 pub fn json(map: &MemoryMap, objects: &[Object]) -> Value {
     let by_node = |values: &mut dyn Iterator<Item = (NodeId, Value)>| -> Value {

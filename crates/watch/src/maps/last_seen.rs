@@ -1,6 +1,6 @@
-//! Memory of processes that end while they are watched: a process that has ended has none, so it is looked at while it runs.
+//! Memory of processes that end while they are watched: a process that has ended has no memory, so it is read while it runs.
 //!
-//! The kernel walks a process's page tables for `numa_maps`, holding its memory map meanwhile. A look that takes long is therefore followed by a longer pause
+//! For `numa_maps` the kernel walks a process's page tables and holds its memory map meanwhile. So a long reading is followed by a longer pause
 //! ([`PAUSE_PER_LOOK`]).
 
 use std::collections::BTreeMap;
@@ -13,12 +13,12 @@ use super::MemoryMap;
 use super::Reader;
 use crate::root::Root;
 
-/// Time between two looks, in times that a look takes: watching costs 1 % of the time at most.
+/// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
 const PAUSE_PER_LOOK: u32 = 100;
-/// Time between two looks at least.
+/// Minimum pause between two readings.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// The last look at each process that had memory then.
+/// The last reading of each process that had memory.
 #[derive(Debug)]
 pub struct LastSeen {
     reader: Reader,
@@ -34,20 +34,23 @@ impl Default for LastSeen {
 }
 
 impl LastSeen {
-    /// Looks if the last look is long enough ago.
+    /// Reads the processes, if the last reading is long enough ago.
     pub fn look_if_due(&mut self, root: &Root, machine: &Machine, pids: &[u32]) {
         if self.began.elapsed() >= self.due {
             self.look(root, machine, pids);
         }
     }
 
-    /// Memory of the processes now; of one that has ended, as it was last seen, and a note that says when that was.
+    /// Present memory of the processes; for one that has ended, the last reading with a note of its time.
     pub fn now(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Vec<MemoryMap> {
         let looked_at = self.look(root, machine, pids);
         let told = |(at, map): &(Duration, MemoryMap)| {
             let mut map = map.clone();
             if *at < looked_at {
-                map.notes.push(format!("As last seen, {:.3} s after watching began.", at.as_secs_f64()));
+                map.notes.push(format!(
+                    "The process has ended: its memory as last read, {:.3} s after the start.",
+                    at.as_secs_f64()
+                ));
             }
             map
         };
@@ -57,7 +60,7 @@ impl LastSeen {
     fn look(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Duration {
         let at = self.began.elapsed();
         for &pid in pids {
-            // One that is ending has no memory any more, and is no error yet.
+            // A process that is ending has no memory any more, which is not an error yet.
             if let Ok(map) = self.reader.read(root, machine, pid)
                 && (!map.areas.is_empty() || !self.seen.contains_key(&pid))
             {
@@ -97,7 +100,7 @@ mod tests {
         child.wait().unwrap();
         let ended = seen.now(&root, &machine, &pids);
         assert_eq!(ended[0].bytes_by_node().iter().sum::<u64>(), bytes);
-        assert!(ended[0].notes.iter().any(|note| note.contains("As last seen")), "{:?}", ended[0].notes);
+        assert!(ended[0].notes.iter().any(|note| note.contains("as last read")), "{:?}", ended[0].notes);
         seen.due = Duration::ZERO;
         seen.look_if_due(&root, &machine, &pids);
         assert!(seen.due >= PAUSE_MIN);

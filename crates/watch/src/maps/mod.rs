@@ -1,8 +1,8 @@
 //! `numapilot maps`: a process's memory by object and node, from `numa_maps` (pages by node, policy), `smaps` (sizes, transparent huge pages, swap), and
 //! the CPUs of its threads (what lies far from them).
 //!
-//! The two files are read one after the other, not at one moment: a mapping that comes or goes between them has no size, or no pages. Pages by node are
-//! those of `numa_maps`, to the page.
+//! The two files are read one after the other, not at one moment: a mapping that is made or removed in between has no size, or no pages. The pages by node are
+//! those of `numa_maps`, exactly.
 
 mod area;
 mod csv;
@@ -39,25 +39,25 @@ use crate::root::Root;
 /// A process's memory at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryMap {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Its name.
+    /// Name of the process (`comm`).
     pub name: String,
-    /// Every mapping, by address.
+    /// All mappings, by address.
     pub areas: Vec<Area>,
-    /// Nodes that hold pages of it, ascending.
+    /// Nodes that hold pages of the process, ascending.
     pub nodes: Vec<NodeId>,
-    /// Where its threads run: share of processor time by node.
+    /// Share of its threads' processor time by node.
     pub runs_on: Vec<(NodeId, f64)>,
-    /// Its threads.
+    /// Number of its threads.
     pub threads: usize,
-    /// Nodes whose memory is far from them.
+    /// Nodes whose memory is far from its threads.
     pub far_nodes: Vec<NodeId>,
-    /// What the reader must know, in whole sentences.
+    /// Notes for the reader, in whole sentences.
     pub notes: Vec<String>,
 }
 
-/// Reads processes' memory; keeps buffers, and what was seen of their threads, between looks.
+/// Reads processes' memory. It keeps buffers, and the threads' previous readings, between calls.
 #[derive(Debug, Default)]
 pub struct Reader {
     places: BTreeMap<u32, Places>,
@@ -66,10 +66,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// A process's memory now.
+    /// Reads a process's memory.
     ///
     /// # Errors
-    /// The process has ended ([`KernelError::Gone`]), or may not be looked into, or the kernel has no numa_maps.
+    /// The process has ended ([`KernelError::Gone`]) or may not be inspected, or the kernel has no numa_maps.
     pub fn read(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<MemoryMap, WatchError> {
         let name = self.name(root, pid)?;
         match maps::read_under(root.path(), pid, "numa_maps", &mut self.numa_maps) {
@@ -87,8 +87,7 @@ impl Reader {
         places.look(root, machine, pid)?;
         let areas = area::join(&self.numa_maps, &self.smaps);
         if areas.is_empty() {
-            notes
-                .push("It has no memory of its own: a thread of the kernel's, or a process that is ending.".to_owned());
+            notes.push("The process has no memory of its own: it is a kernel thread, or is ending.".to_owned());
         }
         let mut nodes: Vec<NodeId> = areas.iter().flat_map(|area| area.pages.iter().map(|(node, _)| *node)).collect();
         nodes.sort_unstable();
@@ -135,7 +134,7 @@ impl MemoryMap {
         self.areas.iter().map(|area| area.far_bytes(&self.far_nodes)).sum()
     }
 
-    /// The mappings as objects: those of one file, kind and policy together, the greatest by `key` first. `apart`: every mapping for itself.
+    /// The mappings as objects: those of one file, kind and policy together, ordered by `key`. `apart`: every mapping is an object.
     #[must_use]
     pub fn objects(&self, key: Key, apart: bool) -> Vec<Object> {
         object::objects(&self.areas, &self.far_nodes, key, apart)

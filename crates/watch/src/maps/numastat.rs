@@ -3,7 +3,7 @@
 use super::MemoryMap;
 use super::area::Kind;
 
-/// numastat's names, in its order; what is neither of the first three is private to it.
+/// numastat's names, in its order; memory of none of the first three kinds counts as private.
 pub const NUMASTAT_KINDS: [&str; 4] = ["Huge", "Heap", "Stack", "Private"];
 
 impl MemoryMap {

@@ -1,4 +1,4 @@
-//! Mappings put together to what a person calls one thing: a library is five mappings, a process has hundreds of arenas.
+//! Groups mappings into objects: a library is five mappings, and a process may have hundreds of arenas.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use numapilot_machine::NodeId;
 use super::area::Area;
 use super::area::Kind;
 
-/// By what objects are ordered.
+/// Sort key of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key {
     /// Bytes in memory.
@@ -26,10 +26,10 @@ pub enum Key {
     Seen,
 }
 
-/// One object.
+/// A group of mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// Kind of its mappings.
     pub kind: Kind,
     /// Path or name; empty for anonymous memory.
     pub name: String,
@@ -37,15 +37,15 @@ pub struct Object {
     pub policy: String,
     /// First address.
     pub start: u64,
-    /// Mappings.
+    /// Number of mappings.
     pub areas: usize,
     /// Bytes mapped.
     pub mapped_bytes: u64,
     /// Bytes in memory by node.
     pub bytes_by_node: BTreeMap<NodeId, u64>,
-    /// Pages in memory by node, of the size that the kernel tells for the mapping.
+    /// Pages in memory by node, of the mapping's page size.
     pub pages_by_node: BTreeMap<NodeId, u64>,
-    /// Bytes of such a page; 0: the object's mappings differ.
+    /// Page size in bytes; 0: the object's mappings differ.
     pub page_bytes: u64,
     /// Bytes in transparent huge pages.
     pub huge_bytes: u64,
@@ -53,7 +53,7 @@ pub struct Object {
     pub swapped_bytes: u64,
     /// Bytes far from the process's threads.
     pub far_bytes: u64,
-    /// Accesses seen by samples: all, those of which the page's node is known, and local ones of these.
+    /// Sampled accesses: all, those whose page's node is known, and the local ones of these.
     pub seen: [u64; 3],
 }
 
@@ -64,7 +64,7 @@ impl Object {
         self.bytes_by_node.values().sum()
     }
 
-    /// What it is called: its name, else its address.
+    /// Title: its name, or its address.
     #[must_use]
     pub fn title(&self) -> String {
         match (self.name.is_empty(), self.kind) {
@@ -96,7 +96,7 @@ impl Object {
     }
 }
 
-/// Anonymous mappings of at least this size stand alone; smaller ones of one policy are shown together.
+/// Anonymous mappings of at least this size in bytes are objects of their own; smaller ones of one policy are grouped.
 const ALONE_BYTES: u64 = 1 << 20;
 
 pub fn objects(areas: &[Area], far: &[NodeId], key: Key, apart: bool) -> Vec<Object> {

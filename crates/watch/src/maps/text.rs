@@ -1,4 +1,4 @@
-//! A process's memory for people: where its threads run, what lies where, and what lies far from them.
+//! A process's memory as text: where its threads run, where its memory lies, and what lies far from them.
 
 use std::fmt::Write;
 
@@ -10,22 +10,22 @@ use numapilot_report::units;
 use super::MemoryMap;
 use super::object::Object;
 
-/// With more nodes than this, a column for each would leave no room for names.
+/// Maximum number of nodes with a column each; more would leave no space for names.
 const COLUMNS_MAX: usize = 8;
 
-/// Then so many are named, those with most first.
+/// Number of nodes that are named beyond that, those with most memory first.
 const NAMED_MAX: usize = 3;
 
-/// How it is shown.
+/// Options of the text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextOptions {
-    /// Objects shown; 0: all.
+    /// Maximum number of objects; 0: all.
     pub top: usize,
-    /// Pages in place of bytes.
+    /// Whether pages are shown instead of bytes.
     pub pages: bool,
 }
 
-/// The whole, with `objects` in their order.
+/// A process's memory, with `objects` in their order.
 #[must_use]
 pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Look) -> String {
     let mut out = heading(map, look);
@@ -70,7 +70,7 @@ fn heading(map: &MemoryMap, look: Look) -> String {
     let threads = if map.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", map.threads) };
     let runs: Vec<String> =
         map.runs_on.iter().map(|(node, share)| format!("{} on node {node}", units::percent(*share))).collect();
-    let runs = if runs.is_empty() { "nobody tells on which nodes".to_owned() } else { runs.join(", ") };
+    let runs = if runs.is_empty() { "on unknown nodes".to_owned() } else { runs.join(", ") };
     format!(
         "{}\n",
         look.heading(&format!("{} (process {}): {threads}; processor time: {runs}", clean(&map.name), map.pid))
@@ -130,7 +130,7 @@ fn by_node(map: &MemoryMap, on: impl Fn(&NodeId) -> u64, options: TextOptions, i
     vec![parts.join(", ")]
 }
 
-/// What lies far from the threads, and what to do about it.
+/// The memory that lies far from the threads, and the remedy.
 fn advice(map: &MemoryMap, look: Look) -> String {
     let far = map.far_bytes();
     let all: u64 = map.bytes_by_node().iter().sum();

@@ -9,13 +9,13 @@ use crate::figures::NumaStat;
 use crate::maps::NUMASTAT_KINDS;
 use crate::maps::quoted;
 
-/// The heading.
+/// The heading line.
 #[must_use]
 pub fn csv_heading() -> &'static str {
     "from_s,to_s,scope,id,figure,value,source,is_estimate,because\n"
 }
 
-/// The figures, a line each.
+/// The figures, one line each.
 #[must_use]
 pub fn csv(stat: &Stat) -> String {
     let interval = &stat.interval;
@@ -23,10 +23,10 @@ pub fn csv(stat: &Stat) -> String {
     let source = if interval.simulated.is_some() { "simulated" } else { "kernel" };
     let mut lines = Lines { time, source, out: String::new() };
     for metric in Metric::ALL {
-        lines.told("all", "", metric.name(), interval.metrics.get(metric));
+        lines.metric("all", "", metric.name(), interval.metrics.get(metric));
     }
     for event in &interval.events {
-        lines.told("event", "", event.name, &event.count);
+        lines.metric("event", "", event.name, &event.count);
     }
     for (name, _, delta) in &interval.kernel {
         lines.value("kernel", "", name, *delta as f64);
@@ -39,7 +39,7 @@ pub fn csv(stat: &Stat) -> String {
             ("l3_mpki", &node.l3_mpki),
             ("controller_bytes_per_s", &node.controller_bytes_per_s),
         ] {
-            lines.told("node", &id, name, told);
+            lines.metric("node", &id, name, told);
         }
         node.controller_load.into_iter().for_each(|load| lines.value("node", &id, "controller_load", load));
         node.busy_cpus.into_iter().for_each(|busy| lines.value("node", &id, "busy_cpus", busy));
@@ -47,7 +47,7 @@ pub fn csv(stat: &Stat) -> String {
         if let (Some(of), Some(sampled)) = (node.sampled, &interval.sampled) {
             let rates = [("local", of.local_per_s), ("remote", of.remote_per_s), ("unknown", of.unknown_per_s)];
             for (name, rate) in rates {
-                lines.told(
+                lines.metric(
                     "node",
                     &id,
                     &format!("sampled_{name}_per_s"),
@@ -55,7 +55,7 @@ pub fn csv(stat: &Stat) -> String {
                 );
             }
             if let Some(cycles) = of.latency_cycles {
-                lines.told("node", &id, "sampled_latency_cycles", &MetricValue::estimate(cycles, &sampled.source));
+                lines.metric("node", &id, "sampled_latency_cycles", &MetricValue::estimate(cycles, &sampled.source));
             }
         }
         if interval.simulated.is_none() {
@@ -68,9 +68,9 @@ pub fn csv(stat: &Stat) -> String {
     for process in &interval.processes {
         let id = process.pid.to_string();
         lines.value("process", &id, "cpus", process.cpus);
-        lines.told("process", &id, "local_access_ratio", &process.local_share);
-        lines.told("process", &id, "ipc", &process.ipc);
-        lines.told("process", &id, "l3_mpki", &process.l3_mpki);
+        lines.metric("process", &id, "local_access_ratio", &process.local_share);
+        lines.metric("process", &id, "ipc", &process.ipc);
+        lines.metric("process", &id, "l3_mpki", &process.l3_mpki);
     }
     for map in &stat.memory {
         for (kind, row) in NUMASTAT_KINDS.iter().zip(map.by_numastat_kind()) {
@@ -98,7 +98,7 @@ impl Lines {
         let _ = writeln!(self.out, "{},{scope},{},{name},{value},{},0,", self.time, quoted(id), self.source);
     }
 
-    fn told(&mut self, scope: &str, id: &str, name: &str, told: &MetricValue) {
+    fn metric(&mut self, scope: &str, id: &str, name: &str, told: &MetricValue) {
         let lead = format!("{},{scope},{},{name}", self.time, quoted(id));
         let _ = match told {
             MetricValue::Value { value, source, is_estimate } => {

@@ -12,7 +12,7 @@ use crate::figures::ProcessFigures;
 use crate::maps::MemoryMap;
 use crate::maps::NUMASTAT_KINDS;
 
-/// The whole.
+/// An interval, and the memory of the watched processes.
 #[must_use]
 pub fn json(stat: &Stat) -> Value {
     let interval = &stat.interval;

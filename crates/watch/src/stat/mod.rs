@@ -1,4 +1,4 @@
-//! `numapilot stat`: intervals as text, JSON and CSV, and several runs of a command put together.
+//! `numapilot stat`: intervals as text, JSON and CSV, and statistics over several runs of a command.
 
 mod csv;
 mod json;
@@ -16,12 +16,12 @@ pub use text::text;
 use crate::figures::Interval;
 use crate::maps::MemoryMap;
 
-/// What is shown together: an interval, and the memory of the processes that are watched.
+/// An interval, and the memory of the watched processes.
 #[derive(Clone, Debug, Default)]
 pub struct Stat {
-    /// The figures.
+    /// Figures of the interval.
     pub interval: Interval,
-    /// Memory at the interval's end.
+    /// Memory of the watched processes at the interval's end.
     pub memory: Vec<MemoryMap>,
 }
 

@@ -11,11 +11,11 @@ use super::Stat;
 use super::text::event_value;
 use crate::figures::Metric;
 
-/// Figures of runs, by name.
+/// Figures of several runs, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     runs: usize,
-    /// In the order of being shown: name, values of the runs that have it.
+    /// In the order in which they are shown: name, and the values of the runs that have it.
     figures: BTreeMap<(usize, &'static str), Vec<f64>>,
 }
 
@@ -55,7 +55,7 @@ impl Repeats {
         table.render(look, 0)
     }
 
-    /// The same as CSV, a line for each figure.
+    /// The same as CSV, one line per figure.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = "figure,runs,mean,standard_deviation,least,greatest\n".to_owned();

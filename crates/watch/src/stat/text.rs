@@ -1,4 +1,4 @@
-//! An interval for people: what is known with its source, what is not with the reason.
+//! An interval as text: known figures with their source, the others with the reason.
 
 use std::fmt::Write;
 
@@ -13,11 +13,11 @@ use crate::figures::NumaStat;
 use crate::maps::MemoryMap;
 use crate::maps::NUMASTAT_KINDS;
 
-/// Processes shown.
+/// Maximum number of processes shown.
 const PROCESSES_MAX: usize = 15;
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// The whole.
+/// An interval, and the memory of the watched processes.
 #[must_use]
 pub fn text(stat: &Stat, look: Look) -> String {
     let interval = &stat.interval;
@@ -102,7 +102,7 @@ fn nodes(interval: &Interval, look: Look) -> String {
     for title in ["CPUs", "busy", "memory", "free", "local", "IPC", "L3 MPKI", "controller", "load"] {
         table = table.column(title, Align::Right);
     }
-    let told = |told: &MetricValue, format: &dyn Fn(f64) -> String| told.value().map_or("-".to_owned(), format);
+    let shown = |figure: &MetricValue, format: &dyn Fn(f64) -> String| figure.value().map_or("-".to_owned(), format);
     for node in &interval.nodes {
         table.row([
             node.node.to_string(),
@@ -110,17 +110,17 @@ fn nodes(interval: &Interval, look: Look) -> String {
             node.busy_cpus.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
             units::bytes(node.memory_bytes),
             units::bytes(node.free_bytes),
-            told(&node.local_share, &units::percent),
-            told(&node.ipc, &|value| format!("{value:.2}")),
-            told(&node.l3_mpki, &|value| format!("{value:.2}")),
-            told(&node.controller_bytes_per_s, &|value| format!("{}/s", units::bytes(value as u64))),
+            shown(&node.local_share, &units::percent),
+            shown(&node.ipc, &|value| format!("{value:.2}")),
+            shown(&node.l3_mpki, &|value| format!("{value:.2}")),
+            shown(&node.controller_bytes_per_s, &|value| format!("{}/s", units::bytes(value as u64))),
             node.controller_load.map_or("-".to_owned(), units::percent),
         ]);
     }
     table.render(look, 0)
 }
 
-/// What samples say of the accesses of each node's CPUs.
+/// Table of the sampled accesses of each node's CPUs.
 fn sampled(interval: &Interval, look: Look) -> String {
     let Some(sampled) = &interval.sampled else { return String::new() };
     let lost = if sampled.lost > 0 { format!(", {} more lost", sampled.lost) } else { String::new() };
@@ -144,7 +144,7 @@ fn sampled(interval: &Interval, look: Look) -> String {
     format!("\n{}\n{}", look.faint(&title), table.render(look, 0))
 }
 
-/// numastat's table: pages since boot, and what came in the interval.
+/// numastat's table: pages since boot, and in the interval.
 fn numastat(interval: &Interval, look: Look) -> String {
     let mut table = Table::new().column("pages since boot (+ in the interval)", Align::Left);
     for node in &interval.nodes {
@@ -213,7 +213,7 @@ fn memory(map: &MemoryMap, look: Look) -> String {
     table.render(look, 0) + &notes
 }
 
-/// A figure by its name: clocks are nanoseconds, metrics have their own units, the rest are counts.
+/// Formats a figure by its name: clocks are in nanoseconds, metrics have their own units, and all others are counts.
 pub fn event_value(name: &str, value: f64) -> String {
     if let Some(metric) = Metric::ALL.iter().find(|metric| metric.name() == name) {
         return metric.format(value);
@@ -225,7 +225,7 @@ pub fn event_value(name: &str, value: f64) -> String {
     }
 }
 
-/// `1,234,567`.
+/// Formats a number with thousands separators: `1,234,567`.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();

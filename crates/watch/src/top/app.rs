@@ -1,4 +1,4 @@
-//! What the screen shows and how keys change it. Pure.
+//! State of the screen, and how input changes it. Pure.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use crate::figures::Metric;
 use crate::figures::ProcessFigures;
 use crate::replay::Frame;
 
-/// Intervals that histories keep.
+/// Maximum number of intervals in a history.
 const HISTORY_MAX: usize = 300;
 
-/// What fills the screen.
+/// A view that fills the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
-    /// Metrics, the machine in short, processes.
+    /// Metrics, a summary of the machine, and processes.
     #[default]
     Overview,
     /// The machine: nodes, controllers and links as its topology, with histories.
@@ -26,7 +26,7 @@ pub enum View {
     Process(u32),
 }
 
-/// By what processes are ordered.
+/// Sort key of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SortKey {
     /// Processor time.
@@ -40,18 +40,18 @@ pub enum SortKey {
     Accesses,
     /// Page faults per second.
     Faults,
-    /// Threads.
+    /// Number of threads.
     Threads,
-    /// Node.
+    /// Node on which it runs.
     Node,
-    /// Number.
+    /// Process id.
     Pid,
     /// Name.
     Name,
 }
 
 impl SortKey {
-    /// In the order in which `s` goes through them.
+    /// All keys, in the order in which key `s` selects them.
     pub const ALL: [SortKey; 9] = [
         SortKey::Cpu,
         SortKey::Memory,
@@ -65,92 +65,92 @@ impl SortKey {
     ];
 }
 
-/// What a person does, free of any terminal.
+/// An input of the user, independent of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A character.
+    /// A character key.
     Key(char),
-    /// Enter, or right: opens.
+    /// Enter, or right: opens the selected row.
     Enter,
-    /// Escape, or left: back.
+    /// Escape, or left: goes back.
     Escape,
-    /// Takes a character of the filter away.
+    /// Backspace: deletes a character of the filter.
     Backspace,
-    /// The next view.
+    /// Tab: selects the next view.
     Tab,
-    /// So many rows down; negative: up.
+    /// Moves the selection down by a number of rows; negative: up.
     Move(i32),
-    /// To the first row.
+    /// Moves the selection to the first row.
     First,
-    /// To the last row.
+    /// Moves the selection to the last row.
     Last,
-    /// The left button, at (column, row).
+    /// A click of the left button, at (column, row).
     Click(u16, u16),
 }
 
-/// A column of the heading: from, to, key.
+/// A column of the heading: first and end column of the screen, sort key.
 pub type HeadingSpot = (u16, u16, SortKey);
 
-/// Where clickable things are on the screen: told by drawing.
+/// Positions of clickable elements on the screen, set by drawing.
 #[derive(Clone, Debug, Default)]
 pub struct Spots {
-    /// First row of the table's body, its height, and the first entry shown.
+    /// First row of the table's body, its height, and the index of the first entry shown.
     pub rows: Option<(u16, u16, usize)>,
-    /// Heading's row, and its columns.
+    /// Row of the heading, and its columns.
     pub heading: Option<(u16, Vec<HeadingSpot>)>,
 }
 
-/// The state.
+/// State of the screen.
 pub struct App {
     /// The machine that is shown.
     pub machine: Machine,
-    /// What is shown, in a few words.
+    /// Label of the source, in a few words.
     pub label: String,
-    /// What the reader must know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
     /// The latest frame.
     pub frame: Frame,
-    /// The last frames' metrics, the latest last.
+    /// Metrics of the last frames, the latest last.
     pub history: VecDeque<[Option<f64>; 7]>,
-    /// Each node's local share, controller load (or bytes per second) and busy share, likewise.
+    /// History of each node, the latest last.
     pub node_history: Vec<VecDeque<NodePoint>>,
-    /// What fills the screen.
+    /// The present view.
     pub view: View,
-    /// The keys are shown over it.
+    /// Whether the help is shown.
     pub help: bool,
-    /// By what processes are ordered.
+    /// Sort key of processes.
     pub sort: SortKey,
-    /// The other way round.
+    /// Whether the order is reversed.
     pub reversed: bool,
-    /// Processes whose name holds this, or whose number begins with it.
+    /// Filter: only processes whose name contains it, or whose id begins with it, are shown.
     pub filter: String,
-    /// Keys go to the filter.
+    /// Whether keys edit the filter.
     pub editing: bool,
-    /// The chosen row.
+    /// Index of the selected row.
     pub selected: usize,
-    /// Which of the views of a process's memory is shown.
+    /// Number of the shown view of a process's memory.
     pub memory_view: usize,
-    /// No new frames for now.
+    /// Whether frames are paused.
     pub paused: bool,
-    /// The source has no more frames.
+    /// Whether the source has no more frames.
     pub over: bool,
-    /// It ends.
+    /// Whether the program is to end.
     pub quit: bool,
-    /// Where clickable things are.
+    /// Positions of clickable elements.
     pub spots: Spots,
 }
 
-/// A node at one interval.
+/// State of a node in one interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodePoint {
-    /// Share of its CPUs' time.
+    /// Busy share of its CPUs' time, 0 to 1.
     pub busy: Option<f64>,
-    /// Its controller's utilisation.
+    /// Utilisation of its memory controller, 0 to 1.
     pub controller: Option<f64>,
 }
 
 impl App {
-    /// Before the first frame.
+    /// Makes the state before the first frame.
     #[must_use]
     pub fn new(machine: Machine, label: String, notes: Vec<String>) -> App {
         App {
@@ -175,13 +175,13 @@ impl App {
         }
     }
 
-    /// The process that is looked at closely.
+    /// Id of the process that is shown in detail.
     #[must_use]
     pub fn detail(&self) -> Option<u32> {
         if let View::Process(pid) = self.view { Some(pid) } else { None }
     }
 
-    /// Takes a frame in.
+    /// Updates the state with a new frame.
     pub fn update(&mut self, frame: Frame) {
         let metrics = Metric::ALL.map(|metric| frame.interval.metrics.get(metric).value());
         push(&mut self.history, metrics);
@@ -208,7 +208,7 @@ impl App {
         })
     }
 
-    /// Processes as shown: filtered and ordered.
+    /// The shown processes, filtered and ordered.
     #[must_use]
     pub fn processes(&self) -> Vec<&ProcessFigures> {
         let mut shown: Vec<&ProcessFigures> = self.matching().collect();
@@ -234,14 +234,14 @@ impl App {
         shown
     }
 
-    /// The chosen view of a process's memory.
+    /// The selected view of a process's memory.
     #[must_use]
     pub fn memory(&self, pid: u32) -> Option<&MemoryView> {
         let views = self.frame.views.get(&pid)?;
         views.get(self.memory_view % views.len().max(1))
     }
 
-    /// How many rows the cursor moves over: processes, or the areas of the one that is looked at.
+    /// Number of rows over which the selection moves: processes, or the areas of the process shown in detail.
     fn row_count(&self) -> usize {
         match self.view {
             View::Process(pid) => self.memory(pid).map_or(0, |view| view.areas.len()),
@@ -249,7 +249,7 @@ impl App {
         }
     }
 
-    /// Does what a person wants.
+    /// Handles an input.
     pub fn input(&mut self, input: Input) {
         if self.editing {
             return self.edit(input);
@@ -326,7 +326,7 @@ impl App {
         }
     }
 
-    /// Out of the process, else the filter away, else to the overview.
+    /// Goes back: leaves the process, or clears the filter, or returns to the overview.
     fn back(&mut self) {
         match self.view {
             View::Process(pid) => {
@@ -338,7 +338,7 @@ impl App {
         }
     }
 
-    /// A heading orders by its column (again: the other way), a row is chosen (again: opened).
+    /// A click on a heading sorts by its column (again: reverses the order), on a row selects it (again: opens it).
     fn click(&mut self, column: u16, row: u16) {
         if let Some((at, columns)) = &self.spots.heading
             && *at == row

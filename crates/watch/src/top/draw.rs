@@ -1,4 +1,4 @@
-//! The screen: heading, metrics with their histories, the view, keys. Everything is laid out for 80 columns and 24 rows, and takes more where there is more.
+//! The screen: heading, metrics with their histories, the view, keys. The layout fits 80 columns and 24 rows, and uses more if available.
 
 use numapilot_report::text::clean;
 use numapilot_report::text::shorten;
@@ -26,19 +26,19 @@ use crate::figures::MetricValue;
 
 const HELP: &[(&str, &str)] = &[
     ("1 2 3, Tab", "overview, machine, processes"),
-    ("↑ ↓ j k PgUp PgDn", "choose a row; the wheel does, too"),
+    ("↑ ↓ j k PgUp PgDn", "choose a row (also with the mouse wheel)"),
     ("Enter, click twice", "a process: its threads, where its memory is"),
-    ("o", "of a process: who else tells of its memory"),
-    ("Esc", "back; take the filter away"),
-    ("s S, click a heading", "next, previous key to order by"),
-    ("r", "the other way round"),
+    ("o", "in a process: next source for its memory"),
+    ("Esc", "go back; clear the filter"),
+    ("s S, click a heading", "next, previous sort key"),
+    ("r", "reverse the order"),
     ("/", "filter by name or number; Enter keeps it"),
     ("p, space", "pause"),
     ("q, Ctrl-C", "end"),
     ("Ctrl-Z", "suspend"),
 ];
 
-/// Draws everything; tells `app` where things are, for the mouse.
+/// Draws the screen, and sets the positions of clickable elements in `app`.
 pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     app.spots = super::app::Spots::default();
     let [top, body, bottom] =
@@ -89,7 +89,7 @@ fn heading(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
 
 fn footer(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let line = match app.editing {
-        true => Line::from(format!("filter: {}▏ (Enter keeps it, Esc takes it away)", clean(&app.filter))),
+        true => Line::from(format!("filter: {}▏ (Enter keeps it, Esc clears it)", clean(&app.filter))),
         false => {
             let filter =
                 if app.filter.is_empty() { String::new() } else { format!("  filter: {}", clean(&app.filter)) };
@@ -102,7 +102,7 @@ fn footer(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     line.render(area, buffer);
 }
 
-/// Seven metrics in two columns, each with its history.
+/// The metrics in two columns, each with its history.
 fn metrics(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     const TITLE: usize = 23;
     let columns = Layout::horizontal([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).split(area);
@@ -132,14 +132,14 @@ fn metrics(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
                 };
                 spans.push(Span::styled(sparkline(&values, width, most), palette.faint()));
             }
-            // A reason cut short tells nothing: the machine's view has them in full.
-            MetricValue::Missing(_) => spans.push(Span::styled("not told here (2: why)", palette.faint())),
+            // A truncated reason would not help: the machine's view shows them in full.
+            MetricValue::Missing(_) => spans.push(Span::styled("not available (2: why)", palette.faint())),
         }
         Line::from(spans).render(row, buffer);
     }
 }
 
-/// Where each metric comes from, or why it does not; and the notes.
+/// The source of each metric, or the reason why it is missing; and the notes.
 fn sources(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let mut lines = Vec::new();
     let width = usize::from(area.width);

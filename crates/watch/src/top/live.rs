@@ -1,5 +1,5 @@
-//! The running machine as the screen's source. Its own cost is bounded: sleepers are read rarely ([`Processes`]), threads and mappings only of the process that
-//! is looked at.
+//! The running machine as the screen's source. Its own cost is bounded: sleeping processes are read rarely ([`Processes`]), threads and mappings only of the
+//! process shown in detail.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,26 +21,27 @@ use crate::replay::Frame;
 use crate::root::Root;
 use crate::task_stat::TaskStat;
 
-/// Samples are taken in at least so often.
+/// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// What a recorder is called.
+/// Process name of a recorder.
 const RECORDER: &str = "numapilot";
 
-/// The running machine.
+/// The running machine as a source of frames.
 pub struct LiveSource {
     live: Live,
     processes: Processes,
     began: Instant,
     memory: Memory,
     looked_at: Instant,
-    /// Of the process that is looked at: thread, clock ticks, when.
+    /// Clock ticks by thread id of the process shown in detail.
     ticks: BTreeMap<u32, u64>,
+    /// That process, and when its threads were read.
     ticks_at: Option<(u32, Instant)>,
     buffer: Vec<u8>,
 }
 
 impl LiveSource {
-    /// Of an opened machine. `socket`: control socket of the loop that may look after processes.
+    /// Makes the source of an opened machine. `socket`: control socket of the balancer that may manage processes.
     #[must_use]
     pub fn new(live: Live, socket: PathBuf) -> LiveSource {
         let now = Instant::now();

@@ -1,4 +1,5 @@
-//! The machine as its topology: a box for each node (processors, memory, controller), arrows with their load between neighbours, the other links in a list.
+//! The machine as its topology: a box for each node (processors, memory, controller), arrows with their load between adjacent boxes, and a list of the other
+//! links.
 
 use numapilot_machine::Endpoint;
 use numapilot_machine::Link;
@@ -16,19 +17,19 @@ use super::style::Palette;
 use super::style::bar;
 use crate::figures::NodeFigures;
 
-/// A box with its border, and the room for arrows.
+/// Size of a box with its border, and of the gaps for arrows, in cells.
 const BOX_WIDTH: u16 = 31;
 const BOX_HEIGHT: u16 = 5;
 const GAP_WIDTH: u16 = 13;
 const GAP_HEIGHT: u16 = 1;
 
-/// How nodes are laid out.
+/// Layout of the nodes.
 struct Grid {
     columns: usize,
     rows: usize,
 }
 
-/// As square as the width allows, boxes in full; `None`: there is not the room.
+/// The most square layout that the width allows; `None`: the boxes do not fit.
 fn grid(nodes: usize, width: u16, height: u16) -> Option<Grid> {
     let most = usize::from((width + GAP_WIDTH) / (BOX_WIDTH + GAP_WIDTH)).max(1);
     let columns =
@@ -38,7 +39,7 @@ fn grid(nodes: usize, width: u16, height: u16) -> Option<Grid> {
     (needed <= usize::from(height) && width >= BOX_WIDTH).then_some(Grid { columns, rows })
 }
 
-/// Rows that the machine takes of at most `height`.
+/// Number of rows that the machine takes, at most `height`.
 pub fn rows(app: &App, width: u16, height: u16) -> u16 {
     let nodes = app.frame.interval.nodes.len();
     let others = |grid: &Grid| u16::from(listed(app, grid).next().is_some()) * 2;
@@ -51,7 +52,7 @@ pub fn rows(app: &App, width: u16, height: u16) -> u16 {
     }
 }
 
-/// Draws it: boxes where there is room, else a line for each node.
+/// Draws the machine: boxes if they fit, otherwise one line per node.
 pub fn draw(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     match grid(app.frame.interval.nodes.len(), area.width, area.height) {
         Some(grid) => boxes(app, &grid, palette, area, buffer),
@@ -103,7 +104,7 @@ fn link_words(name: &str, load: f64, palette: Palette) -> [Span<'static>; 2] {
     [Span::raw(format!("{name} ")), Span::styled(format!("{}  ", percent(load)), palette.load(load))]
 }
 
-/// Links that no arrow shows: their names and loads.
+/// Names and loads of the links that no arrow shows.
 fn listed<'a>(app: &'a App, grid: &Grid) -> impl Iterator<Item = (String, f64)> + 'a {
     let (columns, rows) = (grid.columns, grid.rows);
     app.machine.links().iter().zip(&app.frame.interval.links).filter_map(move |(link, figures)| {
@@ -143,7 +144,7 @@ fn node_box(app: &App, index: usize, node: &NodeFigures, palette: Palette, area:
     Paragraph::new(lines).render(inner, buffer);
 }
 
-/// Processors, memory, controller: a bar and a figure each.
+/// Lines of a node: processors, memory and controller, with a bar and a figure each.
 fn node_lines(app: &App, index: usize, node: &NodeFigures, palette: Palette, width: usize) -> Vec<Line<'static>> {
     let line = |title: &str, share: Option<f64>, words: String| {
         let filled = share.map_or_else(|| " ".repeat(width), |share| bar(share, width));
@@ -166,18 +167,18 @@ fn node_lines(app: &App, index: usize, node: &NodeFigures, palette: Palette, wid
         (Some(_), Some(rate)) => format!("{}/s", units::bytes(rate as u64)),
         (Some(load), None) => percent(load),
         (None, Some(rate)) => format!("{}/s", units::bytes(rate as u64)),
-        (None, None) => "not told".to_owned(),
+        (None, None) => "unknown".to_owned(),
     };
     let load = node.controller_load.or_else(|| app.node_history.get(index)?.back()?.controller);
     vec![line("CPU", busy, cpus), line("mem", memory, amount), line("ctl", load, controller)]
 }
 
-/// A line for each node, where boxes find no room.
+/// Draws one line per node, if the boxes do not fit.
 fn lines(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let nodes = &app.frame.interval.nodes;
     let has_links = !app.frame.interval.links.is_empty();
     let room = usize::from(area.height).saturating_sub(usize::from(has_links) * 2);
-    // With more nodes than rows, those that are busiest.
+    // If there are more nodes than rows, the busiest are shown.
     let load = |node: &NodeFigures| {
         let busy = node.busy_cpus.map_or(0.0, |busy| busy / node.cpus.max(1) as f64);
         node.controller_load.unwrap_or(0.0).max(busy)
@@ -206,7 +207,7 @@ fn lines(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     wrapped(spans, Rect { y: area.y + used, height: area.height.saturating_sub(used), ..area }, buffer);
 }
 
-/// Pairs of spans one after the other, broken between pairs; what finds no room is counted.
+/// Draws pairs of spans in lines, broken between pairs; those that do not fit are counted.
 fn wrapped(spans: Vec<Span<'_>>, area: Rect, buffer: &mut Buffer) {
     let (mut x, mut y) = (area.x, area.y);
     let count = spans.len() / 2;

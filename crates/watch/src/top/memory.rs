@@ -1,5 +1,5 @@
-//! The memory of the process that is looked at, as everybody tells of it who knows something: its recording, the loop that looks after it, samples of its
-//! accesses (or page faults), and where its mappings lie. Mappings are read so rarely that reading them takes a small share of the time.
+//! The memory of the process shown in detail, according to each source: its recording, the balancer that manages it, samples of its accesses (or page faults),
+//! and its mappings by node. Mappings are read so rarely that reading takes a small share of the time.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::evidence::EvidenceProviders;
 use crate::evidence::balancing::Balanced;
 use crate::figures::AreaFigures;
 use crate::figures::MemoryView;
+use crate::heat::AccessWeights;
 use crate::heat::Heat;
-use crate::heat::Warmth;
 use crate::live::Live;
 use crate::live::samples::Sampler;
 use crate::live::samples::Sampling;
@@ -24,49 +24,49 @@ use crate::maps::MemoryMap;
 use crate::maps::Object;
 use crate::maps::Reader;
 
-/// Reading a process's mappings may take one part in so many of the time.
+/// Reading a process's mappings may take 1 part in this many of the time.
 const MAPS_SHARE: u32 = 200;
-/// Mappings kept for the screen.
+/// Maximum number of mappings kept for the screen.
 const AREAS_MAX: usize = 200;
-/// Events that are opened for one process: more take time and descriptors.
+/// Maximum number of events opened for one process: more take time and descriptors.
 const EVENTS_MAX: usize = 4096;
 
-/// What is kept between looks.
+/// State between frames.
 pub struct Memory {
     reader: Reader,
     map: Option<(u32, Result<MemoryMap, String>)>,
-    /// When the mappings may be read again.
+    /// Time at which the mappings may be read again.
     due: Instant,
-    /// Samples of that process alone, or why there are none; unused where the whole machine's accesses are sampled.
+    /// Sampler of that process alone, or the reason why there is none; unused if the whole machine's accesses are sampled.
     close: Option<(u32, Result<Sampler, String>)>,
     providers: EvidenceProviders,
     looked_at: Instant,
 }
 
 impl Memory {
-    /// Nothing is looked at yet. `socket`: of the loop that may look after processes.
+    /// Makes the state without a process. `socket`: control socket of the balancer that may manage processes.
     pub fn new(socket: PathBuf) -> Memory {
         let now = Instant::now();
         let providers = EvidenceProviders::new(socket);
         Memory { reader: Reader::default(), map: None, due: now, close: None, providers, looked_at: now }
     }
 
-    /// Nothing is looked at closely any more: events are closed.
+    /// Ends the detailed view of a process, and closes its events.
     pub fn leave(&mut self, live: &mut Live) {
         self.close = None;
         if let Some(sampler) = live.sampler() {
-            sampler.look_closely_at(None);
+            sampler.select_process(None);
         }
     }
 
-    /// Takes in samples that wait.
+    /// Reads waiting samples.
     pub fn look(&mut self) {
         if let Some((_, Ok(sampler))) = &mut self.close {
             sampler.look();
         }
     }
 
-    /// Every view of a process's memory, the most telling first. `recorders`: processes that may be recording it.
+    /// All views of a process's memory, the most informative first. `recorders`: returns the processes that may be recording it.
     pub fn views(&mut self, live: &mut Live, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> Vec<MemoryView> {
         let is_live = live.root().is_live();
         let evidence_of_process = if is_live { self.providers.of(pid, recorders) } else { Default::default() };
@@ -87,7 +87,7 @@ impl Memory {
                     Some(heat) => views.push(MemoryView { title, areas: by_heat(map, heat, &nodes), notes: told }),
                     None => {
                         let what = if sampler.is_of_faults() { "page fault" } else { "memory access" };
-                        told.push(format!("No {what} of it was sampled lately."));
+                        told.push(format!("No {what} of this process was sampled recently."));
                         notes = told;
                     }
                 }
@@ -110,7 +110,7 @@ impl Memory {
     }
 }
 
-/// What samples this process: the whole machine's sampler, or one of its own, opened now if need be.
+/// The sampler for this process: the whole machine's, or one of its own, which is opened if necessary.
 fn closest<'a>(
     close: &'a mut Option<(u32, Result<Sampler, String>)>,
     live: &'a mut Live,
@@ -122,11 +122,11 @@ fn closest<'a>(
     }
     if live.sampler().is_some() {
         let sampler = live.sampler().ok_or_else(String::new)?;
-        sampler.look_closely_at(Some(pid));
+        sampler.select_process(Some(pid));
         return Ok(sampler);
     }
     if close.as_ref().is_none_or(|(of, _)| *of != pid) {
-        // An event for each thread and CPU; for many of them, one for each CPU does, of which others' samples are passed over.
+        // One event per thread and CPU. If these are too many, one event per CPU, whose samples of other processes are skipped.
         let threads = task::threads_of(pid).map_or(0, |threads| threads.len());
         let is_small = threads * live.machine().online_cpu_count() <= EVENTS_MAX;
         let scope = if is_small { Scope::Processes(vec![pid]) } else { Scope::System };
@@ -136,7 +136,7 @@ fn closest<'a>(
     }
     match close {
         Some((_, Ok(sampler))) => {
-            sampler.look_closely_at(Some(pid));
+            sampler.select_process(Some(pid));
             sampler.look();
             Ok(sampler)
         }
@@ -150,15 +150,15 @@ fn of_loop(balanced: &Balanced, map: &MemoryMap, nodes: &[NodeId]) -> MemoryView
     MemoryView {
         title: format!("memory, by what `balance` has seen ({}, {}; {moved} moved)", balanced.policy, balanced.state),
         areas: by_heat(map, &balanced.heat, nodes),
-        notes: vec!["Hinting faults of the hottest stretches, not every access.".to_owned()],
+        notes: vec!["Hinting faults in the hottest ranges, not all accesses.".to_owned()],
     }
 }
 
-/// Mappings by what was seen of them, then by size.
+/// Mappings by their sampled accesses, then by size.
 fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
     let mut map = map.clone();
     map.areas.sort_by_key(|area| area.start);
-    // A mapping whose end is not known has its pages, and no more.
+    // A mapping whose end is not known extends over its pages only.
     let stretches: Vec<(u64, u64)> = map
         .areas
         .iter()
@@ -174,7 +174,7 @@ fn by_heat(map: &MemoryMap, heat: &Heat, nodes: &[NodeId]) -> Vec<AreaFigures> {
         let [seen, known, local] = object.seen.map(|weight| weight as f64);
         AreaFigures {
             share: Some(if all > 0.0 { seen / all } else { 0.0 }),
-            local_share: Warmth { all: seen, known, local }.local_share(),
+            local_share: AccessWeights { all: seen, known, local }.local_share(),
             ..figures(object, nodes)
         }
     };

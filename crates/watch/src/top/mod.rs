@@ -1,7 +1,7 @@
 //! `numapilot top`: the machine, its processes and their memory, live on a terminal.
 //!
-//! [`App`] is what is shown (pure: frames and keys in, a picture out by [`draw`]), [`Source`] gives frames (the running machine, or a replayed trace), and
-//! [`run`] is the terminal: it is left as it was found whatever happens.
+//! [`App`] is the state of the screen (pure: frames and input in, a drawing out by [`draw`]), [`Source`] provides frames (the running machine, or a replayed
+//! trace), and [`run`] runs the terminal, which it restores in all cases.
 
 mod app;
 mod draw;
@@ -32,34 +32,34 @@ pub use terminal::run;
 use crate::replay::Frame;
 use crate::replay::Replay;
 
-/// Where frames come from.
+/// A source of frames.
 pub trait Source {
     /// The machine that is shown.
     fn machine(&self) -> &Machine;
 
-    /// What is shown, in a few words.
+    /// Label of the source, in a few words.
     fn label(&self) -> String;
 
-    /// What happened since the last time; `detail`: the process that is looked at closely. `None`: it is over, the last frame stays.
+    /// The frame since the last call; `detail`: the process shown in detail. `None`: the source has ended, and the last frame stays.
     fn next(&mut self, detail: Option<u32>) -> Option<Frame>;
 
-    /// Between two frames, some times a second: what must not wait for the next.
+    /// Called between two frames, several times a second, for work that must not wait for the next frame.
     fn idle(&mut self) {}
 
-    /// What the reader must know, in whole sentences.
+    /// Notes for the reader, in whole sentences.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A replay as a source: a frame each time, until its end.
+/// A replay as a source: one frame per call, until its end.
 pub struct ReplaySource {
     replay: Replay,
     next: usize,
 }
 
 impl ReplaySource {
-    /// From its beginning. What is left after the last look at the program, less than an interval, is not shown.
+    /// Starts at the beginning of the replay. The rest after its last interval is not shown.
     #[must_use]
     pub fn new(mut replay: Replay) -> ReplaySource {
         while replay.frames.pop_if(|frame| frame.interval.processes.is_empty()).is_some() {}
@@ -88,14 +88,14 @@ impl Source for ReplaySource {
     }
 }
 
-/// How the screen is run.
+/// Options of the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct TopOptions {
     /// Time between two frames.
     pub interval: Duration,
-    /// Colours.
+    /// Colours that the terminal is sent.
     pub palette: Palette,
-    /// End after so many frames.
+    /// Number of frames after which it ends; `None`: no limit.
     pub count: Option<u64>,
 }
 

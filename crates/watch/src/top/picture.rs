@@ -1,4 +1,4 @@
-//! A screen as an SVG picture: what a terminal would show, cell by cell, for documents.
+//! A screen as an SVG picture, for documents: what a terminal would show, cell by cell.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use super::app::App;
 use super::draw::draw;
 use super::style::Palette;
 
-/// Of a cell, in the picture's units.
+/// Width and height of a cell, and the margin, in the picture's units.
 const WIDTH: f64 = 8.4;
 const HEIGHT: f64 = 17.0;
 const MARGIN: f64 = 10.0;
 const INK: &str = "#d8dee9";
 const PAPER: &str = "#1b2028";
 
-/// A picture of the whole screen at a size.
+/// Draws the whole screen at a size of `columns` by `rows` cells, as SVG.
 #[must_use]
 pub fn picture(app: &mut App, palette: Palette, columns: u16, rows: u16) -> String {
     let area = Rect::new(0, 0, columns, rows);
@@ -28,7 +28,7 @@ pub fn picture(app: &mut App, palette: Palette, columns: u16, rows: u16) -> Stri
     svg(&buffer, &format!("numapilot top: {}", app.label))
 }
 
-/// The picture.
+/// Converts a drawn screen to SVG.
 #[must_use]
 pub fn svg(buffer: &Buffer, title: &str) -> String {
     let area = buffer.area;
@@ -46,7 +46,7 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
             let first = &buffer[(x, y)];
             let mut text = String::new();
             let from = x;
-            // Cells of one look that lie together are one text, stretched to its place whatever the font.
+            // Adjacent cells of one style are one text, stretched to its width independently of the font.
             while x < area.width && alike(first, &buffer[(x, y)]) {
                 text.push_str(buffer[(x, y)].symbol());
                 x += 1;

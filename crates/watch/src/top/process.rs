@@ -1,4 +1,4 @@
-//! One process: its threads by node, and its memory as one of those who know of it tells: objects by accesses, mappings by samples, mappings by node.
+//! One process: its threads by node, and its memory according to one source: objects by accesses, mappings by samples, or mappings by node.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,14 @@ use super::style::Palette;
 use super::style::bar;
 use crate::figures::AreaFigures;
 
-/// Nodes that get a column of their own.
+/// Maximum number of nodes with a column of their own.
 const NODE_COLUMNS: usize = 4;
-/// Columns up to the end of an area's bar.
+/// Screen columns up to the end of an area's bar.
 const BAR_END: u16 = 18;
-/// Rows that notes take at most.
+/// Maximum number of rows for notes.
 const NOTE_ROWS: usize = 4;
 
-/// Draws it.
+/// Draws the view of one process.
 pub fn draw(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let [head, rest] = Layout::vertical([Constraint::Length(2), Constraint::Min(2)]).areas(area);
     heading(app, pid, palette, head, buffer);
@@ -113,13 +113,13 @@ fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mu
         let at = Rect { y: list.y + (row - offset) as u16, height: 1, ..list };
         area_line(figures, &nodes, usize::from(list.width), palette).render(at, buffer);
         if row == app.selected {
-            // A bar that is reversed shows what it does not mean.
+            // A bar in reversed colours would be misleading.
             let bar_end = if figures.share.is_some() { BAR_END.min(at.width) } else { 0 };
             buffer.set_style(Rect { x: at.x + bar_end, width: at.width - bar_end, ..at }, palette.chosen());
         }
     }
     if view.areas.is_empty() {
-        Line::styled("nothing is told of its memory (yet)", palette.faint()).render(list, buffer);
+        Line::styled("its memory is not known (yet)", palette.faint()).render(list, buffer);
     }
     let notes: Vec<Line<'_>> = notes.into_iter().map(|line| Line::styled(line, palette.faint())).collect();
     Paragraph::new(notes).render(below, buffer);

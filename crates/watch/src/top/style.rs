@@ -1,4 +1,4 @@
-//! Colours, and what stands for them where there are none.
+//! Colours, and the attributes that replace them on terminals without colours.
 
 use ratatui::style::Color;
 use ratatui::style::Modifier;
@@ -7,15 +7,16 @@ use ratatui::style::Style;
 /// Which colours the terminal may be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Palette {
-    /// The terminal's own sixteen.
+    /// The terminal's own sixteen colours.
     #[default]
     Colour,
-    /// None (NO_COLOR, `--color never`): bold, dim and reversed.
+    /// No colours (NO_COLOR, `--color never`): bold, dim and reversed text.
     Plain,
 }
 
-/// From this load on, a controller or link is busy; from the other on it is the bottleneck (queueing makes latency grow steeply there).
+/// Load from which a controller or link counts as busy.
 const BUSY: f64 = 0.5;
+/// Load from which it counts as the bottleneck, because queueing delay grows steeply there.
 const FULL: f64 = 0.8;
 
 impl Palette {
@@ -26,7 +27,7 @@ impl Palette {
         }
     }
 
-    /// Of a utilisation between 0 and 1.
+    /// Style of a utilisation between 0 and 1.
     #[must_use]
     pub fn load(self, load: f64) -> Style {
         match load {
@@ -36,31 +37,31 @@ impl Palette {
         }
     }
 
-    /// Of a local access ratio: what is remote is bad.
+    /// Style of a local access ratio between 0 and 1: low values are highlighted.
     #[must_use]
     pub fn local(self, share: f64) -> Style {
         self.load(1.0 - share)
     }
 
-    /// Of what is not known, and of remarks.
+    /// Style of unknown values and remarks.
     #[must_use]
     pub fn faint(self) -> Style {
         self.coloured(Color::DarkGray, Modifier::DIM)
     }
 
-    /// Of titles.
+    /// Style of titles.
     #[must_use]
     pub fn title(self) -> Style {
         self.coloured(Color::Cyan, Modifier::BOLD).add_modifier(Modifier::BOLD)
     }
 
-    /// Of what must not be overlooked.
+    /// Style of warnings.
     #[must_use]
     pub fn warning(self) -> Style {
         self.coloured(Color::Yellow, Modifier::BOLD).add_modifier(Modifier::BOLD)
     }
 
-    /// Of the row that is chosen.
+    /// Style of the selected row.
     #[must_use]
     pub fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
@@ -81,7 +82,7 @@ pub fn bar(share: f64, width: usize) -> String {
     out
 }
 
-/// The last `width` values as a row of blocks, scaled to `most`; gaps for what is not known.
+/// The last `width` values as a row of blocks, scaled to `most`; unknown values are blanks.
 #[must_use]
 pub fn sparkline(values: &[Option<f64>], width: usize, most: f64) -> String {
     const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

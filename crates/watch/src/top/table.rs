@@ -1,4 +1,4 @@
-//! Processes as a table: columns that fit, the chosen row reversed, the key marked.
+//! Processes as a table: the columns that fit, the selected row reversed, the sort key marked.
 
 use numapilot_report::text::clean;
 use numapilot_report::text::shorten;
@@ -17,7 +17,7 @@ use super::app::SortKey;
 use super::style::Palette;
 use crate::figures::ProcessFigures;
 
-/// Title, width, key.
+/// Columns: title, width in cells, sort key.
 const COLUMNS: [(&str, usize, SortKey); 8] = [
     ("PID", 7, SortKey::Pid),
     ("CPUs", 6, SortKey::Cpu),
@@ -29,7 +29,7 @@ const COLUMNS: [(&str, usize, SortKey); 8] = [
     ("faults/s", 9, SortKey::Faults),
 ];
 
-/// Draws it and tells where its rows and headings are.
+/// Draws the table, and sets the positions of its rows and headings.
 pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     if area.height < 2 {
         return;
@@ -51,7 +51,7 @@ pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     if shown.is_empty() {
         let words = match (app.filter.is_empty(), app.frame.interval.processes.is_empty()) {
             (false, _) => "no process matches the filter",
-            (_, true) => "no process is told of in this interval",
+            (_, true) => "no process was observed in this interval",
             _ => "",
         };
         Line::styled(words, palette.faint()).render(Rect { y: area.y + 1, height: 1, ..area }, buffer);

@@ -1,4 +1,4 @@
-//! The terminal: raw mode, the alternate screen, keys and mouse; and the way back, whatever happens: the end, a signal, a panic, suspension.
+//! The terminal: raw mode, the alternate screen, keys and mouse. It is restored in all cases: at the end, after a signal, a panic or a suspension.
 
 use std::io;
 use std::io::Stdout;
@@ -26,18 +26,19 @@ use super::app::Input;
 use super::draw;
 use crate::signals;
 
-/// Signals are looked for at least so often.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// Rows that a page is, and a turn of the wheel.
+/// Maximum time between two checks for signals.
+const SIGNAL_CHECK_EVERY: Duration = Duration::from_millis(200);
+/// Number of rows of a page.
 const PAGE: i32 = 10;
+/// Number of rows of a turn of the mouse wheel.
 const WHEEL: i32 = 3;
 
 type Screen = Terminal<CrosstermBackend<Stdout>>;
 
-/// Shows the source until a person, a signal or its options end it; the signal.
+/// Shows the source until the user, a signal or its options end it. Returns the signal, if any.
 ///
 /// # Errors
-/// Standard output is no terminal, or fails.
+/// Standard output is not a terminal, or writing fails.
 pub fn run(source: &mut dyn Source, options: &TopOptions) -> io::Result<Option<i32>> {
     signals::catch()?;
     signals::catch_stop()?;
@@ -64,7 +65,7 @@ pub fn run(source: &mut dyn Source, options: &TopOptions) -> io::Result<Option<i
             }
         }
         source.idle();
-        let pause = next.saturating_duration_since(Instant::now()).min(PATIENCE);
+        let pause = next.saturating_duration_since(Instant::now()).min(SIGNAL_CHECK_EVERY);
         if poll(pause)? {
             let before = app.detail();
             handle(&mut app, &mut guard)?;
@@ -78,7 +79,7 @@ pub fn run(source: &mut dyn Source, options: &TopOptions) -> io::Result<Option<i
     Ok(signals::caught())
 }
 
-/// Whether there is input; a caught signal is no failure.
+/// Whether there is input; a caught signal is not an error.
 fn poll(time: Duration) -> io::Result<bool> {
     match event::poll(time) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
@@ -128,7 +129,7 @@ fn input_of(key: KeyEvent) -> Option<Input> {
     })
 }
 
-/// The terminal while it is ours.
+/// The terminal while this program uses it; restored on drop.
 struct Guard {
     screen: Screen,
 }
@@ -158,7 +159,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Gives the terminal back, stops, and takes it again when it goes on.
+    /// Restores the terminal, stops the process, and sets the terminal up again when it continues.
     fn suspend(&mut self) -> io::Result<()> {
         leave();
         signals::stop();
@@ -166,7 +167,7 @@ impl Guard {
         self.repaint()
     }
 
-    /// Everything anew. (The screen's own way would ask the terminal where the cursor is, and wait for the answer.)
+    /// Redraws everything. (The library's own method would ask the terminal for the cursor's position, and wait for the answer.)
     fn repaint(&mut self) -> io::Result<()> {
         execute!(io::stdout(), terminal::Clear(terminal::ClearType::All))?;
         self.screen = Terminal::new(CrosstermBackend::new(io::stdout()))?;
@@ -185,7 +186,7 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), terminal::EnterAlternateScreen, event::EnableMouseCapture, cursor::Hide)
 }
 
-/// Never fails: whatever of it does not work, the rest is done.
+/// Restores the terminal. Never fails: if one step fails, the others are still done.
 fn leave() {
     let _ = execute!(io::stdout(), event::DisableMouseCapture, terminal::LeaveAlternateScreen, cursor::Show);
     let _ = terminal::disable_raw_mode();

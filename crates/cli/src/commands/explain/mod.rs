@@ -1,4 +1,4 @@
-//! `numapilot explain`: every decision of the pilot told back to its evidence.
+//! `numapilot explain`: explains the balancer's decisions from its journal, with their evidence, orders and results.
 
 mod text;
 
@@ -14,7 +14,7 @@ use numapilot_service::explain::explain;
 use crate::args::ExplainArgs;
 use crate::output;
 
-/// Reads the journal and tells.
+/// Reads the journal and prints the decisions that the arguments select.
 pub fn run(arguments: &ExplainArgs) -> Result<()> {
     let file = arguments.journal.clone().unwrap_or_else(|| Places::usual().journal);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

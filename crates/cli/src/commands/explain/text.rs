@@ -1,4 +1,4 @@
-//! The text of `numapilot explain`: a table of decisions, or the story of each.
+//! The text of `numapilot explain`: a table of decisions, or each decision in full.
 
 use std::fmt::Write;
 
@@ -19,12 +19,12 @@ use numapilot_service::explain::Explanation;
 use numapilot_service::explain::Run;
 use numapilot_service::explain::Story;
 
-/// Ranges of pages shown for one decision; all are in the JSON.
+/// Greatest number of page ranges shown for one decision; the JSON has all.
 const RANGES: usize = 20;
-/// Notes shown for the last run.
+/// Greatest number of notes shown for the last run, the latest ones.
 const NOTES: usize = 8;
 
-/// Everything that was asked for.
+/// The answer as text: each decision in full if `is_detailed`, else the runs and a table of decisions.
 pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
     let mut out = String::new();
     if is_detailed {
@@ -32,7 +32,7 @@ pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
             out.push_str(&story_text(story, answer, look));
         }
         if answer.decisions.is_empty() {
-            out.push_str("no decision ordered anything about it\n");
+            out.push_str("no decision in the journal concerns it\n");
         }
     } else {
         for run in &answer.runs {
@@ -47,7 +47,7 @@ pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
     out
 }
 
-/// `2026-11-22 01:02:03.123 UTC`.
+/// A time since the epoch as a date, such as `2026-11-22 01:02:03.123 UTC`.
 fn moment(unix_ns: u64) -> String {
     let (ms, days) = (unix_ns / 1_000_000, unix_ns / 86_400_000_000_000);
     // Days to a date of the Gregorian calendar, in eras of 400 years that begin in March (the leap day is then a year's last).
@@ -68,7 +68,7 @@ fn run_text(run: &Run, look: Look) -> String {
     let dry = if start.dry_run { ", dry run" } else { "" };
     let end = match &run.stop {
         Some(stop) => format!("ended: {}", clean(&stop.because)),
-        None => "no end on record".to_owned(),
+        None => "its end is not in the journal".to_owned(),
     };
     let mut out = format!(
         "{} began {}: policy {}{dry}, {} nodes, Linux {}; {} decisions; {end}\n",
@@ -91,18 +91,20 @@ fn notes(run: &Run) -> String {
     for note in run.notes.iter().skip(run.notes.len().saturating_sub(NOTES)) {
         let text = match &note.event {
             Event::BackOff(e) => {
-                format!("looks every {} (was {}): {}", units::time_ns(e.now_ns), units::time_ns(e.was_ns), e.because)
+                format!("observes every {} (was {}): {}", units::time_ns(e.now_ns), units::time_ns(e.was_ns), e.because)
             }
             Event::Setting(e) => {
                 let done = match e.done {
                     SettingDone::Changed => "changed",
-                    SettingDone::Restored => "put back",
-                    SettingDone::LeftAlone => "left alone, since somebody else changed it",
+                    SettingDone::Restored => "restored",
+                    SettingDone::LeftAlone => "left as it is, because another program changed it",
                     SettingDone::Failed => "could not be changed",
                 };
                 format!("{} {done}: {} to {}", e.name, e.was, e.now)
             }
-            Event::Targets(e) => format!("{} processes came, {} went: {}", e.added.len(), e.removed.len(), e.because),
+            Event::Targets(e) => {
+                format!("{} processes added, {} removed: {}", e.added.len(), e.removed.len(), e.because)
+            }
             Event::Steered(e) => format!(
                 "{}{}: {}",
                 e.command,
@@ -130,7 +132,7 @@ fn notes(run: &Run) -> String {
 
 fn table(answer: &Explanation, look: Look) -> String {
     if answer.decisions.is_empty() {
-        return "no decision on record\n".to_owned();
+        return "no decision in the journal\n".to_owned();
     }
     let mut table = Table::new()
         .column("decision", Align::Right)
@@ -171,7 +173,7 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     let mut out = format!("{}, {}\n", look.heading(&head), moment(story.unix_ns));
     match &story.observation {
         Some(observation) => out.push_str(&seen(observation)),
-        None => out.push_str("  Saw      the journal has lost the observation\n"),
+        None => out.push_str("  Saw      unknown: the journal has lost the observation\n"),
     }
     if !decision.because.is_empty() {
         let _ = writeln!(out, "  Policy   {}", clean(&decision.because));
@@ -198,13 +200,13 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
         let _ = writeln!(out, "    and {more} more ranges (--json has all)");
     }
     if story.other_batches > 0 {
-        let _ = writeln!(out, "    and {} ranges that were not asked for", story.other_batches);
+        let _ = writeln!(out, "    and {} ranges of other pages or processes", story.other_batches);
     }
     for order in &story.threads {
-        let whom = order.tid.map_or("all threads".to_owned(), |tid| format!("thread {tid}"));
+        let threads = order.tid.map_or("all threads".to_owned(), |tid| format!("thread {tid}"));
         let _ = writeln!(
             out,
-            "    {whom} of {}{} to node {}  {}",
+            "    {threads} of {}{} to node {}  {}",
             order.pid,
             name(order.pid),
             list(&order.nodes),
@@ -215,7 +217,7 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     for ping_pong in &story.ping_pongs {
         let _ = writeln!(
             out,
-            "  Stopped  {} pages at {:#x} of {} have moved {} times and are left alone",
+            "  Stopped  {} pages at {:#x} of {} have moved {} times and stay where they are for now",
             ping_pong.pages, ping_pong.first, ping_pong.pid, ping_pong.moves
         );
     }
@@ -257,7 +259,7 @@ fn range(batch: &Batch, name: &str) -> String {
         }
         PageDecision::Copy { nodes } => format!("copies on nodes {}", list(nodes)),
         PageDecision::Split => "split".to_owned(),
-        PageDecision::Unmap => "to be seen".to_owned(),
+        PageDecision::Unmap => "unmapped, to sample its next access".to_owned(),
     };
     let seen: Vec<String> = batch
         .seen
@@ -324,7 +326,7 @@ fn judged(comparison: &Comparison) -> String {
     )
 }
 
-/// ` (name)` of a process, where the journal tells.
+/// The name of a process as ` (name)`, if the journal has it; else empty.
 fn names(answer: &Explanation, story: &Story, pid: u32) -> String {
     let Some(run) = answer.runs.iter().find(|run| run.start.run == story.run) else { return String::new() };
     let came =
@@ -347,9 +349,9 @@ fn remarks(answer: &Explanation) -> String {
         let _ = writeln!(out, "{} earlier decisions are left out (-n shows more)", answer.left_out);
     }
     for (count, what) in [
-        (reading.unreadable, "lines are torn or damaged"),
-        (reading.later, "lines were written by a later numapilot and passed over"),
-        (reading.missing, "lines were lost: the disk was full or too slow"),
+        (reading.unreadable, "journal lines are damaged and were skipped"),
+        (reading.later, "journal lines were written by a later version of numapilot and were skipped"),
+        (reading.missing, "journal lines were lost, because the disk was full or too slow"),
     ] {
         if count > 0 {
             let _ = writeln!(out, "{count} {what}");

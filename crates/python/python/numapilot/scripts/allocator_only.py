@@ -1,4 +1,4 @@
-"""allocator-only: objects that nobody but the thread which allocated them reaches."""
+"""allocator-only: objects that only the thread that allocated them accesses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLUMNS = (
 
 
 class _Use:
-    """Of an object."""
+    """Accesses to one object."""
 
     accesses = remote = by_allocator = 0
     is_alone = True
 
 
 class _Sums:
-    """Of a site."""
+    """Totals of one site."""
 
     instances = alone_instances = accesses = remote = by_allocator = alone_accesses = alone_remote = 0
 

@@ -1,4 +1,4 @@
-"""false-sharing: pages on which objects meet that are each of one thread alone."""
+"""false-sharing: pages that hold objects of several threads, each object accessed by one thread only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = ("process", "page", "objects", "threads", "nodes", "samples", "accesse
 _PAGE_BYTES = 4096
 
 
-class _Meeting:
+class _SharedPage:
     samples = accesses = remote = 0
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ def rows(trace: numapilot.Trace) -> Iterator[tuple[Cell, ...]]:
         if access.object is not None and access.is_memory_access:
             users[access.object].add(access.thread)
     process_of = [thread.process for thread in trace.threads]
-    pages: defaultdict[tuple[int, int], _Meeting] = defaultdict(_Meeting)
+    pages: defaultdict[tuple[int, int], _SharedPage] = defaultdict(_SharedPage)
     for access in trace.flow():
         if access.object is None or not access.is_memory_access or len(users[access.object]) > 1:
             continue

@@ -1,4 +1,4 @@
-"""first-touch: who touched the objects first, and who came later."""
+"""first-touch: which threads and nodes accessed the objects first, and which later."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ COLUMNS = ("object", "site", "name", "handovers", "sum_ns", "mean_ns")
 
 
 def handovers(object: numapilot.Object) -> tuple[int, int]:
-    """How many there are, and the sum of their times."""
+    """Number of handovers of the object, and the sum of their times in ns."""
     count = sum_ns = before_ns = 0
     thread = None
     for access in object.flow():

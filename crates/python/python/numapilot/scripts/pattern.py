@@ -1,4 +1,4 @@
-"""pattern: who accesses an object type, or one instance: from which node, to which, reading or writing, by which thread, when."""
+"""pattern: the accesses to an object type, or to one instance, by thread, accessing node, home node and time, as reads and writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _flow(trace: numapilot.Trace, name: str | None) -> numapilot.Flow:
 
 
 def rows(trace: numapilot.Trace, object: str | None = None) -> Iterator[tuple[Cell, ...]]:
-    """Of all sites, or of `object`: "S3", a site, or "17", an instance."""
+    """The rows of all sites, or of `object`: "S3" is a site, "17" an instance."""
     last_ns = max((access.time_ns for access in trace.flow()), default=0)
     site_of = sites_of(trace)
     groups: dict[tuple[int, ...], _Sums] = {}

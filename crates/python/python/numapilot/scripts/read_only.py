@@ -1,4 +1,4 @@
-"""read-only: what is written, and what "read-only" can mean where nothing was seen to be."""
+"""read-only: the share of writes of each site, and an upper bound on it where no sample writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Sums:
 
 
 def bound_ppm(samples: int) -> int:
-    """Of so many samples none writes: the share of writes is below this with 95 % confidence."""
+    """Upper bound, with 95 % confidence, on the share of writes if none of this many samples writes."""
     return min(1000000, -(-3000000 // samples))
 
 

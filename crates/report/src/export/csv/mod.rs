@@ -29,7 +29,7 @@ pub enum Table {
 }
 
 impl Table {
-    /// Every table.
+    /// All tables.
     pub const ALL: [Table; 12] = [
         Table::Objects,
         Table::Sites,
@@ -45,7 +45,7 @@ impl Table {
         Table::Losses,
     ];
 
-    /// Its name.
+    /// The name of the table on the command line.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Table {
         }
     }
 
-    /// The table of this name.
+    /// The table with this name; `None` if there is none.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Table> {
         Table::ALL.into_iter().find(|table| table.word() == word)
@@ -100,7 +100,7 @@ pub(super) struct Sheet<'a> {
 }
 
 impl Sheet<'_> {
-    /// The first line.
+    /// Writes the header line.
     pub fn header<S: AsRef<str>>(&mut self, names: impl IntoIterator<Item = S>) -> Result<(), ExportError> {
         for name in names {
             self.separate();
@@ -124,7 +124,7 @@ impl Sheet<'_> {
         let _ = write!(self.line, "{value}");
     }
 
-    /// A number, or nothing.
+    /// Adds a cell with a number, or an empty one.
     pub fn maybe(&mut self, value: Option<impl std::fmt::Display>) {
         match value {
             Some(value) => self.plain(value),
@@ -132,7 +132,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// Text from the program.
+    /// Adds a cell with text, which may come from the program.
     pub fn text(&mut self, text: &str) {
         self.separate();
         let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
@@ -148,7 +148,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// Three cells.
+    /// Adds three cells: value, low and high end of the interval.
     pub fn estimate(&mut self, estimate: &numapilot_insight::Estimate) {
         self.plain(estimate.value);
         self.plain(estimate.low);
@@ -163,7 +163,7 @@ impl Sheet<'_> {
         }
     }
 
-    /// Ends the line.
+    /// Ends the line and writes it.
     pub fn end(&mut self) -> Result<(), ExportError> {
         self.line.push_str("\r\n");
         self.out.write_all(self.line.as_bytes())?;
@@ -173,7 +173,7 @@ impl Sheet<'_> {
     }
 }
 
-/// `share`, `share_low`, `share_high`.
+/// The column names of an estimate: `share`, `share_low`, `share_high`.
 pub(super) fn three(name: &str) -> [String; 3] {
     [name.to_owned(), format!("{name}_low"), format!("{name}_high")]
 }

@@ -6,7 +6,7 @@ use numapilot_machine::Endpoint;
 use super::super::{Export, ExportError};
 use super::{Sheet, three};
 
-/// Slices of program time.
+/// Number of slices of program time.
 const TIME_SLICES: usize = 200;
 
 /// Every object that lived, also those that no sampled access reached.

@@ -1,5 +1,5 @@
-//! Who shows which copy and who should: pure. A file is known by its parts (as mappings show them), a part's pages to policies by one mapping's addresses,
-//! its owner's, whichever process they were used by: so that a policy sees one page with users on several nodes.
+//! Which process maps which copy of a file, and which copies there should be. Pure. A file is identified by its parts (as mappings show them). Policies know a
+//! part's pages by the addresses of one mapping, its owner's, whichever process uses them: so a policy sees one page with users on several nodes.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -8,47 +8,47 @@ use std::path::PathBuf;
 use super::files::Found;
 use super::files::Part;
 
-/// Pages of a part that are looked at, evenly spaced.
+/// Number of evenly spaced pages of a part that are sampled.
 pub const SAMPLED: u64 = 64;
-/// Share of the pages looked at that a policy has to want copied before the whole is: 1 over this.
+/// Share of the sampled pages for which a policy must order copies before the whole file is copied: 1 over this.
 const WANTED_SHARE: usize = 4;
 
-/// A mapping: whose, and its first address.
+/// A mapping: process id, and first address.
 pub type Place = (u32, u64);
 
-/// A file.
+/// State of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct File {
     path: PathBuf,
-    /// Nodes (index) that are to have copies.
+    /// Indices of the nodes that are to have copies.
     copies: BTreeSet<usize>,
-    /// Its pages, as policies know them, that a policy wants copied.
+    /// Pages, as policies know them, for which a policy ordered copies.
     wanted: BTreeSet<u64>,
-    /// Some process answered that this file cannot be copied: it is no evidence any more.
+    /// Whether a process answered that this file cannot be copied; its uses are ignored from then on.
     is_refused: bool,
 }
 
-/// See the module.
+/// Files, their mappings and their copies.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct CopyRegistry {
     shown: BTreeMap<Place, Found>,
     owners: BTreeMap<Part, Place>,
     files: BTreeMap<u64, File>,
 }
 
-/// What came of a wish to have a page copied.
+/// The answer to an order to copy a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyDecision {
-    /// So many of its pages are wanted, or it has copies: the file may be copied.
+    /// Enough of its pages are ordered, or it has copies: the file may be copied.
     Enough,
-    /// Too few of its pages are wanted so far.
+    /// Too few of its pages are ordered so far.
     TooFew,
-    /// It is no page of a file that may be copied.
+    /// The page is not of a file that may be copied.
     Unknown,
 }
 
-impl Book {
-    /// What a process has mapped now.
+impl CopyRegistry {
+    /// Updates the mappings of a process.
     pub fn saw(&mut self, pid: u32, found: Vec<Found>) {
         let old: Vec<Place> = self.places_of(pid).collect();
         let fresh: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
@@ -59,7 +59,7 @@ impl Book {
             if let Some(path) = &one.path {
                 let file = self.files.entry(one.part.inode).or_default();
                 if file.path != *path {
-                    // Numbers of files come again.
+                    // Inode numbers are reused.
                     *file = File { path: path.clone(), ..File::default() };
                 }
             }
@@ -68,7 +68,7 @@ impl Book {
         self.find_owners();
     }
 
-    /// Processes that are there; what the others had is forgotten.
+    /// Keeps the processes for which `is_there` is true, and drops the mappings of all others.
     pub fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
         let before = self.shown.len();
         self.shown.retain(|place, _| is_there(place.0));
@@ -91,13 +91,14 @@ impl Book {
         self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(place, _)| *place)
     }
 
-    /// Mappings of a process that are evidence, with the node whose copy they show.
+    /// The mappings of a process that provide evidence.
     pub fn mappings_of(&self, pid: u32) -> impl Iterator<Item = &Found> {
         let all = self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(_, one)| one);
         all.filter(|one| self.files.get(&one.part.inode).is_some_and(|file| !file.is_refused))
     }
 
-    /// A page (address over 4,096) of a process as policies know it: the owner's process and page. `None`: it is not of such a mapping.
+    /// Maps a page (address divided by 4,096) of a process to the page that policies know: the owner's process id and page. `None`: it is not of such a
+    /// mapping.
     #[must_use]
     pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
         let address = page * 4096;
@@ -109,7 +110,7 @@ impl Book {
         Some((owner.0, (owner.1 + (address - one.start)) / 4096))
     }
 
-    /// The file of a page that policies name, by its number.
+    /// Inode of the file of a page that policies know.
     #[must_use]
     pub fn file_of(&self, pid: u32, page: u64) -> Option<u64> {
         let address = page * 4096;
@@ -117,7 +118,7 @@ impl Book {
         (place.0 == pid && address < one.start + one.part.bytes).then_some(one.part.inode)
     }
 
-    /// A policy wants a page copied.
+    /// Registers that a policy ordered a page copied.
     pub fn want(&mut self, pid: u32, page: u64) -> CopyDecision {
         let Some(inode) = self.file_of(pid, page) else { return CopyDecision::Unknown };
         let pages: u64 = self.owners.keys().filter(|part| part.inode == inode).map(sampled_pages).sum();
@@ -131,13 +132,13 @@ impl Book {
         CopyDecision::Enough
     }
 
-    /// Nodes that have copies of a file.
+    /// Indices of the nodes that have copies of a file.
     #[must_use]
     pub fn copies(&self, inode: u64) -> BTreeSet<usize> {
         self.files.get(&inode).map(|file| file.copies.clone()).unwrap_or_default()
     }
 
-    /// A file is to have exactly these copies; with none, what was wanted of it is forgotten.
+    /// Sets the copies of a file; without any, the orders for its pages are dropped.
     pub fn set_copies(&mut self, inode: u64, copies: BTreeSet<usize>) {
         if let Some(file) = self.files.get_mut(&inode) {
             if copies.is_empty() {
@@ -147,7 +148,7 @@ impl Book {
         }
     }
 
-    /// A file that cannot be copied.
+    /// Marks a file that cannot be copied.
     pub fn refuse(&mut self, inode: u64) {
         self.set_copies(inode, BTreeSet::new());
         if let Some(file) = self.files.get_mut(&inode) {
@@ -155,25 +156,25 @@ impl Book {
         }
     }
 
-    /// Bytes of a file's parts that one more copy takes.
+    /// Bytes that one more copy of a file's parts takes.
     #[must_use]
     pub fn bytes(&self, inode: u64) -> u64 {
         self.owners.keys().filter(|part| part.inode == inode).map(|part| part.bytes).sum()
     }
 
-    /// A file's path, and its number by its path.
+    /// Path of a file.
     #[must_use]
     pub fn path(&self, inode: u64) -> Option<&PathBuf> {
         self.files.get(&inode).map(|file| &file.path)
     }
 
-    /// The file at a path.
+    /// Inode of the file at a path.
     #[must_use]
     pub fn by_path(&self, path: &std::path::Path) -> Option<u64> {
         self.files.iter().find(|(_, file)| file.path == path).map(|(inode, _)| *inode)
     }
 
-    /// What is to be: (process, node index, file) for each process that maps a file with copies and runs on a node that has one.
+    /// The wanted state: (process, node index, file) for each process that maps a file with copies and runs on a node that has one.
     #[must_use]
     pub fn wanted(&self, node_of: impl Fn(u32) -> Option<usize>) -> BTreeSet<(u32, usize, u64)> {
         let mut all = BTreeSet::new();
@@ -188,13 +189,13 @@ impl Book {
         all
     }
 
-    /// Ranges that policies know such pages by: (owner's process, first page, pages).
+    /// The ranges of these pages as policies know them: (owner's process, first page, number of pages).
     pub fn ranges(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
         let known = self.owners.iter().filter(|(part, _)| self.files.get(&part.inode).is_some_and(|f| !f.is_refused));
         known.map(|(part, place)| (place.0, place.1 / 4096, part.bytes / 4096))
     }
 
-    /// A page of each file with copies, as policies know it, that they had: for telling policies that the copies are gone.
+    /// Pages of a file, as policies know them, for which copies were ordered: used to report to policies that the copies are gone.
     #[must_use]
     pub fn wanted_pages(&self, inode: u64) -> Vec<(u32, u64)> {
         let Some(file) = self.files.get(&inode) else { return Vec::new() };
@@ -203,7 +204,7 @@ impl Book {
     }
 }
 
-/// Pages of a part that are looked at.
+/// Number of sampled pages of a part.
 #[must_use]
 pub fn sampled_pages(part: &Part) -> u64 {
     (part.bytes / 4096).clamp(1, SAMPLED)
@@ -220,53 +221,53 @@ mod tests {
         Found { start, part: PART, path, copy_of, referenced_bytes: 0 }
     }
 
-    fn two_processes() -> Book {
-        let mut book = Book::default();
-        book.saw(7, vec![found(0x10000, None)]);
-        book.saw(8, vec![found(0x90000, None)]);
-        book
+    fn two_processes() -> CopyRegistry {
+        let mut registry = CopyRegistry::default();
+        registry.saw(7, vec![found(0x10000, None)]);
+        registry.saw(8, vec![found(0x90000, None)]);
+        registry
     }
 
     #[test]
     fn all_processes_pages_of_a_file_are_the_owners() {
-        let mut book = two_processes();
-        assert_eq!(book.page(8, 0x92), Some((7, 0x12)));
-        assert_eq!(book.page(8, 0x90 + 64), None, "behind its end");
-        assert_eq!(book.page(8, 0x8f), None);
-        book.keep(|pid| pid != 7);
-        assert_eq!(book.page(8, 0x92), Some((8, 0x92)), "the owner has ended");
-        book.keep(|_| false);
-        assert_eq!(book.path(42), None);
+        let mut registry = two_processes();
+        assert_eq!(registry.page(8, 0x92), Some((7, 0x12)));
+        assert_eq!(registry.page(8, 0x90 + 64), None, "behind its end");
+        assert_eq!(registry.page(8, 0x8f), None);
+        registry.keep(|pid| pid != 7);
+        assert_eq!(registry.page(8, 0x92), Some((8, 0x92)), "the owner has ended");
+        registry.keep(|_| false);
+        assert_eq!(registry.path(42), None);
     }
 
     #[test]
     fn a_file_is_copied_once_a_quarter_of_its_pages_is_wanted() {
-        let mut book = two_processes();
+        let mut registry = two_processes();
         for page in 0..15 {
-            assert_eq!(book.want(7, 0x10 + page), CopyDecision::TooFew);
+            assert_eq!(registry.want(7, 0x10 + page), CopyDecision::TooFew);
         }
-        assert_eq!(book.want(7, 0x10), CopyDecision::TooFew, "the same once more");
-        assert_eq!(book.want(7, 0x1f), CopyDecision::Enough);
-        book.set_copies(42, BTreeSet::from([0, 1]));
-        assert_eq!(book.want(7, 0x500), CopyDecision::Unknown);
+        assert_eq!(registry.want(7, 0x10), CopyDecision::TooFew, "the same once more");
+        assert_eq!(registry.want(7, 0x1f), CopyDecision::Enough);
+        registry.set_copies(42, BTreeSet::from([0, 1]));
+        assert_eq!(registry.want(7, 0x500), CopyDecision::Unknown);
         let node_of = |pid| Some(pid as usize - 7);
-        assert_eq!(book.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
-        assert_eq!(book.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
-        book.saw(8, vec![found(0x90000, Some(1))]);
-        assert_eq!(book.wanted(node_of).len(), 2, "who shows its copy goes on to");
-        assert_eq!(book.wanted_pages(42).len(), 16);
-        book.set_copies(42, BTreeSet::new());
-        assert_eq!((book.wanted(node_of).len(), book.wanted_pages(42).len()), (0, 0));
+        assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
+        assert_eq!(registry.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
+        registry.saw(8, vec![found(0x90000, Some(1))]);
+        assert_eq!(registry.wanted(node_of).len(), 2, "who shows its copy goes on to");
+        assert_eq!(registry.wanted_pages(42).len(), 16);
+        registry.set_copies(42, BTreeSet::new());
+        assert_eq!((registry.wanted(node_of).len(), registry.wanted_pages(42).len()), (0, 0));
     }
 
     #[test]
     fn what_cannot_be_copied_is_no_evidence_any_more() {
-        let mut book = two_processes();
-        book.refuse(42);
-        assert_eq!((book.page(8, 0x92), book.mappings_of(8).count()), (None, 0));
-        assert_eq!(book.want(7, 0x10), CopyDecision::Unknown);
+        let mut registry = two_processes();
+        registry.refuse(42);
+        assert_eq!((registry.page(8, 0x92), registry.mappings_of(8).count()), (None, 0));
+        assert_eq!(registry.want(7, 0x10), CopyDecision::Unknown);
         let other = Found { path: Some(PathBuf::from("/other")), ..found(0x10000, None) };
-        book.saw(7, vec![other]);
-        assert_eq!(book.mappings_of(7).count(), 1, "the number came again for another file");
+        registry.saw(7, vec![other]);
+        assert_eq!(registry.mappings_of(7).count(), 1, "the number came again for another file");
     }
 }

@@ -1,29 +1,29 @@
-//! How long a guest is waited for. On a busy machine QEMU waits for a processor most of the time, and is not to be taken for a guest that hangs: time in
-//! which QEMU was ready to run and others had the processors does not count, as the kernel keeps it by thread (`/proc/PID/task/TID/schedstat`:
-//! nanoseconds that it ran, that it waited, and how often).
+//! The time limit of a guest. On a busy machine QEMU waits for a processor most of the time, which must not be mistaken for a hung guest. Time in which
+//! QEMU was ready to run but had no processor does not count. The kernel keeps it by thread (`/proc/PID/task/TID/schedstat`:
+//! nanoseconds of running, nanoseconds of waiting, number of time slices).
 
 use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 use std::time::Instant;
 
-/// From its making on, some time of a process.
+/// A time limit of a process, which begins when it is made.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct TimeLimit {
     pid: u32,
     limit: Duration,
     began: Instant,
-    /// How long each of its threads had waited by then.
+    /// Waiting time of each of its threads at that moment.
     before: HashMap<String, Duration>,
 }
 
-impl Patience {
+impl TimeLimit {
     /// `limit` of the process's time, from now on.
     pub(crate) fn new(pid: u32, limit: Duration) -> Self {
         Self { pid, limit, began: Instant::now(), before: waited(pid).collect() }
     }
 
-    /// What is left of the limit; zero: it is over.
+    /// The rest of the time limit; zero: it is over.
     pub(crate) fn left(&self) -> Duration {
         let elapsed = self.began.elapsed();
         if elapsed < self.limit {
@@ -76,18 +76,18 @@ mod tests {
     #[test]
     fn time_is_over_for_one_that_sleeps_and_not_for_one_that_others_kept_from_running() {
         let mut sleeper = Command::new("sleep").arg("100").spawn().expect("sleep");
-        let patience = Patience::new(sleeper.id(), LIMIT);
-        assert!(patience.left() > Duration::ZERO);
+        let time_limit = TimeLimit::new(sleeper.id(), LIMIT);
+        assert!(time_limit.left() > Duration::ZERO);
         std::thread::sleep(LIMIT * 2);
-        assert_eq!(patience.left(), Duration::ZERO, "nobody kept it from running");
+        assert_eq!(time_limit.left(), Duration::ZERO, "nobody kept it from running");
         let _ = sleeper.kill();
         let _ = sleeper.wait();
 
         // Four that want one processor: each waits most of the time, however busy the machine is.
         let all: Vec<Busy> = (0..4).map(|_| Busy::start()).collect();
-        let patience: Vec<Patience> = all.iter().map(|one| Patience::new(one.0.id(), LIMIT)).collect();
+        let time_limit: Vec<TimeLimit> = all.iter().map(|one| TimeLimit::new(one.0.id(), LIMIT)).collect();
         std::thread::sleep(LIMIT * 2);
-        let left = patience.iter().filter(|one| !one.left().is_zero()).count();
+        let left = time_limit.iter().filter(|one| !one.left().is_zero()).count();
         assert!(left >= 2, "{left} of 4 have time left");
     }
 
@@ -95,8 +95,8 @@ mod tests {
     fn a_process_that_is_gone_has_its_limit_and_no_more() {
         let mut child = Command::new("true").spawn().expect("true");
         child.wait().expect("its end");
-        let patience = Patience::new(child.id(), Duration::from_millis(1));
+        let time_limit = TimeLimit::new(child.id(), Duration::from_millis(1));
         std::thread::sleep(Duration::from_millis(2));
-        assert_eq!(patience.left(), Duration::ZERO);
+        assert_eq!(time_limit.left(), Duration::ZERO);
     }
 }

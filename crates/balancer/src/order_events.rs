@@ -1,4 +1,4 @@
-//! Orders and what came of them, in the words of the journal. Pure.
+//! Converts orders and outcomes into events of the journal. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crate::evidence::table::Known;
 const SMALL_BYTES: u64 = 4096;
 const LARGE_BYTES: u64 = 2 << 20;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub fn bytes_of(size: PageSize) -> u64 {
     if size == PageSize::Large { LARGE_BYTES } else { SMALL_BYTES }
 }
 
-/// Which page an order is about.
+/// The page of an order; `None`: the order is not about a page.
 pub fn page_of(order: &Order) -> Option<PageKey> {
     match order {
         Order::Migrate { page, .. } | Order::Replicate { page, .. } | Order::Split { page } => Some(*page),
@@ -29,7 +29,7 @@ pub fn page_of(order: &Order) -> Option<PageKey> {
     }
 }
 
-/// Orders about pages as ranges with one fate. `pid_of` a process, `known` of a page.
+/// Gathers orders about pages into ranges with the same order. `pid_of` returns the process id of a policy's process number, `known` the evidence about a page.
 pub fn batches(
     orders: &[Order],
     ids: &[NodeId],
@@ -90,7 +90,7 @@ fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
     }
 }
 
-/// Orders about threads. `task_of` a thread: its process and its kernel number.
+/// Converts orders about threads. `task_of` returns process id and thread id of a policy's thread number.
 pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(u32, u32)>) -> Vec<ThreadOrder> {
     let order = |order: &Order| match order {
         Order::MoveThread { thread, to } => {
@@ -102,7 +102,7 @@ pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option
     orders.iter().filter_map(order).collect()
 }
 
-/// Pages that would move once more though they went to and fro, as ranges: process, first page, pages, most bounces, longest rest.
+/// Gathers pages that are held back because they moved back and forth into ranges: first page, number of pages, most bounces, longest rest.
 pub fn ranges_left_alone(pages: BTreeMap<PageKey, (u8, u32)>) -> Vec<(PageKey, u64, u8, u32)> {
     let mut out: Vec<(PageKey, u64, u8, u32)> = Vec::new();
     for (page, (bounces, rest)) in pages {
@@ -128,7 +128,7 @@ fn step(page: PageKey) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! Neighbours with one fate are one line.
+    //! Adjacent pages with the same order are one batch.
 
     use super::*;
 

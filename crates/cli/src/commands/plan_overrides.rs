@@ -1,7 +1,8 @@
-//! A plan as questions to `whatif`: which objects, threads and processes of a recording each rule takes, and what the rule does to them. Pure.
+//! Turns the rules of a plan into placement overrides for `whatif`: the objects, threads and processes of a recording that each rule matches, and where it
+//! places them. Pure.
 //!
-//! The first rule that takes an object places it, as where plans are applied (`crates/runtime/c/plan_match.c`). A rule whose effect cannot be priced is an
-//! error: the price of the rest would be taken for the plan's.
+//! The first rule that matches an object places it, as when a plan is applied (`crates/runtime/c/plan_match.c`). A rule whose gain cannot be predicted is an
+//! error, because the gain of the other rules alone would be mistaken for the plan's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +18,20 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
 use super::plan_sites::{Allocations, base, is_allocated};
 
-/// What a plan asks of a recording.
-pub struct PlanAsks {
-    /// One of each rule that takes something.
-    pub asks: Vec<PlacementOverride>,
-    /// Names of the rules that take nothing in this recording.
+/// The placement overrides of a plan for one recording.
+pub struct PlanOverrides {
+    /// One override for each rule that matches something.
+    pub overrides: Vec<PlacementOverride>,
+    /// Names of the rules that match nothing in this recording.
     pub without_effect: Vec<String>,
 }
 
-/// The questions of `plan`, which fits `machine` ([`Plan::fit`]).
-pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
-    let mut found = PlanAsks { asks: Vec::new(), without_effect: Vec::new() };
+/// The overrides of `plan`, which must fit `machine` ([`Plan::fit`]).
+///
+/// # Errors
+/// If the gain of a rule cannot be predicted.
+pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOverrides> {
+    let mut found = PlanOverrides { overrides: Vec::new(), without_effect: Vec::new() };
     let taken = taken_by(&plan.objects, trace);
     let objects_of = counted(trace.objects());
     for (rule, objects) in plan.objects.iter().zip(&taken) {
@@ -35,29 +39,29 @@ pub fn asks(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanAsks> {
         let (sites, rest) = whole_sites(objects, trace, &objects_of);
         let words = format!("{}: {}", rule.name, rule.policy.describe());
         match PlacementOverride::taken(words, sites, rest, kind, by_touch) {
-            Some(ask) => found.asks.push(ask),
+            Some(placement) => found.overrides.push(placement),
             None => found.without_effect.push(format!("object {}", rule.name)),
         }
     }
     for rule in &plan.threads {
         let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
-        let seats = seats_of_threads(rule, trace, machine)?;
-        let words = format!("thread {which}: {} on their nodes", seats.len());
-        found.add(!seats.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, seats));
+        let assigned = assigned_threads(rule, trace, machine)?;
+        let words = format!("thread {which}: {} on their nodes", assigned.len());
+        found.add(!assigned.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, assigned));
     }
     for rule in &plan.processes {
         let which = rule.command.as_deref().unwrap_or("all");
-        let seats = seats_of_processes(rule, trace, machine)?;
-        let words = format!("process {which}: {} on their nodes", seats.len());
-        found.add(!seats.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, seats));
+        let assigned = assigned_processes(rule, trace, machine)?;
+        let words = format!("process {which}: {} on their nodes", assigned.len());
+        found.add(!assigned.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, assigned));
     }
     Ok(found)
 }
 
-impl PlanAsks {
-    fn add(&mut self, has_effect: bool, name: String, ask: impl FnOnce() -> PlacementOverride) {
+impl PlanOverrides {
+    fn add(&mut self, has_effect: bool, name: String, make: impl FnOnce() -> PlacementOverride) {
         if has_effect {
-            self.asks.push(ask());
+            self.overrides.push(make());
         } else {
             self.without_effect.push(name);
         }
@@ -68,13 +72,13 @@ fn in_ranges(ranges: &[(u64, u64)], number: u64) -> bool {
     ranges.is_empty() || ranges.iter().any(|&(first, last)| (first..=last).contains(&number))
 }
 
-/// The objects that each rule takes.
+/// The objects that each rule matches first, by rule.
 fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
     let allocations = Allocations::of(trace);
     let mut order: Vec<&Object> = trace.objects().iter().collect();
     order.sort_by_key(|object| (object.birth, object.id));
     let mut by_stack: BTreeMap<StackId, Vec<bool>> = BTreeMap::new();
-    // Instances are counted in each process, of the objects that meet all else.
+    // Instances are numbered per process, among the objects that meet all other conditions.
     let mut seen: BTreeMap<(usize, ProcessIndex), u64> = BTreeMap::new();
     let mut taken = vec![Vec::new(); rules.len()];
     for object in order {
@@ -107,7 +111,7 @@ fn taken_by(rules: &[ObjectRule], trace: &Trace) -> Vec<Vec<ObjectId>> {
     taken
 }
 
-/// Whether a rule about symbols, sections or files is about a site.
+/// Whether a rule about a symbol, section or mapped file matches a site.
 fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
     let is_in = || matches.frame.module.as_ref().is_none_or(|end| path_ends_with(&site.module, end));
     match (&matches.symbol, &matches.section, &matches.mapped_file) {
@@ -122,14 +126,14 @@ fn is_static_match(matches: &ObjectMatch, site: &Site) -> bool {
     }
 }
 
-/// How many objects of each site there are.
+/// Number of objects of each site.
 fn counted<'o>(objects: impl IntoIterator<Item = &'o Object>) -> BTreeMap<SiteId, usize> {
     let mut counts = BTreeMap::new();
     objects.into_iter().for_each(|object| *counts.entry(object.site).or_default() += 1);
     counts
 }
 
-/// Sites of which all objects (`all`, by site) are among these, and the objects of others.
+/// The sites whose objects (their numbers in `all`) are all among `objects`, and the objects of other sites.
 fn whole_sites(objects: &[ObjectId], trace: &Trace, all: &BTreeMap<SiteId, usize>) -> (Vec<SiteId>, Vec<ObjectId>) {
     let counts = counted(objects.iter().filter_map(|id| trace.object(*id)));
     let whole: BTreeSet<SiteId> =
@@ -139,7 +143,7 @@ fn whole_sites(objects: &[ObjectId], trace: &Trace, all: &BTreeMap<SiteId, usize
     (whole.into_iter().collect(), rest)
 }
 
-/// What the policy is as a fix, and whether pages go to who touches them first.
+/// The fix that corresponds to a rule's policy, and whether the pages' home is their first-touch node.
 fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
     let with_memory: Vec<u16> = machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id.0).collect();
     let even = |nodes: &[u16]| FixKind::WeightedInterleave(nodes.iter().map(|&node| (NodeId(node), 1)).collect());
@@ -152,7 +156,7 @@ fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
         Policy::Interleave(NodeSet::Listed(nodes)) if *nodes != with_memory => (even(nodes), false),
         Policy::Interleave(_) => (FixKind::Interleave, false),
         Policy::WeightedInterleave(weights) if weights.is_empty() => {
-            return refuse("the kernel of the machine decides on its weights, which so have no price; write `weights`");
+            return refuse("the kernel chooses the weights, so the gain cannot be predicted; write `weights`");
         }
         Policy::WeightedInterleave(weights) => {
             (FixKind::WeightedInterleave(weights.iter().map(|&(node, weight)| (NodeId(node), weight)).collect()), false)
@@ -160,22 +164,24 @@ fn kind_of(rule: &ObjectRule, machine: &Machine) -> Result<(FixKind, bool)> {
         Policy::Local => (FixKind::LocalArenas, false),
         Policy::FirstUse => (FixKind::FirstTouchByUsers, true),
         Policy::Split(_) => {
-            return refuse("`split` has no price; record with the plan (`numapilot record --plan`) and compare");
+            return refuse(
+                "the gain of `split` cannot be predicted; record with the plan (`numapilot record --plan`) and compare",
+            );
         }
         Policy::Replicate => {
             return refuse(
-                "a plan cannot copy what threads of one process use; `--set OBJECT=replicate` says what copies would gain",
+                "a plan cannot copy memory for the threads of one process; `--set OBJECT=replicate` predicts what copies would gain",
             );
         }
         Policy::HandOver(_) => {
             return refuse(
-                "when threads take it over is not priced by a rule; `--set OBJECT=hand-over` says what it would gain at best",
+                "the gain of a hand-over rule cannot be predicted; `--set OBJECT=hand-over` predicts the gain at best",
             );
         }
     })
 }
 
-/// Nodes of a placing, ascending.
+/// Nodes that a placing allows, in its order.
 fn nodes_of(placing: &Placing, machine: &Machine) -> Vec<NodeId> {
     match placing {
         Placing::Nodes(NodeSet::Listed(nodes)) => nodes.iter().map(|&node| NodeId(node)).collect(),
@@ -186,8 +192,8 @@ fn nodes_of(placing: &Placing, machine: &Machine) -> Vec<NodeId> {
     }
 }
 
-/// Where the k-th matching one goes; `None`: it may run on several nodes, so where it is then is not known.
-fn seat_of(nodes: &[NodeId], layout: Layout, number: usize) -> Option<NodeId> {
+/// The node of the match with this number (from 0); `None` if it may run on several nodes, so that its node is unknown.
+fn assigned_node(nodes: &[NodeId], layout: Layout, number: usize) -> Option<NodeId> {
     let first = *nodes.first()?;
     match layout {
         Layout::Spread => Some(nodes[number % nodes.len()]),
@@ -195,10 +201,10 @@ fn seat_of(nodes: &[NodeId], layout: Layout, number: usize) -> Option<NodeId> {
     }
 }
 
-fn seats_of_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ThreadIndex, NodeId)>> {
+fn assigned_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ThreadIndex, NodeId)>> {
     let nodes = nodes_of(&rule.placing, machine);
     let mut in_process: BTreeMap<ProcessIndex, u64> = BTreeMap::new();
-    let mut seats = Vec::new();
+    let mut assigned = Vec::new();
     for thread in trace.threads() {
         let order = in_process.entry(thread.process).or_default();
         *order += 1;
@@ -211,37 +217,37 @@ fn seats_of_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Resu
             && in_ranges(&rule.order, *order - 1)
             && rule.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
         if is_it {
-            let Some(node) = seat_of(&nodes, rule.layout, seats.len()) else {
+            let Some(node) = assigned_node(&nodes, rule.layout, assigned.len()) else {
                 bail!(
-                    "line {}: threads that may run on several nodes have no price; name one node, or `layout = \"spread\"`",
+                    "line {}: the gain of threads that may run on several nodes cannot be predicted; name one node, or `layout = \"spread\"`",
                     rule.line
                 );
             };
-            seats.push((thread.index, node));
+            assigned.push((thread.index, node));
         }
     }
-    Ok(seats)
+    Ok(assigned)
 }
 
-fn seats_of_processes(rule: &ProcessRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ProcessIndex, NodeId)>> {
+fn assigned_processes(rule: &ProcessRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ProcessIndex, NodeId)>> {
     let nodes = nodes_of(&rule.placing, machine);
-    let (mut matching, mut seats) = (0, Vec::new());
+    let (mut matching, mut assigned) = (0, Vec::new());
     for (index, process) in trace.processes().iter().enumerate() {
         if rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, base(&process.exe))) {
             continue;
         }
         matching += 1;
         if in_ranges(&rule.order, matching - 1) {
-            let Some(node) = seat_of(&nodes, rule.layout, seats.len()) else {
+            let Some(node) = assigned_node(&nodes, rule.layout, assigned.len()) else {
                 bail!(
-                    "line {}: processes that may run on several nodes have no price; name one node, or `layout = \"spread\"`",
+                    "line {}: the gain of processes that may run on several nodes cannot be predicted; name one node, or `layout = \"spread\"`",
                     rule.line
                 );
             };
-            seats.push((ProcessIndex(index as u32), node));
+            assigned.push((ProcessIndex(index as u32), node));
         }
     }
-    Ok(seats)
+    Ok(assigned)
 }
 
 #[cfg(test)]
@@ -339,8 +345,8 @@ mod tests {
         let (whole, rest) = whole_sites(&[ObjectId(8), ObjectId(0)], &trace, &counted(trace.objects()));
         assert_eq!((whole, numbers(&rest)), (vec![SiteId(1)], vec![0]), "a site of which all is taken is one");
         let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
-        let found = asks(&fitted.plan, &trace, &machine()).expect("it can be asked");
-        assert_eq!((found.asks.len(), found.without_effect), (4, vec!["object none".to_owned()]));
+        let found = overrides(&fitted.plan, &trace, &machine()).expect("it can be asked");
+        assert_eq!((found.overrides.len(), found.without_effect), (4, vec!["object none".to_owned()]));
     }
 
     #[test]
@@ -353,11 +359,11 @@ mod tests {
         for (policy, needed) in cases {
             let plan = plan(&format!("[[object]]\nname = \"block\"\nfile = \"a.c\"\n{policy}\n"));
             let fitted = plan.fit(&machine(), numapilot_plan::Fit::Exact).expect("it fits");
-            let why = asks(&fitted.plan, &trace(), &machine()).err().expect("no price").to_string();
+            let why = overrides(&fitted.plan, &trace(), &machine()).err().expect("no price").to_string();
             assert!(why.contains("line 2: object block") && why.contains(needed), "{why}");
         }
         let both = plan("[[thread]]\nname = \"work\"\nnodes = \"0-1\"\n");
-        let why = asks(&both, &trace(), &machine()).err().expect("no price").to_string();
+        let why = overrides(&both, &trace(), &machine()).err().expect("no price").to_string();
         assert!(why.contains("line 2") && why.contains("layout = \"spread\""), "{why}");
     }
 
@@ -368,10 +374,10 @@ mod tests {
              [[process]]\nnodes = \"all\"\nlayout = \"spread\"\n",
         );
         let (trace, machine) = (trace(), machine());
-        let seats = |rule: usize| seats_of_threads(&plan.threads[rule], &trace, &machine).expect("seats");
-        assert_eq!(seats(0), [(ThreadIndex(1), NodeId(1)), (ThreadIndex(3), NodeId(2))]);
-        assert_eq!(seats(1), [(ThreadIndex(0), NodeId(3))], "numbers are counted within a process");
-        let processes = seats_of_processes(&plan.processes[0], &trace, &machine).expect("seats");
+        let assigned = |rule: usize| assigned_threads(&plan.threads[rule], &trace, &machine).expect("assigned nodes");
+        assert_eq!(assigned(0), [(ThreadIndex(1), NodeId(1)), (ThreadIndex(3), NodeId(2))]);
+        assert_eq!(assigned(1), [(ThreadIndex(0), NodeId(3))], "numbers are counted within a process");
+        let processes = assigned_processes(&plan.processes[0], &trace, &machine).expect("assigned nodes");
         assert_eq!(processes, [(ProcessIndex(0), NodeId(0)), (ProcessIndex(1), NodeId(1))]);
     }
 }
