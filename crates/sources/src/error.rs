@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_perf_events::EventsError;
 use thiserror::Error;
 
 /// Why a program could not be recorded (or built for recording).
@@ -52,9 +53,6 @@ pub enum SourceError {
         /// The next step.
         remedy: String,
     },
-    /// What the kernel says of its PMUs is nonsense.
-    #[error(transparent)]
-    Pmu(#[from] numapilot_perf::pmu::PmuError),
     /// An engine of the design that this version does not have.
     #[error(
         "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`"
@@ -129,18 +127,9 @@ pub enum SourceError {
         /// The next step.
         remedy: &'static str,
     },
-    /// An event that the kernel does not open.
-    #[error("event {event}: {reason} ({source}); {remedy}")]
-    Event {
-        /// Its name.
-        event: String,
-        /// The system's answer.
-        source: io::Error,
-        /// What stands in the way.
-        reason: String,
-        /// The next step.
-        remedy: String,
-    },
+    /// Events of the kernel cannot be opened.
+    #[error(transparent)]
+    Events(#[from] EventsError),
     /// A recording of perf cannot be imported.
     #[error(transparent)]
     Import(#[from] numapilot_perf::file::FileError),
@@ -163,6 +152,7 @@ impl SourceError {
             | SourceError::EngineUnknown { .. }
             | SourceError::Option { .. }
             | SourceError::Machine { .. } => 2,
+            SourceError::Events(error) => error.exit_code(),
             _ => 1,
         }
     }

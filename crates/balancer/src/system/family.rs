@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use numapilot_sources::live::open::Scope;
+use numapilot_perf_events::open::Scope;
 
 /// Processes that a set of events is about; `None`: everybody.
 #[derive(Debug)]

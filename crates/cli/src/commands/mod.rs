@@ -37,6 +37,7 @@ mod whatif;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use numapilot_perf_events::EventsError;
 use numapilot_sources::SourceError;
 use numapilot_sources::compile::Language;
 
@@ -81,5 +82,8 @@ pub const BEYOND_LIMITS: u8 = 3;
 
 /// The exit code of a failure: as its source says, else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
-    error.downcast_ref::<SourceError>().map_or(1, |error| u8::try_from(error.exit_code()).unwrap_or(1))
+    let of_sources = error.downcast_ref::<SourceError>().map(SourceError::exit_code);
+    let of_events = || error.downcast_ref::<EventsError>().map(EventsError::exit_code);
+    let code = of_sources.or_else(of_events).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
 }

@@ -10,9 +10,9 @@ use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
 use numapilot_perf::abi::read_format;
-use numapilot_sources::live::event::EventRequest;
-pub use numapilot_sources::live::open::Scope;
-use numapilot_sources::live::open::open_event;
+use numapilot_perf_events::event::EventRequest;
+pub use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::open::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;

@@ -22,12 +22,12 @@ use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
 use numapilot_perf::abi::sample;
 
-use super::event::ATTR_BYTES;
-use super::event::EventRequest;
-use super::ring::Ring;
-use crate::doctor::events;
-use crate::doctor::events::explain;
-use crate::error::SourceError;
+use crate::error::EventsError;
+use crate::event::ATTR_BYTES;
+use crate::event::EventRequest;
+use crate::rights;
+use crate::rights::explain;
+use crate::ring::Ring;
 
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOEXEC: libc::c_ulong = 8;
@@ -52,11 +52,11 @@ pub enum Scope {
 
 impl Scope {
     /// The right that it takes.
-    fn rights(&self) -> events::Scope {
+    fn rights(&self) -> rights::Scope {
         match self {
-            Scope::Children => events::Scope::Own,
-            Scope::Processes(_) => events::Scope::Running,
-            Scope::System => events::Scope::System,
+            Scope::Children => rights::Scope::Own,
+            Scope::Processes(_) => rights::Scope::Running,
+            Scope::System => rights::Scope::System,
         }
     }
 }
@@ -112,7 +112,7 @@ impl EventSet {
     ///
     /// # Errors
     /// The system refuses, with the reason and the remedy; or there is no task left to look at.
-    pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, SourceError> {
+    pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, EventsError> {
         let mut all = vec![EventRequest::side_band()];
         all.extend_from_slice(requests);
         let mut opening = Opening::new(all, scope, size)?;
@@ -180,7 +180,7 @@ const LATER: [Later; 3] = [
 ];
 
 /// Opens an event by `open`, without what this kernel is too old for; `attr` is then what was opened.
-pub(crate) fn open_or_less(
+pub fn open_or_less(
     attr: &mut EventAttr,
     mut open: impl FnMut(&EventAttr) -> io::Result<OwnedFd>,
 ) -> io::Result<OwnedFd> {
@@ -206,7 +206,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, SourceError> {
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, EventsError> {
         let cpus = online_cpus()?;
         raise_descriptor_limit();
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
@@ -216,7 +216,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Every thread of `pids`. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by another look.
-    fn processes(&mut self, pids: &[u32]) -> Result<(), SourceError> {
+    fn processes(&mut self, pids: &[u32]) -> Result<(), EventsError> {
         for &pid in pids {
             let before = self.set.tasks.len();
             for _ in 0..SCAN_ROUNDS {
@@ -232,16 +232,14 @@ impl<'a> Opening<'a> {
                 }
             }
             if self.set.tasks.len() == before {
-                let reason = format!("there is no process {pid} (any more)");
-                let remedy = "look it up with `pgrep` or `ps`".to_owned();
-                return Err(SourceError::Option { option: "--pid", reason, remedy });
+                return Err(EventsError::NoProcess { pid });
             }
         }
         Ok(())
     }
 
     /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone.
-    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, SourceError> {
+    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, EventsError> {
         let mut offline = 0;
         for cpu in self.cpus.clone() {
             match self.cpu(pid, cpu, task) {
@@ -400,9 +398,9 @@ fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn online_cpus() -> Result<Vec<u32>, SourceError> {
+fn online_cpus() -> Result<Vec<u32>, EventsError> {
     let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let fail = |source| SourceError::Output {
+    let fail = |source| EventsError::File {
         path: path.clone(),
         source,
         remedy: "sysfs must be mounted at /sys for recording events",
@@ -433,8 +431,8 @@ mod tests {
     use numapilot_perf::Record;
     use numapilot_perf::SideBand;
 
-    use super::super::ring::Records;
     use super::*;
+    use crate::ring::Records;
 
     const SIZE: RingSize = RingSize { bytes: 256 << 10 };
 
