@@ -100,13 +100,8 @@ pub enum SourceError {
         remedy: String,
     },
     /// The preload library could not be put in place.
-    #[error(
-        "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
-    )]
-    Runtime {
-        /// What the runtime crate said.
-        reason: String,
-    },
+    #[error(transparent)]
+    Runtime(#[from] numapilot_runtime::UnpackError),
     /// A file of the trace could not be written.
     #[error("{}: {source}; {remedy}", path.display())]
     Output {

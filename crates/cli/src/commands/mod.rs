@@ -39,7 +39,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use numapilot_perf_events::EventsError;
 use numapilot_sources::SourceError;
-use numapilot_sources::compile::Language;
+use numapilot_wrapper::Language;
 
 use crate::args::Command;
 

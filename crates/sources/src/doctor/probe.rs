@@ -7,7 +7,6 @@ use numapilot_perf_events::facts::Answer;
 use numapilot_perf_events::probe::answer;
 
 use super::facts::{EmulatorFact, Facts};
-use crate::compile;
 use crate::emulated::Emulator;
 
 /// Gathers the facts of this machine and this process.
@@ -16,7 +15,7 @@ pub fn probe() -> Facts {
     Facts {
         events: numapilot_perf_events::probe(),
         memfd: memfd(),
-        compilers: compile::installed(),
+        compilers: numapilot_wrapper::installed(),
         emulator: emulator(),
     }
 }
