@@ -127,7 +127,7 @@ fn place(link: &Path, ourselves: &Path) -> io::Result<()> {
 mod tests {
     //! Names as build systems write them.
 
-    use crate::*;
+    use super::*;
 
     fn named(name: &str) -> Option<(Language, Option<String>)> {
         let wrapper = Wrapper::by_name(OsStr::new(name))?;

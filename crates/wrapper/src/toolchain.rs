@@ -147,7 +147,7 @@ fn ask(program: &Path, leading: &[OsString], question: &str) -> Option<String> {
 mod tests {
     //! Which compiler is found, and what it is taken for.
 
-    use crate::*;
+    use super::*;
 
     #[test]
     fn families_are_told_by_name() {
