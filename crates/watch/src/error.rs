@@ -1,8 +1,6 @@
 //! The one error type of this crate.
 
-use std::io;
-use std::path::PathBuf;
-
+use numapilot_host::FileError;
 use numapilot_kernel::KernelError;
 use thiserror::Error;
 
@@ -13,13 +11,8 @@ pub enum WatchError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// A file of the kernel's that must be there is not, or cannot be read.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's answer.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// No such process, from the beginning.
     #[error("there is no process {pid}; `pgrep` or `ps` tell numbers of processes")]
     NoProcess {

@@ -6,7 +6,7 @@ use std::path::Path;
 use numapilot_machine::Machine;
 use tempfile::TempDir;
 
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// A tree that goes away with its value.
 pub struct Tree {

@@ -4,6 +4,7 @@
 //! again. Where the file system has no locks, the file's content answers: the recorder's process with its start time, on this boot of this machine. In a copy
 //! of a trace nobody holds the lock; the content then tells that the recorder of the original goes on.
 
+use numapilot_host::TaskStat;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -133,14 +134,7 @@ fn pid_namespace() -> String {
 /// `None`: there is no such process, or it is a zombie.
 fn start_ticks(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name, in parentheses, may hold anything.
-    let after = text.iter().rposition(|&byte| byte == b')')? + 1;
-    let rest = std::str::from_utf8(&text[after..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    if fields.next().is_some_and(|state| matches!(state, "Z" | "X" | "x")) {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    TaskStat::parse(&text).filter(|stat| !stat.is_zombie()).map(|stat| stat.start_ticks)
 }
 
 #[cfg(test)]

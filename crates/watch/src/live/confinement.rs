@@ -3,7 +3,7 @@
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// What this process may use, in a sentence; `None` where that is everything, or nobody tells.
 pub fn words(root: &Root, machine: &Machine) -> Option<String> {

@@ -16,7 +16,7 @@ use numapilot_perf_events::open::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id`: reads of memory by node, all or those that went elsewhere.
 const NODE_READ: u64 = 6;

@@ -11,7 +11,7 @@ use numapilot_machine::Machine;
 
 use super::MemoryMap;
 use super::Reader;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// Time between two looks, in times that a look takes: watching costs 1 % of the time at most.
 const PAUSE_PER_LOOK: u32 = 100;
