@@ -25,7 +25,6 @@ mod record;
 mod report;
 mod run;
 mod selftest;
-mod served;
 mod shell;
 mod simulate;
 mod stat;

@@ -1,10 +1,14 @@
-//! The loop as a service: whatever steers and tells it here, with the daemon's journal, control socket, metrics and record beside it.
+//! The balancing loop as a service: what steers it in this process, with the daemon's journal, control socket, metrics and record beside it.
 
 use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use crate::config;
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::daemon::DaemonSettings;
+use crate::error::ServiceError;
 use numapilot_balancer::balancing_loop::Options;
 use numapilot_balancer::balancing_loop::Tunables;
 use numapilot_balancer::balancing_loop::Who;
@@ -16,17 +20,6 @@ use numapilot_balancer::status::Steering;
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
-use numapilot_service::Places;
-use numapilot_service::config;
-use numapilot_service::config::Config;
-use numapilot_service::config::MetricsSettings;
-use numapilot_service::control::ControlSettings;
-use numapilot_service::daemon::Daemon;
-use numapilot_service::daemon::DaemonSettings;
-use numapilot_service::journal::JournalSettings;
-use numapilot_sources::signals;
-
-use crate::args::BalanceArgs;
 
 /// What a run of `balance` is to do, from its arguments or from a file.
 pub struct Plan {
@@ -41,8 +34,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// By a configuration file; of the arguments, a dry run and a length of time count too.
-    pub fn of_config(file: &Path, arguments: &BalanceArgs) -> Result<Plan> {
+    /// By a configuration file; `dry_run` and `until` are the caller's.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says what cannot be.
+    pub fn of_config(file: &Path, dry_run: bool, until: Option<Duration>) -> Result<Plan, ServiceError> {
         let config = Config::load(file)?;
         let options = Options {
             who: match config.who.clone() {
@@ -52,12 +48,12 @@ impl Plan {
             },
             policy: config.policy.clone(),
             tunables: tunables(&config),
-            dry_run: config.dry_run || arguments.dry_run,
+            dry_run: config.dry_run || dry_run,
             steers_scanning: !config.keep_settings,
             probes: config.probes,
             samples: config.samples,
             table_pages: config.table_pages,
-            until: arguments.until,
+            until,
             seed: config.seed,
         };
         let daemon = DaemonSettings {
@@ -71,20 +67,10 @@ impl Plan {
         Ok(Plan { options, machine, pack, daemon, config: Some((file.to_owned(), config)) })
     }
 
-    /// By arguments alone.
-    pub fn of_arguments(arguments: &BalanceArgs, options: Options) -> Plan {
-        let service = &arguments.service;
-        let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
-        // What a dry run would change is not changed: nothing has to be kept.
-        let state = (!options.dry_run).then(|| service.state_dir.clone().unwrap_or_else(|| Places::usual().state));
-        let daemon = DaemonSettings {
-            journal: service.journal.clone().map(JournalSettings::new),
-            control: service.control.clone().map(|path| ControlSettings { path, mode: 0o666 }),
-            metrics: service.metrics.clone().map(metrics),
-            state,
-            needs_state: service.state_dir.is_some(),
-        };
-        Plan { options, machine: arguments.machine.clone(), pack: arguments.pack, daemon, config: None }
+    /// Without a file.
+    #[must_use]
+    pub fn new(options: Options, machine: Option<String>, pack: bool, daemon: DaemonSettings) -> Plan {
+        Plan { options, machine, pack, daemon, config: None }
     }
 }
 
@@ -122,8 +108,12 @@ pub struct Served<C: LocalPort> {
 
 impl<C: LocalPort> Served<C> {
     /// Opens what the plan asks for, and puts back what a killed one has left changed.
-    pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
-        let daemon = Daemon::start(&plan.daemon, signals::wake)?;
+    /// `wake` ends the wait of [`LocalPort::next`] when the daemon has something to do.
+    ///
+    /// # Errors
+    /// Something that the plan asks for cannot be opened.
+    pub fn start(inner: C, plan: Plan, wake: fn()) -> Result<Served<C>, ServiceError> {
+        let daemon = Daemon::start(&plan.daemon, wake)?;
         Ok(Served { inner, daemon, config: plan.config })
     }
 
