@@ -17,6 +17,7 @@ pub mod pmu;
 pub mod probe;
 pub mod rights;
 pub mod ring;
+pub mod syscall;
 pub mod wake;
 
 pub use error::EventsError;

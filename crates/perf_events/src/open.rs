@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -20,17 +19,15 @@ use numapilot_perf::Sample;
 use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
-use numapilot_perf::abi::sample;
 
 use crate::error::EventsError;
-use crate::event::ATTR_BYTES;
 use crate::event::EventRequest;
 use crate::rights;
 use crate::rights::explain;
 use crate::ring::Ring;
+use crate::syscall::open_event;
+use crate::syscall::open_or_less;
 
-/// PERF_FLAG_FD_CLOEXEC.
-const CLOEXEC: libc::c_ulong = 8;
 /// `_IO('$', 0)`, `_IO('$', 1)`, `_IO('$', 5)` and `_IOR('$', 7, u64)` of the perf header.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
@@ -162,37 +159,6 @@ impl EventSet {
     pub fn request_of(event: usize) -> Option<usize> {
         event.checked_sub(1)
     }
-}
-
-/// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
-type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
-
-const LATER: [Later; 3] = [
-    // 6.0: with an event's count, how many of its records were lost.
-    (|attr| attr.read_format & read_format::LOST != 0, |attr| attr.read_format &= !read_format::LOST),
-    // 5.12: build ids in records of mappings. Files are then known by their paths alone.
-    (|attr| attr.flag(attr_flag::BUILD_ID), |attr| attr.flags &= !(1 << attr_flag::BUILD_ID)),
-    // 5.12: the weight in parts. The whole of it has the access latency where the parts have it.
-    (
-        |attr| attr.samples(sample::WEIGHT_STRUCT),
-        |attr| attr.sample_type = attr.sample_type & !sample::WEIGHT_STRUCT | sample::WEIGHT,
-    ),
-];
-
-/// Opens an event by `open`, without what this kernel is too old for; `attr` is then what was opened.
-pub fn open_or_less(
-    attr: &mut EventAttr,
-    mut open: impl FnMut(&EventAttr) -> io::Result<OwnedFd>,
-) -> io::Result<OwnedFd> {
-    let mut opened = open(attr);
-    for (is_asked, leave_out) in LATER {
-        let is_refused = opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
-        if is_refused && is_asked(attr) {
-            leave_out(attr);
-            opened = open(attr);
-        }
-    }
-    opened
 }
 
 struct Opening<'a> {
@@ -352,23 +318,6 @@ fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
         attr.flags |= u64::from(*scope == Scope::Children) << attr_flag::ENABLE_ON_EXEC;
     }
     attr
-}
-
-/// `perf_event_open(2)`; `pid` 0: this thread, -1: everybody; `leader` -1: none.
-///
-/// # Errors
-/// The kernel's answer.
-pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // The kernel may write its own size into the description.
-    let mut bytes = *bytes;
-    // SAFETY: the description is ours, as long as its size field says; the call returns a new descriptor or -1.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, bytes.as_mut_ptr(), pid, cpu, leader, CLOEXEC) };
-    match i32::try_from(fd) {
-        // SAFETY: `fd` is open and owned by nobody else.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).

@@ -10,9 +10,9 @@ use numapilot_perf::pmu::{self, Offer, Pmu, SampleRequest, Sampler};
 
 use crate::event::EventRequest;
 use crate::facts::{Answer, EventFacts, Kernel, SamplerFact, Vendor};
-use crate::open::open_event;
-use crate::open::open_or_less;
 use crate::pmu::name_of;
+use crate::syscall::open_event;
+use crate::syscall::open_or_less;
 
 /// Gathers the facts of this machine and this process.
 #[must_use]

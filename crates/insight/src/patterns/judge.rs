@@ -4,13 +4,22 @@ use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
+use super::{Confidence, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, Sure, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
+use crate::scene::Interest;
 use crate::unseen;
 
 /// Share of accesses with unknown home beyond which nothing is said.
 const UNKNOWN_MAX: f64 = 0.5;
+
+impl Analysis<'_> {
+    /// Named patterns with their fixes and prices, on `machine`; what cannot be said, and why, where evidence is missing.
+    #[must_use]
+    pub fn findings(&self, machine: Option<&Machine>) -> Findings {
+        find(self, machine)
+    }
+}
 
 /// Everything found in a whole recording.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {

@@ -6,7 +6,6 @@
 //! outstanding, differ from what the recording charged. Who waited for whom ([`course`]) then says when each thread, and so the run, is done: what is
 //! gained where others are waited for is no gain. `docs/patterns.md`, "Prices", has the equations and how far they are from the simulator's results.
 
-pub(crate) mod course;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
@@ -16,9 +15,9 @@ use std::borrow::Cow;
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
-use self::course::Walked;
 use self::members::{Core, Members};
 use self::shrink::Threads;
+use crate::course::Walked;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 

@@ -12,7 +12,7 @@ use numapilot_perf::abi::event_type;
 use numapilot_perf::abi::read_format;
 use numapilot_perf_events::event::EventRequest;
 pub use numapilot_perf_events::open::Scope;
-use numapilot_perf_events::open::open_event;
+use numapilot_perf_events::syscall::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;

@@ -7,12 +7,14 @@ use numapilot_machine::Machine;
 use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
 
-use super::MATERIAL;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
 use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
+
+/// Share of the threads' time below which nobody would notice: repeated runs of one program differ by more. The one threshold that is a matter of taste.
+pub(crate) const MATERIAL: f64 = 0.01;
 
 /// A thread counts as moved when another node than its main one made this share of its accesses.
 const MOVED: f64 = 0.05;
