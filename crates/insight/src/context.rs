@@ -5,7 +5,6 @@ use numapilot_machine::{Machine, NodeId};
 
 use crate::blind::Blindness;
 use crate::estimate::Tally;
-use crate::patterns::Findings;
 
 /// An analysis of the part of a trace that a filter lets pass. Cheap to make; each method walks the flows that it needs.
 #[derive(Clone, Debug)]
@@ -83,12 +82,6 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn blindness(&self) -> Option<Blindness> {
         crate::blind::of(self.trace)
-    }
-
-    /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
-    #[must_use]
-    pub fn findings(&self, machine: Option<&Machine>) -> Findings {
-        crate::patterns::find(self, machine)
     }
 
     pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {

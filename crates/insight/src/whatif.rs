@@ -14,8 +14,9 @@ use crate::context::Analysis;
 use crate::estimate::Estimate;
 use crate::facts::{PAGE_BYTES, Page, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind, FixPricer};
-use crate::patterns::{Interest, Scene, why_unpriced};
+use crate::patterns::why_unpriced;
 use crate::price::{Priced, Pricer};
+use crate::scene::{Interest, Scene};
 use crate::uncertainty::Uncertainty;
 use crate::usage::{Usage, index_of};
 

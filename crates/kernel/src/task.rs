@@ -9,6 +9,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_host::TaskStat;
+
 use crate::error::KernelError;
 
 /// Ids of a process's threads, ascending.
@@ -110,22 +112,15 @@ fn stat_at(path: PathBuf, pid: u32) -> Result<Stat, KernelError> {
     })
 }
 
-/// Fields as in proc(5); the name stands in parentheses and may hold anything.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    let open = text.iter().position(|&byte| byte == b'(')?;
-    let close = text.iter().rposition(|&byte| byte == b')')?;
-    let name = String::from_utf8_lossy(text.get(open + 1..close)?).into_owned();
-    let rest = std::str::from_utf8(text.get(close + 1..)?).ok()?;
-    // The first of these is field 3.
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let stat = TaskStat::parse(text)?;
     Some(Stat {
-        name,
-        state: *fields.first()?.as_bytes().first()?,
-        start_ticks: number(22)?,
-        cpu_ticks: number(14).unwrap_or(0).saturating_add(number(15).unwrap_or(0)),
-        cpu: number(39).and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(0),
-        image: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
+        name: String::from_utf8_lossy(stat.name).into_owned(),
+        state: stat.state,
+        start_ticks: stat.start_ticks,
+        cpu_ticks: stat.cpu_ticks(),
+        cpu: stat.cpu,
+        image: stat.image,
     })
 }
 

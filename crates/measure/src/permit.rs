@@ -2,9 +2,9 @@
 //! machine in sysfs; its limits are in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use numapilot_host::Root;
 use numapilot_machine::{CpuId, NodeId, parse_cpu_list};
 
 /// The CPUs and memory that this process may use.
@@ -32,14 +32,15 @@ impl Permit {
     /// The same from files under `root`. A missing file means no limit.
     #[must_use]
     pub fn under(root: &Path) -> Permit {
-        let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        let root = &Root::new(root);
+        let status = root.text("proc/self/status").unwrap_or_default();
         let list = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key))?;
             parse_cpu_list(line.trim_start_matches(':').trim()).ok()
         };
         let all = || (0..=u32::from(u16::MAX)).collect();
-        let hint = read(root, "sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-        let bytes = read(root, "sys/kernel/mm/transparent_hugepage/hpage_pmd_size").and_then(|text| text.parse().ok());
+        let hint = root.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let bytes = root.number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
         Permit {
             cpus: list("Cpus_allowed_list").unwrap_or_else(all).into_iter().map(CpuId).collect(),
             memory_nodes: list("Mems_allowed_list")
@@ -54,13 +55,9 @@ impl Permit {
     }
 }
 
-fn read(root: &Path, file: &str) -> Option<String> {
-    Some(fs::read_to_string(root.join(file)).ok()?.trim().to_owned())
-}
-
 /// What the tightest control group above this process leaves: its own and every one it is in.
-fn memory_left(root: &Path) -> Option<u64> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+fn memory_left(root: &Root) -> Option<u64> {
+    let groups = root.text("proc/self/cgroup")?;
     let version_2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let version_1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -74,7 +71,7 @@ fn memory_left(root: &Path) -> Option<u64> {
         let mut folder = PathBuf::from(mount).join(path?.trim_start_matches('/'));
         let mut tightest: Option<u64> = None;
         loop {
-            let number = |file: &str| read(root, folder.join(file).to_str()?)?.parse::<u64>().ok();
+            let number = |file: &str| root.number(folder.join(file).to_str()?);
             // Version 1 writes nearly 2^63 where there is no limit.
             if let Some(limit) = number(limit).filter(|limit| *limit < 1 << 60) {
                 let room = limit.saturating_sub(number(usage).unwrap_or(0));
@@ -91,6 +88,8 @@ fn memory_left(root: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     //! Captured files of containers.
+
+    use std::fs;
 
     use super::*;
 

@@ -266,9 +266,7 @@ fn make_folder(base: &Path) -> Result<PathBuf, String> {
 /// When the process began, in clock ticks since boot: distinguishes a process from a later one with the same number. `None`: there is no such process.
 fn start_time(pid: u32) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything.
-    let rest = &text[text.iter().rposition(|byte| *byte == b')')? + 1..];
-    String::from_utf8_lossy(rest).split_whitespace().nth(19)?.parse().ok()
+    numapilot_host::TaskStat::parse(&text).map(|stat| stat.start_ticks)
 }
 
 /// Folders of this user's runs that no longer run.

@@ -3,6 +3,8 @@
 //! `c/` holds their sources (`wire.h`: what they share with the recorder; `np.h`: what their parts offer each other), `build.rs` builds them.
 //! They are unpacked into a directory named by their content, so versions of numapilot never disturb each other's.
 
+mod cache;
+
 use std::ffi::CString;
 use std::fs;
 use std::fs::DirBuilder;
@@ -20,6 +22,11 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
+
+pub use cache::UnpackError;
+pub use cache::first_that_takes;
+pub use cache::loader_can_take;
+pub use cache::unpacked;
 
 /// The tracker: a shared object for `LD_PRELOAD`.
 pub const TRACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-track.so"));

@@ -16,6 +16,7 @@ pub mod metrics;
 mod notify;
 mod places;
 pub mod quantity;
+pub mod served;
 mod server;
 pub mod state;
 

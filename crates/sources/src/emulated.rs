@@ -13,7 +13,6 @@ use numapilot_emulator::Unavailable;
 
 use crate::engine::Target;
 use crate::error::SourceError;
-use crate::library;
 
 /// Variables by which a user could pass an emulator options that would spoil a recording.
 const EMULATOR_VARIABLES: &[&str] =
@@ -33,7 +32,7 @@ impl Emulator {
     /// # Errors
     /// There is none: with the reason and the remedy.
     pub fn find() -> Result<Emulator, Unavailable> {
-        let plugin = library::unpacked_plugin().map_err(|error| Unavailable {
+        let plugin = unpacked_plugin().map_err(|error| Unavailable {
             reason: error.to_string(),
             remedy: "check that the cache folder is writable".to_owned(),
         })?;
@@ -66,4 +65,15 @@ impl Emulator {
         command.env("NUMAPILOT_EMULATOR", variable);
         Ok(command)
     }
+}
+
+/// Unpacks the emulator's plugin into the first place that takes it.
+///
+/// # Errors
+/// No place does: with what each said.
+fn unpacked_plugin() -> Result<PathBuf, numapilot_runtime::UnpackError> {
+    numapilot_runtime::first_that_takes(|folder| {
+        let (hash, name) = (numapilot_emulator::CONTENT_HASH, numapilot_emulator::PLUGIN_NAME);
+        numapilot_runtime::unpack_file(folder, hash, name, numapilot_emulator::PLUGIN)
+    })
 }

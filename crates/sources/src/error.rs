@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_perf_events::EventsError;
 use thiserror::Error;
 
 /// Why a program could not be recorded (or built for recording).
@@ -52,9 +53,6 @@ pub enum SourceError {
         /// What the user can do about it.
         remedy: String,
     },
-    /// The kernel's description of its PMUs is malformed.
-    #[error(transparent)]
-    Pmu(#[from] numapilot_perf::pmu::PmuError),
     /// A known engine that cannot be given to `--engine`.
     #[error(
         "engine `{name}` is not available in this version; use `auto`, `instrument`, `emulate`, `pmu`, `fault` or `track`"
@@ -102,13 +100,8 @@ pub enum SourceError {
         remedy: String,
     },
     /// The preload library could not be put in place.
-    #[error(
-        "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
-    )]
-    Runtime {
-        /// The runtime crate's error.
-        reason: String,
-    },
+    #[error(transparent)]
+    Runtime(#[from] numapilot_runtime::UnpackError),
     /// A file of the trace could not be written.
     #[error("{}: {source}; {remedy}", path.display())]
     Output {
@@ -129,18 +122,9 @@ pub enum SourceError {
         /// What the user can do about it.
         remedy: &'static str,
     },
-    /// The kernel refuses to open an event.
-    #[error("event {event}: {reason} ({source}); {remedy}")]
-    Event {
-        /// Name of the event.
-        event: String,
-        /// The system's error.
-        source: io::Error,
-        /// Why the kernel refuses it.
-        reason: String,
-        /// What the user can do about it.
-        remedy: String,
-    },
+    /// Events of the kernel cannot be opened.
+    #[error(transparent)]
+    Events(#[from] EventsError),
     /// A recording of perf cannot be imported.
     #[error(transparent)]
     Import(#[from] numapilot_perf::file::FileError),
@@ -163,6 +147,7 @@ impl SourceError {
             | SourceError::EngineUnknown { .. }
             | SourceError::Option { .. }
             | SourceError::Machine { .. } => 2,
+            SourceError::Events(error) => error.exit_code(),
             _ => 1,
         }
     }

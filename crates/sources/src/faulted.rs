@@ -15,11 +15,11 @@ use numapilot_perf::abi::kind;
 use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
-use crate::live::event::EventRequest;
-use crate::live::open::EventSet;
-use crate::live::open::RingSize;
-use crate::live::open::Scope;
-use crate::live::ring::Records;
+use numapilot_perf_events::event::EventRequest;
+use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::open::RingSize;
+use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::ring::Records;
 
 /// A CPU's ring: 10,000 faults and more, which a program has in no less than the pause below.
 const RING_BYTES: usize = 1 << 20;

@@ -15,10 +15,10 @@ use std::process::Command;
 use crate::emulated::Emulator;
 use crate::engine::Target;
 use crate::error::SourceError;
-use crate::library::loader_can_take;
 use crate::processor_time::ProcessorTimes;
 use crate::signals::Blocked;
 use crate::signals::Guard;
+use numapilot_runtime::loader_can_take;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
     if let Some(path) = launch.preload.iter().find(|path| !loader_can_take(path)) {
         let reason =
             format!("the dynamic loader cannot preload {}, because its path holds a blank or a colon", path.display());
-        return Err(SourceError::Runtime { reason });
+        return Err(numapilot_runtime::UnpackError { reason }.into());
     }
     let ours: Vec<&OsStr> = launch.preload.iter().map(|path| path.as_os_str()).collect();
     let added = launch.environment.iter().rev().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs;
 
+use numapilot_host::TaskStat;
 use serde_json::Value;
 use serde_json::json;
 
@@ -28,8 +29,8 @@ pub struct ProcessorTimes {
 impl ProcessorTimes {
     /// Looks at a process; one that is gone keeps what was seen last.
     pub fn look(&mut self, pid: i32) {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if let Some(ticks) = parse(&text) {
+        let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if let Some(ticks) = TaskStat::parse(&text).map(|stat| Ticks::of(&stat)) {
             self.latest.insert((pid, ticks.start), ticks);
         }
     }
@@ -48,25 +49,15 @@ impl ProcessorTimes {
     }
 }
 
-/// Fields 14, 15 and 22. The second is a name in brackets, which may hold blanks and brackets itself.
-fn parse(text: &str) -> Option<Ticks> {
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse().ok();
-    Some(Ticks { user: field(14)?, system: field(15)?, start: field(22)? })
+impl Ticks {
+    fn of(stat: &TaskStat<'_>) -> Ticks {
+        Ticks { user: stat.user_ticks, system: stat.system_ticks, start: stat.start_ticks }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Lines as the kernel writes them.
-
     use super::*;
-
-    #[test]
-    fn names_with_brackets_are_passed_over() {
-        let line = "7 (a) b (c) R 1 7 7 0 -1 4194304 95 0 0 0 12 34 0 0 20 0 1 0 5678 9 1";
-        assert_eq!(parse(line), Some(Ticks { user: 12, system: 34, start: 5678 }));
-        assert_eq!(parse(""), None);
-    }
 
     #[test]
     fn a_process_that_is_gone_keeps_its_time() {

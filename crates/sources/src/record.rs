@@ -37,7 +37,6 @@ use crate::launch::Exit;
 use crate::launch::Launch;
 use crate::launch::Program;
 use crate::launch::Standing;
-use crate::library;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::options::Follow;
@@ -163,7 +162,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let order = order_for(selection.engine)?;
     let is_sequence = order.source == OrderSource::Sequence;
     let now = HostInstant::now();
-    let library = library::unpacked()?;
+    let library = numapilot_runtime::unpacked()?;
     let emulator = emulator_for(selection.engine, &target)?;
     let host_khz = now.calibrate(CALIBRATION);
     // A sequence counts from 0 and has no rate; real clocks are in nanoseconds then.

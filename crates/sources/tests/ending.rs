@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
-use numapilot_sources::compile::Language;
-use numapilot_sources::compile::command;
 use numapilot_trace::record::Counters;
 use numapilot_trace::record::Event;
+use numapilot_wrapper::Language;
+use numapilot_wrapper::command;
 use support::*;
 
 const WORKERS: usize = 4;

@@ -1,8 +1,6 @@
 //! The error type of this crate.
 
-use std::io;
-use std::path::PathBuf;
-
+use numapilot_host::FileError;
 use numapilot_kernel::KernelError;
 use thiserror::Error;
 
@@ -13,13 +11,8 @@ pub enum WatchError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// A kernel file that must exist does not, or cannot be read.
-    #[error("{}: {source}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The process does not exist at the start.
     #[error("there is no process {pid}; `pgrep` and `ps` show the ids of processes")]
     NoProcess {

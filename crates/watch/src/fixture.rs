@@ -6,7 +6,7 @@ use std::path::Path;
 use numapilot_machine::Machine;
 use tempfile::TempDir;
 
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// A file tree that is removed on drop.
 pub struct Tree {

@@ -15,12 +15,10 @@ pub mod live;
 pub mod maps;
 mod places;
 pub mod replay;
-pub mod root;
 pub mod signals;
 pub mod stat;
-mod task_stat;
 pub mod top;
 
 pub use error::WatchError;
+pub use numapilot_host::TaskStat;
 pub use places::Places;
-pub use task_stat::TaskStat;

@@ -11,8 +11,8 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
-use crate::root::Root;
-use crate::task_stat::TaskStat;
+use numapilot_host::Root;
+use numapilot_host::TaskStat;
 
 /// ACPI's distance of a node to itself, and the one that is assumed if the firmware gives none.
 const LOCAL_DISTANCE: u32 = 10;
@@ -49,7 +49,7 @@ impl Places {
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
             let node = machine.node_of_cpu(CpuId(stat.cpu));
-            found.insert(tid, Seen { node, cpu_ticks: stat.cpu_ticks, start_ticks: stat.start_ticks });
+            found.insert(tid, Seen { node, cpu_ticks: stat.cpu_ticks(), start_ticks: stat.start_ticks });
         }
         if found.is_empty() {
             return Err(KernelError::Gone { pid });

@@ -18,11 +18,11 @@ use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::open::Scope;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
 use numapilot_replica::mappings::Mappings;
-use numapilot_sources::SourceError;
-use numapilot_sources::live::open::Scope;
 use thiserror::Error;
 
 pub use options::Options;
@@ -64,7 +64,7 @@ pub enum BalancerError {
     Kernel(#[from] numapilot_kernel::KernelError),
     /// An event could not be opened.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(#[from] EventsError),
     /// The machine has only one node with memory.
     #[error("this machine has one memory node, so pages cannot be moved to another (`numapilot topo` lists the nodes)")]
     OneNode,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use numapilot_sources::live::open::Scope;
+use numapilot_perf_events::open::Scope;
 
 /// Processes of a set of events; `None`: all processes.
 #[derive(Debug)]

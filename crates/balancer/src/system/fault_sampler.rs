@@ -6,12 +6,12 @@ use numapilot_machine::Machine;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
 use numapilot_perf::abi::sample;
-use numapilot_sources::SourceError;
-use numapilot_sources::live::event::EventRequest;
-use numapilot_sources::live::open::EventSet;
-use numapilot_sources::live::open::RingSize;
-use numapilot_sources::live::open::Scope;
-use numapilot_sources::live::ring::Records;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::event::EventRequest;
+use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::open::RingSize;
+use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::ring::Records;
 
 use super::family::Family;
 
@@ -105,7 +105,7 @@ impl FaultSampler {
     ///
     /// # Errors
     /// The kernel refuses; the error contains the reason and the remedy.
-    pub fn open(&mut self, scope: &Scope) -> Result<(), SourceError> {
+    pub fn open(&mut self, scope: &Scope) -> Result<(), EventsError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
         let set = EventSet::open(&[request], scope, RingSize { bytes: RING_BYTES })?;

@@ -3,10 +3,10 @@
 
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
-use numapilot_sources::SourceError;
-use numapilot_sources::live::live_sampler::Kind;
-use numapilot_sources::live::live_sampler::LiveSampler;
-use numapilot_sources::live::open::Scope;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::live_sampler::Kind;
+use numapilot_perf_events::live_sampler::LiveSampler;
+use numapilot_perf_events::open::Scope;
 
 use super::clock;
 use super::family::Family;
@@ -63,7 +63,7 @@ impl Samples {
     ///
     /// # Errors
     /// The kernel refuses; the error contains the reason and the remedy.
-    pub fn open(&mut self, scope: &Scope, machine: &Machine) -> Result<(), SourceError> {
+    pub fn open(&mut self, scope: &Scope, machine: &Machine) -> Result<(), EventsError> {
         if self.is_shared {
             return Ok(());
         }

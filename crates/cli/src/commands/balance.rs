@@ -31,9 +31,18 @@ use numapilot_replica::mappings::Mappings;
 use numapilot_replica::mappings::Preload;
 use numapilot_replica::mappings::Rules;
 use numapilot_report::units;
+use numapilot_service::Places;
+use numapilot_service::config::MetricsSettings;
+use numapilot_service::control::ControlSettings;
+use numapilot_service::daemon::DaemonSettings;
+use numapilot_service::journal::JournalSettings;
+use numapilot_service::served::LocalPort;
+use numapilot_service::served::Plan;
+use numapilot_service::served::Served;
+use numapilot_service::served::interval;
+use numapilot_sources::signals;
 use numapilot_sources::signals::Guard;
 
-use super::served;
 use crate::args::BalanceArgs;
 use crate::output;
 
@@ -54,8 +63,8 @@ fn for_assumed_rates(policy: &str) -> String {
 /// Runs the balancing loop. Returns the program's exit status if one was started.
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let plan = match &arguments.service.config {
-        Some(file) => served::Plan::of_config(file, arguments)?,
-        None => served::Plan::of_arguments(arguments, options(arguments)),
+        Some(file) => Plan::of_config(file, arguments.dry_run, arguments.until)?,
+        None => plan_of(arguments, options(arguments)),
     };
     let (machine, notes) = machine(plan.machine.as_deref())?;
     let copies = arguments.replicate.then(|| Mappings::prepare(Rules { by_order: true, ..Rules::default() }));
@@ -83,7 +92,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         verbose: arguments.verbose,
         last_status: String::new(),
     };
-    let mut port = served::Served::start(printer, plan)?;
+    let mut port = Served::start(printer, plan, signals::wake)?;
     if let Err(error) = runner.begin(&mut port) {
         port.end();
         return Err(error.into());
@@ -107,6 +116,22 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         output::print(&summary(&stop))?;
     }
     port.inner.exit_code()
+}
+
+/// What a run without a configuration file is to do.
+fn plan_of(arguments: &BalanceArgs, options: Options) -> Plan {
+    let service = &arguments.service;
+    let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
+    // What a dry run would change is not changed: nothing has to be kept.
+    let state = (!options.dry_run).then(|| service.state_dir.clone().unwrap_or_else(|| Places::usual().state));
+    let daemon = DaemonSettings {
+        journal: service.journal.clone().map(JournalSettings::new),
+        control: service.control.clone().map(|path| ControlSettings { path, mode: 0o666 }),
+        metrics: service.metrics.clone().map(metrics),
+        state,
+        needs_state: service.state_dir.is_some(),
+    };
+    Plan::new(options, arguments.machine.clone(), arguments.pack, daemon)
 }
 
 /// A control loop that manages processes: the balancer places pages, the packer whole processes.
@@ -189,7 +214,7 @@ fn options(arguments: &BalanceArgs) -> Options {
         policy: arguments.policy.clone(),
         tunables: Tunables {
             max_harm: arguments.max_harm,
-            interval: served::interval(arguments.pack, arguments.interval),
+            interval: interval(arguments.pack, arguments.interval),
             bytes_per_s: arguments.rate,
             keep_bytes: arguments.keep,
         },
@@ -308,7 +333,7 @@ impl Sink for EventPrinter {
     }
 }
 
-impl served::LocalPort for EventPrinter {
+impl LocalPort for EventPrinter {
     fn next(&mut self, wait: Duration) -> Option<Steering> {
         if self.pending.is_empty() {
             self.signals.wait(wait);

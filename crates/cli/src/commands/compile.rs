@@ -7,11 +7,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
 
-use numapilot_sources::compile::CompileError;
-use numapilot_sources::compile::Language;
-use numapilot_sources::compile::Links;
-use numapilot_sources::compile::Wrapper;
-use numapilot_sources::compile::install_links;
+use numapilot_wrapper::CompileError;
+use numapilot_wrapper::Language;
+use numapilot_wrapper::Links;
+use numapilot_wrapper::Wrapper;
+use numapilot_wrapper::install_links;
 
 /// Runs the compiler if the program's name or its first argument asks for it; else `None`.
 pub fn intercept() -> Option<ExitCode> {
@@ -66,7 +66,7 @@ fn links(arguments: &[OsString]) -> Option<ExitCode> {
 
 /// Runs the compiler; returns its status.
 pub fn run(wrapper: &Wrapper, arguments: &[OsString]) -> ExitCode {
-    match numapilot_sources::compile::run(wrapper, arguments) {
+    match numapilot_wrapper::run(wrapper, arguments) {
         Ok(status) => {
             let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
             ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Root;
 use numapilot_machine::Machine;
 use numapilot_service::Address;
 use numapilot_service::metrics::MetricFamily;
@@ -17,7 +18,6 @@ use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::Processes;
 use numapilot_watch::live::counters::Scope;
 use numapilot_watch::maps::Reader;
-use numapilot_watch::root::Root;
 use numapilot_watch::signals;
 use numapilot_watch::stat::Stat;
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Root;
 use numapilot_kernel::KernelError;
 use numapilot_machine::Machine;
 use numapilot_watch::WatchError;
@@ -12,7 +13,6 @@ use numapilot_watch::maps;
 use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::maps::Reader;
 use numapilot_watch::maps::TextOptions;
-use numapilot_watch::root::Root;
 
 use crate::args::MapsArgs;
 use crate::output;

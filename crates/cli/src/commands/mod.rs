@@ -25,7 +25,6 @@ mod record;
 mod report;
 mod run;
 mod selftest;
-mod served;
 mod shell;
 mod simulate;
 mod stat;
@@ -37,8 +36,9 @@ mod whatif;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use numapilot_perf_events::EventsError;
 use numapilot_sources::SourceError;
-use numapilot_sources::compile::Language;
+use numapilot_wrapper::Language;
 
 use crate::args::Command;
 
@@ -81,5 +81,8 @@ pub const BEYOND_LIMITS: u8 = 3;
 
 /// The exit code of an error: that of a [`SourceError`], else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
-    error.downcast_ref::<SourceError>().map_or(1, |error| u8::try_from(error.exit_code()).unwrap_or(1))
+    let of_sources = error.downcast_ref::<SourceError>().map(SourceError::exit_code);
+    let of_events = || error.downcast_ref::<EventsError>().map(EventsError::exit_code);
+    let code = of_sources.or_else(of_events).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
 }

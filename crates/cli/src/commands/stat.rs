@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Root;
 use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
@@ -24,7 +25,6 @@ use numapilot_watch::maps::LastSeen;
 use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::replay;
 use numapilot_watch::replay::ReplayOptions;
-use numapilot_watch::root::Root;
 use numapilot_watch::signals;
 use numapilot_watch::stat;
 use numapilot_watch::stat::Repeats;

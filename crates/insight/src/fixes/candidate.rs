@@ -8,7 +8,7 @@ use super::costs::{COPY_BYTES_PER_S, MOVE_SMALL_NS, PAGE_BYTES};
 use super::kind::{Fix, FixKind};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::patterns::Scene;
+use crate::scene::Scene;
 use crate::uncertainty::Uncertainty;
 
 /// Share of a controller's load that the fix must move: sites are added until they make up this share.

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use numapilot_traffic::TrafficError;
 
 use crate::estimate::Estimate;
-use crate::patterns::Scene;
 use crate::price::{Change, Priced, Pricer, To};
+use crate::scene::Scene;
 use crate::uncertainty::{Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 

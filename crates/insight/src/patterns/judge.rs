@@ -4,13 +4,22 @@ use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Criterion, Draft, Finding, Findings, Interest, MATERIAL, Nothing, Scene, Subject, drafts};
+use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
+use crate::scene::Interest;
 use crate::unseen;
 
 /// Share of accesses with an unknown home node above which no finding is made.
 const UNKNOWN_MAX: f64 = 0.5;
+
+impl Analysis<'_> {
+    /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
+    #[must_use]
+    pub fn findings(&self, machine: Option<&Machine>) -> Findings {
+        find(self, machine)
+    }
+}
 
 /// All findings of a whole recording. Filtered and unpriced recordings have none, with the reason in `cannot_say`.
 pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {

@@ -14,23 +14,19 @@ mod process_sharing;
 mod remote_after_allocation;
 mod saturated_controller;
 mod saturated_link;
-mod scene;
 mod serial_first_touch;
 mod threads_moved;
 mod tier;
 
 pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 
-pub(crate) use judge::{find, why_unpriced};
-pub(crate) use scene::{Interest, Scene};
+pub(crate) use judge::why_unpriced;
 
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::FixCandidate;
+use crate::scene::{MATERIAL, Scene};
 
-/// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
-/// of taste.
-pub(crate) const MATERIAL: f64 = 0.01;
 /// Number of samples of a site below which no detector looks at it.
 const ENOUGH_SAMPLES: u64 = 30;
 /// Share, 0 to 1, that counts as nearly all.

@@ -1,9 +1,9 @@
 //! A saturated memory controller: accesses queue there, while other controllers have bandwidth to spare.
 
-use super::scene::Congestion;
 use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::fixes::FixCandidate;
+use crate::scene::Congestion;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     scene.congestion().iter().filter_map(|congestion| draft(scene, congestion)).collect()

@@ -2,10 +2,10 @@
 
 use numapilot_machine::LinkId;
 
-use super::scene::Congestion;
 use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::fixes::FixCandidate;
+use crate::scene::Congestion;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     let congestion = scene.congestion();

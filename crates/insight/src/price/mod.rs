@@ -6,7 +6,6 @@
 //! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
 //! equations and a comparison with the simulator.
 
-pub(crate) mod course;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
@@ -16,9 +15,9 @@ use std::borrow::Cow;
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
-use self::course::Walked;
 use self::members::{Core, Members};
 use self::shrink::Threads;
+use crate::course::Walked;
 use crate::usage::pace::Pace;
 use crate::usage::{Cell, NONE, PARTS, Row, Usage, WRITE};
 

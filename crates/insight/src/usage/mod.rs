@@ -16,7 +16,7 @@ use numapilot_trace::ids::ObjectId;
 use numapilot_trace::meta::Meta;
 
 use crate::context::Analysis;
-use crate::price::course::Course;
+use crate::course::Course;
 use native::Native;
 use pace::Pace;
 

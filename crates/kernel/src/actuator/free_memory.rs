@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::meminfo::amounts;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -72,24 +73,21 @@ impl NodeFreeMemory {
             self.read_at = Some(Instant::now());
         }
         let path = self.root.join(format!("sys/devices/system/node/node{}/meminfo", node.0));
-        let text = fs::read_to_string(&path).map_err(|source| KernelError::File { path, source })?;
+        let text = fs::read(&path).map_err(|source| KernelError::File { path, source })?;
         let low_bytes = self.low_bytes.get(&node.0).copied().unwrap_or(0);
         Ok(NodeMemory { low_bytes, ..meminfo(&text) })
     }
 }
 
 /// The text of `/sys/devices/system/node/nodeN/meminfo` (`Node 0 MemFree: 123 kB`).
-fn meminfo(text: &str) -> NodeMemory {
+fn meminfo(text: &[u8]) -> NodeMemory {
     let mut memory = NodeMemory::default();
-    for line in text.lines() {
-        let mut words = line.split_ascii_whitespace().skip(2);
-        let (Some(name), Some(Ok(kib))) = (words.next(), words.next().map(str::parse::<u64>)) else { continue };
-        let bytes = kib.saturating_mul(1024);
+    for (name, bytes) in amounts(text) {
         match name {
-            "MemTotal:" => memory.total_bytes = bytes,
-            "MemFree:" => memory.free_bytes = bytes,
-            "Active(file):" | "Inactive(file):" => memory.file_bytes += bytes,
-            "SReclaimable:" => memory.slab_bytes = bytes,
+            b"MemTotal" => memory.total_bytes = bytes,
+            b"MemFree" => memory.free_bytes = bytes,
+            b"Active(file)" | b"Inactive(file)" => memory.file_bytes += bytes,
+            b"SReclaimable" => memory.slab_bytes = bytes,
             _ => {}
         }
     }

@@ -2,6 +2,8 @@
 
 use super::figure;
 use super::tree::{Tree, shortened};
+use numapilot_host::meminfo;
+
 use crate::MAX_NODES;
 use crate::check;
 use crate::error::MachineError;
@@ -11,7 +13,6 @@ use crate::ids::{CpuId, NodeId, SocketId};
 const NODE: &str = "sys/devices/system/node";
 /// `access1` ranks initiators that are CPUs; `access0`, older, also counts devices.
 const ACCESS_CLASSES: [&str; 2] = ["access1", "access0"];
-const KIB: u64 = 1024;
 const MIB: f64 = (1u64 << 20) as f64;
 
 /// Distances, idle latencies `[from][to]`, and the figures that HMAT gave.
@@ -105,21 +106,21 @@ fn socket(cpus: &[Cpu], members: &[CpuId]) -> Option<SocketId> {
 fn memory(tree: &mut Tree, file: &str) -> Result<(u64, Option<u64>), MachineError> {
     let text = tree.text(file)?.unwrap_or_default();
     let field = |name: &str| -> Result<Option<u64>, MachineError> {
-        let Some(line) = text.lines().find(|line| line.split_whitespace().any(|word| word == name)) else {
+        let Some(line) =
+            text.lines().find(|line| line.split_whitespace().any(|word| word.strip_suffix(':') == Some(name)))
+        else {
             return Ok(None);
         };
-        let mut after = line.split_whitespace().skip_while(|word| *word != name).skip(1);
-        let bytes = after.next().and_then(|n| n.parse::<u64>().ok()).and_then(|kib| kib.checked_mul(KIB));
-        match bytes.filter(|_| after.next() == Some("kB")) {
+        match meminfo::bytes_of(line.as_bytes(), name) {
             Some(bytes) => Ok(Some(bytes)),
             None => Err(tree.malformed(file, format!("{:?} is not an amount in kB", shortened(line)))),
         }
     };
-    let total = field("MemTotal:")?.unwrap_or(0);
+    let total = field("MemTotal")?.unwrap_or(0);
     if total > check::MEMORY_BYTES_MAX {
         return Err(tree.malformed(file, format!("{total} bytes of memory in one node")));
     }
-    Ok((total, field("MemFree:")?))
+    Ok((total, field("MemFree")?))
 }
 
 /// Distances and HMAT attributes. HMAT has only the values seen from a node's best initiators: all other pairs stay unknown.

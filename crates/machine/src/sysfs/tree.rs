@@ -1,31 +1,31 @@
 //! Files under a root prefix: bounded reads, "missing" told apart from "nonsense", and errors that name the file.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+
+use numapilot_host::Root;
 
 use crate::cpulist::parse_cpu_list;
 use crate::error::MachineError;
 
 /// Kernel files that we read are far smaller; `/proc/cpuinfo` of a thousand CPUs is 1.5 MiB and only its head is wanted.
 const READ_MAX: u64 = 256 * 1024;
-/// Folders with more entries than this are not the kernel's.
-const ENTRIES_MAX: usize = 100_000;
 
 /// A root prefix, and what could not be read below it.
 pub struct Tree {
-    root: PathBuf,
+    root: Root,
     pub notes: Vec<String>,
 }
 
 impl Tree {
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), notes: Vec::new() }
+        Self { root: Root::new(root), notes: Vec::new() }
     }
 
     /// The full path of a file.
     pub fn path(&self, relative: &str) -> PathBuf {
-        self.root.join(relative)
+        self.root.path().join(relative)
     }
 
     /// An error about a file's content.
@@ -77,11 +77,7 @@ impl Tree {
 
     /// Names in a folder, sorted; empty if it is not there.
     pub fn names(&self, relative: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.path(relative)) else { return Vec::new() };
-        let names = entries.take(ENTRIES_MAX).filter_map(|e| e.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
+        self.root.names(relative)
     }
 
     /// The numbers N of a folder's entries called `prefixN`, ascending.

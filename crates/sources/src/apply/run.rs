@@ -15,7 +15,6 @@ use super::outcome::Outcome;
 use crate::engine::{preload_refusal, resolve_target};
 use crate::error::SourceError;
 use crate::launch::{self, Exit, Launch, Standing};
-use crate::library;
 use crate::signals::Guard;
 
 const TICK: Duration = Duration::from_millis(200);
@@ -50,7 +49,7 @@ pub struct Applied {
 /// Everything that keeps the program from starting.
 pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     let target = resolve_target(&options.command)?;
-    let library = library::unpacked()?;
+    let library = numapilot_runtime::unpacked()?;
     let plan = match options.plan {
         Some((fitted, machine)) => Some((fitted, compile(fitted, machine, &target, &options.command, Purpose::Run)?)),
         None => None,

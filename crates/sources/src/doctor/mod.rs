@@ -3,7 +3,6 @@
 //! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that captured facts of other machines are
 //! tests. `--engine auto` uses the same findings (`crate::engine`), so both always say the same.
 
-pub(crate) mod events;
 mod facts;
 mod others;
 mod pmu;
@@ -12,25 +11,11 @@ mod text;
 
 use serde::Serialize;
 
-pub use facts::{Answer, EmulatorFact, Facts, Kernel, SamplerFact, Vendor};
+pub use facts::{EmulatorFact, Facts};
+pub use numapilot_perf_events::facts::{Answer, EventFacts, Kernel, SamplerFact, Vendor};
+pub use numapilot_perf_events::rights::Obstacle;
 pub use probe::probe;
-pub use probe::samplers;
 pub use text::text;
-
-/// Something in the way, and what to do about it. Whole clauses, without a full stop.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Obstacle {
-    /// What is wrong, as part of a sentence.
-    pub reason: String,
-    /// What the user can do about it.
-    pub remedy: String,
-}
-
-impl Obstacle {
-    pub(crate) fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
-        Obstacle { reason: reason.into(), remedy: remedy.into() }
-    }
-}
 
 /// What is true of one engine here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -76,17 +61,17 @@ impl Diagnosis {
 #[must_use]
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     let engines = vec![
-        pmu::finding(facts),
+        pmu::finding(&facts.events),
         others::fault(facts),
         others::instrument(facts),
         others::emulate(facts),
         others::import(),
         others::track(facts),
     ];
-    Diagnosis { host: host(facts), engines }
+    Diagnosis { host: host(&facts.events), engines }
 }
 
-fn host(facts: &Facts) -> Vec<(&'static str, String)> {
+fn host(facts: &EventFacts) -> Vec<(&'static str, String)> {
     let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let mut machine = format!(
         "{}, {}, {} with memory",

@@ -1,33 +1,33 @@
 //! Findings about the engines that need no hardware counters.
 
-use super::events::{Scope, closed, rights};
-use super::facts::{Answer, Facts};
-use super::{Finding, Obstacle};
+use numapilot_perf_events::rights::{Scope, closed, rights};
+
+use super::{Answer, EventFacts, Facts, Finding, Obstacle};
 
 pub(super) fn fault(facts: &Facts) -> Finding {
     let mut limits = Vec::new();
-    if facts.fault.works() {
-        if !facts.fault_system.works() {
+    if facts.events.fault.works() {
+        if !facts.events.fault_system.works() {
             limits.push(Obstacle::new(
                 "recording the whole machine (`record --system`) is not permitted",
-                rights(facts, Scope::System),
+                rights(&facts.events, Scope::System),
             ));
         }
-        limits.extend(hinting(facts));
+        limits.extend(hinting(&facts.events));
     }
     Finding {
         engine: "fault",
-        works: facts.fault.works() && facts.memfd.works(),
+        works: facts.events.fault.works() && facts.memfd.works(),
         records_accesses: true,
         gives: "first touches of pages, and NUMA hinting faults where the kernel's NUMA balancing is on: thread, node and page; no access rates, no \
                 latencies".to_owned(),
-        obstacles: closed(facts).into_iter().chain(shared_memory(facts)).collect(),
+        obstacles: closed(&facts.events).into_iter().chain(shared_memory(facts)).collect(),
         limits,
     }
 }
 
 /// Why only first touches are seen.
-fn hinting(facts: &Facts) -> Option<Obstacle> {
+fn hinting(facts: &EventFacts) -> Option<Obstacle> {
     if facts.nodes < 2 {
         return Some(Obstacle::new(
             "this machine has one node, so there are no NUMA hinting faults: only first touches are recorded",

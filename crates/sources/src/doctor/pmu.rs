@@ -1,10 +1,10 @@
 //! Findings about engine `pmu`.
 
-use super::events::{self, Scope, closed, refused, rights};
-use super::facts::{Facts, SamplerFact, Vendor};
-use super::{Finding, Obstacle};
+use numapilot_perf_events::rights::{Scope, closed, passing_through, refused, rights};
 
-pub(super) fn finding(facts: &Facts) -> Finding {
+use super::{EventFacts, Finding, Obstacle, SamplerFact, Vendor};
+
+pub(super) fn finding(facts: &EventFacts) -> Finding {
     let working: Vec<&SamplerFact> =
         facts.samplers.iter().filter(|sampler| sampler.own.works() || sampler.system.works()).collect();
     let base = Finding { engine: "pmu", records_accesses: true, ..Finding::default() };
@@ -43,7 +43,7 @@ fn gives(working: &[&SamplerFact]) -> String {
     format!("{}: {}", gives_in_general(), ways.join(", "))
 }
 
-fn limits(facts: &Facts, working: &[&SamplerFact]) -> Vec<Obstacle> {
+fn limits(facts: &EventFacts, working: &[&SamplerFact]) -> Vec<Obstacle> {
     let mut out = Vec::new();
     for sampler in facts.samplers.iter().filter(|sampler| sampler.own.error().is_some()) {
         out.push(refused(facts, &sampler.pmu, sampler.own, Scope::Own));
@@ -78,7 +78,7 @@ fn limits(facts: &Facts, working: &[&SamplerFact]) -> Vec<Obstacle> {
 }
 
 /// Why nothing can be sampled.
-fn obstacles(facts: &Facts) -> Vec<Obstacle> {
+fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
     if let Some(closed) = closed(facts) {
         let mut out = vec![closed];
         if facts.samplers.is_empty() {
@@ -115,14 +115,14 @@ fn obstacles(facts: &Facts) -> Vec<Obstacle> {
 }
 
 /// Why no PMU here samples memory accesses.
-fn nothing_there(facts: &Facts) -> Obstacle {
+fn nothing_there(facts: &EventFacts) -> Obstacle {
     let has = |name: &str| facts.pmus.iter().any(|pmu| pmu == name);
     let has_core = has("cpu") || has("cpu_core") || facts.pmus.iter().any(|pmu| pmu.starts_with("armv8"));
     if let Some(hypervisor) = &facts.hypervisor {
         let what = if has_core { "counters, but none that sample memory accesses" } else { "no hardware counters" };
         return Obstacle::new(
             format!("this is a virtual machine, and {hypervisor} gives it {what}"),
-            events::passing_through(facts),
+            passing_through(facts),
         );
     }
     match facts.vendor {

@@ -6,7 +6,14 @@ use super::*;
 fn facts(name: &str) -> Facts {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/doctor").join(name);
     let bytes = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    let facts: Facts = serde_json::from_str(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // A name that no field has would be passed over in silence.
+    let (given, read): (serde_json::Value, _) =
+        (serde_json::from_str(&bytes).unwrap(), serde_json::to_value(&facts).unwrap());
+    for name in given.as_object().unwrap().keys() {
+        assert!(read.get(name).is_some(), "{}: no field {name}", path.display());
+    }
+    facts
 }
 
 const MACHINES: [&str; 19] = [
@@ -67,10 +74,11 @@ fn every_error_number_is_explained() {
         let base = facts(&format!("{name}.json"));
         for number in 1..134 {
             let fault = Answer::Refused(number);
-            let samplers = base.samplers.iter().cloned();
+            let samplers = base.events.samplers.iter().cloned();
             let samplers: Vec<SamplerFact> =
                 samplers.map(|sampler| SamplerFact { own: fault, system: fault, ..sampler }).collect();
-            for facts in [Facts { samplers, ..base.clone() }, Facts { fault, ..base.clone() }] {
+            let events = [EventFacts { samplers, ..base.events.clone() }, EventFacts { fault, ..base.events.clone() }];
+            for facts in events.map(|events| Facts { events, ..base.clone() }) {
                 let diagnosis = diagnose(&facts);
                 for finding in &diagnosis.engines {
                     assert_eq!(finding.works, finding.obstacles.is_empty(), "{name}, error {number}: {finding:?}");

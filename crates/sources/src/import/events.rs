@@ -5,7 +5,7 @@ use numapilot_perf::abi::{event_type, software};
 use numapilot_perf::file::Features;
 use serde::Serialize;
 
-use crate::sampled::{AccessRule, EventFact};
+use numapilot_perf_events::places::{AccessRule, EventFact};
 
 /// Of `ibs_op`: the period counts micro-operations, not cycles (`cnt_ctl`).
 const IBS_COUNTS_OPERATIONS: u64 = 1 << 19;

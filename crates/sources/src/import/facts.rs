@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 
 use super::events::EventKind;
 use super::{command, events};
-use crate::sampled::{EventCounts, MemoryBlocks, Places};
+use numapilot_perf_events::places::{MemoryBlocks, Places};
+
+use crate::sampled::EventCounts;
 
 /// What the samples of one event are, for `meta.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -18,7 +18,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::drain::LiveOutcome;
-use super::open::Scope;
 use super::session::Live;
 use crate::clock::HostInstant;
 use crate::engine::Engine;
@@ -36,6 +35,7 @@ use crate::record::Recording;
 use crate::record::StopReason;
 use crate::sampled::SharedWriter;
 use crate::signals::Guard;
+use numapilot_perf_events::open::Scope;
 
 /// Time between two checks of the processes.
 const TICK: Duration = Duration::from_millis(100);

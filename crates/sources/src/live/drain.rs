@@ -19,21 +19,21 @@ use numapilot_perf::TaskChange;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe::SourceTable;
 
-use super::aux::AuxCounts;
-use super::homes::Asked;
-use super::homes::Homes;
 use super::news::News;
-use super::open::EventSet;
-use super::ring::Records;
 use super::time::ClockPair;
 use super::time::TimeLine;
-use super::wake::Wake;
 use crate::error::SourceError;
 use crate::sampled::Announcement;
 use crate::sampled::Counts;
 use crate::sampled::Entry;
 use crate::sampled::Queue;
 use crate::sampled::Samples;
+use numapilot_perf_events::aux::AuxCounts;
+use numapilot_perf_events::homes::Asked;
+use numapilot_perf_events::homes::Homes;
+use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::ring::Records;
+use numapilot_perf_events::wake::Wake;
 
 /// Between two looks, unless a ring fills faster.
 const LOOK: Duration = Duration::from_millis(20);
@@ -212,7 +212,9 @@ impl<'a> Reader<'a> {
 
     /// How full the fullest ring is, 0 to 1.
     fn fullest(&self) -> f64 {
-        let share = |ring: &super::open::CpuRing| ring.ring.waiting_bytes() as f64 / ring.ring.data_bytes() as f64;
+        let share = |ring: &numapilot_perf_events::open::CpuRing| {
+            ring.ring.waiting_bytes() as f64 / ring.ring.data_bytes() as f64
+        };
         self.events.rings.iter().map(share).fold(0.0, f64::max)
     }
 
@@ -356,5 +358,5 @@ fn on_order_scale(record: SideBand<'_>, order: u64) -> SideBand<'_> {
 /// # Errors
 /// The system is out of descriptors.
 pub fn wake_for(events: &EventSet) -> Result<Wake, SourceError> {
-    Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))
+    Ok(Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))?)
 }

@@ -14,23 +14,12 @@ use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_trace::wire::Clock;
 
-use super::aux::source_tables;
 use super::drain::LiveOutcome;
 use super::drain::LiveTotals;
 use super::drain::Reader;
 use super::drain::Reading;
-use super::emulated;
-use super::event::EventKind;
-use super::event::EventRequest;
 use super::news::News;
-use super::open::EventSet;
-use super::open::RingSize;
-use super::open::Scope;
-use super::pmu;
-use super::pmu::Pace;
-use super::pmu::PmuOptions;
 use super::time::ClockPair;
-use super::wake::Wake;
 use super::words;
 use crate::arena::Arena;
 use crate::doctor;
@@ -39,13 +28,25 @@ use crate::error::SourceError;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::record::Recording;
-use crate::sampled::EventFact;
 use crate::sampled::Output;
-use crate::sampled::Places;
 use crate::sampled::Samples;
 use crate::sampled::SharedWriter;
 use crate::sampled::TaskSource;
 use crate::sampled::Tasks;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::aux::source_tables;
+use numapilot_perf_events::emulated;
+use numapilot_perf_events::event::EventKind;
+use numapilot_perf_events::event::EventRequest;
+use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::open::RingSize;
+use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::places::Places;
+use numapilot_perf_events::places::facts_of;
+use numapilot_perf_events::pmu;
+use numapilot_perf_events::pmu::Pace;
+use numapilot_perf_events::pmu::PmuOptions;
+use numapilot_perf_events::wake::Wake;
 
 /// Open events and what their reader shares with the rest of the recorder.
 pub struct Live {
@@ -86,16 +87,16 @@ impl Live {
         }
         let facts = doctor::probe();
         let is_system = *scope == Scope::System;
-        let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
+        let pmus = numapilot_perf::pmu::read(Path::new("/")).map_err(EventsError::from)?;
         let pace = match options.sampling {
             Sampling::Period(period) => Pace::Fixed(period),
             // The rate is the whole recording's; each CPU gets its share, as if all were busy.
-            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.cpus.max(1)).max(1)),
+            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.events.cpus.max(1)).max(1)),
         };
         let max_stack = u16::try_from(options.max_stack_depth).unwrap_or(u16::MAX);
         let wanted =
             PmuOptions { pace, least_latency: 0, l3_misses_only: options.l3_misses_only, max_stack, is_system };
-        let plan = pmu::plan(&pmus, &facts.samplers, &wanted)?;
+        let plan = pmu::plan(&pmus, &facts.events.samplers, &wanted).map_err(EventsError::from)?;
         if plan.requests.is_empty() {
             return Err(no_sampling(&facts));
         }
@@ -122,7 +123,7 @@ impl Live {
         let all = vec![request(false)];
         match EventSet::open(&all, scope, size) {
             Ok(set) => Live::new(set, all, Vec::new()),
-            Err(SourceError::Event { source, .. })
+            Err(EventsError::Event { source, .. })
                 if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
             {
                 let all = vec![request(true)];
@@ -130,7 +131,7 @@ impl Live {
                             them, set kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
                 Live::new(EventSet::open(&all, scope, size)?, all, vec![note.to_owned()])
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -226,17 +227,6 @@ impl Live {
         recording.samples = recording.samples.max(samples);
         recording.events = Some(words::counts(outcome));
     }
-}
-
-/// What the samples of opened events are, those of the side band (which comes first) too.
-pub(super) fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
-    let fact = |request: &EventRequest| EventFact {
-        is_fault: request.kind == EventKind::Fault,
-        is_ibs: request.kind == EventKind::Ibs,
-        is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
-        ..EventFact::default()
-    };
-    std::iter::once(EventFact { is_helper: true, ..EventFact::default() }).chain(requests.iter().map(fact)).collect()
 }
 
 /// Why engine `pmu` cannot work here: the first reason, and what is to be done.

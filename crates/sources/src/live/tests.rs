@@ -23,12 +23,14 @@ use numapilot_trace::record::Level;
 use numapilot_trace::wire::Clock;
 
 use super::drain::{LiveOutcome, LiveTotals, Reader, Reading};
-use super::open::{CpuRing, EventSet};
-use super::ring::Ring;
 use super::time::ClockPair;
-use super::wake::Wake;
 use crate::clock::HostInstant;
-use crate::sampled::{EventFact, MemoryBlocks, Output, Places, Samples, SharedWriter, TaskSource, Tasks};
+use numapilot_perf_events::places::{EventFact, MemoryBlocks, Places};
+
+use crate::sampled::{Output, Samples, SharedWriter, TaskSource, Tasks};
+use numapilot_perf_events::open::{CpuRing, EventSet};
+use numapilot_perf_events::ring::Ring;
+use numapilot_perf_events::wake::Wake;
 
 /// Accesses of each stream.
 const COUNT: u64 = 560;

@@ -2,12 +2,11 @@
 //! kernel.
 //!
 //! Records are put in order of time ([`order`]); the side band becomes processes, threads, mappings and binaries ([`tasks`]), samples with a data address
-//! become accesses ([`samples`]), judged by what is known of the machine ([`places`]).
+//! become accesses ([`samples`]), judged by what is known of the machine ([`numapilot_perf_events::places`]).
 
 mod binaries;
 mod order;
 mod output;
-mod places;
 mod ranges;
 mod samples;
 mod tasks;
@@ -16,15 +15,9 @@ pub(crate) use order::Entry;
 pub(crate) use order::Queue;
 pub(crate) use output::Output;
 pub(crate) use output::SharedWriter;
-pub(crate) use places::AccessRule;
-pub(crate) use places::EventFact;
-pub(crate) use places::MemoryBlocks;
-pub(crate) use places::Places;
-pub(crate) use samples::Answers;
 pub use samples::Counts;
 pub(crate) use samples::EventCounts;
 pub(crate) use samples::Samples;
-pub(crate) use samples::level;
 pub(crate) use tasks::Announcement;
 pub(crate) use tasks::TaskSource;
 pub(crate) use tasks::Tasks;

@@ -12,9 +12,10 @@ use numapilot_trace::record::{Access, Event, Level};
 use numapilot_trace::wire::layout;
 
 use super::output::Output;
-use super::places::Places;
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
+use numapilot_perf_events::places::Answers;
+use numapilot_perf_events::places::Places;
 
 /// Addresses from here up are the kernel's (the trace format has none of these).
 const USER_END: u64 = 1 << 47;
@@ -99,9 +100,6 @@ pub(crate) struct EventCounts {
     /// Sum of their periods: events for which they stand.
     pub period: u64,
 }
-
-/// Pages whose node the kernel was asked for: by process id and page number.
-pub(crate) type Answers = HashMap<(u32, u64), NodeId>;
 
 /// A sample that waits for its thread to be announced.
 struct Held {
@@ -530,7 +528,9 @@ mod tests {
     use numapilot_trace::wire::Clock;
 
     use super::*;
-    use crate::sampled::{EventFact, SharedWriter, TaskSource};
+    use numapilot_perf_events::places::EventFact;
+
+    use crate::sampled::{SharedWriter, TaskSource};
 
     /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
     #[test]

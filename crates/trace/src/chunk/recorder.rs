@@ -4,6 +4,7 @@
 //! reused. Without file locks, the file's content decides: the recorder's process id, its start time, and the boot of the machine. A copy of a trace is not
 //! locked; its content then shows whether the recorder of the original is running.
 
+use numapilot_host::TaskStat;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -133,14 +134,7 @@ fn pid_namespace() -> String {
 /// Start time of a process, clock ticks since the boot; `None` if there is no such process, or it is a zombie.
 fn start_ticks(pid: u32) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The command's name, in parentheses, may hold anything.
-    let after = text.iter().rposition(|&byte| byte == b')')? + 1;
-    let rest = std::str::from_utf8(&text[after..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    if fields.next().is_some_and(|state| matches!(state, "Z" | "X" | "x")) {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    TaskStat::parse(&text).filter(|stat| !stat.is_zombie()).map(|stat| stat.start_ticks)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use numapilot_machine::Machine;
 use numapilot_machine::parse_cpu_list;
 
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// What this process may use, as a sentence; `None`: everything, or not known.
 pub fn words(root: &Root, machine: &Machine) -> Option<String> {

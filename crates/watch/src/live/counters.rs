@@ -10,13 +10,13 @@ use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::event_type;
 use numapilot_perf::abi::read_format;
-use numapilot_sources::live::event::EventRequest;
-pub use numapilot_sources::live::open::Scope;
-use numapilot_sources::live::open::open_event;
+use numapilot_perf_events::event::EventRequest;
+pub use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::syscall::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id` for memory reads by node: all, or the remote ones.
 const NODE_READ: u64 = 6;

@@ -7,8 +7,9 @@ use numapilot_machine::Machine;
 use crate::figures::MetricValue;
 use crate::figures::NodeFigures;
 use crate::figures::NumaStat;
-use crate::root::Root;
-use crate::root::number;
+use numapilot_host::Root;
+use numapilot_host::meminfo;
+use numapilot_host::number;
 
 /// NUMA counters of `/proc/vmstat`, in the order in which they are shown.
 pub const VM_COUNTERS: [&str; 8] = [
@@ -44,7 +45,7 @@ impl KernelReading {
             let text = root.read(&format!("{folder}/numastat"), buffer).unwrap_or_default();
             reading.numastat.push(numastat(text));
             let text = root.read(&format!("{folder}/meminfo"), buffer).unwrap_or_default();
-            let memory = (kib(text, b"MemTotal:"), kib(text, b"MemFree:"));
+            let memory = (meminfo::bytes_of(text, "MemTotal"), meminfo::bytes_of(text, "MemFree"));
             reading.memory.push(match memory {
                 (Some(total), Some(free)) => (total, free),
                 _ => (node.memory_bytes, node.free_bytes.unwrap_or(0)),
@@ -131,14 +132,6 @@ fn numastat(text: &[u8]) -> NumaStat {
         }
     }
     out
-}
-
-/// `Node 0 MemTotal:  1024 kB`, in bytes.
-fn kib(text: &[u8], name: &[u8]) -> Option<u64> {
-    let line = text.split(|&byte| byte == b'\n').find(|line| line.windows(name.len()).any(|window| window == name))?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    words.find(|word| *word == name)?;
-    number(words.next()?)?.checked_mul(1024)
 }
 
 #[cfg(test)]

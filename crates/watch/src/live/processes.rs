@@ -21,9 +21,9 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
-use crate::root::Root;
-use crate::root::number;
-use crate::task_stat::TaskStat;
+use numapilot_host::Root;
+use numapilot_host::TaskStat;
+use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
 const RESTS_MAX: u32 = 32;
@@ -295,10 +295,10 @@ impl Known {
         let (since_s, ticks, faults) = match (is_same, is_new) {
             (true, _) => (self.read_at_s, self.cpu_ticks, self.faults),
             (_, true) => (moment.last_s, 0, 0),
-            (false, false) => (moment.at_s, stat.cpu_ticks, 0),
+            (false, false) => (moment.at_s, stat.cpu_ticks(), 0),
         };
         let elapsed_s = moment.at_s - since_s;
-        let used = stat.cpu_ticks.saturating_sub(ticks);
+        let used = stat.cpu_ticks().saturating_sub(ticks);
         let all_faults = stat.faults.0 + stat.faults.1;
         let per_s = |count: u64| if elapsed_s > 0.0 { count as f64 / elapsed_s } else { 0.0 };
         self.cpus = per_s(used) / ticks_per_s();
@@ -314,7 +314,7 @@ impl Known {
         if !is_same || self.name.as_bytes() != stat.name {
             self.name = String::from_utf8_lossy(stat.name).into();
         }
-        (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks, all_faults);
+        (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks(), all_faults);
         (self.threads, self.resident_pages, self.cpu, self.parent) =
             (stat.threads, stat.resident_pages, stat.cpu, stat.parent);
         self.read_at_s = moment.at_s;

@@ -6,7 +6,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
 use crate::figures::MetricValue;
-use crate::root::Root;
+use numapilot_host::Root;
 
 const DATA: &str = "sys/fs/resctrl/mon_data";
 /// Label of figures from this source.

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 
 use numapilot_machine::Machine;
-use numapilot_sources::SourceError;
-use numapilot_sources::live::live_sampler::Kind;
-use numapilot_sources::live::live_sampler::LiveSampler;
-use numapilot_sources::live::live_sampler::Seen;
-use numapilot_sources::live::open::Scope;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::live_sampler::Kind;
+use numapilot_perf_events::live_sampler::LiveSampler;
+use numapilot_perf_events::live_sampler::Seen;
+use numapilot_perf_events::open::Scope;
 
 use crate::figures::MetricValue;
 use crate::figures::Sampled;
@@ -78,7 +78,7 @@ impl Sampler {
     ///
     /// # Errors
     /// The kernel refuses; the error contains the reason and the remedy.
-    pub fn open(scope: &Scope, machine: &Machine, sampling: Sampling) -> Result<Option<Sampler>, SourceError> {
+    pub fn open(scope: &Scope, machine: &Machine, sampling: Sampling) -> Result<Option<Sampler>, EventsError> {
         let live_sampler = match sampling {
             Sampling::Off => None,
             Sampling::Accesses => LiveSampler::of_accesses(scope, machine)?,

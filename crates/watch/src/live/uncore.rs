@@ -13,7 +13,7 @@ use super::counters;
 use super::counters::Raw;
 use crate::figures::MetricValue;
 use crate::figures::imbalance;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// Named events that count traffic of a memory controller.
 const ALIASES: [&str; 2] = ["cas_count_read", "cas_count_write"];

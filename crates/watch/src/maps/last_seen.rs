@@ -11,7 +11,7 @@ use numapilot_machine::Machine;
 
 use super::MemoryMap;
 use super::Reader;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
 const PAUSE_PER_LOOK: u32 = 100;

@@ -34,7 +34,7 @@ use numapilot_machine::NodeId;
 
 use crate::error::WatchError;
 use crate::places::Places;
-use crate::root::Root;
+use numapilot_host::Root;
 
 /// A process's memory at one moment.
 #[derive(Clone, Debug, Default)]
@@ -107,10 +107,8 @@ impl Reader {
     fn name(&mut self, root: &Root, pid: u32) -> Result<String, WatchError> {
         match root.read(&format!("proc/{pid}/comm"), &mut self.smaps) {
             Ok(name) => Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned()),
-            Err(WatchError::File { source, .. }) if crate::root::is_gone(&source) => {
-                Err(KernelError::Gone { pid }.into())
-            }
-            Err(error) => Err(error),
+            Err(error) if numapilot_host::is_gone(&error.source) => Err(KernelError::Gone { pid }.into()),
+            Err(error) => Err(error.into()),
         }
     }
 }

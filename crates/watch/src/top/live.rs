@@ -18,8 +18,8 @@ use crate::figures::ThreadFigures;
 use crate::live::Live;
 use crate::live::Processes;
 use crate::replay::Frame;
-use crate::root::Root;
-use crate::task_stat::TaskStat;
+use numapilot_host::Root;
+use numapilot_host::TaskStat;
 
 /// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -66,8 +66,8 @@ impl LiveSource {
         for tid in task::threads_under(root.path(), pid).unwrap_or_default() {
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
-            seen.insert(tid, stat.cpu_ticks);
-            let used = self.ticks.get(&tid).map(|before| stat.cpu_ticks.saturating_sub(*before));
+            seen.insert(tid, stat.cpu_ticks());
+            let used = self.ticks.get(&tid).map(|before| stat.cpu_ticks().saturating_sub(*before));
             let cpus = elapsed.zip(used).filter(|(elapsed, _)| *elapsed > 0.0);
             out.push(ThreadFigures {
                 tid,

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use numapilot_kernel::task;
 use numapilot_machine::NodeId;
+use numapilot_perf_events::open::Scope;
 use numapilot_report::units;
-use numapilot_sources::live::open::Scope;
 
 use crate::evidence::EvidenceProviders;
 use crate::evidence::balancing::Balanced;

@@ -3,13 +3,31 @@
 
 use std::io;
 
-use super::facts::{Answer, Facts};
-use super::{Obstacle, Vendor, probe};
-use crate::error::SourceError;
+use serde::Serialize;
+
+use crate::error::EventsError;
+use crate::facts::{Answer, EventFacts, Vendor};
+use crate::probe;
+
+/// Something in the way, and what to do about it. Whole clauses, without a full stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// What is wrong.
+    pub reason: String,
+    /// The next step.
+    pub remedy: String,
+}
+
+impl Obstacle {
+    /// Both as clauses.
+    pub fn new(reason: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
+        Obstacle { reason: reason.into(), remedy: remedy.into() }
+    }
+}
 
 /// What an event observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// User code of processes that the recorder starts: needs the fewest rights.
     Own,
     /// User code of processes that are already running, of any user.
@@ -43,15 +61,15 @@ impl Scope {
 }
 
 /// The error for an event that was refused when it was needed.
-pub(crate) fn explain(event: &str, scope: Scope, source: io::Error) -> SourceError {
+pub fn explain(event: &str, scope: Scope, source: io::Error) -> EventsError {
     let facts = probe();
     let answer = Answer::Refused(source.raw_os_error().unwrap_or(0));
     let Obstacle { reason, remedy } = closed(&facts).unwrap_or_else(|| refused(&facts, event, answer, scope));
-    SourceError::Event { event: event.to_owned(), source, reason, remedy }
+    EventsError::Event { event: event.to_owned(), source, reason, remedy }
 }
 
 /// How to get the right to open events of this scope.
-pub(super) fn rights(facts: &Facts, scope: Scope) -> String {
+pub fn rights(facts: &EventFacts, scope: Scope) -> String {
     let level = scope.level();
     let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
     match &facts.container {
@@ -72,7 +90,7 @@ pub(super) fn rights(facts: &Facts, scope: Scope) -> String {
 }
 
 /// Why `perf_event_open` as such is refused, whatever the event; `None` if it works.
-pub(super) fn closed(facts: &Facts) -> Option<Obstacle> {
+pub fn closed(facts: &EventFacts) -> Option<Obstacle> {
     match facts.fault {
         Answer::Works | Answer::Untried => None,
         Answer::Refused(libc::ENOSYS) if facts.paranoid.is_some() => Some(Obstacle::new(
@@ -100,7 +118,7 @@ pub(super) fn closed(facts: &Facts) -> Option<Obstacle> {
     }
 }
 
-fn unfiltered(facts: &Facts) -> String {
+fn unfiltered(facts: &EventFacts) -> String {
     let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
     match &facts.container {
         Some(_) => format!(
@@ -112,7 +130,7 @@ fn unfiltered(facts: &Facts) -> String {
     }
 }
 
-fn paranoid(facts: &Facts, scope: Scope) -> Obstacle {
+fn paranoid(facts: &EventFacts, scope: Scope) -> Obstacle {
     let level = facts.paranoid.unwrap_or(scope.level() + 1);
     if level <= scope.level() && scope == Scope::Running {
         return Obstacle::new(
@@ -146,7 +164,7 @@ fn files() -> Obstacle {
 }
 
 /// Why a sampling event was refused, `perf_event_open` itself being open to us.
-pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) -> Obstacle {
+pub fn refused(facts: &EventFacts, pmu: &str, answer: Answer, scope: Scope) -> Obstacle {
     let error = answer.error().unwrap_or(0);
     let is_ibs = pmu.starts_with("ibs");
     let name = |what: &str| format!("{pmu}: {what} ({answer})");
@@ -197,7 +215,7 @@ pub(super) fn refused(facts: &Facts, pmu: &str, answer: Answer, scope: Scope) ->
 }
 
 /// How the owner of a virtual machine gives it the processor's counters.
-pub(super) fn passing_through(facts: &Facts) -> String {
+pub fn passing_through(facts: &EventFacts) -> String {
     let machine = facts.machine.to_lowercase();
     let hypervisor = facts.hypervisor.as_deref().unwrap_or("").to_lowercase();
     let is_amd = facts.vendor == Vendor::Amd;

@@ -12,9 +12,9 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::path::PathBuf;
 
-use super::CompileError;
-use super::Language;
-use super::toolchain;
+use crate::CompileError;
+use crate::Language;
+use crate::toolchain;
 
 /// Before the compiler's name in the names of links.
 const PREFIX: &str = "numapilot-";

@@ -14,25 +14,24 @@ use numapilot_perf::SideBand;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe;
 use numapilot_perf::spe::SourceTable;
-use numapilot_trace::record::Level;
 
-use super::aux::source_tables;
-use super::emulated;
-use super::event::EventRequest;
-use super::homes::Homes;
-use super::open::EventSet;
-use super::open::RingSize;
-use super::open::Scope;
-use super::pmu;
-use super::pmu::Pace;
-use super::pmu::PmuOptions;
-use super::ring::Records;
-use super::session::facts_of;
-use crate::doctor;
-use crate::error::SourceError;
-use crate::sampled::Answers;
-use crate::sampled::Places;
-use crate::sampled::level;
+use crate::aux::source_tables;
+use crate::emulated;
+use crate::error::EventsError;
+use crate::event::EventRequest;
+use crate::homes::Homes;
+use crate::open::EventSet;
+use crate::open::RingSize;
+use crate::open::Scope;
+use crate::places::Answers;
+use crate::places::Places;
+use crate::places::facts_of;
+use crate::places::is_memory;
+use crate::pmu;
+use crate::pmu::Pace;
+use crate::pmu::PmuOptions;
+use crate::probe;
+use crate::ring::Records;
 
 /// Bytes of a CPU's ring: some seconds at the rates below.
 const RING_BYTES: usize = 256 << 10;
@@ -113,7 +112,7 @@ impl LiveSampler {
     ///
     /// # Errors
     /// The kernel refuses page faults too, with the reason and the remedy; or there is no such process.
-    pub fn open(scope: &Scope, machine: &Machine) -> Result<LiveSampler, SourceError> {
+    pub fn open(scope: &Scope, machine: &Machine) -> Result<LiveSampler, EventsError> {
         match LiveSampler::of_accesses(scope, machine) {
             Ok(Some(live_sampler)) => Ok(live_sampler),
             // `numapilot doctor` explains why the processor's samples were refused.
@@ -125,7 +124,7 @@ impl LiveSampler {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn of_accesses(scope: &Scope, machine: &Machine) -> Result<Option<LiveSampler>, SourceError> {
+    pub fn of_accesses(scope: &Scope, machine: &Machine) -> Result<Option<LiveSampler>, EventsError> {
         if let Some(folder) = emulated::folder() {
             return Ok(Some(LiveSampler::emulated(scope, machine, &folder)?.on(scope)));
         }
@@ -138,7 +137,7 @@ impl LiveSampler {
             max_stack: 0,
             is_system,
         };
-        let plan = pmu::plan(&pmus, &doctor::samplers(&pmus), &wanted)?;
+        let plan = pmu::plan(&pmus, &probe::samplers(&pmus), &wanted)?;
         if plan.requests.is_empty() {
             return Ok(None);
         }
@@ -153,14 +152,14 @@ impl LiveSampler {
         self
     }
 
-    fn emulated(scope: &Scope, machine: &Machine, folder: &Path) -> Result<LiveSampler, SourceError> {
+    fn emulated(scope: &Scope, machine: &Machine, folder: &Path) -> Result<LiveSampler, EventsError> {
         let mut set = EventSet::open(&[], scope, RingSize { bytes: RING_BYTES })?;
         let request = emulated::add(&mut set, folder)?;
         Ok(LiveSampler::new(Kind::Emulated, set, &[request], machine, vec![emulated::note()]))
     }
 
     /// Page faults: those of the kernel on behalf of the programs too, where this user may see them.
-    fn faults(scope: &Scope, machine: &Machine) -> Result<LiveSampler, SourceError> {
+    fn faults(scope: &Scope, machine: &Machine) -> Result<LiveSampler, EventsError> {
         let open = |user_only| {
             let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
             let requests = [EventRequest::some_page_faults(user_only, rate_hz)];
@@ -168,7 +167,7 @@ impl LiveSampler {
             Ok(LiveSampler::new(Kind::Faults, set, &requests, machine, Vec::new()))
         };
         match open(false) {
-            Err(SourceError::Event { source, .. })
+            Err(EventsError::Event { source, .. })
                 if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
             {
                 open(true)
@@ -258,12 +257,7 @@ impl LiveSampler {
         {
             unknown.push(Question { at: out.len(), pid });
         }
-        let is_memory = match level(access.level) {
-            _ if is_fault => Some(true),
-            Level::Memory => Some(true),
-            Level::Unknown => None,
-            _ => Some(false),
-        };
+        let is_memory = if is_fault { Some(true) } else { is_memory(access.level) };
         out.push(Seen {
             task,
             address: access.address,

@@ -7,12 +7,15 @@ use numapilot_machine::Machine;
 use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
 
-use super::MATERIAL;
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
 use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
+
+/// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
+/// of taste.
+pub(crate) const MATERIAL: f64 = 0.01;
 
 /// Share of a thread's accesses from other nodes than its main one, from which the thread counts as moved.
 const MOVED: f64 = 0.05;

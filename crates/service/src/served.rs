@@ -4,7 +4,11 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use crate::config;
+use crate::config::Config;
+use crate::daemon::Daemon;
+use crate::daemon::DaemonSettings;
+use crate::error::ServiceError;
 use numapilot_balancer::balancing_loop::Options;
 use numapilot_balancer::balancing_loop::Tunables;
 use numapilot_balancer::balancing_loop::Who;
@@ -16,17 +20,6 @@ use numapilot_balancer::status::Steering;
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
-use numapilot_service::Places;
-use numapilot_service::config;
-use numapilot_service::config::Config;
-use numapilot_service::config::MetricsSettings;
-use numapilot_service::control::ControlSettings;
-use numapilot_service::daemon::Daemon;
-use numapilot_service::daemon::DaemonSettings;
-use numapilot_service::journal::JournalSettings;
-use numapilot_sources::signals;
-
-use crate::args::BalanceArgs;
 
 /// The settings of a run of `balance`, from its arguments or from a configuration file.
 pub struct Plan {
@@ -41,8 +34,11 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Settings from a configuration file. Of the arguments, only `--dry-run` and `--for` count.
-    pub fn of_config(file: &Path, arguments: &BalanceArgs) -> Result<Plan> {
+    /// Settings from a configuration file; `dry_run` and `until` (how long it runs) come from the caller.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its settings are not valid.
+    pub fn of_config(file: &Path, dry_run: bool, until: Option<Duration>) -> Result<Plan, ServiceError> {
         let config = Config::load(file)?;
         let options = Options {
             who: match config.who.clone() {
@@ -52,12 +48,12 @@ impl Plan {
             },
             policy: config.policy.clone(),
             tunables: tunables(&config),
-            dry_run: config.dry_run || arguments.dry_run,
+            dry_run: config.dry_run || dry_run,
             steers_scanning: !config.keep_settings,
             probes: config.probes,
             samples: config.samples,
             table_pages: config.table_pages,
-            until: arguments.until,
+            until,
             seed: config.seed,
         };
         let daemon = DaemonSettings {
@@ -71,20 +67,10 @@ impl Plan {
         Ok(Plan { options, machine, pack, daemon, config: Some((file.to_owned(), config)) })
     }
 
-    /// Settings from the arguments alone.
-    pub fn of_arguments(arguments: &BalanceArgs, options: Options) -> Plan {
-        let service = &arguments.service;
-        let metrics = |listen| MetricsSettings { listen, allow_remote: false, per_process: false };
-        // A dry run changes no settings, so there is nothing to record.
-        let state = (!options.dry_run).then(|| service.state_dir.clone().unwrap_or_else(|| Places::usual().state));
-        let daemon = DaemonSettings {
-            journal: service.journal.clone().map(JournalSettings::new),
-            control: service.control.clone().map(|path| ControlSettings { path, mode: 0o666 }),
-            metrics: service.metrics.clone().map(metrics),
-            state,
-            needs_state: service.state_dir.is_some(),
-        };
-        Plan { options, machine: arguments.machine.clone(), pack: arguments.pack, daemon, config: None }
+    /// Settings without a configuration file.
+    #[must_use]
+    pub fn new(options: Options, machine: Option<String>, pack: bool, daemon: DaemonSettings) -> Plan {
+        Plan { options, machine, pack, daemon, config: None }
     }
 }
 
@@ -121,9 +107,13 @@ pub struct Served<C: LocalPort> {
 }
 
 impl<C: LocalPort> Served<C> {
-    /// Starts the daemon's parts that the plan names, and restores settings that a killed daemon left changed.
-    pub fn start(inner: C, plan: Plan) -> Result<Served<C>> {
-        let daemon = Daemon::start(&plan.daemon, signals::wake)?;
+    /// Starts the daemon's parts that the plan names, and restores settings that a killed daemon left changed. `wake` ends the wait of
+    /// [`LocalPort::next`] when the daemon has something to do.
+    ///
+    /// # Errors
+    /// A part cannot be started.
+    pub fn start(inner: C, plan: Plan, wake: fn()) -> Result<Served<C>, ServiceError> {
+        let daemon = Daemon::start(&plan.daemon, wake)?;
         Ok(Served { inner, daemon, config: plan.config })
     }
 

@@ -6,10 +6,22 @@ use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::error::WatchError;
+use thiserror::Error;
+
+/// A file of the kernel's is not there, or cannot be read.
+#[derive(Debug, Error)]
+#[error("{}: {source}", path.display())]
+pub struct FileError {
+    /// The file.
+    pub path: PathBuf,
+    /// The system's answer.
+    pub source: io::Error,
+}
 
 /// Maximum size of a file in bytes. The kernel's files are much smaller, but files in a captured tree may not be.
 const READ_MAX: u64 = 64 << 20;
+/// Folders with more entries than this are not the kernel's.
+const ENTRIES_MAX: usize = 1 << 22;
 
 /// A root prefix for kernel files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,13 +56,13 @@ impl Root {
     ///
     /// # Errors
     /// The file does not exist, or cannot be read.
-    pub fn read<'a>(&self, relative: &str, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], WatchError> {
+    pub fn read<'a>(&self, relative: &str, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], FileError> {
         buffer.clear();
         let path = self.0.join(relative);
         let read = File::open(&path).and_then(|file| file.take(READ_MAX).read_to_end(buffer));
         match read {
             Ok(_) => Ok(buffer),
-            Err(source) => Err(WatchError::File { path, source }),
+            Err(source) => Err(FileError { path, source }),
         }
     }
 
@@ -78,7 +90,8 @@ impl Root {
     #[must_use]
     pub fn names(&self, relative: &str) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.0.join(relative)) else { return Vec::new() };
-        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
         names.sort();
         names
     }

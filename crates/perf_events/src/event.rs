@@ -125,7 +125,7 @@ impl EventRequest {
     }
 
     /// The event with what all events of a recording share: every record says whose it is, on the clock that can be laid over the tracker's stamps
-    /// ([`super::time`]).
+    /// (`numapilot-sources`, `live/time.rs`).
     #[must_use]
     pub fn completed(&self) -> EventAttr {
         EventAttr {

@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
-use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
@@ -20,17 +19,15 @@ use numapilot_perf::Sample;
 use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
-use numapilot_perf::abi::sample;
 
-use super::event::ATTR_BYTES;
-use super::event::EventRequest;
-use super::ring::Ring;
-use crate::doctor::events;
-use crate::doctor::events::explain;
-use crate::error::SourceError;
+use crate::error::EventsError;
+use crate::event::EventRequest;
+use crate::rights;
+use crate::rights::explain;
+use crate::ring::Ring;
+use crate::syscall::open_event;
+use crate::syscall::open_or_less;
 
-/// `PERF_FLAG_FD_CLOEXEC` of `perf_event_open(2)`.
-const CLOEXEC: libc::c_ulong = 8;
 /// `_IO('$', 0)`, `_IO('$', 1)`, `_IO('$', 5)` and `_IOR('$', 7, u64)` of the perf header.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
@@ -52,11 +49,11 @@ pub enum Scope {
 
 impl Scope {
     /// The right that the scope needs.
-    fn rights(&self) -> events::Scope {
+    fn rights(&self) -> rights::Scope {
         match self {
-            Scope::Children => events::Scope::Own,
-            Scope::Processes(_) => events::Scope::Running,
-            Scope::System => events::Scope::System,
+            Scope::Children => rights::Scope::Own,
+            Scope::Processes(_) => rights::Scope::Running,
+            Scope::System => rights::Scope::System,
         }
     }
 }
@@ -112,7 +109,7 @@ impl EventSet {
     ///
     /// # Errors
     /// The system refuses, with the reason and the remedy; or there is no task left to look at.
-    pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, SourceError> {
+    pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, EventsError> {
         let mut all = vec![EventRequest::side_band()];
         all.extend_from_slice(requests);
         let mut opening = Opening::new(all, scope, size)?;
@@ -164,37 +161,6 @@ impl EventSet {
     }
 }
 
-/// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
-type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
-
-const LATER: [Later; 3] = [
-    // 6.0: with an event's count, how many of its records were lost.
-    (|attr| attr.read_format & read_format::LOST != 0, |attr| attr.read_format &= !read_format::LOST),
-    // 5.12: build ids in records of mappings. Files are then known by their paths alone.
-    (|attr| attr.flag(attr_flag::BUILD_ID), |attr| attr.flags &= !(1 << attr_flag::BUILD_ID)),
-    // 5.12: the weight in parts. The whole of it has the access latency where the parts have it.
-    (
-        |attr| attr.samples(sample::WEIGHT_STRUCT),
-        |attr| attr.sample_type = attr.sample_type & !sample::WEIGHT_STRUCT | sample::WEIGHT,
-    ),
-];
-
-/// Opens an event by `open`, without what this kernel is too old for; `attr` is then what was opened.
-pub(crate) fn open_or_less(
-    attr: &mut EventAttr,
-    mut open: impl FnMut(&EventAttr) -> io::Result<OwnedFd>,
-) -> io::Result<OwnedFd> {
-    let mut opened = open(attr);
-    for (is_asked, leave_out) in LATER {
-        let is_refused = opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
-        if is_refused && is_asked(attr) {
-            leave_out(attr);
-            opened = open(attr);
-        }
-    }
-    opened
-}
-
 struct Opening<'a> {
     requests: Vec<EventRequest>,
     /// As opened, which the kernel's age may have made poorer.
@@ -206,7 +172,7 @@ struct Opening<'a> {
 }
 
 impl<'a> Opening<'a> {
-    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, SourceError> {
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, EventsError> {
         let cpus = online_cpus()?;
         raise_descriptor_limit();
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
@@ -216,7 +182,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Every thread of `pids`. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by another look.
-    fn processes(&mut self, pids: &[u32]) -> Result<(), SourceError> {
+    fn processes(&mut self, pids: &[u32]) -> Result<(), EventsError> {
         for &pid in pids {
             let before = self.set.tasks.len();
             for _ in 0..SCAN_ROUNDS {
@@ -232,16 +198,14 @@ impl<'a> Opening<'a> {
                 }
             }
             if self.set.tasks.len() == before {
-                let reason = format!("there is no process {pid}, or it has ended");
-                let remedy = "look it up with `pgrep` or `ps`".to_owned();
-                return Err(SourceError::Option { option: "--pid", reason, remedy });
+                return Err(EventsError::NoProcess { pid });
             }
         }
         Ok(())
     }
 
     /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone.
-    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, SourceError> {
+    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, EventsError> {
         let mut offline = 0;
         for cpu in self.cpus.clone() {
             match self.cpu(pid, cpu, task) {
@@ -355,23 +319,6 @@ fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
     attr
 }
 
-/// `perf_event_open(2)`; `pid` 0: this thread, -1: everybody; `leader` -1: none.
-///
-/// # Errors
-/// The kernel's answer.
-pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // The kernel may write its own size into the description.
-    let mut bytes = *bytes;
-    // SAFETY: the description is ours, as long as its size field says; the call returns a new descriptor or -1.
-    let fd = unsafe { libc::syscall(libc::SYS_perf_event_open, bytes.as_mut_ptr(), pid, cpu, leader, CLOEXEC) };
-    match i32::try_from(fd) {
-        // SAFETY: `fd` is open and owned by nobody else.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).
 fn lost_by(fd: &OwnedFd) -> Option<u64> {
     let mut figures = [0_u64; 3];
@@ -399,9 +346,9 @@ fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn online_cpus() -> Result<Vec<u32>, SourceError> {
+fn online_cpus() -> Result<Vec<u32>, EventsError> {
     let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let fail = |source| SourceError::Output {
+    let fail = |source| EventsError::File {
         path: path.clone(),
         source,
         remedy: "sysfs must be mounted at /sys for recording events",
@@ -432,8 +379,8 @@ mod tests {
     use numapilot_perf::Record;
     use numapilot_perf::SideBand;
 
-    use super::super::ring::Records;
     use super::*;
+    use crate::ring::Records;
 
     const SIZE: RingSize = RingSize { bytes: 256 << 10 };
 

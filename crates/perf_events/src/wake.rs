@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use crate::error::SourceError;
+use crate::error::EventsError;
 
 /// Waits for events' descriptors, or for another thread to wake it.
 #[derive(Debug)]
@@ -16,10 +16,10 @@ pub struct Wake {
     bell: OwnedFd,
 }
 
-fn owned(fd: libc::c_int) -> Result<OwnedFd, SourceError> {
+fn owned(fd: libc::c_int) -> Result<OwnedFd, EventsError> {
     if fd < 0 {
         let source = io::Error::last_os_error();
-        return Err(SourceError::System {
+        return Err(EventsError::System {
             what: "cannot make an event descriptor",
             source,
             remedy: "raise `ulimit -n`",
@@ -34,7 +34,7 @@ impl Wake {
     ///
     /// # Errors
     /// The system is out of descriptors.
-    pub fn new(watched: impl IntoIterator<Item = RawFd>) -> Result<Wake, SourceError> {
+    pub fn new(watched: impl IntoIterator<Item = RawFd>) -> Result<Wake, EventsError> {
         // SAFETY: both calls take integers and return a new descriptor or -1.
         let (epoll, bell) = unsafe {
             (
@@ -51,7 +51,7 @@ impl Wake {
             if result != 0 {
                 let source = io::Error::last_os_error();
                 let remedy = "raise fs.epoll.max_user_watches";
-                return Err(SourceError::System { what: "cannot watch an event", source, remedy });
+                return Err(EventsError::System { what: "cannot watch an event", source, remedy });
             }
         }
         Ok(wake)

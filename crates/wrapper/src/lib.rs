@@ -88,7 +88,7 @@ pub enum CompileError {
     },
     /// The archive could not be unpacked.
     #[error(transparent)]
-    Archive(#[from] crate::SourceError),
+    Archive(#[from] numapilot_runtime::UnpackError),
 }
 
 /// Programs that the wrappers would run, as found by variable or on PATH: of C, C++ and Fortran, those that are there.
@@ -159,7 +159,7 @@ struct Support {
 
 impl Support {
     fn unpack(toolchain: &Toolchain) -> Result<Support, CompileError> {
-        let archive = crate::unpacked()?.callouts;
+        let archive = numapilot_runtime::unpacked()?.callouts;
         let specs = gcc_specs(toolchain);
         let name = if toolchain.has_entry_exit_param { "gcc.specs" } else { "gcc-10.specs" };
         Ok(Support {

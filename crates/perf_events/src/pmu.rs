@@ -1,6 +1,6 @@
 //! Engine `pmu`: which events to open for what this machine's PMUs offer.
 //!
-//! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried (`crate::doctor`) into requests for [`super::open`]. On
+//! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried ([`crate::probe`]) into requests for [`crate::open`]. On
 //! hybrid processors each kind of core has its own PMU, so several plans' requests stand side by side, each on its own CPUs.
 
 use numapilot_machine::parse_cpu_list;
@@ -8,8 +8,8 @@ use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::pmu::{Offer, Pmu, PmuError, SampleRequest, Sampler, offers};
 
-use super::event::{EventKind, EventRequest};
-use crate::doctor::{Answer, SamplerFact};
+use crate::event::{EventKind, EventRequest};
+use crate::facts::{Answer, SamplerFact};
 
 /// What is wanted of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]

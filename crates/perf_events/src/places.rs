@@ -9,12 +9,14 @@ use numapilot_perf::data_src::{DataSource, Distance, Level, Operation};
 use numapilot_perf::ibs::OpRecord;
 use numapilot_perf::{EventAttr, MemoryAccess, Sample};
 
+use crate::event::{EventKind, EventRequest};
+
 /// No machine has more memory blocks: 52 bits of physical address over blocks of 128 MiB.
 const BLOCKS_MAX: usize = 1 << 25;
 
 /// Which samples of an event are memory accesses. An address alone makes none: sampled cycles have those of whatever instruction was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum AccessRule {
+pub enum AccessRule {
     /// All that have an address: the event samples nothing else.
     #[default]
     All,
@@ -24,7 +26,7 @@ pub(crate) enum AccessRule {
 
 /// What an event's samples are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EventFact {
+pub struct EventFact {
     /// Which of them are accesses.
     pub rule: AccessRule,
     /// The event counts something else than accesses or operations (cycles), so that a period is no number of accesses.
@@ -58,16 +60,41 @@ impl EventFact {
 
 /// Memory of a node: bit n of the words is its n-th block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemoryBlocks {
+pub struct MemoryBlocks {
     /// The node.
     pub node: NodeId,
     /// Numbers of its memory blocks.
     pub blocks: Vec<u64>,
 }
 
+/// What the samples of opened events are, those of the side band (which comes first) too.
+pub fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
+    let fact = |request: &EventRequest| EventFact {
+        is_fault: request.kind == EventKind::Fault,
+        is_ibs: request.kind == EventKind::Ibs,
+        is_helper: matches!(request.kind, EventKind::Helper | EventKind::SideBand),
+        ..EventFact::default()
+    };
+    std::iter::once(EventFact { is_helper: true, ..EventFact::default() }).chain(requests.iter().map(fact)).collect()
+}
+
+/// Nodes of pages that the kernel was asked for, by process id and page number.
+pub type Answers = foldhash::HashMap<(u32, u64), NodeId>;
+
+/// Whether memory answered an access of this level; `None`: the hardware did not say, or no memory was accessed. A fourth level of cache sits at the memory and
+/// caches it for every core.
+#[must_use]
+pub fn is_memory(level: Level) -> Option<bool> {
+    match level {
+        Level::L4 | Level::Ram | Level::PersistentRam | Level::Cxl | Level::Uncached => Some(true),
+        Level::L1 | Level::LineFill | Level::L2 | Level::L3 | Level::PeerCache => Some(false),
+        Level::Unknown | Level::Io => None,
+    }
+}
+
 /// Facts about the machine and the events.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub struct Places {
     /// What the samples of each event are.
     pub events: Vec<EventFact>,
     /// Node of each CPU.

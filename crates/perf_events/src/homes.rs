@@ -7,7 +7,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::memory::PageState;
 
-use crate::sampled::Answers;
+use crate::places::Answers;
 
 const PAGE_SHIFT: u32 = 12;
 

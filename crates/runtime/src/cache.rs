@@ -6,12 +6,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-use numapilot_runtime::Unpacked;
+use crate::Unpacked;
 
-use crate::error::SourceError;
+/// No folder takes the binaries.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot unpack the tracker library: {reason}; check that the cache folder is writable, or point XDG_CACHE_HOME at one that is"
+)]
+pub struct UnpackError {
+    /// What each folder said.
+    pub reason: String,
+}
 
 /// Characters that end a name in LD_PRELOAD.
-pub(crate) fn loader_can_take(path: &Path) -> bool {
+#[must_use]
+pub fn loader_can_take(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b' ' | b'\t' | b'\n'))
 }
 
@@ -34,22 +43,15 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// No place does: with what each said.
-pub fn unpacked() -> Result<Unpacked, SourceError> {
-    first_that_takes(numapilot_runtime::unpack)
+pub fn unpacked() -> Result<Unpacked, UnpackError> {
+    first_that_takes(crate::unpack)
 }
 
-/// Unpacks the emulator's plugin into the first place that takes it.
+/// Unpacks something into the first place that takes it.
 ///
 /// # Errors
 /// No place does: with what each said.
-pub fn unpacked_plugin() -> Result<PathBuf, SourceError> {
-    first_that_takes(|folder| {
-        let (hash, name) = (numapilot_emulator::CONTENT_HASH, numapilot_emulator::PLUGIN_NAME);
-        numapilot_runtime::unpack_file(folder, hash, name, numapilot_emulator::PLUGIN)
-    })
-}
-
-fn first_that_takes<T>(unpack: impl Fn(&Path) -> io::Result<T>) -> Result<T, SourceError> {
+pub fn first_that_takes<T>(unpack: impl Fn(&Path) -> io::Result<T>) -> Result<T, UnpackError> {
     let mut reasons = Vec::new();
     for folder in candidates(|name| std::env::var_os(name)) {
         match unpack(&folder) {
@@ -57,7 +59,7 @@ fn first_that_takes<T>(unpack: impl Fn(&Path) -> io::Result<T>) -> Result<T, Sou
             Err(error) => reasons.push(format!("{}: {error}", folder.display())),
         }
     }
-    Err(SourceError::Runtime { reason: reasons.join("; ") })
+    Err(UnpackError { reason: reasons.join("; ") })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat`. `top` reads one of every process at every refresh, so parsing does not allocate
-//! (`Documentation/filesystems/proc.rst`, table 1-4).
+//! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat` (`Documentation/filesystems/proc.rst`, table 1-4), parsed without allocating: `top` reads that of
+//! every process at every refresh.
 
-use crate::root::number;
+use crate::number;
 
 /// The used fields of the line. Borrows the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,18 @@ pub struct TaskStat<'a> {
     pub parent: u32,
     /// Page faults that needed no device, and those that did.
     pub faults: (u64, u64),
-    /// Processor time in clock ticks: user and system.
-    pub cpu_ticks: u64,
+    /// Processor time in user code, clock ticks; of a process, that of all of its threads, the ended ones too.
+    pub user_ticks: u64,
+    /// Processor time in the kernel, likewise.
+    pub system_ticks: u64,
     /// Number of threads of the process.
     pub threads: u32,
     /// Start time in clock ticks since boot: distinguishes a process from a later one with the same id.
     pub start_ticks: u64,
     /// Number of resident pages.
     pub resident_pages: u64,
+    /// Addresses of its program's code and of its stack, which another program image changes; 0 or 1 where the reader may not know.
+    pub image: (u64, u64),
     /// CPU on which it ran last.
     pub cpu: u32,
 }
@@ -50,12 +54,26 @@ impl<'a> TaskStat<'a> {
             state: *fields[0].first()?,
             parent: narrow(4)?,
             faults: (field(10)?, field(12)?),
-            cpu_ticks: field(14)?.saturating_add(field(15)?),
+            user_ticks: field(14)?,
+            system_ticks: field(15)?,
             threads: narrow(20)?,
             start_ticks: field(22)?,
             resident_pages: field(24)?,
+            image: (field(26)?, field(28)?),
             cpu: narrow(39)?,
         })
+    }
+
+    /// User and system time, clock ticks.
+    #[must_use]
+    pub fn cpu_ticks(&self) -> u64 {
+        self.user_ticks.saturating_add(self.system_ticks)
+    }
+
+    /// Whether it has ended and was not waited for yet.
+    #[must_use]
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
     }
 }
 
@@ -74,8 +92,8 @@ mod tests {
     fn a_line_is_read_whatever_the_name() {
         let stat = TaskStat::parse(LINE.as_bytes()).unwrap();
         assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', 1));
-        assert_eq!((stat.faults, stat.cpu_ticks, stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
-        assert_eq!((stat.resident_pages, stat.cpu), (5555, 13));
+        assert_eq!((stat.faults, stat.cpu_ticks(), stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
+        assert_eq!((stat.resident_pages, stat.cpu, stat.image), (5555, 13, (94, 140)));
     }
 
     #[test]

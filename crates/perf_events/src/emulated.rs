@@ -18,13 +18,13 @@ use numapilot_perf::Bytes;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
 
-use super::event::ATTR_BYTES;
-use super::event::EventKind;
-use super::event::EventRequest;
-use super::open::CpuRing;
-use super::open::EventSet;
-use super::ring::Ring;
-use crate::error::SourceError;
+use crate::error::EventsError;
+use crate::event::ATTR_BYTES;
+use crate::event::EventKind;
+use crate::event::EventRequest;
+use crate::open::CpuRing;
+use crate::open::EventSet;
+use crate::ring::Ring;
 
 /// Environment variable that names the folder of an emulated PMU.
 pub const VARIABLE: &str = "NUMAPILOT_EMULATED_PMU";
@@ -49,8 +49,8 @@ pub fn note() -> String {
 ///
 /// # Errors
 /// The folder does not hold what it should.
-pub fn add(set: &mut EventSet, folder: &Path) -> Result<EventRequest, SourceError> {
-    let fail = |path: &Path, source| SourceError::Output {
+pub fn add(set: &mut EventSet, folder: &Path) -> Result<EventRequest, EventsError> {
+    let fail = |path: &Path, source| EventsError::File {
         path: path.to_owned(),
         source,
         remedy: "NUMAPILOT_EMULATED_PMU names the folder of an emulated PMU: unset it to use the machine's own",

@@ -1,0 +1,15 @@
+//! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
+//! that several crates need ([`TaskStat`], [`meminfo`]).
+//!
+//! Owns no state and no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
+//! `Documentation/filesystems/proc.rst`.
+
+pub mod meminfo;
+mod root;
+mod task_stat;
+
+pub use root::FileError;
+pub use root::Root;
+pub use root::is_gone;
+pub use root::number;
+pub use task_stat::TaskStat;

@@ -1,0 +1,24 @@
+//! The running kernel's performance events (`perf_event_open`): which this process may open and why not ([`facts`], [`probe`], [`rights`]), opening
+//! them ([`event`], [`open`], [`pmu`]), reading their rings ([`ring`], [`wake`]), and samples as they come ([`live_sampler`]).
+//!
+//! Records are decoded by `numapilot-perf`; what the records of a whole recording mean is for who records (`numapilot-sources`). Needs Linux; events are
+//! opened with what the kernel has, down to 4.19.
+
+pub mod aux;
+pub mod emulated;
+mod error;
+pub mod event;
+pub mod facts;
+pub mod homes;
+pub mod live_sampler;
+pub mod open;
+pub mod places;
+pub mod pmu;
+pub mod probe;
+pub mod rights;
+pub mod ring;
+pub mod syscall;
+pub mod wake;
+
+pub use error::EventsError;
+pub use probe::probe;

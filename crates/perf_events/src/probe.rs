@@ -1,0 +1,267 @@
+//! Collects the facts: files under /proc and /sys, the processor's CPUID, and events that are opened and closed at once.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+
+use numapilot_machine::parse_cpu_list;
+use numapilot_perf::EventAttr;
+use numapilot_perf::pmu::{self, Offer, Pmu, SampleRequest, Sampler};
+
+use crate::event::EventRequest;
+use crate::facts::{Answer, EventFacts, Kernel, SamplerFact, Vendor};
+use crate::pmu::name_of;
+use crate::syscall::open_event;
+use crate::syscall::open_or_less;
+
+/// Collects the facts about this machine. It opens and closes events, and changes nothing.
+#[must_use]
+pub fn probe() -> EventFacts {
+    let root = Path::new("/");
+    let read = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let cpuinfo = read("/proc/cpuinfo").unwrap_or_default();
+    let pmus = pmu::read(root).unwrap_or_default();
+    let fault = [EventRequest::page_faults(true, 0).completed()];
+    let cpu = first_online();
+    EventFacts {
+        kernel: Kernel::from(read("/proc/sys/kernel/osrelease").unwrap_or_default()),
+        arch: std::env::consts::ARCH.to_owned(),
+        cpu: cpuinfo_field(&cpuinfo, "model name").unwrap_or_default(),
+        vendor: vendor(&cpuinfo),
+        cpus: cpus_online(),
+        nodes: read("/sys/devices/system/node/has_memory").and_then(|list| count_of(&list)).unwrap_or(1),
+        hypervisor: hypervisor(&cpuinfo, read("/sys/hypervisor/type")),
+        machine: machine(&read),
+        container: container(&read, |path| Path::new(path).exists()),
+        in_user_namespace: read("/proc/self/uid_map").is_some_and(|map| is_user_namespace(&map)),
+        has_seccomp_filter: status_field("Seccomp").is_some_and(|mode| mode == "2"),
+        lockdown: read("/sys/kernel/security/lockdown").and_then(|text| bracketed(&text)),
+        paranoid: read("/proc/sys/kernel/perf_event_paranoid").and_then(|text| text.parse().ok()),
+        is_privileged: status_field("CapEff").is_some_and(|mask| is_privileged(&mask)),
+        numa_balancing: read("/proc/sys/kernel/numa_balancing").and_then(|text| text.parse().ok()),
+        fault: group(&fault, SELF, cpu),
+        fault_system: group(&fault, ANY_TASK, cpu),
+        samplers: try_samplers(&pmus, cpu),
+        pmus: pmus.into_iter().map(|pmu| pmu.name).collect(),
+    }
+}
+
+const SELF: i32 = 0;
+const ANY_TASK: i32 = -1;
+
+/// Of an event's flags: it does not count yet.
+const DISABLED: u64 = 1;
+
+/// Opens events that belong together, the first as the leader of the others, and closes them again.
+fn group(events: &[EventAttr], task: i32, cpu: u32) -> Answer {
+    let mut opened: Vec<OwnedFd> = Vec::new();
+    for attr in events {
+        let mut attr = EventAttr { flags: attr.flags | DISABLED, ..attr.clone() };
+        let leader = opened.first().map_or(-1, AsRawFd::as_raw_fd);
+        let open = |attr: &EventAttr| open_event(&EventRequest::default().bytes(attr, 0), task, cpu, leader);
+        match open_or_less(&mut attr, open) {
+            Ok(event) => opened.push(event),
+            refused => return answer(refused),
+        }
+    }
+    Answer::Works
+}
+
+/// The result of a system call.
+pub fn answer<T>(result: std::io::Result<T>) -> Answer {
+    match result {
+        Ok(_) => Answer::Works,
+        Err(error) => Answer::Refused(error.raw_os_error().unwrap_or(0)),
+    }
+}
+
+/// Tries every way of sampling that this machine's PMUs offer: the part of [`probe`] that takes no time to speak of.
+#[must_use]
+pub fn samplers(pmus: &[Pmu]) -> Vec<SamplerFact> {
+    try_samplers(pmus, first_online())
+}
+
+fn first_online() -> u32 {
+    fs::read_to_string("/sys/devices/system/cpu/online").ok().and_then(|list| first_of(list.trim())).unwrap_or(0)
+}
+
+fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
+    let request = SampleRequest { callchain: false, ..SampleRequest::default() };
+    let offers = pmu::offers(pmus, &request).unwrap_or_default();
+    let with_physical = pmu::offers(pmus, &SampleRequest { physical: true, ..request }).unwrap_or_default();
+    let pairs = offers.iter().zip(&with_physical);
+    pairs.map(|(offer, physical)| sampler(pmus, offer, physical, cpu)).collect()
+}
+
+fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFact {
+    let cpu = offer.cpus.as_deref().and_then(first_of).unwrap_or(cpu);
+    let own = group(&offer.events, SELF, cpu);
+    SamplerFact {
+        sampler: name_of(offer.sampler).to_owned(),
+        pmu: offer.pmu.clone(),
+        own,
+        physical: if own.works() { group(&physical.events, SELF, cpu) } else { Answer::Untried },
+        system: group(&offer.events, ANY_TASK, cpu),
+        can_leave_kernel_out: offer.sampler != Sampler::IbsOp
+            || pmus.iter().any(|pmu| pmu.name == offer.pmu && pmu.format.contains_key("swfilt")),
+    }
+}
+
+/// The first CPU of a list.
+fn first_of(list: &str) -> Option<u32> {
+    parse_cpu_list(list).ok()?.first().copied()
+}
+
+fn count_of(list: &str) -> Option<u32> {
+    u32::try_from(parse_cpu_list(list).ok()?.len()).ok()
+}
+
+fn cpus_online() -> u32 {
+    // SAFETY: sysconf takes an integer and returns one.
+    u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(0)
+}
+
+fn cpuinfo_field(cpuinfo: &str, name: &str) -> Option<String> {
+    let value = cpuinfo.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    value.map(|value| value.trim().to_owned())
+}
+
+fn vendor(cpuinfo: &str) -> Vendor {
+    match cpuinfo_field(cpuinfo, "vendor_id").as_deref() {
+        Some("AuthenticAMD" | "HygonGenuine") => Vendor::Amd,
+        Some("GenuineIntel") => Vendor::Intel,
+        _ if cpuinfo_field(cpuinfo, "CPU implementer").is_some() => Vendor::Arm,
+        _ => Vendor::Other,
+    }
+}
+
+fn status_field(name: &str) -> Option<String> {
+    cpuinfo_field(&fs::read_to_string("/proc/self/status").ok()?, name)
+}
+
+/// CAP_SYS_ADMIN is bit 21, CAP_PERFMON bit 38 (`include/uapi/linux/capability.h`).
+fn is_privileged(mask: &str) -> bool {
+    u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & (1 << 21 | 1 << 38) != 0)
+}
+
+/// Whether ids are mapped at all: the initial namespace maps all of them to themselves.
+fn is_user_namespace(map: &str) -> bool {
+    map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
+}
+
+/// `integrity` of `none [integrity] confidentiality`.
+fn bracketed(text: &str) -> Option<String> {
+    Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
+}
+
+/// Maker and model, as the firmware says.
+fn machine(read: &impl Fn(&str) -> Option<String>) -> String {
+    let field = |name: &str| read(&format!("/sys/class/dmi/id/{name}"));
+    let words = [field("sys_vendor"), field("product_name")];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn container(read: &impl Fn(&str) -> Option<String>, exists: impl Fn(&str) -> bool) -> Option<String> {
+    if exists("/.dockerenv") {
+        return Some("Docker".to_owned());
+    }
+    if exists("/run/.containerenv") {
+        return Some("Podman".to_owned());
+    }
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        return Some("Kubernetes".to_owned());
+    }
+    let said = read("/run/systemd/container").or_else(|| std::env::var("container").ok());
+    if let Some(name) = said.filter(|name| !name.is_empty()) {
+        return Some(name);
+    }
+    let cgroup = read("/proc/1/cgroup").unwrap_or_default();
+    let known = [
+        ("docker", "Docker"),
+        ("kubepods", "Kubernetes"),
+        ("libpod", "Podman"),
+        ("/lxc", "LXC"),
+        ("containerd", "containerd"),
+    ];
+    known.into_iter().find(|(mark, _)| cgroup.contains(mark)).map(|(_, name)| name.to_owned())
+}
+
+/// The hypervisor's own name, from the leaf that all of them answer; elsewhere from what the kernel knows.
+fn hypervisor(cpuinfo: &str, kind: Option<String>) -> Option<String> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let is_virtual =
+            cpuinfo_field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|f| f == "hypervisor"));
+        if !is_virtual {
+            return None;
+        }
+        const HYPERVISOR: u32 = 0x4000_0000;
+        let leaf = std::arch::x86_64::__cpuid(HYPERVISOR);
+        let signature: Vec<u8> = [leaf.ebx, leaf.ecx, leaf.edx].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let name = signature_name(&String::from_utf8_lossy(&signature));
+        Some(name.map(str::to_owned).or(kind).unwrap_or_else(|| "a hypervisor".to_owned()))
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = cpuinfo;
+        let compatible = fs::read_to_string("/proc/device-tree/hypervisor/compatible").ok();
+        let maker = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+        let product = fs::read_to_string("/sys/class/dmi/id/product_name").unwrap_or_default();
+        let is_guest = maker.contains("QEMU") || maker.contains("Amazon EC2") && !product.contains(".metal");
+        kind.or(compatible.map(|text| text.trim_end_matches('\0').to_owned())).or(is_guest.then(|| "KVM".to_owned()))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn signature_name(signature: &str) -> Option<&'static str> {
+    let known = [
+        ("KVMKVMKVM", "KVM"),
+        ("Microsoft Hv", "Hyper-V"),
+        ("VMwareVMware", "VMware"),
+        ("XenVMMXenVMM", "Xen"),
+        ("TCGTCGTCGTCG", "QEMU without KVM"),
+        ("bhyve bhyve", "bhyve"),
+        ("ACRNACRNACRN", "ACRN"),
+        ("prl hyperv", "Parallels"),
+    ];
+    known.into_iter().find(|(mark, _)| signature.contains(mark)).map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    //! The parsers of what the kernel writes, and one look at the machine under the test.
+
+    use super::*;
+
+    #[test]
+    fn this_machine_gives_facts() {
+        let facts = probe();
+        assert!(facts.kernel.is_at_least(3, 0), "{facts:?}");
+        assert!(facts.cpus > 0 && facts.nodes > 0, "{facts:?}");
+        // Where the level allows it and nothing filters, the kernel gives a software event.
+        if facts.paranoid.is_some_and(|level| level <= 2) && !facts.has_seccomp_filter {
+            assert_eq!(facts.fault, Answer::Works, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn containers_are_told_by_their_marks() {
+        let nothing = |_: &str| None;
+        assert_eq!(container(&nothing, |path| path == "/.dockerenv").as_deref(), Some("Docker"));
+        let cgroup = |path: &str| (path == "/proc/1/cgroup").then(|| "0::/lxc/7".to_owned());
+        assert_eq!(container(&cgroup, |_| false).as_deref(), Some("LXC"));
+    }
+
+    #[test]
+    fn the_kernels_words_are_read() {
+        assert!(is_privileged("0000004000000000") && is_privileged("0000000000200000"));
+        assert!(!is_privileged("0000000000000400") && !is_privileged("nonsense"));
+        assert!(!is_user_namespace("         0          0 4294967295"));
+        assert!(is_user_namespace("         0       1000          1"));
+        assert_eq!(bracketed("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        let intel = "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Some CPU\n";
+        assert_eq!((vendor(intel), vendor("CPU implementer\t: 0x41\n")), (Vendor::Intel, Vendor::Arm));
+        assert_eq!(cpuinfo_field(intel, "model name").as_deref(), Some("Some CPU"));
+        assert_eq!((first_of("16-23"), count_of("0-3,8")), (Some(16), Some(5)));
+    }
+}
