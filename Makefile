@@ -19,7 +19,7 @@ help:
 	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
 	@echo "make zoo     real programs from Debian's source packages under every engine (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
-	@echo "make check   the quick lane: lint and unit tests"
+	@echo "make check   the quick lane: lint, unit tests and quick integration tests"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
 	@echo "make experiments  published results beside simulated ones (an hour and a half; EXPERIMENTS=--quick: half an hour)"
 	@echo "make lint    formatting and clippy, warnings as errors"
@@ -84,9 +84,9 @@ zoo: build setup-zoo
 test: setup-test workloads
 	@tools/test $(CURDIR)/$(BUILD)/native $(QUERY)
 
-# The quick lane.
-check: lint
-	@cargo test $(CARGO_FLAGS) --workspace --lib --bins --no-fail-fast
+# The quick lane: what takes minutes after a change. tools/slow-tests lists what it leaves to `make test`.
+check: lint setup-test
+	@cargo test $(CARGO_FLAGS) --workspace $$(tools/quick-tests) --no-fail-fast
 
 bench: setup-bench workloads query
 	@tools/bench $(NUMAPILOT) $(BUILD)

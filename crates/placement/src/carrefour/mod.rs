@@ -114,7 +114,7 @@ impl Carrefour {
                 }
                 PageDecision::Collocate(_) if self.replicas.copies.contains_key(&page) => {}
                 PageDecision::Collocate(to) => {
-                    actions.extend(facts.has_memory(to).then_some(Action::Migrate { page, to }))
+                    actions.extend(facts.has_memory(to).then_some(Action::Migrate { page, to }));
                 }
             }
         }
