@@ -7,6 +7,8 @@
 pub mod meminfo;
 mod root;
 mod task_stat;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use root::FileError;
 pub use root::Root;

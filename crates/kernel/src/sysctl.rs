@@ -32,7 +32,7 @@ pub fn numa_balancing() -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    //! Settings of a captured tree.
+    //! Settings of a made-up tree.
 
     use super::*;
 

@@ -6,12 +6,8 @@ use std::path::{Path, PathBuf};
 use numapilot_machine::{Bind, CacheKind, CpuId, Machine, NodeId, NodeKind, SocketId};
 use proptest::prelude::*;
 
-fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs").join(name)
-}
-
 fn tree(name: &str) -> Machine {
-    Machine::from_sysfs(&path(name)).unwrap_or_else(|e| panic!("{e}"))
+    Machine::from_sysfs(copy(name).path()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn cpus(ids: impl IntoIterator<Item = u32>) -> Vec<CpuId> {
@@ -129,22 +125,9 @@ fn a_machine_survives_json() {
     }
 }
 
-/// A copy of a tree that a test may damage.
+/// A tree that a test may damage.
 fn copy(name: &str) -> tempfile::TempDir {
-    fn walk(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-            let target = to.join(entry.file_name());
-            if entry.path().is_dir() {
-                walk(&entry.path(), &target);
-            } else {
-                fs::copy(entry.path(), target).unwrap();
-            }
-        }
-    }
-    let folder = tempfile::tempdir().unwrap();
-    walk(&path(name), folder.path());
-    folder
+    numapilot_host::testing::tree(name)
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

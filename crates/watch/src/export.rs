@@ -133,7 +133,7 @@ fn memory(stat: &Stat) -> MetricFamily {
 
 #[cfg(test)]
 mod tests {
-    //! The text of a captured machine and of a replay.
+    //! The text of a machine of testdata/sysfs and of a replay.
 
     use numapilot_service::metrics::encode;
     use numapilot_service::metrics::problems;

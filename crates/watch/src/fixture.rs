@@ -1,7 +1,6 @@
 //! File trees for tests: a machine's `/sys` from `testdata/sysfs`, or written here, with processes in `/proc`.
 
 use std::fs;
-use std::path::Path;
 
 use numapilot_machine::Machine;
 use tempfile::TempDir;
@@ -21,9 +20,7 @@ impl Tree {
 
     /// Makes a copy of the machine `name` of `testdata/sysfs`.
     pub fn of(name: &str) -> Tree {
-        let tree = Tree::empty();
-        copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs").join(name), tree.folder.path());
-        tree
+        Tree { folder: numapilot_host::testing::tree(name) }
     }
 
     /// Makes a machine of `nodes` nodes with `cpus` CPUs and `memory_kib` each, distance 20 between any two, in the kernel's layout.
@@ -85,17 +82,4 @@ fn stat(id: u32, name: &str, cpu: u32, ticks: u64, threads: usize) -> String {
          18446744073709551615 1 1 0 0 0 0 0 0 17 0 0 0 17 {cpu} 0 0 0 0 0 0 0 0 0 0 0 0 0",
         id + 50
     )
-}
-
-fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).expect("a captured tree") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("its kind").is_dir() {
-            fs::create_dir_all(&target).expect("the folder");
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), &target).expect("the file");
-        }
-    }
 }

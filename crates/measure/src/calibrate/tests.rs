@@ -1,6 +1,4 @@
-//! Fits to results that the traffic model itself made, so that the right answer is known; and models of captured machines.
-
-use std::path::PathBuf;
+//! Fits to results that the traffic model itself made, so that the right answer is known; and models of machines of testdata/sysfs.
 
 use super::*;
 use crate::disturbance::Disturbance;
@@ -176,7 +174,7 @@ fn a_pair_that_is_missing_is_named() {
     assert!(error.contains("from node 1 to node 0"), "{error}");
 }
 
-/// Results for a captured machine: latencies by distance, one bandwidth.
+/// Results for a machine of testdata/sysfs: latencies by distance, one bandwidth.
 fn guessed(machine: &Machine) -> Results {
     let mut results = Results { host: Host { clock_mhz: 2000.0, ..Host::default() }, ..Results::default() };
     for from in machine.nodes().iter().filter(|node| has_online_cpus(machine, node.id)) {
@@ -238,8 +236,8 @@ fn every_captured_machine_gives_a_model_that_says_the_same() {
         "offline-cpus",
         "memory-less",
     ] {
-        let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/sysfs")).join(name);
-        let machine = Machine::from_sysfs(&root).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let machine =
+            Machine::from_sysfs(numapilot_host::testing::tree(name).path()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let results = guessed(&machine);
         let calibration = calibrate(&machine, &results).unwrap_or_else(|e| panic!("{name}: {e}"));
         let text = model_text(&machine, &results, &calibration, "captured");
@@ -274,8 +272,7 @@ fn every_captured_machine_gives_a_model_that_says_the_same() {
 
 #[test]
 fn hardware_threads_are_told_where_they_are_numbered_as_models_number_them() {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/sysfs/two-sockets-smt"));
-    let machine = Machine::from_sysfs(&root).expect("a tree");
+    let machine = Machine::from_sysfs(numapilot_host::testing::tree("two-sockets-smt").path()).expect("a tree");
     let results = guessed(&machine);
     let text = model_text(&machine, &results, &calibrate(&machine, &results).expect("a fit"), "smt");
     let model = Machine::from_model_text(&text, "smt").expect("a model");

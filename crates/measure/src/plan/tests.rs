@@ -1,13 +1,11 @@
-//! Plans for captured trees of machines that break assumptions, and for ones made up.
+//! Plans for trees (testdata/sysfs) of machines that break assumptions, and for ones made up.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use super::*;
 
 fn tree(name: &str) -> Machine {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/sysfs")).join(name);
-    Machine::from_sysfs(&root).unwrap_or_else(|e| panic!("{name}: {e}"))
+    Machine::from_sysfs(numapilot_host::testing::tree(name).path()).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 /// A process that may use everything.

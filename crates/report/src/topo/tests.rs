@@ -1,7 +1,4 @@
-//! Every built-in model and every captured tree is drawn; golden files hold a few of them to the letter.
-
-use std::fs;
-use std::path::{Path, PathBuf};
+//! Every built-in model and every tree of testdata/sysfs is drawn; golden files hold a few of them to the letter.
 
 use numapilot_machine::{Machine, builtin_names};
 use proptest::prelude::*;
@@ -11,12 +8,14 @@ use super::layout::{Sizes, layout};
 use super::{json, svg, text};
 
 fn trees() -> Vec<Machine> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/sysfs");
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir()).collect();
-    paths.sort();
-    assert!(paths.len() >= 7, "{paths:?}");
-    paths.iter().map(|path| Machine::from_sysfs(path).unwrap_or_else(|e| panic!("{e}"))).collect()
+    let machine = |name: &String| Machine::from_sysfs(numapilot_host::testing::tree(name).path());
+    testing_names().iter().map(|name| machine(name).unwrap_or_else(|e| panic!("{name}: {e}"))).collect()
+}
+
+fn testing_names() -> Vec<String> {
+    let names = numapilot_host::testing::names();
+    assert!(names.len() >= 7, "{names:?}");
+    names
 }
 
 fn all() -> Vec<Machine> {

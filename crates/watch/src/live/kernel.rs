@@ -136,7 +136,7 @@ fn numastat(text: &[u8]) -> NumaStat {
 
 #[cfg(test)]
 mod tests {
-    //! Two moments of a captured machine.
+    //! Two moments of a machine of testdata/sysfs.
 
     use super::*;
     use crate::fixture::Tree;

@@ -90,7 +90,7 @@ fn node_of_cache(root: &Root, machine: &Machine, id: u64) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
-    //! A captured tree with two domains, and machines without.
+    //! A made-up tree with two domains, and machines without.
 
     use super::*;
     use crate::fixture::Tree;

@@ -168,7 +168,7 @@ pub fn why_no_links(root: &Root) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Which events are opened on captured machines.
+    //! Which events are opened on machines of testdata/sysfs.
 
     use super::*;
     use crate::fixture::Tree;

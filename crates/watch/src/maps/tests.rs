@@ -1,4 +1,4 @@
-//! Processes on captured machines: to the page, whatever the machine looks like.
+//! Processes on machines of testdata/sysfs: to the page, whatever the machine looks like.
 
 use numapilot_machine::NodeId;
 use numapilot_report::text::Look;

@@ -1,4 +1,4 @@
-//! Golden texts: a captured machine, and a replayed trace.
+//! Golden texts: a machine of testdata/sysfs, and a replayed trace.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::maps::Reader;
 use crate::replay::ReplayOptions;
 use crate::replay::replay;
 
-/// A captured machine that offers nothing but the kernel's counts.
+/// A machine of testdata/sysfs that offers nothing but the kernel's counts.
 pub fn captured() -> Stat {
     let tree = Tree::symmetric(2, 4, 1 << 20);
     let put = |step: u64| {

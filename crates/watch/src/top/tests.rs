@@ -1,4 +1,4 @@
-//! The screen over a replayed trace and captured machines, at several sizes, with and without colour; and what keys and the mouse do.
+//! The screen over a replayed trace and machines of testdata/sysfs, at several sizes, with and without colour; and what keys and the mouse do.
 
 use std::path::Path;
 use std::path::PathBuf;
