@@ -5,6 +5,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_text::quantity;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -13,7 +14,6 @@ use crate::control::ControlSettings;
 use crate::error::ServiceError;
 use crate::journal::JournalSettings;
 use crate::places::Places;
-use crate::quantity;
 
 /// Which processes are managed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,6 @@ pub mod journal;
 pub mod metrics;
 mod notify;
 mod places;
-pub mod quantity;
 pub mod served;
 mod server;
 pub mod state;

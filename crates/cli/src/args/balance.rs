@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ArgGroup;
 use clap::Args;
 use numapilot_service::Address;
-use numapilot_service::quantity::unit_of_bytes;
+use numapilot_text::quantity::unit_of_bytes;
 
 use super::LookArgs;
 

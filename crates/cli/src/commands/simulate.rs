@@ -13,6 +13,7 @@ use numapilot_simulator::arrange::optimal;
 use numapilot_simulator::program::{PAGE_BYTES, Program};
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
+use numapilot_text::csv::quoted;
 use numapilot_trace::meta::Meta;
 use serde_json::json;
 
@@ -102,11 +103,6 @@ fn placement(runs: &[Report], program: &Program) -> String {
         }
     }
     text
-}
-
-/// Quotes a CSV field if it needs it (RFC 4180), as the commas of policies' options do.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
 
 fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>) -> Result<()> {
@@ -270,12 +266,7 @@ fn list(arguments: &SimulateArgs) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{quoted, split_policies};
-
-    #[test]
-    fn fields_with_commas_are_quoted() {
-        assert_eq!([quoted("pilot"), quoted("a:b=1,c=\"2\"")], ["pilot", "\"a:b=1,c=\"\"2\"\"\""]);
-    }
+    use super::split_policies;
 
     #[test]
     fn a_policys_options_stay_with_it() {

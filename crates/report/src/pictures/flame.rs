@@ -9,10 +9,11 @@ use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::text::{clean, shorten};
 use crate::traffic::scale;
 use crate::units;
+use crate::units::short_percent;
 
 use super::found;
 use super::palette::FAINT;
-use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing, percent};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};
 
 const ROW: f64 = 19.0;
 /// Deeper frames are left out, and counted.
@@ -79,7 +80,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         notes.push(format!("{hidden} boxes too narrow to draw"));
     }
     if cut > 0.0 {
-        notes.push(format!("{} of accesses go deeper than {DEPTH} calls", percent(cut / root.accesses)));
+        notes.push(format!("{} of accesses go deeper than {DEPTH} calls", short_percent(cut / root.accesses)));
     }
     writer.text((MARGIN + 250.0, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
     writer.finish()
@@ -132,8 +133,12 @@ fn draw(
     let y = TOP + ROW * depth as f64;
     let remote = call.remote_share();
     let style = format!(r##"fill="{}" stroke="#ffffff" stroke-width="0.6""##, scale::colour(0.06 + 0.8 * remote));
-    let story =
-        format!("{}: {} of accesses, {} remote", shorten(name, 200), percent(call.accesses / all), percent(remote));
+    let story = format!(
+        "{}: {} of accesses, {} remote",
+        shorten(name, 200),
+        short_percent(call.accesses / all),
+        short_percent(remote)
+    );
     writer.titled_rect((x, y), (width, ROW - 1.0), &style, &clean(&story));
     let name = clean(name);
     if width > 24.0 {

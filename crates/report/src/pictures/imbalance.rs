@@ -5,11 +5,12 @@ use numapilot_insight::Estimate;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
+use crate::units::short_percent;
 
 use super::axis::ticks;
 use super::found;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing, percent};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
 
 const HEIGHT: f64 = 290.0;
 const AXIS: f64 = 46.0;
@@ -67,7 +68,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         }
         if step >= 40.0 {
             let y = bottom - share.high * scale - 7.0;
-            writer.text((middle, y), Type::new(12.0, INK).anchored("middle"), &percent(share.value));
+            writer.text((middle, y), Type::new(12.0, INK).anchored("middle"), &short_percent(share.value));
         }
     }
     let even = bottom - scale / served.len() as f64;

@@ -4,10 +4,11 @@ use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 use crate::units;
+use crate::units::short_percent;
 
 use super::found;
 use super::palette::{FAINT, INK};
-use super::sheet::{MARGIN, TOP, begin, nothing, percent};
+use super::sheet::{MARGIN, TOP, begin, nothing};
 
 /// Side of the whole square at most, and of one cell.
 const SIDE: f64 = 460.0;
@@ -120,11 +121,11 @@ fn sums(writer: &mut SvgWriter, (rows, columns): (&[f64], &[f64]), origin: (f64,
         writer.rect((origin.0 + middle - thick / 2.0, origin.1 + side + 10.0), (thick, below), 0.0, &style);
         if cell >= 14.0 {
             let at = (origin.0 + side + 15.0 + right, origin.1 + middle + 4.0);
-            writer.text(at, Type::new(11.5, INK), &percent(made));
+            writer.text(at, Type::new(11.5, INK), &short_percent(made));
         }
         if cell >= NUMBERED {
             let at = (origin.0 + middle, origin.1 + side + 24.0 + below);
-            writer.text(at, Type::new(11.5, INK).anchored("middle"), &percent(served));
+            writer.text(at, Type::new(11.5, INK).anchored("middle"), &short_percent(served));
         }
     }
     writer.text((origin.0 + side + 10.0, origin.1 - 8.0), Type::new(11.5, FAINT), "made here");
@@ -139,7 +140,7 @@ fn legend(writer: &mut SvgWriter, most: f64, x: f64, y: f64) {
         let at = (x, y + height * step as f64 / STEPS as f64);
         writer.rect(at, (12.0, height / STEPS as f64 + 0.4), 0.0, &format!(r#"fill="{}""#, scale::colour(depth)));
     }
-    writer.text((x + 18.0, y + 9.0), Type::new(11.0, FAINT), &percent(most));
+    writer.text((x + 18.0, y + 9.0), Type::new(11.0, FAINT), &short_percent(most));
     writer.text((x + 18.0, y + height), Type::new(11.0, FAINT), "0");
     writer.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of accesses");
     writer.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");

@@ -5,10 +5,11 @@ use numapilot_insight::{DecisionRow, Pattern};
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
+use crate::units::short_percent;
 
 use super::axis::ticks;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, fit_all, key, nothing, percent, whisker};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, fit_all, key, nothing, whisker};
 
 const ROWS: usize = 12;
 const ROW: f64 = 34.0;
@@ -47,7 +48,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
     let words = if more > 0 {
-        format!("% of the memory accesses; {more} more draw {}", percent(rest))
+        format!("% of the memory accesses; {more} more draw {}", short_percent(rest))
     } else {
         "% of the memory accesses".to_owned()
     };
@@ -67,7 +68,7 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     writer.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;
-    let figures = format!("{}, {} remote", percent(row.share.value), percent(row.remote.value));
+    let figures = format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value));
     writer.text((x, y + 9.0), Type::new(11.5, INK), &figures);
     writer.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));
 }

@@ -8,9 +8,10 @@ use crate::export::{Export, ExportError};
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 use crate::units;
+use crate::units::short_percent;
 
 use super::palette::{self, FAINT, INK, OTHERS};
-use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing, percent};
+use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
 
 /// Largest number of stretches of pages.
 const STRETCHES: usize = 128;
@@ -134,7 +135,7 @@ fn reaches(writer: &mut SvgWriter, export: &Export<'_>, stretches: &Stretches<'_
         if index % every == 0 {
             let made: f64 = stretches.rows.iter().map(|(_, row)| row.from_node[index]).sum();
             writer.text((MARGIN, y + height / 2.0 + 3.0), Type::new(11.5, INK), &format!("node {node}"));
-            let share = percent(made / stretches.all.max(1e-9));
+            let share = short_percent(made / stretches.all.max(1e-9));
             let at = (MARGIN + NAMES - 8.0, y + height / 2.0 + 3.0);
             writer.text(at, Type::new(10.5, FAINT).anchored("end"), &share);
         }

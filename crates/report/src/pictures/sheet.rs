@@ -50,15 +50,6 @@ pub fn nothing(export: &Export<'_>, scope: &str, title: &str) -> String {
     writer.finish()
 }
 
-/// `37 %`, `4.1 %`, `<0.1 %`.
-pub fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
-        p if p < 9.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
-}
-
 /// A short line across a bar's end: the 95 % interval.
 pub fn whisker(writer: &mut SvgWriter, y: f64, low: f64, high: f64) {
     let style = format!(r#"stroke="{INK}" stroke-width="1.1""#);

@@ -6,11 +6,11 @@ use super::CARD;
 use super::FAINT;
 use super::ROUTER;
 use super::Scene;
-use super::percent;
 use super::scale;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
 use crate::topo::layout::Point;
+use crate::units::short_percent;
 
 /// Half the distance between the lanes of the two directions.
 const LANE: f64 = 13.0;
@@ -115,7 +115,7 @@ impl Lane {
             "start"
         };
         let colour = if share > 0.0 { "#20262e" } else { FAINT };
-        writer.text((x, y + 4.0), Type::new(12.5, colour).anchored(anchor), &percent(share));
+        writer.text((x, y + 4.0), Type::new(12.5, colour).anchored(anchor), &short_percent(share));
     }
 }
 

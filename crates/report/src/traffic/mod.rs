@@ -25,6 +25,7 @@ use crate::topo::layout::Point;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use crate::units;
+use crate::units::short_percent;
 
 const CARD: Point = (208.0, 112.0);
 const ROUTER: Point = (104.0, 30.0);
@@ -156,13 +157,13 @@ fn card(writer: &mut SvgWriter, scene: &Scene<'_>, index: usize) {
     writer.rect((corner.0 + 1.5, corner.1 + 2.5), CARD, 10.0, r##"fill="#000000" fill-opacity="0.07""##);
     writer.rect(corner, CARD, 10.0, &format!(r##"fill="{fill}" stroke="#8d97a2" stroke-width="1.2""##));
     writer.text((corner.0 + 14.0, corner.1 + 24.0), Type::new(14.0, ink).bold(), &format!("Node {}", node.id));
-    writer.text((corner.0 + 14.0, corner.1 + 57.0), Type::new(25.0, ink).bold(), &percent(served));
+    writer.text((corner.0 + 14.0, corner.1 + 57.0), Type::new(25.0, ink).bold(), &short_percent(served));
     let right = (corner.0 + CARD.0 - 14.0, corner.1 + 57.0);
     writer.text(right, Type::new(12.0, ink).anchored("end"), "served here");
-    let asks = format!("its threads make {}", percent(made));
+    let asks = format!("its threads make {}", short_percent(made));
     writer.text((corner.0 + 14.0, corner.1 + 80.0), Type::new(12.0, ink), &asks);
     let own = if made > 0.0 {
-        format!("{} of these local", percent(local / made))
+        format!("{} of these local", short_percent(local / made))
     } else {
         "no accesses from here".to_owned()
     };
@@ -177,14 +178,6 @@ fn node_shares(matrix: &Matrix, node: NodeId, all: f64) -> (f64, f64, f64) {
     let served: f64 = matrix.accesses.iter().map(|row| row[index].value).sum();
     let made: f64 = matrix.accesses[index].iter().map(|accesses| accesses.value).sum();
     (served / all, made / all, matrix.accesses[index][index].value / all)
-}
-
-fn percent(share: f64) -> String {
-    match share * 100.0 {
-        p if p > 0.0 && p < 0.1 => "<0.1 %".to_owned(),
-        p if p < 9.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
-    }
 }
 
 fn routers(writer: &mut SvgWriter, scene: &Scene<'_>) {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use numapilot_text::csv::quoted;
+
 use super::MemoryMap;
 use super::object::Object;
 
@@ -34,9 +36,4 @@ pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
         }
     }
     out
-}
-
-/// A field, quoted if necessary.
-pub fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }

@@ -16,7 +16,6 @@ pub use area::Area;
 pub use area::Kind;
 pub use csv::csv;
 pub use csv::csv_heading;
-pub(crate) use csv::quoted;
 pub use json::json;
 pub use last_seen::LastSeen;
 pub use numastat::NUMASTAT_KINDS;

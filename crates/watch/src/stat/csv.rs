@@ -7,7 +7,7 @@ use crate::figures::Metric;
 use crate::figures::MetricValue;
 use crate::figures::NumaStat;
 use crate::maps::NUMASTAT_KINDS;
-use crate::maps::quoted;
+use numapilot_text::csv::quoted;
 
 /// The heading line.
 #[must_use]

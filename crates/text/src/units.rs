@@ -1,0 +1,100 @@
+//! Formats numbers for people: three significant digits, always with a unit.
+
+/// `12.3 M`: a count with a decimal prefix; whole numbers below 10,000 as they are.
+#[must_use]
+pub fn count(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 10_000.0 {
+        return format!("{value:.0}");
+    }
+    scaled(value, 1000.0, &["", " k", " M", " G", " T", " P"])
+}
+
+/// `15.2 MiB`: bytes with a binary prefix.
+#[must_use]
+pub fn bytes(value: u64) -> String {
+    scaled(value as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"])
+}
+
+/// `1.50 ms`: a duration or moment given in nanoseconds.
+#[must_use]
+pub fn time_ns(value: u64) -> String {
+    let value = value as f64;
+    if value >= 60e9 {
+        let seconds = value / 1e9;
+        return format!("{} min {:02.0} s", (seconds / 60.0) as u64, seconds % 60.0);
+    }
+    scaled(value, 1000.0, &[" ns", " µs", " ms", " s"])
+}
+
+/// `75.0 %` of a share between 0 and 1.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+/// `81`: a share as a bare whole percentage, `.` for nothing at all and `<1` for next to nothing: for narrow columns under a `%` heading.
+#[must_use]
+pub fn bare_percent(share: f64) -> String {
+    if share <= 0.0 {
+        ".".to_owned()
+    } else if share < 0.005 {
+        "<1".to_owned()
+    } else {
+        format!("{:.0}", share * 100.0)
+    }
+}
+
+/// `37 %`, `4.1 %`, `<0.1 %`: a share as short as it can be told, for pictures.
+#[must_use]
+pub fn short_percent(share: f64) -> String {
+    match share * 100.0 {
+        p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
+        p if p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
+}
+
+fn scaled(value: f64, base: f64, units: &[&str]) -> String {
+    let mut value = value;
+    let mut unit = 0;
+    // 999.5 would round to 1000 of the smaller unit.
+    while value.abs() >= base * 0.9995 && unit + 1 < units.len() {
+        value /= base;
+        unit += 1;
+    }
+    let digits = match value.abs() {
+        v if unit == 0 && v.fract() == 0.0 => 0,
+        v if v < 9.995 => 2,
+        v if v < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}{}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits_and_their_unit() {
+        assert_eq!(count(0.0), "0");
+        assert_eq!(count(999.0), "999");
+        assert_eq!(count(1_080.0), "1080");
+        assert_eq!(count(12_345_678.0), "12.3 M");
+        assert_eq!(count(999_960.0), "1.00 M");
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1536), "1.50 KiB");
+        assert_eq!(bytes(15 << 20), "15.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+        assert_eq!(time_ns(1_500_000), "1.50 ms");
+        assert_eq!(time_ns(61_000_000_000), "1 min 01 s");
+        assert_eq!(percent(0.75), "75.0 %");
+        assert_eq!(
+            [0.0, 0.0003, 0.0007, 0.041, 0.37].map(short_percent),
+            ["0.0 %", "<0.1 %", "0.1 %", "4.1 %", "37 %"]
+        );
+        assert_eq!(bare_percent(0.0), ".");
+        assert_eq!(bare_percent(0.001), "<1");
+        assert_eq!(bare_percent(0.814), "81");
+    }
+}
