@@ -156,3 +156,73 @@ fn relative_links_in_documents_lead_somewhere() {
     }
     complain(problems);
 }
+
+/// Lines of a function, from its signature to its closing brace.
+const FUNCTION_LINES: usize = 70;
+
+/// Functions that are longer, and how long they may stay: tables, and what has not been split yet. A line goes when its function has become short.
+const LONGER: [(&str, &str, usize); 8] = [
+    ("crates/balancer/src/balancing_loop/mod.rs", "new", 87),
+    ("crates/cli/src/commands/balance.rs", "line", 71),
+    ("crates/cli/tests/lab_rights.rs", "users_steer_and_see_only_their_own_and_two_daemons_do_not_meet", 87),
+    ("crates/machine/src/model/unknowns.rs", "unknowns", 72),
+    ("crates/report/src/export/csv/rows.rs", "decisions", 76),
+    ("crates/sources/src/engine/mod.rs", "select", 71),
+    ("crates/sources/src/record.rs", "record", 120),
+    ("crates/trace/tests/wire_layout.rs", "offsets", 145),
+];
+
+/// Name and length of each function of a formatted file.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let Some((before, rest)) = line.trim_start().split_once("fn ") else { continue };
+        let is_signature = before.split_whitespace().all(|word| {
+            word.starts_with("pub")
+                || ["const", "async", "unsafe", "extern", "\"C\"", "super)", "crate)"].contains(&word)
+        });
+        let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        if !is_signature || name.is_empty() {
+            continue;
+        }
+        let is_end = |line: &&str| line.strip_prefix(indent) == Some("}");
+        // A method without a body ends its signature with a semicolon.
+        let has_body =
+            lines[start..].iter().find(|line| line.ends_with(['{', ';', '}'])).is_some_and(|line| line.ends_with('{'));
+        if has_body && let Some(length) = lines[start..].iter().position(is_end) {
+            found.push((name, length + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn functions_are_short() {
+    let mut problems = Vec::new();
+    for path in files().into_iter().filter(|p| has_extension(p, &["rs"])) {
+        let text = fs::read_to_string(root().join(&path)).expect("UTF-8");
+        for (name, length) in functions(&text) {
+            let known = LONGER.iter().find(|(file, long, _)| path == Path::new(file) && *long == name);
+            let limit = known.map_or(FUNCTION_LINES, |(_, _, lines)| *lines);
+            if length > limit {
+                problems.push(format!("{}: fn {name} has {length} lines of at most {limit}", path.display()));
+            }
+        }
+    }
+    complain(problems);
+}
+
+#[test]
+fn the_guide_to_changes_names_files_that_exist() {
+    let guide = "docs/internals/changes.md";
+    let text = fs::read_to_string(root().join(guide)).expect("the guide");
+    let quoted = text.split('`').skip(1).step_by(2);
+    let roots = ["crates/", "docs/", "models/", "packaging/", "testdata/", "tools/", "web/"];
+    let paths: Vec<&str> = quoted.filter(|word| roots.iter().any(|root| word.starts_with(root))).collect();
+    assert!(paths.len() > 30, "{paths:?}");
+    let is_example = |path: &str| path.contains("NAME") || path.contains('*') || path.contains(' ');
+    let problems = paths.into_iter().filter(|path| !is_example(path) && !root().join(path).exists());
+    complain(problems.map(|path| format!("{guide}: {path} does not exist")).collect());
+}

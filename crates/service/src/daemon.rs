@@ -31,8 +31,8 @@ use crate::journal::HealthOf;
 use crate::journal::Journal;
 use crate::journal::JournalSettings;
 use crate::metrics::MetricFamily;
+use crate::metrics::balancer;
 use crate::metrics::page::MetricsPage;
-use crate::metrics::pilot;
 use crate::notify::Notify;
 use crate::state::Done;
 use crate::state::Record;
@@ -240,7 +240,7 @@ fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>
     }
     let per_process = settings.per_process;
     MetricsPage::start(&settings.listen, settings.allow_remote, move || {
-        let mut families = pilot::families(&board.get(), per_process);
+        let mut families = balancer::families(&board.get(), per_process);
         if let Some(health) = health.as_ref().map(HealthOf::get) {
             families.push(
                 MetricFamily::counter("numapilot_journal_lines_total", "Lines written to the journal")

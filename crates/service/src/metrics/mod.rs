@@ -1,12 +1,12 @@
 //! Metrics for Prometheus: families of values, their text format, and a page that serves them.
 //!
 //! Independent of the balancer: a source of metrics makes [`MetricFamily`] values, [`encode`] writes the text exposition format 0.0.4, and
-//! [`page::MetricsPage`] serves it. The balancer's metrics are in [`pilot`]. Names follow Prometheus's rules (base units, `_total` for counters), which
+//! [`page::MetricsPage`] serves it. The balancer's metrics are in [`balancer`]. Names follow Prometheus's rules (base units, `_total` for counters), which
 //! [`problems`] checks in tests.
 
+pub mod balancer;
 mod encode;
 pub mod page;
-pub mod pilot;
 
 pub use encode::encode;
 pub use encode::problems;
