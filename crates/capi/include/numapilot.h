@@ -519,7 +519,10 @@ int numapilot_process_at(struct numapilot_trace trace, uint32_t process, struct 
 //
 // # Safety
 // `frame` is null or points to a struct whose `type_size` is set.
-int numapilot_frame_at(struct numapilot_trace trace, uint32_t location, size_t depth, struct numapilot_frame *frame);
+int numapilot_frame_at(struct numapilot_trace trace,
+                       uint32_t location,
+                       size_t depth,
+                       struct numapilot_frame *frame);
 
 // Gets a call stack: up to `capacity` locations, innermost first; `*count` is how many it has, which may be more. Stack 0 is unknown and empty.
 //
@@ -551,7 +554,9 @@ int numapilot_flow_close(struct numapilot_flow flow);
 //
 // # Safety
 // `filter` is null or points to a struct whose `type_size` is set, and so is `statistics`.
-int numapilot_statistics_of(struct numapilot_trace trace, const struct numapilot_filter *filter, struct numapilot_statistics *statistics);
+int numapilot_statistics_of(struct numapilot_trace trace,
+                            const struct numapilot_filter *filter,
+                            struct numapilot_statistics *statistics);
 
 // Exports the accesses that pass the filter (null: all) as an Arrow stream. The caller releases it, as the interface says.
 //

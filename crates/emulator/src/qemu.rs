@@ -157,7 +157,7 @@ mod tests {
         let reason = probe(&qemu, Path::new("/x.so")).unwrap_err();
         assert!(reason.contains("10.0.2") && reason.contains("unknown option plugin"), "{reason}");
         let other = script(folder.path(), "other", "#!/bin/sh\necho hello\n");
-        assert!(probe(&other, Path::new("/x.so")).unwrap_err().contains("no QEMU"));
+        assert!(probe(&other, Path::new("/x.so")).unwrap_err().contains("not QEMU"));
         assert!(probe(&folder.path().join("none"), Path::new("/x.so")).unwrap_err().contains("cannot be run"));
     }
 }
