@@ -396,7 +396,7 @@ mod tests {
         let packing = parse("system = true\npack = true").unwrap();
         assert!(packing.pack && packing.needs_restart(&parse("system = true").unwrap()) == ["pack"]);
         let wrong = parse("system = true\npack = true\npolicy = \"pilot\"").unwrap_err();
-        assert!(wrong.contains("n.toml, line 2") && wrong.contains("`policy` is of pages"), "{wrong}");
+        assert!(wrong.contains("n.toml, line 2") && wrong.contains("`policy` applies to pages"), "{wrong}");
         let tuned = Config { tunables: Tunables { max_harm: 0.5, ..config.tunables.clone() }, ..config.clone() };
         assert_eq!(config.needs_restart(&tuned), Vec::<&str>::new());
     }
