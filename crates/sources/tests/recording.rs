@@ -177,7 +177,7 @@ fn what_cannot_be_recorded_says_why_and_leaves_nothing_behind() {
         (&[], &[busy_static(), "pairs", "1"], 1, "without -static"),
         (&["engine=instrument"], &[busy(), "pairs", "1"], 1, "rebuild it with `numapilot cc`"),
         (&["engine=import"], &[busy()], 2, "not available in this version"),
-        (&["engine=magic"], &[busy()], 2, "no engine `magic`"),
+        (&["engine=magic"], &[busy()], 2, "unknown engine `magic`"),
         (&["ring=1000"], &[busy()], 2, "power of two"),
         (&["depth=0"], &[busy()], 2, "1 to 128"),
         (&["slots=0"], &[busy()], 2, "1 to 4096"),

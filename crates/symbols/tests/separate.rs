@@ -159,7 +159,7 @@ fn files_of_other_builds_and_damaged_ones_are_refused_with_words() {
     let place = program.place();
     std::fs::copy(&other.debug, &place).unwrap();
     let advice = program.assert_nameless(&[Refusal::OtherBuild]);
-    assert!(advice.contains(&format!("{} is not used: it is of another build", place.display())), "{advice}");
+    assert!(advice.contains(&format!("{} is not used: it belongs to another build", place.display())), "{advice}");
     // Cut off anywhere.
     let whole = std::fs::read(&program.debug).unwrap();
     for length in [0, 40, 64, whole.len() / 2, whole.len() - 1] {
