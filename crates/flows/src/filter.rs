@@ -68,3 +68,19 @@ impl Filter {
             && self.kind.is_none_or(|wanted| kind == wanted)
     }
 }
+
+impl Trace {
+    /// The accesses that pass `filter`, in order of program time. Walks only one flow where the filter names a thread or an object.
+    pub fn filtered<'a>(&'a self, filter: &'a Filter) -> Box<dyn Iterator<Item = AccessRef> + 'a> {
+        if let Some(object) = filter.object {
+            return Box::new(self.oef(object).filter(move |access| filter.admits(self, access)));
+        }
+        if let Some(thread) = filter.thread {
+            return Box::new(self.tef(thread).filter(move |access| filter.admits(self, access)));
+        }
+        if filter.is_empty() {
+            return Box::new(self.accesses());
+        }
+        Box::new(self.accesses().filter(move |access| filter.admits(self, access)))
+    }
+}

@@ -4,7 +4,6 @@
 //! join's thread also decodes and merges. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use numapilot_symbols::Unresolved;
@@ -482,9 +481,4 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
         ExitInfo { process: process.index.0, pid: process.pid, code: code.filter(|_| signal.is_none()), signal }
     });
     rows.collect()
-}
-
-/// The empty string, shared by all rows.
-pub(crate) fn empty() -> Arc<str> {
-    Arc::from("")
 }

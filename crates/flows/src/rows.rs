@@ -13,7 +13,6 @@ use numapilot_trace::tables::{
 
 use numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
-use crate::finalise::empty;
 use crate::join::Joined;
 use crate::symbolise::Names;
 
@@ -291,4 +290,9 @@ fn counters(joined: &Joined) -> (CounterColumns, HomeCounterColumns) {
         }
     }
     (counters, by_home)
+}
+
+/// The empty string, shared by all rows.
+fn empty() -> Arc<str> {
+    Arc::from("")
 }

@@ -8,7 +8,6 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs}
 use numapilot_trace::meta::Meta;
 
 use crate::access::{AccessRef, Accesses, Order};
-use crate::filter::Filter;
 use crate::instrumentation::Instrumentation;
 use crate::model::{
     CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread, Wait,
@@ -177,20 +176,6 @@ impl Trace {
     /// Every access, in order of program time.
     pub fn accesses(&self) -> impl ExactSizeIterator<Item = AccessRef> + '_ {
         self.tables.accesses.iter()
-    }
-
-    /// The accesses that pass `filter`, in order of program time. Walks only one flow where the filter names a thread or an object.
-    pub fn filtered<'a>(&'a self, filter: &'a Filter) -> Box<dyn Iterator<Item = AccessRef> + 'a> {
-        if let Some(object) = filter.object {
-            return Box::new(self.oef(object).filter(move |access| filter.admits(self, access)));
-        }
-        if let Some(thread) = filter.thread {
-            return Box::new(self.tef(thread).filter(move |access| filter.admits(self, access)));
-        }
-        if filter.is_empty() {
-            return Box::new(self.accesses());
-        }
-        Box::new(self.accesses().filter(move |access| filter.admits(self, access)))
     }
 
     /// Thread Event Flow: the thread's accesses in order of time; empty for an unknown thread.

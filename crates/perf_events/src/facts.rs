@@ -1,4 +1,4 @@
-//! Facts that decide which events the kernel lets this process open, as plain data: collected by [`crate::probe`], or captured on another machine and kept
+//! Facts that decide which events the kernel lets this process open, as plain data: collected by `probe`, or captured on another machine and kept
 //! as JSON.
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Engine `pmu`: which events to open for what this machine's PMUs offer.
 //!
-//! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried ([`crate::probe`]) into requests for [`crate::open`]. On
+//! Pure: [`plan`] turns offers (`numapilot_perf::pmu`) and what was allowed when they were tried (`probe`) into requests for `open`. On
 //! hybrid processors each kind of core has its own PMU, so several plans' requests stand side by side, each on its own CPUs.
 
 use numapilot_machine::parse_cpu_list;
