@@ -32,6 +32,11 @@ const MANY = 16;
 const BUSIEST = 24;
 const LABELLED = 6;
 
+/** What stands beside a node's share: short where `<0.1 %` leaves no room. */
+function servedNote(served: number): string {
+    return shortPercent(served).length > 5 ? "served" : "served here";
+}
+
 /** Many nodes: small cards in rows, whatever the machine's own layout. */
 function compact(machine: Machine): Machine {
     const [width, height, gapX, gapY] = [92, 62, 44, 34];
@@ -320,7 +325,7 @@ class Scene {
                       [`Node ${node.id}`, 12, 18, "node-name"],
                       [shortPercent(served), 12, 43, "node-figure"],
                       [size, w - 12, 18, "node-note"],
-                      [node.memory_bytes > 0 ? "served here" : "", w - 12, 43, "node-note"],
+                      [node.memory_bytes > 0 ? servedNote(served) : "", w - 12, 43, "node-note"],
                   ],
         });
         const cpus = part({
