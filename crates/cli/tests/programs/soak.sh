@@ -21,7 +21,7 @@ balancing=$(cat /proc/sys/kernel/numa_balancing)
 # On a busy host a program may have ended before it is named.
 ctl() {
     "$numapilot" ctl "$@" --socket /tmp/soak.control > ctl.out 2>&1 ||
-        grep -q 'no process\|has ended\|not looked after' ctl.out || echo "FAILED ctl $*: $(cat ctl.out)"
+        grep -q 'no process\|has ended\|is not managed' ctl.out || echo "FAILED ctl $*: $(cat ctl.out)"
 }
 "$numapilot" balance --quiet --config soak.toml 2> soak.errors &
 daemon=$!
