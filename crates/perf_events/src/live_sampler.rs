@@ -25,7 +25,6 @@ use crate::open::RingSize;
 use crate::open::Scope;
 use crate::places::Answers;
 use crate::places::Places;
-use crate::places::facts_of;
 use crate::places::is_memory;
 use crate::pmu;
 use crate::pmu::Pace;
@@ -160,41 +159,19 @@ impl LiveSampler {
 
     /// Page faults: those of the kernel on behalf of the programs too, where this user may see them.
     fn faults(scope: &Scope, machine: &Machine) -> Result<LiveSampler, EventsError> {
-        let open = |user_only| {
-            let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
-            let requests = [EventRequest::some_page_faults(user_only, rate_hz)];
-            let set = EventSet::open(&requests, scope, RingSize { bytes: RING_BYTES })?;
-            Ok(LiveSampler::new(Kind::Faults, set, &requests, machine, Vec::new()))
-        };
-        match open(false) {
-            Err(EventsError::Event { source, .. })
-                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
-            {
-                open(true)
-            }
-            other => other,
-        }
+        let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
+        let request = |user_only| EventRequest::some_page_faults(user_only, rate_hz);
+        let faults = EventSet::open_faults(request, scope, RingSize { bytes: RING_BYTES })?;
+        Ok(LiveSampler::new(Kind::Faults, faults.set, &[faults.request], machine, Vec::new()))
     }
 
     fn new(kind: Kind, set: EventSet, requests: &[EventRequest], machine: &Machine, notes: Vec<String>) -> LiveSampler {
-        let mut places = Places::of_machine(machine, facts_of(requests)).with_blocks(Path::new("/"));
-        let with_aux = requests.iter().find(|request| request.aux_bytes > 0);
-        places.spe_period = with_aux.and_then(|request| request.attr.period());
+        let places = Places::of_requests(machine, requests);
+        let has_aux = requests.iter().any(|request| request.aux_bytes > 0);
         let cpus = set.rings.iter().map(|ring| ring.cpu);
-        let spe = if with_aux.is_some() { source_tables(Path::new("/"), cpus) } else { Vec::new() };
+        let spe = if has_aux { source_tables(Path::new("/"), cpus) } else { Vec::new() };
         let asks = places.only_node().is_none().then(Homes::default);
-        LiveSampler {
-            kind,
-            notes,
-            lost: 0,
-            has_aux: with_aux.is_some(),
-            set,
-            places,
-            asks,
-            spe,
-            bytes: Vec::new(),
-            aux: Vec::new(),
-        }
+        LiveSampler { kind, notes, lost: 0, has_aux, set, places, asks, spe, bytes: Vec::new(), aux: Vec::new() }
     }
 
     /// Whether samples have process and thread ids.

@@ -96,6 +96,17 @@ pub struct EventSet {
     others: Vec<OwnedFd>,
 }
 
+/// The page faults of a scope, opened.
+#[derive(Debug)]
+pub struct OpenedFaults {
+    /// The event.
+    pub set: EventSet,
+    /// As it was opened.
+    pub request: EventRequest,
+    /// Faults that the kernel takes on the programs' behalf are left out, because this user may not see them.
+    pub user_only: bool,
+}
+
 /// How much memory the rings get.
 #[derive(Clone, Copy, Debug)]
 pub struct RingSize {
@@ -119,6 +130,31 @@ impl EventSet {
             Scope::Processes(pids) => opening.processes(pids)?,
         }
         Ok(opening.set)
+    }
+
+    /// Opens one event of page faults: those that the kernel takes on the programs' behalf too, where this user may see them. `request`: the event, of user
+    /// code only or not.
+    ///
+    /// # Errors
+    /// As [`EventSet::open`].
+    pub fn open_faults(
+        request: impl Fn(bool) -> EventRequest,
+        scope: &Scope,
+        size: RingSize,
+    ) -> Result<OpenedFaults, EventsError> {
+        let open = |user_only| {
+            let request = request(user_only);
+            let set = EventSet::open(std::slice::from_ref(&request), scope, size)?;
+            Ok(OpenedFaults { set, request, user_only })
+        };
+        match open(false) {
+            Err(EventsError::Event { source, .. })
+                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
+            {
+                open(true)
+            }
+            other => other,
+        }
     }
 
     /// Turns every event on.

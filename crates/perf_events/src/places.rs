@@ -68,7 +68,7 @@ pub struct MemoryBlocks {
 }
 
 /// What the samples of opened events are, those of the side band (which comes first) too.
-pub fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
+fn facts_of(requests: &[EventRequest]) -> Vec<EventFact> {
     let fact = |request: &EventRequest| EventFact {
         is_fault: request.kind == EventKind::Fault,
         is_ibs: request.kind == EventKind::Ibs,
@@ -116,6 +116,15 @@ pub struct Places {
 }
 
 impl Places {
+    /// Those of the machine that this runs on, for the samples of opened events.
+    #[must_use]
+    pub fn of_requests(machine: &Machine, requests: &[EventRequest]) -> Places {
+        let mut places = Places::of_machine(machine, facts_of(requests)).with_blocks(Path::new("/"));
+        let with_aux = requests.iter().find(|request| request.aux_bytes > 0);
+        places.spe_period = with_aux.and_then(|request| request.attr.period());
+        places
+    }
+
     /// Those of the machine that this runs on.
     pub fn of_machine(machine: &Machine, events: Vec<EventFact>) -> Places {
         let mut places = Places { events, ..Places::default() };

@@ -5,7 +5,7 @@
 
 mod facts;
 mod others;
-mod pmu;
+pub(crate) mod pmu;
 mod probe;
 mod text;
 

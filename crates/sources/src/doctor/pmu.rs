@@ -4,7 +4,7 @@ use numapilot_perf_events::rights::{Scope, closed, passing_through, refused, rig
 
 use super::{EventFacts, Finding, Obstacle, SamplerFact, Vendor};
 
-pub(super) fn finding(facts: &EventFacts) -> Finding {
+pub(crate) fn finding(facts: &EventFacts) -> Finding {
     let working: Vec<&SamplerFact> =
         facts.samplers.iter().filter(|sampler| sampler.own.works() || sampler.system.works()).collect();
     let base = Finding { engine: "pmu", records_accesses: true, ..Finding::default() };

@@ -38,11 +38,11 @@ use numapilot_perf_events::aux::source_tables;
 use numapilot_perf_events::emulated;
 use numapilot_perf_events::event::EventKind;
 use numapilot_perf_events::event::EventRequest;
+use numapilot_perf_events::facts::EventFacts;
 use numapilot_perf_events::open::EventSet;
 use numapilot_perf_events::open::RingSize;
 use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::places::Places;
-use numapilot_perf_events::places::facts_of;
 use numapilot_perf_events::pmu;
 use numapilot_perf_events::pmu::Pace;
 use numapilot_perf_events::pmu::PmuOptions;
@@ -85,18 +85,18 @@ impl Live {
         if let Some(folder) = emulated::folder() {
             return Live::emulated(scope, options, &folder);
         }
-        let facts = doctor::probe();
+        let facts = numapilot_perf_events::probe();
         let is_system = *scope == Scope::System;
         let pmus = numapilot_perf::pmu::read(Path::new("/")).map_err(EventsError::from)?;
         let pace = match options.sampling {
             Sampling::Period(period) => Pace::Fixed(period),
             // The rate is the whole recording's; each CPU gets its share, as if all were busy.
-            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.events.cpus.max(1)).max(1)),
+            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.cpus.max(1)).max(1)),
         };
         let max_stack = u16::try_from(options.max_stack_depth).unwrap_or(u16::MAX);
         let wanted =
             PmuOptions { pace, least_latency: 0, l3_misses_only: options.l3_misses_only, max_stack, is_system };
-        let plan = pmu::plan(&pmus, &facts.events.samplers, &wanted).map_err(EventsError::from)?;
+        let plan = pmu::plan(&pmus, &facts.samplers, &wanted).map_err(EventsError::from)?;
         if plan.requests.is_empty() {
             return Err(no_sampling(&facts));
         }
@@ -119,20 +119,11 @@ impl Live {
     pub fn faults(scope: &Scope, ring_bytes: u32, max_stack: u32) -> Result<Live, SourceError> {
         let size = RingSize { bytes: ring_bytes as usize };
         let max_stack = u16::try_from(max_stack).unwrap_or(u16::MAX);
-        let request = |user_only| EventRequest::page_faults(user_only, max_stack);
-        let all = vec![request(false)];
-        match EventSet::open(&all, scope, size) {
-            Ok(set) => Live::new(set, all, Vec::new()),
-            Err(EventsError::Event { source, .. })
-                if matches!(source.raw_os_error(), Some(libc::EACCES | libc::EPERM)) && *scope != Scope::System =>
-            {
-                let all = vec![request(true)];
-                let note = "page faults that the kernel takes on the program's behalf (such as in read(2) into fresh memory) are not recorded; to record \
-                            them, set kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
-                Live::new(EventSet::open(&all, scope, size)?, all, vec![note.to_owned()])
-            }
-            Err(error) => Err(error.into()),
-        }
+        let faults = EventSet::open_faults(|user_only| EventRequest::page_faults(user_only, max_stack), scope, size)?;
+        let note = "page faults that the kernel takes on the program's behalf (such as in read(2) into fresh memory) are not recorded; to record \
+                    them, set kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
+        let notes = faults.user_only.then(|| note.to_owned()).into_iter().collect();
+        Live::new(faults.set, vec![faults.request], notes)
     }
 
     /// Takes over opened events: `requests` as they were given to [`EventSet::open`].
@@ -166,10 +157,9 @@ impl Live {
     ) -> Option<(Reader<'a>, Option<Arc<News>>)> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let news = tracker.map(|_| Arc::new(News::default()));
-        let mut places = Places::of_machine(machine, facts_of(&self.requests)).with_blocks(Path::new("/"));
-        let with_aux = self.requests.iter().find(|request| request.aux_bytes > 0);
-        places.spe_period = with_aux.and_then(|request| request.attr.period());
-        let spe = with_aux.map(|_| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
+        let mut places = Places::of_requests(machine, &self.requests);
+        let has_aux = self.requests.iter().any(|request| request.aux_bytes > 0);
+        let spe = has_aux.then(|| source_tables(Path::new("/"), events.rings.iter().map(|ring| ring.cpu)));
         // All faults are recorded, and no others: a fault whose home node is unknown may be any fault on its page.
         places.leaves_first_touches = self.requests.iter().any(|request| request.kind == EventKind::Fault);
         let asks_homes = places.only_node().is_none();
@@ -230,9 +220,9 @@ impl Live {
 }
 
 /// Why engine `pmu` cannot work here: the first reason, and what is to be done.
-fn no_sampling(facts: &doctor::Facts) -> SourceError {
-    let diagnosis = doctor::diagnose(facts);
-    let obstacle = diagnosis.engine("pmu").and_then(|finding| finding.obstacles.first());
+fn no_sampling(facts: &EventFacts) -> SourceError {
+    let finding = doctor::pmu::finding(facts);
+    let obstacle = finding.obstacles.first();
     let (reason, remedy) = obstacle.map_or_else(
         || {
             (

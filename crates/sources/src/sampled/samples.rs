@@ -16,6 +16,7 @@ use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
 use numapilot_perf_events::places::Answers;
 use numapilot_perf_events::places::Places;
+use numapilot_perf_events::places::is_memory;
 
 /// Addresses from here up are the kernel's (the trace format has none of these).
 const USER_END: u64 = 1 << 47;
@@ -509,13 +510,8 @@ pub(crate) fn level(level: data_src::Level) -> Level {
         data_src::Level::L2 => Level::L2,
         data_src::Level::L3 => Level::L3,
         data_src::Level::PeerCache => Level::PeerCache,
-        // A fourth level sits at the memory and caches it for everybody.
-        data_src::Level::L4
-        | data_src::Level::Ram
-        | data_src::Level::PersistentRam
-        | data_src::Level::Cxl
-        | data_src::Level::Uncached => Level::Memory,
-        data_src::Level::Unknown | data_src::Level::Io => Level::Unknown,
+        other if is_memory(other) == Some(true) => Level::Memory,
+        _ => Level::Unknown,
     }
 }
 
