@@ -20,5 +20,4 @@ pub mod stat;
 pub mod top;
 
 pub use error::WatchError;
-pub use numapilot_host::TaskStat;
 pub use places::Places;

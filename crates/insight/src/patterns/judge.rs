@@ -22,7 +22,7 @@ impl Analysis<'_> {
 }
 
 /// All findings of a whole recording. Filtered and unpriced recordings have none, with the reason in `cannot_say`.
-pub(crate) fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
+fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
     if let Some(blindness) = analysis.blindness() {
         return Findings { nothing: Some(Nothing::Blind), cannot_say: vec![blindness.says()], ..Findings::default() };
     }

@@ -8,14 +8,10 @@ use super::layout::{Sizes, layout};
 use super::{json, svg, text};
 
 fn trees() -> Vec<Machine> {
-    let machine = |name: &String| Machine::from_sysfs(numapilot_host::testing::tree(name).path());
-    testing_names().iter().map(|name| machine(name).unwrap_or_else(|e| panic!("{name}: {e}"))).collect()
-}
-
-fn testing_names() -> Vec<String> {
     let names = numapilot_host::testing::names();
     assert!(names.len() >= 7, "{names:?}");
-    names
+    let machine = |name: &String| Machine::from_sysfs(numapilot_host::testing::tree(name).path());
+    names.iter().map(|name| machine(name).unwrap_or_else(|e| panic!("{name}: {e}"))).collect()
 }
 
 fn all() -> Vec<Machine> {
