@@ -176,6 +176,31 @@ def blind(run):
     return run["with_object"] is not None and wilson(run["with_object"], run["samples"])[1] < WITH_OBJECT_MIN
 
 
+def agree(results):
+    """Whether `instrument` and `emulate` agree: True, False, or None where it was not looked at or cannot be told; with the reason.
+
+    Two recordings by `instrument` differ, too, where threads share work anew in each run. Were all three recordings by one engine, `emulate` would be as
+    far from these two, by the mean, as they are from each other: so only what is beyond that is the engines'. Where the two are further apart than
+    what is allowed, one such distance does not tell what is beyond it.
+    """
+    one, other, own = (results.get(engine) for engine in ("instrument", "emulate", "again"))
+    if any(not run or run["failed"] for run in (one, other)):
+        return None, []
+    recordings = [one["seen"]] + ([own["seen"]] if own and not own["failed"] else [])
+    distances = [agreement(seen, other["seen"]) for seen in recordings]
+    between = {what: sum(distance[what] for distance in distances) / len(distances) for what in ("shares", "homes")}
+    control = agreement(*recordings) if len(recordings) == 2 else {"shares": 0.0, "homes": 0.0}
+    results["agreement"] = {"between": {**between, "blame": distances[0]["blame"]}, "control": control}
+    beyond = {what: between[what] - control[what] for what in ("shares", "homes") if between[what] - control[what] > DISAGREEMENT_MAX}
+    if not beyond:
+        return True, []
+    blame = ", ".join(f"`{site}` {100 * by:.1f} %" for by, site in distances[0]["blame"][:2])
+    said = ", ".join(f"{100 * by:.1f} % ({what})" for what, by in beyond.items())
+    if all(control[what] > DISAGREEMENT_MAX for what in beyond):
+        return None, [f"it cannot be told whether engines agree: {said} beyond what two recordings by one engine are apart, which is more than is allowed: {blame}"]
+    return False, [f"engines differ beyond intervals by {said}: {blame}"]
+
+
 def verdicts(results):
     """One program's checks: by name, True, False, or None where it could not be looked at; with reasons."""
     problems, checks = [], {}
@@ -194,17 +219,8 @@ def verdicts(results):
         if blind(run):
             problems.append(f"{engine}: {100 * run['with_object']:.1f} % of the samples have an object")
         checks[engine] = run["same_output"] and not run["lost"] and not blind(run)
-    checks["agree"] = None
-    if all(results.get(engine) and not results[engine]["failed"] for engine in ("instrument", "emulate")):
-        between = agreement(results["instrument"]["seen"], results["emulate"]["seen"])
-        own = results.get("again")
-        control = agreement(results["instrument"]["seen"], own["seen"]) if own and not own["failed"] else {"shares": 0.0, "homes": 0.0}
-        apart = {what: max(0.0, between[what] - control[what]) for what in ("shares", "homes")}
-        checks["agree"] = max(apart.values()) <= DISAGREEMENT_MAX
-        results["agreement"] = {"between": between, "control": control}
-        if not checks["agree"]:
-            blame = ", ".join(f"`{site}` {100 * by:.1f} %" for by, site in between["blame"][:2])
-            problems.append(f"engines differ beyond intervals by {100 * apart['shares']:.1f} % (shares), {100 * apart['homes']:.1f} % (homes): {blame}")
+    checks["agree"], problem = agree(results)
+    problems += problem
     for step in ("source", "build-native", "build-instrument", "input", "native"):
         if results.get(step, {}).get("failed"):
             problems.insert(0, f"{step}: {results[step]['failed']}")

@@ -166,6 +166,22 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge.agreement(few, many)["homes"], 0.0)
         self.assertGreater(judge.agreement(recording(*[0] * 100), many)["homes"], 0.3)
 
+    def test_engines_are_apart_by_what_exceeds_the_distance_of_two_recordings_by_one(self):
+        def recorded(*shares):
+            def seen(share):
+                none = {"elsewhere": [0.0, 0.0, 0.0]}
+                part = lambda part: {"share": [part, part, part], "homes": {"0": [1.0, 1.0, 1.0]}, **none}
+                return {"samples": 1000, "sites": {"heap a": part(share), "heap b": part(1 - share)}}
+
+            return {engine: run(seen=seen(share)) for engine, share in zip(("instrument", "again", "emulate"), shares, strict=True)}
+
+        for shares, verdict in (((0.5, 0.5, 0.52), True), ((0.5, 0.5, 0.54), False), ((0.5, 0.52, 0.55), True), ((0.3, 0.5, 0.5), True), ((0.3, 0.5, 0.7), None)):
+            results = recorded(*shares)
+            told, problems = judge.agree(results)
+            self.assertEqual((told, len(problems)), (verdict, int(verdict is not True)), shares)
+        self.assertAlmostEqual(results["agreement"]["between"]["shares"], 0.3)
+        self.assertIn("cannot be told", problems[0])
+
     def test_every_check_can_fail(self):
         good = {"instrument": run(), "track": run(with_object=None)}
         self.assertEqual(judge.verdicts(program(**good))[1], [])
