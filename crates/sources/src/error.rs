@@ -13,8 +13,9 @@ pub enum SourceError {
     #[error("no program given; write it after `--`, as in `numapilot record -- ./program arguments`")]
     NoCommand,
     /// No file of that name, here or on PATH.
-    #[error("{program}: not found{}; check the spelling, or give the path (`./{program}` for this folder)",
-        if *.on_path { " in any folder of PATH" } else { "" })]
+    #[error("{program}: not found{}",
+        if *.on_path { format!(" in any folder of PATH; check the spelling, or give the path (`./{program}` for this folder)") }
+        else { "; check the path".to_owned() })]
     NotFound {
         /// The program as the user wrote it.
         program: String,
