@@ -72,7 +72,7 @@ lab: build setup-lab
 # The pilot beside NUMA balancing, numad and numactl; and what its actuator moves, beside raw calls.
 lab-pilot: build setup-lab
 	@cargo build --release $(CARGO_FLAGS) -p numapilot-kernel --example move_throughput
-	@cargo build $(CARGO_FLAGS) -p xtask
+	@cargo build $(CARGO_FLAGS) -p numapilot-lab --bin xtask
 	@cargo xtask lab --icount -- target/release/examples/move_throughput
 	@tools/lab-pilot $(NUMAPILOT) target/debug/xtask $(LAB_PILOT)
 

@@ -9,6 +9,8 @@
 use serde::Deserialize;
 use serde::Serialize;
 
+pub use crate::totals::PageOutcomes;
+
 /// Version of the format. Adding a field keeps the version; changing the meaning of one increases it.
 pub const VERSION: u32 = 1;
 
@@ -346,62 +348,6 @@ pub struct Action {
     pub stayed: Vec<Stayed>,
 }
 
-/// Number of pages by the kernel's answer; the counts add up to the pages ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PageOutcomes {
-    /// Moved (or copied, or split) as ordered.
-    pub moved: u64,
-    /// On the destination node already.
-    pub already_there: u64,
-    /// No longer present: unmapped, freed, swapped out, or the process has ended.
-    pub gone: u64,
-    /// In use by the kernel or a device, after as many tries as the settings allow.
-    pub busy: u64,
-    /// The destination node had too little free memory, or would have had less than the reserve.
-    pub no_room: u64,
-    /// Not permitted: shared with other processes without the right to move shared pages, locked, or another user's.
-    pub refused: u64,
-    /// Not tried because of the rate limit, a pause or the end of the run.
-    pub not_tried: u64,
-    /// Any other answer.
-    pub other: u64,
-}
-
-impl PageOutcomes {
-    /// Names and values, in the order in which they are shown.
-    #[must_use]
-    pub fn by_name(&self) -> [(&'static str, u64); 8] {
-        [
-            ("moved", self.moved),
-            ("already-there", self.already_there),
-            ("gone", self.gone),
-            ("busy", self.busy),
-            ("no-room", self.no_room),
-            ("refused", self.refused),
-            ("not-tried", self.not_tried),
-            ("other", self.other),
-        ]
-    }
-
-    /// Adds the counts of `other`.
-    pub fn add(&mut self, other: &PageOutcomes) {
-        self.moved += other.moved;
-        self.already_there += other.already_there;
-        self.gone += other.gone;
-        self.busy += other.busy;
-        self.no_room += other.no_room;
-        self.refused += other.refused;
-        self.not_tried += other.not_tried;
-        self.other += other.other;
-    }
-
-    /// Sum of all counts.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_name().iter().map(|(_, count)| count).sum()
-    }
-}
-
 /// A range of pages that did not move.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stayed {
@@ -437,11 +383,39 @@ pub struct CopyTold {
     pub node: Option<u32>,
     /// Size of the mapping in bytes.
     pub bytes: u64,
-    /// The result: `copied`, `left`, `collapsed` or `given-back`.
-    pub done: String,
+    /// The result.
+    pub done: CopyDone,
     /// Why the mapping was left unchanged; empty otherwise.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub because: String,
+}
+
+/// What a process did with a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CopyDone {
+    /// It shows the node's copy now.
+    Copied,
+    /// It was left unchanged.
+    #[default]
+    Left,
+    /// All processes went back to the original.
+    Collapsed,
+    /// It went back to its own file, because the orders no longer name the mapping.
+    GivenBack,
+}
+
+impl CopyDone {
+    /// Its name in the journal.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            CopyDone::Copied => "copied",
+            CopyDone::Left => "left",
+            CopyDone::Collapsed => "collapsed",
+            CopyDone::GivenBack => "given-back",
+        }
+    }
 }
 
 /// A comparison of windows with changes and windows without.
@@ -605,9 +579,9 @@ pub struct Stop {
     /// The reason: a signal, a command, the end of the targets, or a failure.
     pub because: String,
     /// Totals of the run.
-    pub counters: crate::status::Counters,
+    pub counters: crate::totals::Counters,
     /// Resources that the loop used.
-    pub own: crate::status::OwnUse,
+    pub own: crate::totals::OwnUse,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]

@@ -18,3 +18,4 @@ pub mod packing;
 pub mod regression_guard;
 pub mod status;
 pub mod system;
+pub mod totals;

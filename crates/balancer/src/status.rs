@@ -13,8 +13,9 @@ use serde::Serialize;
 
 use crate::event::EvidenceSource;
 use crate::event::Loss;
-use crate::event::PageOutcomes;
 use crate::event::Target;
+pub use crate::totals::Counters;
+pub use crate::totals::OwnUse;
 
 /// Version of the snapshot's JSON form.
 pub const VERSION: u32 = 1;
@@ -154,51 +155,6 @@ pub struct NodeStatus {
     pub probe_ns: Vec<Option<f64>>,
 }
 
-/// Totals since the start; they only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
-    /// Observations made.
-    pub observations: u64,
-    /// Decisions that ordered something.
-    pub decisions: u64,
-    /// Sampled accesses.
-    pub samples: u64,
-    /// Samples lost.
-    pub samples_lost: u64,
-    /// Number of hinting faults.
-    pub hint_faults: u64,
-    /// Uses of file pages that processes only read, as the kernel reports them (`--replicate`).
-    #[serde(default)]
-    pub file_uses: u64,
-    /// Pages by the outcome of their orders, without undo actions.
-    pub pages: PageOutcomes,
-    /// Pages moved back.
-    pub pages_undone: u64,
-    /// Bytes copied between nodes, including undo actions.
-    pub moved_bytes: u64,
-    /// Bytes that the kernel's own NUMA balancing moved in the same time, for all processes; `None`: the kernel has no such counter.
-    #[serde(default)]
-    pub kernel_moved_bytes: Option<u64>,
-    /// Nanoseconds spent on moving.
-    pub moving_ns: u64,
-    /// Processor time spent in the policy, in nanoseconds.
-    #[serde(default)]
-    pub deciding_ns: u64,
-    /// Processor time before the first observation in nanoseconds: opening events, reading the machine, allocating probe buffers.
-    #[serde(default)]
-    pub starting_ns: u64,
-    /// Threads moved.
-    pub threads_moved: u64,
-    /// Comparisons after which changes were kept.
-    pub kept: u64,
-    /// Comparisons after which changes were undone.
-    pub undone: u64,
-    /// Ranges excluded from moves because they moved back and forth.
-    pub ping_pongs: u64,
-    /// Number of times that the loop lengthened its interval.
-    pub back_offs: u64,
-}
-
 /// Rates over the last interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
@@ -212,46 +168,6 @@ pub struct Rates {
     pub local_share: Option<f64>,
     /// Sample standard deviation over mean of the evidence by home node, in percent; `None`: no evidence.
     pub imbalance_percent: Option<f64>,
-}
-
-/// Resources that the loop itself uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct OwnUse {
-    /// Processor time since the start, user and system, in nanoseconds.
-    pub cpu_ns: u64,
-    /// Processor time over the last interval, in percent of one CPU.
-    pub cpu_percent: f64,
-    /// Resident memory in bytes.
-    pub resident_bytes: u64,
-    /// Open file descriptors.
-    pub open_files: u64,
-}
-
-impl OwnUse {
-    /// Reads the present resource use of this process. `before` is the previous reading and its age in nanoseconds; without it `cpu_percent` is 0.
-    #[must_use]
-    pub fn now(before: Option<(OwnUse, u64)>) -> OwnUse {
-        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: the structure is large enough and plain data; RUSAGE_SELF is always valid.
-        let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-            usage.assume_init()
-        };
-        let ns = |t: libc::timeval| {
-            u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_usec).unwrap_or(0) * 1000
-        };
-        let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-        let pages: u64 = statm.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-        // SAFETY: reads a constant of the system.
-        let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-        let open_files =
-            std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64);
-        let share = |cpu: u64, elapsed: u64| if elapsed == 0 { 0.0 } else { 100.0 * cpu as f64 / elapsed as f64 };
-        let cpu_percent =
-            before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));
-        OwnUse { cpu_ns, cpu_percent, resident_bytes: pages * page_bytes, open_files }
-    }
 }
 
 /// Holds the loop's latest status for readers.

@@ -2,6 +2,7 @@
 
 mod balance;
 mod check;
+mod common;
 mod compare;
 mod measure;
 mod query;
@@ -27,6 +28,7 @@ pub use balance::AdviseArgs;
 pub use balance::BalanceArgs;
 pub use balance::MoveArgs;
 pub use check::CheckArgs;
+pub use common::{Bind, Colour, LookArgs};
 pub use compare::CompareArgs;
 pub use measure::MeasureArgs;
 pub use measure::MeasureIsa;
@@ -47,6 +49,8 @@ pub use watch::MapsArgs;
 pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
+
+use common::{percentage, time};
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -305,16 +309,6 @@ pub struct ImportArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Bind {
-    /// Alternate between the nodes
-    Spread,
-    /// Fill one node after the other
-    Pack,
-    /// Not pinned: the idlest CPU at each start and wake-up
-    None,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Placement {
     /// On the node of the thread that touches the page, as Linux does
     FirstTouch,
@@ -541,15 +535,6 @@ pub struct WhatifArgs {
     pub look: LookArgs,
 }
 
-/// `30%` or `30`: a percentage, as a share.
-fn percentage(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / 100.0),
-        _ => Err("write a percentage, such as 30%".to_owned()),
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SimulateBind {
     /// As recorded, where the machine has those CPUs; else alternating between the nodes
@@ -573,26 +558,6 @@ pub enum SimulateView {
 }
 
 #[derive(Debug, Args)]
-pub struct LookArgs {
-    /// When to use colour
-    #[arg(long, value_enum, default_value_t = Colour::Auto)]
-    pub color: Colour,
-    /// Width of the output, in columns
-    #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(80..=400))]
-    pub width: u16,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Colour {
-    /// On a terminal, unless NO_COLOR is set
-    Auto,
-    /// Always use colour
-    Always,
-    /// Never use colour
-    Never,
-}
-
-#[derive(Debug, Args)]
 pub struct CompileArgs {
     /// The compiler's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -611,20 +576,6 @@ pub struct ManArgs {
     /// Folder to write to
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
-}
-
-/// A length of time with its unit; a number alone is seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        other => return Err(format!("`{other}` is not a unit of time; use ms, s, m or h")),
-    };
-    let number: f64 = digits.parse().map_err(|_| format!("`{digits}` is not a number"))?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| "the time must be 0 or more, and finite".to_owned())
 }
 
 #[cfg(test)]

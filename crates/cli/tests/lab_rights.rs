@@ -114,13 +114,8 @@ kill $roots $own
     told.says("was", &["same"]);
 }
 
-#[test]
-fn users_steer_and_see_only_their_own_and_two_daemons_do_not_meet() {
-    if !numapilot_lab::wanted("security of the control socket") {
-        return;
-    }
-    let told = guest(
-        r#"
+/// A daemon over a process of user 1001, whom user 1002 asks about it and tells things; then a second daemon beside it.
+const TWO_USERS_AND_TWO_DAEMONS: &str = r#"
 echo 0 > /proc/sys/kernel/numa_balancing
 cp "$(command -v sleep)" /tmp/secretname
 as 1001 /tmp/secretname 1000 & theirs=$!
@@ -175,8 +170,14 @@ kill -9 $daemon; wait $daemon
 run after-kill "$numapilot" balance --pid $theirs --state-dir /tmp/other --for 100ms
 run restored cat /proc/sys/kernel/numa_balancing
 kill $theirs $own $free
-"#,
-    );
+"#;
+
+#[test]
+fn users_steer_and_see_only_their_own_and_two_daemons_do_not_meet() {
+    if !numapilot_lab::wanted("security of the control socket") {
+        return;
+    }
+    let told = guest(TWO_USERS_AND_TWO_DAEMONS);
     told.says("status-root", &["secretname"]);
     for mark in ["status-user", "status-json", "metrics"] {
         assert!(!told.of(mark).contains("secret"), "{mark}: {}", told.of(mark));

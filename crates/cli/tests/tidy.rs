@@ -1,4 +1,8 @@
-//! Checks the house style that no compiler checks: width, length, leftovers, headers, and documents that agree with the program.
+//! Checks the house style that no compiler checks: width, length, leftovers, headers, imports that go round in circles, and documents that agree with the
+//! program.
+
+#[path = "tidy/circles.rs"]
+mod circles;
 
 use std::fs;
 use std::path::Path;
@@ -160,18 +164,6 @@ fn relative_links_in_documents_lead_somewhere() {
 /// Lines of a function, from its signature to its closing brace.
 const FUNCTION_LINES: usize = 70;
 
-/// Functions that are longer, and how long they may stay: tables, and what has not been split yet. A line goes when its function has become short.
-const LONGER: [(&str, &str, usize); 8] = [
-    ("crates/balancer/src/balancing_loop/mod.rs", "new", 87),
-    ("crates/cli/src/commands/balance.rs", "line", 71),
-    ("crates/cli/tests/lab_rights.rs", "users_steer_and_see_only_their_own_and_two_daemons_do_not_meet", 87),
-    ("crates/machine/src/model/unknowns.rs", "unknowns", 72),
-    ("crates/report/src/export/csv/rows.rs", "decisions", 76),
-    ("crates/sources/src/engine/mod.rs", "select", 71),
-    ("crates/sources/src/record.rs", "record", 120),
-    ("crates/trace/tests/wire_layout.rs", "offsets", 145),
-];
-
 /// Name and length of each function of a formatted file.
 fn functions(text: &str) -> Vec<(String, usize)> {
     let lines: Vec<&str> = text.lines().collect();
@@ -204,13 +196,45 @@ fn functions_are_short() {
     for path in files().into_iter().filter(|p| has_extension(p, &["rs"])) {
         let text = fs::read_to_string(root().join(&path)).expect("UTF-8");
         for (name, length) in functions(&text) {
-            let known = LONGER.iter().find(|(file, long, _)| path == Path::new(file) && *long == name);
-            let limit = known.map_or(FUNCTION_LINES, |(_, _, lines)| *lines);
-            if length > limit {
-                problems.push(format!("{}: fn {name} has {length} lines of at most {limit}", path.display()));
+            if length > FUNCTION_LINES {
+                problems.push(format!("{}: fn {name} has {length} lines of at most {FUNCTION_LINES}", path.display()));
             }
         }
     }
+    complain(problems);
+}
+
+/// Circles of imports that are still there: the crate, and the circle's files. A line goes when its circle is broken; none comes.
+const KNOWN_CIRCLES: [(&str, &[&str]); 5] = [
+    ("insight", &["price/mod.rs", "price/shrink.rs"]),
+    ("insight", &["usage/mod.rs", "usage/native.rs", "usage/pace.rs"]),
+    ("placement", &["pilot/mod.rs", "pilot/threads.rs"]),
+    ("simulator", &["engine/agenda.rs", "engine/runner.rs"]),
+    ("simulator", &["engine/mod.rs", "engine/settle.rs"]),
+];
+
+/// The files of a crate that depend on each other can only be read, tested and changed together.
+#[test]
+fn no_files_of_a_crate_import_each_other() {
+    let mut known = KNOWN_CIRCLES.to_vec();
+    let mut problems = Vec::new();
+    for entry in fs::read_dir(root().join("crates")).expect("the crates") {
+        let folder = entry.expect("a folder's entry").path();
+        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let programs = fs::read_dir(folder.join("src/bin")).into_iter().flatten().map(|p| p.expect("a program").path());
+        let roots = std::iter::once(folder.join("src")).chain(programs).filter(|root| root.is_dir());
+        for circle in roots.flat_map(|root| circles::circles_in(&root)) {
+            let before = known.len();
+            known.retain(|(of, files)| *of != name || *files != circle.files);
+            if known.len() == before {
+                let imports = circle.imports.join("\n    ");
+                problems.push(format!("crates/{name}/src: a circle of {} files:\n    {imports}", circle.files.len()));
+            }
+        }
+    }
+    let gone =
+        known.iter().map(|(of, files)| format!("crates/{of}/src: {} are no circle: remove the line", files.join(", ")));
+    problems.extend(gone);
     complain(problems);
 }
 

@@ -11,6 +11,7 @@ mod filter;
 mod finalise;
 mod instrumentation;
 mod join;
+mod losses;
 mod model;
 mod named;
 mod open;

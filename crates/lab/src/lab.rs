@@ -14,7 +14,6 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::accelerator;
 use crate::accelerator::Accelerator;
 use crate::cache::Cache;
 use crate::cache::remove;
@@ -29,8 +28,10 @@ use crate::initramfs;
 use crate::job;
 use crate::kernel;
 use crate::kernel::Kernel;
-use crate::kernel::KernelFiles;
+use crate::kvm;
 use crate::lockup;
+use crate::machine::FILES;
+use crate::machine::Machine;
 use crate::qemu::Qemu;
 use crate::snapshot;
 use crate::topology::Topology;
@@ -47,9 +48,6 @@ const RUN: Duration = Duration::from_secs(300);
 const STUCK: usize = 2;
 /// Interval of the checks for a lock-up.
 const LOOK: Duration = Duration::from_secs(5);
-const KERNEL_LINE: &str = "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable no_timer_check";
-/// Placeholder of the exchange folder in arguments of devices and plugins.
-const FILES: &str = "{files}";
 
 /// A machine and how to run it.
 #[derive(Debug, Clone)]
@@ -333,7 +331,7 @@ impl Lab {
                     "accesses cannot be counted under KVM: do not name an accelerator".into(),
                 ));
             }
-            Accelerator::Auto if accelerator::kvm_works(&cache, &machine)? => Accelerator::Kvm,
+            Accelerator::Auto if kvm::kvm_works(&cache, &machine)? => Accelerator::Kvm,
             Accelerator::Auto => Accelerator::Emulated,
             asked => asked,
         };
@@ -431,54 +429,6 @@ fn outcome(
     let stdout = read_text(&files.path().join("stdout"));
     let stderr = read_text(&files.path().join("stderr"));
     Ok(Outcome { exit, stdout, stderr, console, how, boot, run, truth: None, samples: None, files })
-}
-
-/// The parts from which a guest is started.
-#[derive(Debug)]
-pub(crate) struct Machine {
-    pub(crate) qemu: Qemu,
-    pub(crate) kernel: KernelFiles,
-    initramfs: PathBuf,
-    initramfs_hash: u64,
-    topology: Vec<String>,
-    devices: Vec<String>,
-}
-
-impl Machine {
-    /// The command that starts it, with the host's root, `work` and `files` offered as tags `root`, `work` and `files`.
-    pub(crate) fn command(&self, accelerator: Accelerator, work: &Path, files: &Path) -> Command {
-        let mut command = self.qemu.command();
-        command.args(accelerator.arguments()).args(&self.topology);
-        command.args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-cpu", "max"]);
-        command.arg("-kernel").arg(&self.kernel.vmlinux).arg("-initrd").arg(&self.initramfs);
-        command.args(["-append", KERNEL_LINE]);
-        for (tag, path, mode) in [("root", Path::new("/"), ",readonly=on"), ("work", work, ""), ("files", files, "")] {
-            let path = path.display();
-            command.args(["-fsdev", &format!("local,id={tag},path={path},security_model=none,multidevs=remap{mode}")]);
-            command.args(["-device", &format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}")]);
-        }
-        let files = files.display().to_string();
-        command.args(self.devices.iter().map(|word| word.replace(FILES, &files)));
-        command
-    }
-
-    /// Everything that a snapshot depends on; not the folders, which the guest mounts later.
-    fn key(&self, accelerator: Accelerator) -> String {
-        let here = Path::new("-");
-        let shape = Machine {
-            qemu: self.qemu.clone(),
-            kernel: self.kernel.clone(),
-            initramfs: PathBuf::new(),
-            initramfs_hash: 0,
-            topology: self.topology.clone(),
-            devices: Vec::new(),
-        };
-        let words = shape.command(accelerator, here, here);
-        format!(
-            "{} {} {:016x} {words:?} {:?}",
-            self.qemu.version, self.kernel.release, self.initramfs_hash, self.devices
-        )
-    }
 }
 
 /// A file that grows, passed on piece by piece.

@@ -24,13 +24,16 @@ pub mod homes;
 mod initramfs;
 mod job;
 mod kernel;
+mod kvm;
 mod lab;
 mod lockup;
+mod machine;
 mod packages;
 mod pattern;
 mod qemu;
 mod qmp;
 mod samples;
+mod say;
 mod snapshot;
 mod time_limit;
 mod topology;
@@ -55,16 +58,9 @@ pub use truth::Region;
 pub use truth::Truth;
 pub use truth::TruthOptions;
 
-use std::io;
-use std::io::Write;
-
 use numapilot_not_run::not_run;
 
-/// Prints a message to the user even where a test's output is captured, such as what is downloaded.
-pub(crate) fn say(text: &str) {
-    // A failure to write a message cannot be reported.
-    let _ = writeln!(io::stderr().lock(), "numapilot-lab: {text}");
-}
+use say::{say, skipped};
 
 /// For tests: whether to run what needs the lab. No only where `NUMAPILOT_LAB=skip` is set; the test is then counted as one that did not run.
 #[track_caller]
@@ -74,8 +70,4 @@ pub fn wanted(test: &str) -> bool {
         not_run!(Lab, "{test} needs a kernel with several nodes, and NUMAPILOT_LAB=skip is set");
     }
     wanted
-}
-
-fn skipped() -> bool {
-    std::env::var_os("NUMAPILOT_LAB").is_some_and(|v| v == "skip")
 }

@@ -10,12 +10,14 @@ mod cpulist;
 mod error;
 mod hardware;
 mod ids;
+mod load;
 mod machine;
 mod model;
 mod parts;
 mod route;
 mod sysfs;
 mod threads;
+mod unknown;
 mod unknowns;
 
 pub use builtin::builtin_names;
@@ -49,8 +51,8 @@ pub use ids::RouterId;
 pub use ids::SocketId;
 pub use machine::Machine;
 pub use threads::Bind;
-pub use unknowns::Subject;
-pub use unknowns::Unknown;
+pub use unknown::Subject;
+pub use unknown::Unknown;
 
 /// Most nodes that a machine may have: what the runtime's tables hold.
 pub const MAX_NODES: usize = 64;

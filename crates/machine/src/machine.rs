@@ -1,12 +1,11 @@
 //! [`Machine`]: checked parts, the tables derived from them, and the queries on them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::check;
-use crate::error::{MachineError, Problem};
+use crate::error::Problem;
 use crate::hardware::{
     Cache, CacheKind, Coherence, CoreFigures, Cpu, Endpoint, Figure, Link, MachineSource, Node, Router, Routing,
     TrafficFigures,
@@ -14,7 +13,6 @@ use crate::hardware::{
 use crate::ids::{CpuId, LinkId, NodeId};
 use crate::parts::MachineParts;
 use crate::route::{Edge, Graph};
-use crate::{builtin, model, sysfs};
 
 /// Default idle latency of a local load: the middle of the range of servers of the last ten years.
 const GUESSED_LOCAL_LATENCY_NS: f64 = 100.0;
@@ -95,43 +93,6 @@ fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec
 
 /// Constructors.
 impl Machine {
-    /// The machine called `spec`: `live`, the name of a built-in model, or the path of a model file. What holds a `/` or ends in
-    /// `.toml` is a path; anything else is first looked for among the built-in names.
-    pub fn load(spec: &str) -> Result<Self, MachineError> {
-        if spec == "live" {
-            return Self::live();
-        }
-        if !spec.contains('/') && !spec.ends_with(".toml") {
-            if let Some(text) = builtin::builtin_text(spec) {
-                return model::read(text, &format!("built-in model {spec}"), MachineSource::Builtin);
-            }
-            if !Path::new(spec).is_file() {
-                return Err(builtin::unknown(spec));
-            }
-        }
-        Self::from_model_file(Path::new(spec))
-    }
-
-    /// Reads the running system from `/sys` and `/proc`.
-    pub fn live() -> Result<Self, MachineError> {
-        Self::from_sysfs(Path::new("/"))
-    }
-
-    /// The system whose `/sys` and `/proc` lie under `root`.
-    pub fn from_sysfs(root: &Path) -> Result<Self, MachineError> {
-        sysfs::read(root)
-    }
-
-    /// The machine that a model file describes.
-    pub fn from_model_file(path: &Path) -> Result<Self, MachineError> {
-        model::read_file(path)
-    }
-
-    /// The machine that the text of a model file describes; `file` is what errors call it.
-    pub fn from_model_text(text: &str, file: &str) -> Result<Self, MachineError> {
-        model::read(text, file, MachineSource::Model { path: file.into() })
-    }
-
     /// The same machine with idle latencies, and bandwidths in bytes per second of memories and links, filled in where they are unknown (without links: one
     /// from each node to each other): for models of a live system without these values. The caller must report the assumption.
     pub fn filled_in(

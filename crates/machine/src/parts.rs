@@ -7,7 +7,7 @@ use crate::hardware::{
     Cache, Coherence, CoreFigures, Cpu, Figure, Link, MachineSource, Node, Router, Routing, TrafficFigures,
 };
 use crate::ids::{LinkId, NodeId};
-use crate::unknowns::Unknown;
+use crate::unknown::Unknown;
 
 /// Everything that a description can say; derived tables are not in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

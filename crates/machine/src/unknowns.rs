@@ -1,48 +1,10 @@
-//! What a machine's description leaves open: values that are only known to lie between two bounds, and the same machine with other values for them.
-
-use serde::{Deserialize, Serialize};
+//! What a machine's description leaves open, and the same machine with other values for it.
 
 use crate::builtin::builtin_text;
 use crate::error::Problem;
 use crate::machine::Machine;
 use crate::parts::MachineParts;
-
-/// What a value describes, by positions in the machine's lists of nodes and links.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Subject {
-    /// Idle latencies of these pairs (from, to), in nanoseconds.
-    IdleLatency(Vec<(usize, usize)>),
-    /// Idle latencies of these pairs (from, to), as multiples of the local latency of the node that they are from.
-    OverLocal(Vec<(usize, usize)>),
-    /// Peak bandwidths of these nodes' memories, in bytes per second.
-    MemoryBandwidth(Vec<usize>),
-    /// Peak bandwidths of these directed links, in bytes per second.
-    LinkBandwidth(Vec<usize>),
-    /// [`crate::TrafficFigures::controller_efficiency`].
-    ControllerEfficiency,
-    /// [`crate::TrafficFigures::write_turnaround`].
-    WriteTurnaround,
-    /// [`crate::TrafficFigures::message_bytes`].
-    MessageBytes,
-}
-
-/// A value that is only known to lie between two bounds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Unknown {
-    /// Place of the value in the model file, as a TOML path.
-    pub place: String,
-    /// What the value describes; the unit follows from it.
-    pub subject: Subject,
-    /// The value in the machine's description.
-    pub value: f64,
-    /// Lower bound of the value.
-    pub low: f64,
-    /// Upper bound of the value.
-    pub high: f64,
-    /// Source of the range, in words.
-    pub source: String,
-}
+use crate::unknown::{Subject, Unknown};
 
 impl Subject {
     /// The present values in a description.
@@ -63,23 +25,6 @@ impl Subject {
             Subject::ControllerEfficiency => vec![traffic.controller_efficiency],
             Subject::WriteTurnaround => vec![traffic.write_turnaround],
             Subject::MessageBytes => vec![traffic.message_bytes],
-        }
-    }
-}
-
-impl Unknown {
-    /// The subject in words.
-    #[must_use]
-    pub fn words(&self) -> &'static str {
-        match &self.subject {
-            Subject::IdleLatency(pairs) if pairs.iter().all(|(from, to)| from == to) => "idle latency of local memory",
-            Subject::IdleLatency(_) => "idle latency of remote memory",
-            Subject::OverLocal(_) => "idle latency of remote memory over that of local memory",
-            Subject::MemoryBandwidth(_) => "peak bandwidth of a node's memory",
-            Subject::LinkBandwidth(_) => "peak bandwidth of links",
-            Subject::ControllerEfficiency => "share of its peak bandwidth that a memory controller reaches",
-            Subject::WriteTurnaround => "what a memory controller loses between reads and writes",
-            Subject::MessageBytes => "bytes on a link that carry no data, for each message",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use numapilot_machine::{Cache, CacheKind, CpuId, Machine, Node, NodeId, format_cpu_list};
 
-use crate::calibrate::{Calibration, Limit, shown_nodes};
+use crate::calibration::{Calibration, Limit, shown_nodes};
 use crate::results::Results;
 
 const GIB: f64 = (1_u64 << 30) as f64;

@@ -2,13 +2,14 @@
 
 use std::io;
 
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::{CpuId, NodeId};
-use serde::{Deserialize, Serialize};
 
 use crate::error::MeasureError;
 use crate::options::Pages;
 use crate::pin::pin;
+use crate::proof::Proof;
 use crate::results::Target;
 
 /// Words of a node mask: the kernel's largest (CONFIG_NODES_SHIFT 10).
@@ -17,36 +18,6 @@ const MPOL_DEFAULT: libc::c_int = 0;
 const MPOL_BIND: libc::c_int = 2;
 /// Page faults are half of the cost of a measurement with a gigabyte; a few threads are enough to hide that.
 const FILLERS_MAX: usize = 16;
-
-/// Evidence that memory is on the requested nodes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Proof {
-    /// The kernel was asked for every page (`move_pages`) before the first timing.
-    Shown {
-        /// Number of pages whose node the kernel reported.
-        pages: u64,
-        /// Bytes on each node.
-        bytes_by_node: Vec<(NodeId, u64)>,
-    },
-    /// There is one node with memory, and the kernel does not say where pages are.
-    OnlyNode,
-}
-
-impl Proof {
-    /// Combines the evidence of two memories.
-    #[must_use]
-    pub fn plus(&self, other: &Proof) -> Proof {
-        let (Proof::Shown { pages, bytes_by_node }, Proof::Shown { pages: more, bytes_by_node: others }) =
-            (self, other)
-        else {
-            return Proof::OnlyNode;
-        };
-        let mut sums: std::collections::BTreeMap<NodeId, u64> = bytes_by_node.iter().copied().collect();
-        others.iter().for_each(|(node, bytes)| *sums.entry(*node).or_insert(0) += bytes);
-        Proof::Shown { pages: pages + more, bytes_by_node: sums.into_iter().collect() }
-    }
-}
 
 /// A request for a region of memory.
 #[derive(Clone, Copy, Debug)]
@@ -292,11 +263,7 @@ impl std::fmt::Display for Place {
 
 /// Bytes of the smallest page.
 fn base_page() -> usize {
-    // SAFETY: asks for a constant of the system.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
-        .ok()
-        .filter(|bytes| bytes.is_power_of_two())
-        .unwrap_or(4096)
+    page_bytes() as usize
 }
 
 fn mask_of(node: NodeId) -> [u64; MASK_WORDS] {

@@ -10,7 +10,7 @@ use crate::error::MeasureError;
 use crate::kernels::{Isa, Kernel};
 use crate::levels::Level;
 use crate::options::Pages;
-use crate::region::Proof;
+use crate::proof::Proof;
 use crate::stats::{Better, Spread};
 
 /// Version of the JSON: rises when a field changes its meaning or goes.

@@ -395,7 +395,7 @@ fn online_cpus() -> Result<Vec<u32>, EventsError> {
 }
 
 /// An event per thread and CPU takes many descriptors: as many as are allowed without asking. Failing that shows when they run out.
-fn raise_descriptor_limit() {
+pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the calls read and write one rlimit of our own.
     unsafe {

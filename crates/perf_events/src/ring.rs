@@ -101,8 +101,7 @@ pub struct Ring {
 }
 
 fn page_bytes() -> usize {
-    // SAFETY: sysconf takes an integer and returns one.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    numapilot_kernel::actuator::page_bytes() as usize
 }
 
 impl Ring {

@@ -1,6 +1,6 @@
 //! The actions that a policy can request, and their outcomes.
 
-use crate::observation::PageKey;
+use crate::page::PageKey;
 
 /// Allocation policy of new pages: what `set_mempolicy` can express.
 #[derive(Clone, Debug, PartialEq, Eq)]

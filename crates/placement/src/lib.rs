@@ -19,6 +19,7 @@ mod nodes;
 mod observation;
 mod optimum;
 mod options;
+mod page;
 mod page_use;
 mod pilot;
 mod policy;

@@ -3,26 +3,7 @@
 use numapilot_traffic::Load;
 
 use crate::action::Outcome;
-
-/// Size of a page as it is mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PageSize {
-    /// A page of 4 KiB.
-    Small,
-    /// A page of 2 MiB.
-    Large,
-}
-
-/// A page of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PageKey {
-    /// Process, by its number in the observation.
-    pub process: u32,
-    /// Virtual address over 4,096; of a large page, that of its first small one.
-    pub page: u64,
-    /// As it is mapped now.
-    pub size: PageSize,
-}
+pub use crate::page::{PageKey, PageSize};
 
 /// One sampled memory access (served by memory, not by a cache), as a PMU reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,8 +7,8 @@ use numapilot_report::text::{self, Look};
 use pyo3::prelude::*;
 use serde_json::{Value, json as value};
 
+use crate::opened::Opened;
 use crate::shown::PyDocument;
-use crate::trace::Opened;
 
 /// Number of time slices and of page ranges in a drill-down, as on the command line.
 const TIME_SLICES: usize = 32;

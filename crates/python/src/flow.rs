@@ -6,7 +6,7 @@ use numapilot_flows::{AccessRef, Cursor, Filter};
 use pyo3::prelude::*;
 
 use crate::ffi::{Code, detached, error};
-use crate::trace::Opened;
+use crate::opened::Opened;
 
 /// Accesses that are fetched at a time, without the GIL.
 const BATCH: usize = 4096;

@@ -9,6 +9,7 @@ mod figures;
 mod filter;
 mod flow;
 mod machine;
+mod opened;
 mod predict;
 mod rows;
 mod shown;

@@ -14,8 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::ffi::{Code, detached, error};
+use crate::opened::Opened;
 use crate::shown::PyDocument;
-use crate::trace::Opened;
 
 /// The findings: recognised patterns with their fixes and predicted gains.
 pub fn findings(opened: &Opened) -> PyDocument {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
 use crate::flow::PyFlow;
-use crate::trace::Opened;
+use crate::opened::Opened;
 
 /// Which kind of rows a sequence has.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use pyo3::sync::PyOnceLock;
 use serde::Serialize;
 
 use crate::ffi::{Code, detached, error};
-use crate::trace::Opened;
+use crate::opened::Opened;
 
 /// Converts a value that serialises to JSON to Python's dictionaries and lists.
 pub fn as_python<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {

@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::ffi::{Code, detached, error};
+use crate::opened::Opened;
 use crate::shown::html_table;
-use crate::trace::Opened;
 
 /// Most rows that a notebook shows.
 const ROWS_SHOWN: usize = 10;

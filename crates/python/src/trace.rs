@@ -1,13 +1,9 @@
-//! Traces: opening, closing, and all queries on a trace.
+//! Python's `Trace`: opening, closing, and all queries on a trace.
 
-use std::ops::Deref;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numapilot_flows::{Filter, Named, Trace};
-use numapilot_insight::Analysis;
-use numapilot_machine::Machine;
-use numapilot_report::Heading;
+use numapilot_flows::Filter;
 use numapilot_trace::ids::StackId;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,53 +13,17 @@ use crate::figures::{self, PyStatistics};
 use crate::filter::filter_of;
 use crate::flow::PyFlow;
 use crate::machine::PyMachine;
+use crate::opened::Opened;
 use crate::predict;
 use crate::rows::{PyFrame, PyRows, Rows};
 use crate::shown::{PyDocument, PyPicture, as_python};
 use crate::table::{PyTable, Source};
-
-/// A trace in memory, with its machine and the heading of its reports.
-pub struct Opened {
-    trace: Trace,
-    pub path: PathBuf,
-    pub machine: Option<Machine>,
-    pub heading: Heading,
-}
-
-impl Deref for Opened {
-    type Target = Trace;
-
-    fn deref(&self) -> &Trace {
-        &self.trace
-    }
-}
-
-impl Opened {
-    /// The analysis of the accesses that pass a filter.
-    pub fn analysis(&self, filter: Filter) -> Analysis<'_> {
-        Analysis::on(&self.trace, self.machine.as_ref(), filter)
-    }
-
-    /// The objects that a name denotes, as on the command line.
-    pub fn named(&self, name: &str) -> PyResult<Vec<Named>> {
-        self.trace.objects_named(name).map_err(|why| error(Code::NotFound, format!("{name:?}: {why}")))
-    }
-}
 
 /// Opens a trace: the folder that `numapilot record` wrote. If its recorder was killed, this first writes the tables into the folder.
 #[pyfunction]
 pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<PyTrace> {
     let opened = detached(py, || Opened::open(&path))?.map_err(|found| flow_error(&path, &found))?;
     Ok(PyTrace { held: Mutex::new(Some(Arc::new(opened))) })
-}
-
-impl Opened {
-    fn open(path: &Path) -> Result<Opened, numapilot_flows::FlowError> {
-        let trace = Trace::open(path)?;
-        let machine = trace.machine();
-        let heading = Heading::of(path, &trace, machine.as_ref());
-        Ok(Opened { trace, path: path.to_path_buf(), machine, heading })
-    }
 }
 
 /// An open trace.

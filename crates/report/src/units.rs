@@ -1,12 +1,18 @@
 //! Numbers for people: those of [`numapilot_text::units`], and shares with their intervals.
 
-use numapilot_insight::Estimate;
+use numapilot_insight::{Estimate, Source};
 pub use numapilot_text::units::bare_percent;
 pub use numapilot_text::units::bytes;
 pub use numapilot_text::units::count;
 pub use numapilot_text::units::percent;
 pub use numapilot_text::units::short_percent;
 pub use numapilot_text::units::time_ns;
+
+/// How figures were found, in words.
+#[must_use]
+pub fn found(source: Source) -> &'static str {
+    if source == Source::Counted { "counted" } else { "estimated from samples" }
+}
 
 /// `81.2 ± 0.7 %`, or `81.2 %` where the share was counted.
 #[must_use]

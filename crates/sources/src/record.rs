@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -15,6 +14,7 @@ use numapilot_machine::MachineSource;
 use numapilot_trace::wire;
 
 use crate::apply;
+use crate::apply::PlanImage;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
@@ -24,7 +24,6 @@ use crate::drain::Drainer;
 use crate::drain::Totals;
 use crate::emulated::Emulator;
 use crate::engine::Engine;
-use crate::engine::Refusal;
 use crate::engine::Selection;
 use crate::engine::Target;
 use crate::engine::resolve_target;
@@ -46,10 +45,15 @@ use crate::options::RecordOptions;
 use crate::order;
 use crate::order::OrderSource;
 use crate::output;
+use crate::recording::Losses;
+use crate::recording::Recording;
+use crate::recording::StopReason;
+use crate::recording::explain;
 use crate::session::Closing;
 use crate::session::Opening;
 use crate::session::TraceFiles;
 use crate::signals::Guard;
+use crate::simulated::Simulated;
 use crate::simulated::simulate;
 
 /// Between two looks at the program where no signal calls for one sooner.
@@ -58,86 +62,6 @@ const TICK: Duration = Duration::from_millis(100);
 const NANOSECONDS_KHZ: u32 = 1_000_000;
 /// Length of the first calibration of the host's counter.
 const CALIBRATION: Duration = Duration::from_millis(10);
-
-/// Records lost, by place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Of threads that found no slot.
-    pub no_slot: u64,
-    /// Because a ring stayed full.
-    pub ring_full: u64,
-    /// Because recording had stopped.
-    pub stopped: u64,
-    /// Bytes of records that the recorder threw away: damaged rings, or a disk that took no more.
-    pub discarded_bytes: u64,
-    /// Slots whose contents were damaged by the program.
-    pub quarantined_slots: u64,
-    /// Call stacks cut short (nothing else is missing).
-    pub failed_unwinds: u64,
-    /// Of threads that had already ended: what the C library frees after them.
-    pub after_end: u64,
-}
-
-impl Losses {
-    /// Records lost, as far as they were counted one by one.
-    pub fn records(&self) -> u64 {
-        self.no_slot.saturating_add(self.ring_full).saturating_add(self.stopped).saturating_add(self.after_end)
-    }
-}
-
-/// Why recording stopped before the program did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// The trace could not be written any further: the system's answer.
-    WriteFailed(String),
-    /// The limit on the trace's size was reached.
-    BytesLimit,
-    /// The limit on the recording's time was reached.
-    TimeLimit,
-    /// The main process ended, and only it was to be followed, or only daemons were left.
-    MainEnded,
-    /// The user interrupted the wait for background processes.
-    Interrupted,
-}
-
-/// A finished recording: raw chunks in `dir`, to be decoded by `flows`.
-#[derive(Clone, Debug)]
-pub struct Recording {
-    /// Folder of the trace.
-    pub dir: PathBuf,
-    /// How the program ended.
-    pub exit: Exit,
-    /// The engine that recorded.
-    pub engine: Engine,
-    /// Better engines that refused, and why.
-    pub refusals: Vec<Refusal>,
-    /// Counts of lost records.
-    pub losses: Losses,
-    /// Size of the records in bytes, before compression.
-    pub bytes: u64,
-    /// Size of the trace on disk in bytes.
-    pub disk_bytes: u64,
-    /// Number of records.
-    pub records: u64,
-    /// Number of records that are sampled accesses.
-    pub samples: u64,
-    /// Number of threads seen.
-    pub threads: u64,
-    /// Program time at the end: of the thread that went furthest (`instrument`, `emulate`), real time (`track`).
-    pub program_time: Duration,
-    /// Real time from the program's start to its end.
-    pub wall_time: Duration,
-    /// Why recording stopped early, if it did.
-    pub stopped: Option<StopReason>,
-    /// What is worth telling the user, in whole sentences.
-    pub notes: Vec<String>,
-    /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
-    pub events: Option<serde_json::Value>,
-    /// What the plan did, where there was one.
-    pub plan: Option<apply::Outcome>,
-    /// Processor time by process, for `meta.json`.
-    pub processor_times: serde_json::Value,
-}
 
 /// Records a program: blocks until it and all that it started have ended (see [`Follow`]).
 ///
@@ -160,112 +84,183 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         listener.chosen(&selection, is_left_out.then(|| options.machine.name()));
     }
     let order = order_for(selection.engine)?;
-    let is_sequence = order.source == OrderSource::Sequence;
     let now = HostInstant::now();
     let library = numapilot_runtime::unpacked()?;
     let emulator = emulator_for(selection.engine, &target)?;
-    let host_khz = now.calibrate(CALIBRATION);
-    // A sequence counts from 0 and has no rate; real clocks are in nanoseconds then.
-    let start = HostInstant { order: if is_sequence { 0 } else { now.order }, ..now };
-    let real_khz = if is_sequence && !selection.engine.is_simulated() { NANOSECONDS_KHZ } else { host_khz };
-    let simulated = simulate(&options, selection.engine, real_khz)?;
-    let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
-    let arena = Arc::new(Arena::create(&simulated.config, layout, start, order.source)?);
-    if emulator.is_some() {
-        arena.tell_of_emulator();
-    }
-    let image = match options.plan {
-        Some(fitted) => {
-            Some(apply::compile(fitted, options.machine, &target, &options.command, apply::Purpose::Measure)?)
-        }
-        None => None,
-    };
+    let prepared = Prepared::new(&options, &target, &selection, Stamps::new(order, now), emulator)?;
+    let (arena, start) = (&prepared.arena, prepared.stamps.start);
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
-    let (answers, refused) = fault_answers(selection.engine, &arena);
+    let (answers, refused) = fault_answers(selection.engine, arena);
     output::prepare(&options.output, options.existing)?;
-    let opening = Opening {
-        options: &options,
-        target: &target,
-        selection: &selection,
-        config: &simulated.config,
-        start,
-        start_time: SystemTime::now(),
-        order_khz: if is_sequence { 0 } else { host_khz },
-        order: order.source,
-        is_emulated: live.as_ref().is_some_and(|live| live.is_emulated),
-    };
+    let opening = prepared.opening(live.as_ref());
     let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
-    let arena_path = arena.path();
     let tracker = selection.has_tracker.then_some(library.tracker.as_path());
-    let mut preload: Vec<&Path> = tracker.into_iter().collect();
-    let mut environment = options.environment.clone();
-    if let Some(image) = image.as_ref().filter(|_| tracker.is_some()) {
-        // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
-        preload.push(&library.planner);
-        environment.extend(crate::apply::environment(image));
-    }
-    let launch = Launch {
-        target: &target,
-        command: &options.command,
-        preload: &preload,
-        arena: Some(&arena_path),
-        environment: &environment,
-        passive_waits: selection.engine.is_simulated(),
-        emulator: emulator.as_ref(),
-        small_pages: selection.engine.is_simulated(),
-    };
-    let program = launch::spawn(&launch, &guard).inspect_err(|_| output::discard(&options.output))?;
-    let clock = Clock { engine: selection.engine, khz: simulated.config.clock_khz };
+    let program =
+        prepared.spawn(tracker, &library.planner, &guard).inspect_err(|_| output::discard(&options.output))?;
     let totals = Totals::default();
     let mut watch = Watch {
         listener,
         program,
-        arena: &arena,
+        arena,
         guard: &guard,
         totals: &totals,
         live: live.as_ref(),
-        clock,
+        clock: Clock { engine: selection.engine, khz: prepared.simulated.config.clock_khz },
         began: Instant::now(),
         daemons_since: None,
         stopped: None,
     };
-    let accounting = Accounting::new(&simulated.config);
-    let clock = wire::Clock { khz: host_khz, origin_cycles: start.order };
-    let answering = answers.map(|answers| Answering::start(answers, &arena));
-    let drained = drain_until_end(&mut watch, &options, files, (&arena, tracker), accounting, clock);
+    let accounting = Accounting::new(&prepared.simulated.config);
+    let clock = wire::Clock { khz: prepared.stamps.host_khz, origin_cycles: start.order };
+    let answering = answers.map(|answers| Answering::start(answers, arena));
+    let drained = drain_until_end(&mut watch, &options, files, (arena, tracker), accounting, clock);
     let unanswered = answering.and_then(Answering::finish);
-    let drained = drained?;
-    let wall_time = watch.began.elapsed();
-    watch.tell();
-    let mut recording = watch.result(&options, selection.clone(), &target, wall_time);
-    recording.notes.splice(0..0, order.why.into_iter().chain(simulated.notes));
-    recording.notes.extend(refused);
-    recording.notes.extend(unanswered);
-    if let (Some(image), Some(fitted)) = (&image, options.plan) {
-        recording.notes.splice(0..0, image.notes.iter().cloned());
-        recording.plan = Some(apply::Outcome::read(image, fitted));
+    Ok(prepared.conclude(&mut watch, drained?, refused.into_iter().chain(unanswered)))
+}
+
+/// When a recording's stamps begin, and how fast they count.
+struct Stamps {
+    order: order::Choice,
+    start: HostInstant,
+    /// Rate of the host's counter.
+    host_khz: u32,
+}
+
+impl Stamps {
+    /// `now`: the moment at which they begin.
+    fn new(order: order::Choice, now: HostInstant) -> Stamps {
+        let host_khz = now.calibrate(CALIBRATION);
+        // A sequence counts from 0.
+        let start = if order.source == OrderSource::Sequence { HostInstant { order: 0, ..now } } else { now };
+        Stamps { order, start, host_khz }
     }
-    recording.notes.extend(emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
-    if let (Some(live), Some(outcome)) = (&live, &drained.live) {
-        live.conclude(outcome, &mut recording);
+
+    fn is_sequence(&self) -> bool {
+        self.order.source == OrderSource::Sequence
     }
-    // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
-    let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
-    let result = match failure {
-        Some(failure) => Err(failure),
-        None => {
-            let mut end = HostInstant::now();
-            end.order = if is_sequence { arena.order_now() } else { end.order };
-            let closing = Closing { recording: &recording, end, start, order: order.source };
-            drained.files.finish(&closing).map_err(|error| error.to_string())
+
+    /// Rate of order stamps; a sequence has none.
+    fn order_khz(&self) -> u32 {
+        if self.is_sequence() { 0 } else { self.host_khz }
+    }
+
+    /// Rate of the clocks of a program that runs in real time; beside a sequence they are in nanoseconds.
+    fn real_khz(&self, engine: Engine) -> u32 {
+        if self.is_sequence() && !engine.is_simulated() { NANOSECONDS_KHZ } else { self.host_khz }
+    }
+}
+
+/// What is made before the program starts, and outlives it.
+struct Prepared<'a, 'm> {
+    options: &'a RecordOptions<'m>,
+    target: &'a Target,
+    selection: &'a Selection,
+    stamps: Stamps,
+    emulator: Option<Emulator>,
+    simulated: Simulated,
+    arena: Arc<Arena>,
+    /// The plan as the planner reads it.
+    image: Option<PlanImage>,
+}
+
+impl<'a, 'm> Prepared<'a, 'm> {
+    /// Makes the arena, with the simulated machine in it, and the plan's image.
+    fn new(
+        options: &'a RecordOptions<'m>,
+        target: &'a Target,
+        selection: &'a Selection,
+        stamps: Stamps,
+        emulator: Option<Emulator>,
+    ) -> Result<Self, SourceError> {
+        let simulated = simulate(options, selection.engine, stamps.real_khz(selection.engine))?;
+        let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
+        let arena = Arc::new(Arena::create(&simulated.config, layout, stamps.start, stamps.order.source)?);
+        if emulator.is_some() {
+            arena.tell_of_emulator();
         }
-    };
-    if let Err(error) = result {
-        recording.stopped = Some(StopReason::WriteFailed(error));
+        let compile =
+            |fitted| apply::compile(fitted, options.machine, target, &options.command, apply::Purpose::Measure);
+        let image = options.plan.map(compile).transpose()?;
+        Ok(Prepared { options, target, selection, stamps, emulator, simulated, arena, image })
     }
-    explain(&mut recording);
-    Ok(recording)
+
+    /// What the trace says of its beginning.
+    fn opening(&self, live: Option<&Live>) -> Opening<'_, 'm> {
+        Opening {
+            options: self.options,
+            target: self.target,
+            selection: self.selection,
+            config: &self.simulated.config,
+            start: self.stamps.start,
+            start_time: SystemTime::now(),
+            order_khz: self.stamps.order_khz(),
+            order: self.stamps.order.source,
+            is_emulated: live.is_some_and(|live| live.is_emulated),
+        }
+    }
+
+    /// Starts the program with the tracker, where there is one, and the planner, where there is a plan.
+    fn spawn(&self, tracker: Option<&Path>, planner: &Path, guard: &Guard) -> Result<Program, SourceError> {
+        let mut preload: Vec<&Path> = tracker.into_iter().collect();
+        let mut environment = self.options.environment.clone();
+        if let Some(image) = self.image.as_ref().filter(|_| tracker.is_some()) {
+            // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
+            preload.push(planner);
+            environment.extend(apply::environment(image));
+        }
+        let is_simulated = self.selection.engine.is_simulated();
+        let launch = Launch {
+            target: self.target,
+            command: &self.options.command,
+            preload: &preload,
+            arena: Some(&self.arena.path()),
+            environment: &environment,
+            passive_waits: is_simulated,
+            emulator: self.emulator.as_ref(),
+            small_pages: is_simulated,
+        };
+        launch::spawn(&launch, guard)
+    }
+
+    /// The result of a recording that has ended, with the session's end written. `notes`: what is to be told besides.
+    fn conclude(
+        &self,
+        watch: &mut Watch<'_, '_>,
+        drained: Drained,
+        notes: impl IntoIterator<Item = String>,
+    ) -> Recording {
+        let Stamps { order, start, .. } = &self.stamps;
+        let wall_time = watch.began.elapsed();
+        watch.tell();
+        let mut recording = watch.result(self.options, self.selection.clone(), self.target, wall_time);
+        recording.notes.splice(0..0, order.why.iter().chain(&self.simulated.notes).cloned());
+        recording.notes.extend(notes);
+        if let (Some(image), Some(fitted)) = (&self.image, self.options.plan) {
+            recording.notes.splice(0..0, image.notes.iter().cloned());
+            recording.plan = Some(apply::Outcome::read(image, fitted));
+        }
+        recording.notes.extend(self.emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
+        if let (Some(live), Some(outcome)) = (watch.live, &drained.live) {
+            live.conclude(outcome, &mut recording);
+        }
+        // After a failed write the last file ends in a torn chunk: nothing may follow it, and the missing end says so.
+        let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
+        let result = match failure {
+            Some(failure) => Err(failure),
+            None => {
+                let mut end = HostInstant::now();
+                end.order = if self.stamps.is_sequence() { self.arena.order_now() } else { end.order };
+                let closing = Closing { recording: &recording, end, start: *start, order: order.source };
+                drained.files.finish(&closing).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = result {
+            recording.stopped = Some(StopReason::WriteFailed(error));
+        }
+        explain(&mut recording);
+        recording
+    }
 }
 
 /// Where this recording's order stamps come from. The kernel stamps its samples by its own clock, which nothing but the counter compares with the
@@ -598,48 +593,5 @@ impl Watch<'_, '_> {
             plan: None,
             processor_times: self.program.times.to_json(),
         }
-    }
-}
-
-/// Puts losses and early stops into words, with the remedy.
-fn explain(recording: &mut Recording) {
-    let losses = recording.losses;
-    let notes = &mut recording.notes;
-    match &recording.stopped {
-        None => {}
-        Some(StopReason::WriteFailed(error)) => notes.push(format!(
-            "recording stopped early because the trace could not be written ({error}); the rest of the run was not recorded; free disk space, or record \
-             to another disk with `--output`"
-        )),
-        Some(StopReason::BytesLimit) => notes.push("recording stopped at the limit on its size; the rest of the run was not recorded".to_owned()),
-        Some(StopReason::TimeLimit) => notes.push("recording stopped at the limit on its time; the rest of the run was not recorded".to_owned()),
-        Some(StopReason::MainEnded) => {
-            notes.push("recording stopped while processes that the program left behind were still running".to_owned());
-        }
-        Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
-    }
-    if losses.ring_full > 0 {
-        notes.push(format!(
-            "{} records were lost because rings were full; raise `--ring-size`, or sample less with `--period`",
-            losses.ring_full
-        ));
-    }
-    if losses.no_slot > 0 {
-        notes.push(format!(
-            "{} records were lost because the program had more threads than `--max-threads`; raise it",
-            losses.no_slot
-        ));
-    }
-    if losses.after_end > 0 {
-        notes.push(format!(
-            "{} records of threads that had already ended were lost (what the C library frees after them); the report shows these blocks as never freed",
-            losses.after_end
-        ));
-    }
-    if losses.quarantined_slots > 0 {
-        notes.push(format!(
-            "{} threads' shared memory was overwritten by the program (a stray write?): {} bytes of records were unusable",
-            losses.quarantined_slots, losses.discarded_bytes
-        ));
     }
 }

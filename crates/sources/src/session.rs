@@ -29,8 +29,8 @@ use crate::live::News;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::order::OrderSource;
-use crate::record::Recording;
-use crate::record::StopReason;
+use crate::recording::Recording;
+use crate::recording::StopReason;
 use crate::sampled::SharedWriter;
 use crate::walk::walk;
 

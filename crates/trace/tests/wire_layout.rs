@@ -7,15 +7,25 @@ use std::process::Command;
 
 use numapilot_trace::wire::layout::*;
 
-/// (C expression, Rust value) of every offset.
+/// Adds (C expression, Rust value) of each field's offset.
+macro_rules! offsets {
+    ($out:ident, $c:literal, $rust:ty, $base:expr, [$($field:ident),* $(,)?]) => {
+        $($out.push((format!("offsetof(struct {}, {})", $c, stringify!($field)), ($base + offset_of!($rust, $field)) as u64));)*
+    };
+}
+
+/// Every offset.
 fn offsets() -> Vec<(String, u64)> {
     let mut out = Vec::new();
-    macro_rules! offsets {
-        ($c:literal, $rust:ty, $base:expr, [$($field:ident),* $(,)?]) => {
-            $(out.push((format!("offsetof(struct {}, {})", $c, stringify!($field)), ($base + offset_of!($rust, $field)) as u64));)*
-        };
-    }
+    of_config(&mut out);
+    of_arena(&mut out);
+    of_slot(&mut out);
+    out
+}
+
+fn of_config(out: &mut Vec<(String, u64)>) {
     offsets!(
+        out,
         "np_config",
         Config,
         0,
@@ -50,7 +60,11 @@ fn offsets() -> Vec<(String, u64)> {
             cpu_l3,
         ]
     );
+}
+
+fn of_arena(out: &mut Vec<(String, u64)>) {
     offsets!(
+        out,
         "np_arena",
         ArenaHeader,
         0,
@@ -79,22 +93,34 @@ fn offsets() -> Vec<(String, u64)> {
             cpu_load,
         ]
     );
-    offsets!("np_arena", ArenaState, offset_of!(ArenaHeader, state), [state, drain_futex, fault_futex, fault_events]);
     offsets!(
+        out,
+        "np_arena",
+        ArenaState,
+        offset_of!(ArenaHeader, state),
+        [state, drain_futex, fault_futex, fault_events]
+    );
+    offsets!(
+        out,
         "np_arena",
         ArenaIds,
         offset_of!(ArenaHeader, ids),
         [next_stack_id, next_thread_index, next_process_index, next_module_id,]
     );
-    offsets!("np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
+    offsets!(out, "np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
     offsets!(
+        out,
         "np_arena",
         ArenaLosses,
         offset_of!(ArenaHeader, losses),
         [lost_no_slot, lost_full, lost_stopped, failed_unwinds, lost_after_end,]
     );
-    offsets!("np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
+    offsets!(out, "np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
+}
+
+fn of_slot(out: &mut Vec<(String, u64)>) {
     offsets!(
+        out,
         "np_slot",
         SlotHot,
         offset_of!(Slot, hot),
@@ -114,19 +140,22 @@ fn offsets() -> Vec<(String, u64)> {
         ]
     );
     offsets!(
+        out,
         "np_slot",
         SlotProducer,
         offset_of!(Slot, producer),
         [head, tail_seen, last_order, last_clock, rng, next_throttle,]
     );
-    offsets!("np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
+    offsets!(out, "np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
     offsets!(
+        out,
         "np_slot",
         SlotIdentity,
         offset_of!(Slot, identity),
         [state, run_state, pid, tid, process_index, parent_thread, stack_lo, stack_hi, generation,]
     );
     offsets!(
+        out,
         "np_slot",
         SlotCounts,
         offset_of!(Slot, counts),
@@ -151,7 +180,6 @@ fn offsets() -> Vec<(String, u64)> {
             scratch,
         ]
     );
-    out
 }
 
 #[test]

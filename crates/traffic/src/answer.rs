@@ -3,9 +3,10 @@
 use crate::adjoint::Adjoint;
 use crate::load::Load;
 use crate::network::Network;
+use crate::service::LINE_BYTES;
 use crate::solution::{Solution, StationLoad};
 use crate::state::State;
-use crate::system::{LINE_BYTES, MemorySystem, Station};
+use crate::system::{MemorySystem, Station};
 use crate::ways::{Visit, Way};
 
 const NS: f64 = 1e9;

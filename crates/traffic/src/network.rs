@@ -3,7 +3,8 @@
 
 use crate::error::TrafficError;
 use crate::load::{Background, Load};
-use crate::system::{LINE_BYTES, MemorySystem};
+use crate::service::LINE_BYTES;
+use crate::system::MemorySystem;
 use crate::ways::Visit;
 
 /// Most of a station's time that background traffic gets; the rest of it is not carried. Somebody has to move on.

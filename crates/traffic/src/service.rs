@@ -3,8 +3,9 @@
 use numapilot_machine::Machine;
 
 use crate::error::TrafficError;
-use crate::system::LINE_BYTES;
 
+/// Bytes that one access moves: a cache line.
+pub const LINE_BYTES: f64 = 64.0;
 /// Share of the peak that a controller reaches on reads alone, where the model file does not say.
 pub const DEFAULT_CONTROLLER_EFFICIENCY: f64 = 0.8;
 /// How much longer a controller is busy with a line written than with one read, where the model file does not say.

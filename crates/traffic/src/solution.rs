@@ -3,7 +3,8 @@
 use numapilot_machine::{LinkId, NodeId};
 use serde::Serialize;
 
-use crate::solver::TOLERANCE;
+/// Relative change at which the fixed point is reached.
+pub const TOLERANCE: f64 = 1e-10;
 
 /// One station: a memory controller or a directed link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -6,17 +6,24 @@ use crate::answer::Answer;
 use crate::error::TrafficError;
 use crate::load::Load;
 use crate::network::Network;
-use crate::solution::Solution;
+use crate::solution::{Solution, TOLERANCE};
 use crate::state::State;
 use crate::system::MemorySystem;
 
-/// Relative change at which the fixed point is reached.
-pub const TOLERANCE: f64 = 1e-10;
 /// The same where only loaded latencies are asked for ([`Solver::paths`]).
 const PATHS_TOLERANCE: f64 = 1e-6;
 const ITERATIONS_MAX: u32 = 2000;
 /// How far an accelerated step may lead from the plain one, in logarithms: a factor of seven.
 const REACH: f64 = 2.0;
+
+impl MemorySystem {
+    /// Solves one load. For many loads, keep a [`Solver`].
+    pub fn solve(&self, load: &Load) -> Result<Solution, TrafficError> {
+        let mut solver = Solver::default();
+        solver.solve(self, load)?;
+        Ok(solver.into_solution())
+    }
+}
 
 /// Solves loads. It keeps its vectors and begins where the last solution ended, which a simulation's next epoch or a search's next candidate is
 /// near to. The same sequence of loads gives the same solutions to the last bit; another sequence gives the same within

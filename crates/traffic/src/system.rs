@@ -3,14 +3,9 @@
 use numapilot_machine::{LinkId, Machine, NodeId};
 
 use crate::error::TrafficError;
-use crate::load::Load;
 use crate::service::Service;
-use crate::solution::Solution;
-use crate::solver::Solver;
 use crate::ways::Way;
 
-/// Bytes that one access moves: a cache line.
-pub const LINE_BYTES: f64 = 64.0;
 /// By how much the services on a way may exceed its idle latency before that is an error: rounding of published figures.
 const LATENCY_TOLERANCE: f64 = 0.01;
 
@@ -23,7 +18,7 @@ pub enum Station {
     Link { id: LinkId, bandwidth_bytes_per_s: f64 },
 }
 
-/// The memory system of a machine: what [`Solver`] needs to answer any [`Load`]. Immutable; make it once per machine.
+/// The memory system of a machine: what a [`crate::Solver`] needs to answer any [`crate::Load`]. Immutable; make it once per machine.
 #[derive(Clone, Debug)]
 pub struct MemorySystem {
     nodes: usize,
@@ -79,13 +74,6 @@ impl MemorySystem {
     /// Core clock in MHz, where it is known.
     pub fn clock_mhz(&self) -> Option<f64> {
         self.clock_mhz
-    }
-
-    /// Solves one load. For many loads, keep a [`Solver`].
-    pub fn solve(&self, load: &Load) -> Result<Solution, TrafficError> {
-        let mut solver = Solver::default();
-        solver.solve(self, load)?;
-        Ok(solver.into_solution())
     }
 
     /// Indexes of the nodes with memory, in the order of their controllers.

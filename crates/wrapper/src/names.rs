@@ -1,66 +1,22 @@
-//! The names under which the wrapper is called, and the links that give it those names.
+//! The links that give the wrapper the names under which it is called.
 //!
 //! Build systems look for "gcc" or "clang" in the compiler's name, and makefiles set `CC` themselves. So the wrapper also answers to
 //! `numapilot-gcc` and its kin, and to `gcc` itself through a folder that comes first on PATH. A link's own name says which compiler it stands
 //! for; that compiler is looked for on PATH, where links to the wrapper are passed over.
 
 use std::ffi::OsStr;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::CompileError;
-use crate::Language;
+use crate::error::CompileError;
 use crate::toolchain;
+use crate::wrapper::{GENERIC, PREFIX};
 
-/// Before the compiler's name in the names of links.
-const PREFIX: &str = "numapilot-";
 /// Compilers that get links, where they are on PATH.
 const COMPILERS: &[&str] = &["gcc", "g++", "gfortran", "clang", "clang++"];
-/// Names that stand for whichever compiler the system has chosen.
-const GENERIC: &[&str] = &["cc", "c++", "fc"];
-
-/// Which compiler a call of the wrapper means.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrapper {
-    pub(super) language: Language,
-    /// The compiler's name on PATH; `None`: what the variable of the language says, or the system's.
-    pub(super) compiler: Option<OsString>,
-}
-
-impl From<Language> for Wrapper {
-    /// `numapilot cc`, `c++` and `fc`.
-    fn from(language: Language) -> Wrapper {
-        Wrapper { language, compiler: None }
-    }
-}
-
-impl Wrapper {
-    /// By the name that the program was started under: `numapilot-gcc-13`, `g++`, `/opt/shims/cc`. `None` for names of no compiler.
-    #[must_use]
-    pub fn by_name(program: &OsStr) -> Option<Wrapper> {
-        let name = Path::new(program).file_name()?.to_str()?;
-        let (is_ours, compiler) = name.strip_prefix(PREFIX).map_or((false, name), |rest| (true, rest));
-        let language = language_of(compiler)?;
-        let compiler = (!is_ours || !GENERIC.contains(&compiler)).then(|| OsString::from(compiler));
-        Some(Wrapper { language, compiler })
-    }
-}
-
-/// Language of a compiler by its name, such as `gcc`, `clang++-16` or `x86_64-linux-gnu-gfortran`.
-fn language_of(compiler: &str) -> Option<Language> {
-    let is_version = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let unversioned = compiler.rsplit_once('-').filter(|(_, end)| is_version(end)).map_or(compiler, |(stem, _)| stem);
-    match unversioned.rsplit_once('-').map_or(unversioned, |(_, stem)| stem) {
-        "cc" | "gcc" | "clang" | "c89" | "c99" | "icx" => Some(Language::C),
-        "c++" | "g++" | "clang++" | "icpx" => Some(Language::Cxx),
-        "fc" | "f77" | "f95" | "gfortran" => Some(Language::Fortran),
-        _ => None,
-    }
-}
 
 /// Kind of links to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,26 +84,6 @@ mod tests {
     //! Names as build systems write them.
 
     use super::*;
-
-    fn named(name: &str) -> Option<(Language, Option<String>)> {
-        let wrapper = Wrapper::by_name(OsStr::new(name))?;
-        Some((wrapper.language, wrapper.compiler.map(|compiler| compiler.to_string_lossy().into_owned())))
-    }
-
-    #[test]
-    fn a_links_name_says_which_compiler_it_stands_for() {
-        let some = |language, name: &str| Some((language, Some(name.to_owned())));
-        assert_eq!(named("numapilot-gcc"), some(Language::C, "gcc"));
-        assert_eq!(named("/opt/bin/numapilot-g++-13"), some(Language::Cxx, "g++-13"));
-        assert_eq!(named("numapilot-clang++"), some(Language::Cxx, "clang++"));
-        assert_eq!(named("gfortran"), some(Language::Fortran, "gfortran"));
-        assert_eq!(named("x86_64-linux-gnu-gcc-12"), some(Language::C, "x86_64-linux-gnu-gcc-12"));
-        assert_eq!(named("cc"), some(Language::C, "cc"));
-        assert_eq!(named("numapilot-cc"), Some((Language::C, None)), "whatever NUMAPILOT_CC says");
-        for other in ["numapilot", "numapilot-0.9", "numapilot-query", "gcc-ar", "gcc-ranlib-12", ""] {
-            assert_eq!(named(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn only_compilers_that_are_there_get_links() {

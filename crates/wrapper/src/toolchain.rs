@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
 
-use crate::CompileError;
-use crate::Language;
-use crate::Wrapper;
+use crate::error::CompileError;
+use crate::wrapper::Language;
+use crate::wrapper::Wrapper;
 
 /// Counts wrappers inside wrappers: a compiler that is a script which calls numapilot would never end.
 pub(super) const DEPTH_VARIABLE: &str = "NUMAPILOT_COMPILER_DEPTH";

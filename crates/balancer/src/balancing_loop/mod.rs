@@ -6,8 +6,10 @@
 mod copying;
 mod look;
 mod options;
+mod publishing;
 mod run_stats;
 mod scan;
+mod scanning;
 mod step;
 
 use std::collections::BTreeSet;
@@ -54,7 +56,7 @@ use crate::system::settings::Settings;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
 use run_stats::RunStats;
-use scan::Scanning;
+use scanning::Scanning;
 
 /// An error at the start of the loop.
 #[derive(Debug, Error)]
@@ -146,6 +148,10 @@ pub struct Balancer {
     is_paused: bool,
 }
 
+/// Maximum share of the time that observations may use as processor time, once the advance is used up (deciding and reading processes have budgets of their
+/// own).
+const LOOK_SHARE: f64 = 0.004;
+const LOOK_ADVANCE: Duration = Duration::from_secs(2);
 /// Maximum number of pages that can be moved back: 4 GiB of small pages.
 const UNDO_MAX: usize = 1 << 20;
 
@@ -165,31 +171,10 @@ impl Balancer {
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
         }
-        let mut fault_sampler = FaultSampler::new(&machine);
-        let is_system = options.who == Who::System;
-        let mut samples = match options.samples {
-            true => Samples::best(is_system, &machine),
-            false => Err("not asked for".to_owned()),
-        };
-        match &options.who {
-            Who::System => fault_sampler.open(&Scope::System)?,
-            Who::Child => {
-                fault_sampler.open(&Scope::Children)?;
-                if let Ok(found) = &mut samples
-                    && let Err(error) = found.open(&Scope::Children, &machine)
-                {
-                    samples = Err(error.to_string());
-                }
-            }
-            Who::Processes(_) | Who::Cgroup(_) => {}
-        }
+        let (fault_sampler, samples) = opened(&machine, &options)?;
         let sample_note = samples.as_ref().err().cloned();
         let migration_executor = MigrationExecutor::new(&machine, options.tunables.moving());
-        let (probes, probe_note) = match options.probes.then(|| Probes::new(&machine, options.seed)) {
-            Some(Ok(probes)) => (Some(probes), "a pointer chase from one node per interval".to_owned()),
-            Some(Err(error)) => (None, format!("probe buffers cannot be allocated on every node: {error}")),
-            None => (None, "not asked for".to_owned()),
-        };
+        let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
             table: PageTable::new(nodes, options.table_pages),
@@ -217,7 +202,7 @@ impl Balancer {
             decided: Instant::now(),
             interval: options.tunables.interval,
             look_took: Duration::ZERO,
-            look_allowance: Allowance::new(step::LOOK_ADVANCE, step::LOOK_SHARE),
+            look_allowance: Allowance::new(LOOK_ADVANCE, LOOK_SHARE),
             quiet: 0,
             since_orders: 0,
             state: State::Starting,
@@ -473,5 +458,37 @@ impl Balancer {
         if let Some(times) = self.run_stats.trouble(&what) {
             control_port.record(Event::Trouble(Trouble { what, times }));
         }
+    }
+}
+
+/// The events of the whole system, or of the child that this process is about to start; those of other processes are opened when they are added. The error in
+/// place of samples says why there are none.
+fn opened(machine: &Machine, options: &Options) -> Result<(FaultSampler, Result<Samples, String>), EventsError> {
+    let mut fault_sampler = FaultSampler::new(machine);
+    let mut samples = match options.samples {
+        true => Samples::best(options.who == Who::System, machine),
+        false => Err("not asked for".to_owned()),
+    };
+    match &options.who {
+        Who::System => fault_sampler.open(&Scope::System)?,
+        Who::Child => {
+            fault_sampler.open(&Scope::Children)?;
+            if let Ok(found) = &mut samples
+                && let Err(error) = found.open(&Scope::Children, machine)
+            {
+                samples = Err(error.to_string());
+            }
+        }
+        Who::Processes(_) | Who::Cgroup(_) => {}
+    }
+    Ok((fault_sampler, samples))
+}
+
+/// The probes of every node's latency, and in words what they are or why there are none.
+fn probes(machine: &Machine, options: &Options) -> (Option<Probes>, String) {
+    match options.probes.then(|| Probes::new(machine, options.seed)) {
+        Some(Ok(probes)) => (Some(probes), "a pointer chase from one node per interval".to_owned()),
+        Some(Err(error)) => (None, format!("probe buffers cannot be allocated on every node: {error}")),
+        None => (None, "not asked for".to_owned()),
     }
 }

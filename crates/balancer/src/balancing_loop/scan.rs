@@ -25,17 +25,6 @@ const SILENT_NS: f64 = 10e9;
 const FAST_MS: &str = "100";
 const FAST_MAX_MS: &str = "400";
 
-/// The scan period, and how long it has been short.
-#[derive(Debug, Default)]
-pub(super) struct Scanning {
-    may: bool,
-    fast_since: Option<Instant>,
-    fast: Duration,
-    asked_at: Option<Instant>,
-    /// The delay before the first scan is still shortened.
-    is_young: bool,
-}
-
 impl Balancer {
     /// Turns NUMA balancing on if it is off and there is no other source of page uses.
     pub(super) fn begin_scanning(&mut self, control_port: &mut dyn ControlPort) {

@@ -14,6 +14,7 @@ use numapilot_placement::Refusal;
 use numapilot_placement::ThreadState;
 
 use super::Balancer;
+use super::LOOK_SHARE;
 use super::UNDO_MAX;
 use crate::control_port::ControlPort;
 use crate::copies::Copies;
@@ -39,10 +40,6 @@ const QUIET: u32 = 20;
 const SLOWEST: Duration = Duration::from_secs(2);
 /// Share of one CPU below which targets count as idle.
 const IDLE_SHARE: f64 = 0.02;
-/// Maximum share of the time that observations may use as processor time, once the advance is used up (deciding and reading processes have budgets of their
-/// own).
-pub(super) const LOOK_SHARE: f64 = 0.004;
-pub(super) const LOOK_ADVANCE: Duration = Duration::from_secs(2);
 /// Weight of one observation in the running mean of their processor time: 1 over this.
 const LOOK_WEIGHT: u32 = 8;
 /// Share of the running time that must move to other nodes for a new phase.

@@ -469,16 +469,16 @@ impl Copies {
 
 fn answer_event(answer: &Answer) -> event::CopyTold {
     let done = match answer.action {
-        Action::Replaced => "copied",
-        Action::Left => "left",
-        Action::Collapsed => "collapsed",
-        Action::GivenBack => "given-back",
+        Action::Replaced => event::CopyDone::Copied,
+        Action::Left => event::CopyDone::Left,
+        Action::Collapsed => event::CopyDone::Collapsed,
+        Action::GivenBack => event::CopyDone::GivenBack,
     };
     event::CopyTold {
         pid: answer.pid,
         node: answer.node,
         bytes: answer.bytes,
-        done: done.to_owned(),
+        done,
         because: answer.reason.clone().unwrap_or_default(),
     }
 }
@@ -499,7 +499,7 @@ mod tests {
         std::fs::write(log, "7\t1\treplaced\t4096\t7f0000000000\t-\t/tmp/data\n").unwrap();
         let told = copies.last_answers(&targets);
         let [event::Copies { file, processes, .. }] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((file.as_str(), processes[0].pid, processes[0].done.as_str()), ("/tmp/data", 7, "copied"));
+        assert_eq!((file.as_str(), processes[0].pid, processes[0].done), ("/tmp/data", 7, event::CopyDone::Copied));
         assert!(copies.last_answers(&targets).is_empty());
     }
 

@@ -13,14 +13,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::cgroup;
-use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::format_cpu_list;
@@ -57,6 +54,7 @@ use crate::status::State;
 use crate::status::Status;
 use crate::status::Steering;
 use crate::status::TargetStatus;
+use crate::system::clock::unix_ns;
 use place::Held;
 use place::Placed;
 use units::Unit;
@@ -85,10 +83,6 @@ pub struct Packer {
     troubles: BTreeSet<String>,
     run: String,
     started_unix_ns: u64,
-}
-
-fn unix_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 impl Packer {
@@ -453,7 +447,7 @@ impl Packer {
 
     fn settle(&mut self, decision: u64, placed: Placed, control_port: &mut dyn ControlPort) {
         let mut pages = PageOutcomes::default();
-        placed.moved.iter().for_each(|moved| pages.add(&outcomes(moved)));
+        placed.moved.iter().for_each(|moved| pages.add(&PageOutcomes::from(&moved.pages)));
         let took_ns: u64 = placed.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum();
         let moved_bytes = pages.moved * page_bytes();
         self.counters.pages.add(&pages);
@@ -512,20 +506,6 @@ fn words(packing: &Packing, units: usize) -> String {
         "{units} units: {:.2} processors lost as they are, {:.2} with the best packing found: {verdict}",
         packing.loss_now, packing.loss
     )
-}
-
-fn outcomes(moved: &Migration) -> PageOutcomes {
-    let pages = &moved.pages;
-    PageOutcomes {
-        moved: pages.moved,
-        already_there: pages.already_there,
-        gone: pages.gone,
-        busy: pages.busy,
-        no_room: pages.no_room,
-        refused: pages.shared,
-        not_tried: pages.not_tried,
-        other: pages.unmovable + pages.other,
-    }
 }
 
 /// Kernel threads have no memory of their own.

@@ -20,7 +20,7 @@ use super::units::Watched;
 use crate::event::Setting;
 use crate::packing::NodeSet;
 use crate::system::binding;
-use crate::system::binding::Bound;
+use crate::system::bound::Bound;
 use crate::system::settings::Settings;
 use crate::system::undo_log::Binding;
 use crate::system::undo_log::ThreadId;

@@ -10,28 +10,11 @@ use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_placement::Refusal;
 
+use super::bound::Bound;
 use super::targets::Targets;
 use super::undo_log::Binding;
 use super::undo_log::ThreadId;
 use super::undo_log::UndoLog;
-
-/// The binding of a thread by this program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Affinity before the first binding.
-    pub(crate) before: CpuMask,
-    /// Affinity that this program set.
-    pub(crate) ours: CpuMask,
-}
-
-impl Bound {
-    /// State of a thread after `binding`, given its state before.
-    pub(crate) fn after(binding: &Binding, known: Option<Bound>) -> Bound {
-        let known = known.filter(|bound| bound.ours == binding.was);
-        let before = known.map_or_else(|| binding.was.clone(), |bound| bound.before);
-        Bound { before, ours: binding.now.clone() }
-    }
-}
 
 /// A thread that was moved, with what is needed to undo the move.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
-//! Clocks of the kernel that the standard library does not offer.
+//! Clocks: those of the kernel that the standard library does not offer, and calendar time.
 
 use std::time::Duration;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 fn read(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -13,6 +15,12 @@ fn read(clock: libc::clockid_t) -> Duration {
 #[must_use]
 pub fn raw_ns() -> u64 {
     u64::try_from(read(libc::CLOCK_MONOTONIC_RAW).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
 /// Processor time used by this thread so far.

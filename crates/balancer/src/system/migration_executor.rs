@@ -144,7 +144,9 @@ impl MigrationExecutor {
             let outcomes = &moved.outcomes[part.first..part.first + part.count];
             let tally = Tally::of(outcomes);
             results[part.order] = result_of(&tally, outcomes[0], page_ns);
-            *count_of(&mut done.pages, &results[part.order], outcomes[0]) += 1;
+            // An order is about one page, of which one small one may have moved and the first not.
+            let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
+            *done.pages.count_of(outcome) += 1;
         }
         self.note(managed, requests, &moved.outcomes, done);
         done.took_ns += moved.moving_ns;
@@ -211,19 +213,6 @@ fn result_of(tally: &Tally, first: MoveOutcome, page_ns: f64) -> Result<f64, Ref
             Refusal::Unsupported
         }
     })
-}
-
-fn count_of<'a>(pages: &'a mut PageOutcomes, result: &Result<f64, Refusal>, first: MoveOutcome) -> &'a mut u64 {
-    match (result, first) {
-        (Ok(_), _) => &mut pages.moved,
-        (_, MoveOutcome::AlreadyThere) => &mut pages.already_there,
-        (_, MoveOutcome::Gone) => &mut pages.gone,
-        (_, MoveOutcome::Busy) => &mut pages.busy,
-        (_, MoveOutcome::NoRoom) => &mut pages.no_room,
-        (_, MoveOutcome::NotTried) => &mut pages.not_tried,
-        (_, MoveOutcome::Shared) => &mut pages.refused,
-        (_, MoveOutcome::Moved | MoveOutcome::Unmovable | MoveOutcome::Other(_)) => &mut pages.other,
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! changes ([`undo_log`]).
 
 pub mod binding;
+pub mod bound;
 pub mod clock;
 mod family;
 pub mod fault_sampler;

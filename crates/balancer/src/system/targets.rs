@@ -13,7 +13,7 @@ use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
-use super::binding::Bound;
+use super::bound::Bound;
 use super::clock;
 use crate::allowance::Allowance;
 use crate::event::Target;

@@ -18,6 +18,8 @@ use numapilot_balancer::balancing_loop::Tunables;
 use numapilot_balancer::balancing_loop::Who;
 use numapilot_balancer::control_port::ControlPort;
 use numapilot_balancer::estimate;
+use numapilot_balancer::event::Action;
+use numapilot_balancer::event::Decision;
 use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Sink;
 use numapilot_balancer::event::Stop;
@@ -361,30 +363,8 @@ fn line(event: &Event) -> Option<String> {
             let head = format!("policy {}, {targets} processes{dry}", start.policy);
             std::iter::once(head.as_str()).chain(assumed).collect::<Vec<_>>().join("; ")
         }
-        Event::Decision(decision) => {
-            let held = if decision.held_back.is_empty() {
-                String::new()
-            } else {
-                format!(", held back: {}", decision.held_back)
-            };
-            let (pages, bytes) = (decision.pages, units::bytes(decision.bytes));
-            let threads = if decision.threads > 0 { format!(", {} threads", decision.threads) } else { String::new() };
-            format!("decision {}: {pages} pages ({bytes}){threads}{held}: {}", decision.decision, decision.because)
-        }
-        Event::Action(action) => {
-            let pages: Vec<String> = action
-                .pages
-                .by_name()
-                .iter()
-                .filter(|(_, count)| *count > 0)
-                .map(|(name, count)| format!("{count} {name}"))
-                .collect();
-            let verb = if action.undo { "undone" } else { "done" };
-            let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
-            let done: Vec<String> = pages.into_iter().chain(threads).collect();
-            let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
-            format!("decision {}: {verb}: {done} in {}", action.decision, units::time_ns(action.took_ns))
-        }
+        Event::Decision(decision) => decision_line(decision),
+        Event::Action(action) => action_line(action),
         Event::Comparison(comparison) => {
             let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));
             format!(
@@ -396,7 +376,7 @@ fn line(event: &Event) -> Option<String> {
             let describe = |one: &numapilot_balancer::event::CopyTold| {
                 let node = one.node.map_or_else(String::new, |node| format!(" node {node}"));
                 let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
-                format!("{} {}{node}{because}", one.pid, one.done)
+                format!("{} {}{node}{because}", one.pid, one.done.word())
             };
             let outcomes: Vec<String> = copies.processes.iter().map(describe).collect();
             format!("copies of {}: {}", copies.file, outcomes.join(", "))
@@ -421,6 +401,24 @@ fn line(event: &Event) -> Option<String> {
         Event::Trouble(trouble) => trouble.what.clone(),
         _ => return None,
     })
+}
+
+fn decision_line(decision: &Decision) -> String {
+    let held =
+        if decision.held_back.is_empty() { String::new() } else { format!(", held back: {}", decision.held_back) };
+    let (pages, bytes) = (decision.pages, units::bytes(decision.bytes));
+    let threads = if decision.threads > 0 { format!(", {} threads", decision.threads) } else { String::new() };
+    format!("decision {}: {pages} pages ({bytes}){threads}{held}: {}", decision.decision, decision.because)
+}
+
+fn action_line(action: &Action) -> String {
+    let counts = action.pages.by_name().into_iter().filter(|(_, count)| *count > 0);
+    let pages = counts.map(|(name, count)| format!("{count} {name}"));
+    let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
+    let done: Vec<String> = pages.chain(threads).collect();
+    let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
+    let verb = if action.undo { "undone" } else { "done" };
+    format!("decision {}: {verb}: {done} in {}", action.decision, units::time_ns(action.took_ns))
 }
 
 fn summary(stop: &Stop) -> String {

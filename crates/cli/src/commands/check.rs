@@ -12,7 +12,7 @@ use numapilot_report::check as shown;
 use numapilot_sources::{Existing, RecordOptions};
 use serde_json::json;
 
-use super::BEYOND_LIMITS;
+use super::exit::BEYOND_LIMITS;
 use super::record::{binding, cpu_list};
 use super::summary::summarise;
 use crate::args::CheckArgs;

@@ -8,7 +8,7 @@ use numapilot_insight::compare::{Comparison, Metric, Prediction, RunSummary, com
 use numapilot_report::compare as shown;
 use serde_json::{Value, json};
 
-use super::BEYOND_LIMITS;
+use super::exit::BEYOND_LIMITS;
 use super::simulate::progress;
 use super::summary::summarise;
 use crate::args::CompareArgs;

@@ -7,6 +7,7 @@ mod compare;
 pub mod compile;
 mod ctl;
 mod doctor;
+mod exit;
 mod explain;
 mod export;
 mod exports;
@@ -75,9 +76,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
     }
 }
-
-/// Exit status of `compare` and `check` where a limit is exceeded.
-pub const BEYOND_LIMITS: u8 = 3;
 
 /// The exit code of an error: that of a [`SourceError`], else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {

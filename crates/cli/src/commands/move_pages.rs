@@ -20,7 +20,7 @@ use numapilot_report::units;
 use numapilot_sources::signals::Guard;
 use serde_json::json;
 
-use super::BEYOND_LIMITS;
+use super::exit::BEYOND_LIMITS;
 use crate::args::MoveArgs;
 use crate::output;
 

@@ -10,15 +10,6 @@ use crate::model::LocationId;
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACK_IDS_MAX: u32 = 1 << 26;
-/// Entries of a thread's cache of code addresses; a power of two.
-const CACHE_ENTRIES: usize = 256;
-
-/// A thread's latest code addresses, by their low bits.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CodeCache {
-    version: u32,
-    entries: Vec<(u64, LocationId)>,
-}
 
 impl<L: Layouts> Joiner<L> {
     /// The location of a code address of a process, through the thread's cache.
@@ -28,16 +19,11 @@ impl<L: Layouts> Joiner<L> {
             return LocationId(0);
         }
         let version = self.spaces[process.0 as usize].code_version;
-        let slot = (ip ^ (ip >> 8)) as usize % CACHE_ENTRIES;
-        let cache = &mut self.running[thread.0 as usize].code;
-        if cache.version != version || cache.entries.is_empty() {
-            cache.version = version;
-            cache.entries = vec![(0, LocationId(0)); CACHE_ENTRIES];
-        } else if cache.entries[slot].0 == ip {
-            return cache.entries[slot].1;
+        if let Some(location) = self.running[thread.0 as usize].code.get(version, ip) {
+            return location;
         }
         let location = self.code_location(process, ip);
-        self.running[thread.0 as usize].code.entries[slot] = (ip, location);
+        self.running[thread.0 as usize].code.put(ip, location);
         location
     }
 

@@ -9,6 +9,7 @@
 
 mod blocks;
 mod code;
+mod code_cache;
 mod homes;
 mod lifecycles;
 mod ranges;
@@ -29,9 +30,9 @@ use numapilot_trace::tables::{
 use numapilot_trace::wire::layout;
 
 use crate::access::AccessRef;
+use crate::losses::Losses;
 use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
 use crate::ties::Live;
-use crate::trace::Losses;
 use space::{Found, Space};
 
 /// Addresses are below this; anything else in a record is damage.
@@ -172,7 +173,7 @@ struct Running {
     cpu: Option<CpuId>,
     node: Option<NodeId>,
     known: bool,
-    code: code::CodeCache,
+    code: code_cache::CodeCache,
 }
 
 /// Conventions of an engine's records that the format does not fix.

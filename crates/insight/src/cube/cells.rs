@@ -5,7 +5,7 @@ use numapilot_flows::AccessRef;
 use numapilot_trace::ids::TimeNs;
 
 use super::keep::{Level, Ranks};
-use super::{Alone, CodeKey, Folded, NONE, ObjectKey, Rows};
+use super::rows::{Alone, CodeKey, Folded, NONE, ObjectKey, Rows};
 use crate::context::Analysis;
 use crate::detail::PAGE_BYTES;
 use crate::estimate::Tally;

@@ -3,8 +3,8 @@
 use foldhash::{HashMap, HashMapExt};
 use numapilot_trace::ids::{ObjectId, TimeNs};
 
-use super::NONE;
 use super::keep::Ranks;
+use super::rows::NONE;
 use crate::context::Analysis;
 use crate::detail::PAGE_BYTES;
 use crate::estimate::Tally;

@@ -5,6 +5,7 @@ mod allocator_arenas;
 mod alternate_remote;
 mod concurrent_read;
 mod concurrent_written;
+mod draft;
 mod false_sharing;
 mod finding;
 mod hot_page;
@@ -20,48 +21,14 @@ mod tier;
 
 pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 
+pub(crate) use draft::{Criterion, Draft};
 pub(crate) use judge::why_unpriced;
+
+use draft::{ENOUGH_SAMPLES, NEARLY_ALL, number, share};
 
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::FixCandidate;
 use crate::scene::{MATERIAL, Scene};
-
-/// Number of samples of a site below which no detector looks at it.
-const ENOUGH_SAMPLES: u64 = 30;
-/// Share, 0 to 1, that counts as nearly all.
-const NEARLY_ALL: f64 = 0.9;
-
-/// A recognised pattern before its fixes are priced.
-pub(crate) struct Draft {
-    pub pattern: PatternKind,
-    pub subject: Subject,
-    /// Share of the threads' time that accesses to this subject take beyond idle local accesses.
-    pub at_stake: Estimate,
-    pub evidence: Vec<Evidence>,
-    pub criterion: Criterion,
-    pub would_change: Vec<String>,
-    pub candidates: Vec<FixCandidate>,
-}
-
-/// The share that decides a pattern, and its threshold.
-pub(crate) struct Criterion {
-    pub value: Estimate,
-    /// The value must lie above it, or below it if `below`.
-    pub threshold: f64,
-    pub below: bool,
-    pub what: &'static str,
-}
-
-impl Criterion {
-    pub fn above(value: Estimate, threshold: f64, what: &'static str) -> Criterion {
-        Criterion { value, threshold, below: false, what }
-    }
-
-    pub fn below(value: Estimate, threshold: f64, what: &'static str) -> Criterion {
-        Criterion { value, threshold, below: true, what }
-    }
-}
 
 /// Recognises a pattern in one site. The estimate is the site's share of the threads' time at stake.
 type SiteDetector = fn(&Scene<'_>, &SiteFacts, Estimate) -> Option<Draft>;
@@ -98,12 +65,4 @@ pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
     }
     drafts.extend(WHOLE_DETECTORS.iter().flat_map(|detect| detect(scene)));
     drafts
-}
-
-fn share(what: &str, value: Estimate) -> Evidence {
-    Evidence { what: what.to_owned(), value, unit: Unit::Share }
-}
-
-fn number(what: &str, value: f64, unit: Unit) -> Evidence {
-    Evidence { what: what.to_owned(), value: Estimate::exact(value), unit }
 }

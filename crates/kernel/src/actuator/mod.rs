@@ -12,7 +12,9 @@
 
 pub mod free_memory;
 mod interpret;
+mod outcome;
 pub mod pace;
+mod page;
 mod syscall;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,11 @@ use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
 use crate::task::Process;
+pub use outcome::MoveOutcome;
+pub use outcome::Tally;
+pub use page::huge_bytes;
+pub use page::page_bytes;
+
 use free_memory::NodeFreeMemory;
 use interpret::Batch;
 use interpret::Calls;
@@ -36,112 +43,6 @@ pub struct MoveRequest {
     pub to: NodeId,
     /// Address of the page's first byte.
     pub address: u64,
-}
-
-/// Outcome of a request to move a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MoveOutcome {
-    /// Not tried: the rate limit, a stop or an error came first.
-    #[default]
-    NotTried,
-    /// The page is on the target node now.
-    Moved,
-    /// The page was on the target node already.
-    AlreadyThere,
-    /// There is no page: never touched, unmapped, swapped out, or the process has ended.
-    Gone,
-    /// The kernel or a device was using the page at every try.
-    Busy,
-    /// The target node has no free memory, or would keep less than [`MoveOptions::keep_bytes`].
-    NoRoom,
-    /// Other processes map the page, and the caller may not move such pages (CAP_SYS_NICE).
-    Shared,
-    /// Not a movable page: the kernel's zero page, device memory, or an address that is not mapped.
-    Unmovable,
-    /// The kernel refused with another error number (errno).
-    Other(i32),
-}
-
-/// Counts of pages (of the system's base size) by outcome; their sum is the number of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Pages with outcome [`MoveOutcome::Moved`].
-    pub moved: u64,
-    /// Pages with outcome [`MoveOutcome::AlreadyThere`].
-    pub already_there: u64,
-    /// Pages with outcome [`MoveOutcome::Gone`].
-    pub gone: u64,
-    /// Pages with outcome [`MoveOutcome::Busy`].
-    pub busy: u64,
-    /// Pages with outcome [`MoveOutcome::NoRoom`].
-    pub no_room: u64,
-    /// Pages with outcome [`MoveOutcome::Shared`].
-    pub shared: u64,
-    /// Pages with outcome [`MoveOutcome::Unmovable`].
-    pub unmovable: u64,
-    /// Pages with outcome [`MoveOutcome::Other`].
-    pub other: u64,
-    /// Pages with outcome [`MoveOutcome::NotTried`].
-    pub not_tried: u64,
-}
-
-impl Tally {
-    /// Counts outcomes.
-    #[must_use]
-    pub fn of(outcomes: &[MoveOutcome]) -> Tally {
-        let mut tally = Tally::default();
-        outcomes.iter().for_each(|outcome| *tally.of_fate(*outcome) += 1);
-        tally
-    }
-
-    fn of_fate(&mut self, outcome: MoveOutcome) -> &mut u64 {
-        match outcome {
-            MoveOutcome::NotTried => &mut self.not_tried,
-            MoveOutcome::Moved => &mut self.moved,
-            MoveOutcome::AlreadyThere => &mut self.already_there,
-            MoveOutcome::Gone => &mut self.gone,
-            MoveOutcome::Busy => &mut self.busy,
-            MoveOutcome::NoRoom => &mut self.no_room,
-            MoveOutcome::Shared => &mut self.shared,
-            MoveOutcome::Unmovable => &mut self.unmovable,
-            MoveOutcome::Other(_) => &mut self.other,
-        }
-    }
-
-    /// Names and counts, in the order in which they are shown.
-    #[must_use]
-    pub fn by_name(&self) -> [(&'static str, u64); 9] {
-        [
-            ("moved", self.moved),
-            ("already there", self.already_there),
-            ("gone", self.gone),
-            ("busy", self.busy),
-            ("no room", self.no_room),
-            ("shared", self.shared),
-            ("not movable", self.unmovable),
-            ("other", self.other),
-            ("not tried", self.not_tried),
-        ]
-    }
-
-    /// Adds another tally's counts to these.
-    pub fn add(&mut self, other: &Tally) {
-        self.moved += other.moved;
-        self.already_there += other.already_there;
-        self.gone += other.gone;
-        self.busy += other.busy;
-        self.no_room += other.no_room;
-        self.shared += other.shared;
-        self.unmovable += other.unmovable;
-        self.other += other.other;
-        self.not_tried += other.not_tried;
-    }
-
-    /// Number of pages, whatever their outcome.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_name().iter().map(|(_, count)| count).sum()
-    }
 }
 
 /// Options of a move: batches, rate, retries and free memory to keep.
@@ -188,20 +89,6 @@ pub struct Moved {
     pub moving_ns: u64,
     /// Number of system calls that move pages.
     pub calls: u64,
-}
-
-/// Bytes of a page of the base size.
-#[must_use]
-pub fn page_bytes() -> u64 {
-    // SAFETY: asks for a constant of the system.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// Bytes of a transparent huge page; of a base page where the system has none.
-#[must_use]
-pub fn huge_bytes() -> u64 {
-    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
-    text.trim().parse().ok().filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or_else(page_bytes)
 }
 
 /// Moves pages. Keeps its buffers, the state of the rate limit and the nodes' free memory from call to call.

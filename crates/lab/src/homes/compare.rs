@@ -10,7 +10,7 @@ use numapilot_flows::Trace;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::PlacementColumns;
 
-use super::CPUS_PER_NODE;
+use super::kernel::CPUS_PER_NODE;
 use super::kernel::Fault;
 use super::kernel::Kernel;
 use super::kernel::PAGE;

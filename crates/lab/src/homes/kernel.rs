@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 
-use super::CPUS_PER_NODE;
-
+/// CPUs of each of the guest's nodes.
+pub(super) const CPUS_PER_NODE: u32 = 2;
 pub(super) const PAGE: u64 = 4096;
 
 /// One page of one process (its pid).

@@ -24,6 +24,7 @@ use crate::error::LabError;
 use crate::job::FILES_IN_GUEST;
 use crate::lab::Lab;
 use crate::packages;
+use kernel::CPUS_PER_NODE;
 
 pub use compare::Example;
 pub use compare::Homes;
@@ -32,7 +33,6 @@ pub use compare::Reason;
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/homes");
 const NO_COMPILER: &str = "Install gcc (tools/setup test does).";
-const CPUS_PER_NODE: u32 = 2;
 /// Threads are laid out node by node in the order of their appearance; the program's first thread is the fourth, after
 /// `env`, the launcher, and its child.
 const FIRST_NODE: u32 = 3;

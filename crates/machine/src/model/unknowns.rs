@@ -1,11 +1,15 @@
 //! Ranges of a model file: values that are only known to lie between two bounds, and the parts of the machine that depend on each.
 
+use toml::Spanned;
+
+use super::file::RawFigure;
 use super::{GB, Reader};
 use crate::check;
 use crate::error::{MachineError, Problem};
 use crate::ids::NodeId;
 use crate::parts::MachineParts;
-use crate::unknowns::{Subject, Unknown, local_of};
+use crate::unknown::{Subject, Unknown};
+use crate::unknowns::local_of;
 
 /// Latencies from a node to others are no multiple of its local one beyond these.
 const OVER_LOCAL: (f64, f64) = (0.1, 1000.0);
@@ -29,6 +33,21 @@ impl Reader<'_> {
             found.extend(self.ranged(&format!("links[{index}].bandwidth_gb_per_s"), GB, subject));
             first += count;
         }
+        self.ranged_latencies(parts, &mut found)?;
+        let traffic = [
+            ("controller_efficiency", Subject::ControllerEfficiency),
+            ("write_turnaround", Subject::WriteTurnaround),
+            ("message_bytes", Subject::MessageBytes),
+        ];
+        for (name, subject) in traffic {
+            found.extend(self.ranged(&format!("traffic.{name}"), 1.0, subject));
+        }
+        Ok(found)
+    }
+
+    /// Latencies with a range, or with one of their ratio to the local latency.
+    fn ranged_latencies(&self, parts: &MachineParts, found: &mut Vec<Unknown>) -> Result<(), MachineError> {
+        let raw = self.raw;
         let mut pairs_of = vec![Vec::new(); raw.idle_latency.len()];
         for (from, row) in self.rule_of.iter().enumerate() {
             for (to, rule) in row.iter().enumerate().filter_map(|(to, rule)| Some((to, (*rule)?))) {
@@ -41,48 +60,49 @@ impl Reader<'_> {
                 found.extend(self.ranged(&format!("{place}.ns"), 1.0, Subject::IdleLatency(pairs.clone())));
                 continue;
             };
-            let (place, (low, high)) = (format!("{place}.over_local"), *ratio.get_ref());
-            let error = |what: String, remedy: &str| self.error(Problem::new(&place, what, remedy), Some(ratio.span()));
-            for bound in [low, high] {
-                check::within(&place, "a bound", bound, OVER_LOCAL.0, OVER_LOCAL.1, "")
-                    .map_err(|problem| self.error(problem, Some(ratio.span())))?;
-            }
-            let ns = latency.get_ref().ns.get_ref();
-            if ns.range.is_some() {
-                let remedy = "give `range` of its nanoseconds, or `over_local`, not both";
-                return Err(error("it has two ranges".to_owned(), remedy));
-            }
-            let mut value = None;
-            for &(from, to) in pairs {
-                let Some(local) = local_of(parts, from).filter(|_| from != to) else {
-                    let remedy = "give `range` of its nanoseconds there";
-                    return Err(error("it is for pairs without a latency to compare it with".to_owned(), remedy));
-                };
-                let of_local = ns.value / local;
-                // To three digits, as figures are written.
-                if of_local < low - 0.005 * low || of_local > high + 0.005 * high {
-                    let what =
-                        format!("{} ns are {of_local:.3} times the local latency, not {low} to {high}", ns.value);
-                    return Err(error(what, "give the least and the most that the ratio may be"));
-                }
-                // To a millionth: digits that JSON keeps.
-                value = value.or(Some((of_local.clamp(low, high) * 1e6).round() / 1e6));
-            }
-            let source = self.source(&place, &ns.source, ratio.span())?;
-            if let Some(value) = value {
-                let subject = Subject::OverLocal(pairs.clone());
-                found.push(Unknown { place, subject, value, low, high, source });
-            }
+            found.extend(self.over_local(&place, ratio, &latency.get_ref().ns, pairs, parts)?);
         }
-        let traffic = [
-            ("controller_efficiency", Subject::ControllerEfficiency),
-            ("write_turnaround", Subject::WriteTurnaround),
-            ("message_bytes", Subject::MessageBytes),
-        ];
-        for (name, subject) in traffic {
-            found.extend(self.ranged(&format!("traffic.{name}"), 1.0, subject));
+        Ok(())
+    }
+
+    /// The ratio of latencies between `pairs`, in nanoseconds `ns`, to the local ones of the nodes that they are from; `None` without pairs.
+    fn over_local(
+        &self,
+        place: &str,
+        ratio: &Spanned<(f64, f64)>,
+        ns: &Spanned<RawFigure>,
+        pairs: &[(usize, usize)],
+        parts: &MachineParts,
+    ) -> Result<Option<Unknown>, MachineError> {
+        let (place, (low, high)) = (format!("{place}.over_local"), *ratio.get_ref());
+        let error = |what: String, remedy: &str| self.error(Problem::new(&place, what, remedy), Some(ratio.span()));
+        for bound in [low, high] {
+            check::within(&place, "a bound", bound, OVER_LOCAL.0, OVER_LOCAL.1, "")
+                .map_err(|problem| self.error(problem, Some(ratio.span())))?;
         }
-        Ok(found)
+        let ns = ns.get_ref();
+        if ns.range.is_some() {
+            let remedy = "give `range` of its nanoseconds, or `over_local`, not both";
+            return Err(error("it has two ranges".to_owned(), remedy));
+        }
+        let mut value = None;
+        for &(from, to) in pairs {
+            let Some(local) = local_of(parts, from).filter(|_| from != to) else {
+                let remedy = "give `range` of its nanoseconds there";
+                return Err(error("it is for pairs without a latency to compare it with".to_owned(), remedy));
+            };
+            let of_local = ns.value / local;
+            // To three digits, as figures are written.
+            if of_local < low - 0.005 * low || of_local > high + 0.005 * high {
+                let what = format!("{} ns are {of_local:.3} times the local latency, not {low} to {high}", ns.value);
+                return Err(error(what, "give the least and the most that the ratio may be"));
+            }
+            // To a millionth: digits that JSON keeps.
+            value = value.or(Some((of_local.clamp(low, high) * 1e6).round() / 1e6));
+        }
+        let source = self.source(&place, &ns.source, ratio.span())?;
+        let subject = Subject::OverLocal(pairs.to_vec());
+        Ok(value.map(|value| Unknown { place, subject, value, low, high, source }))
     }
 
     /// The unknown that a figure with a range is; `unit` turns the file's into the machine's.

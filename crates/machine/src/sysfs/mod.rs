@@ -9,10 +9,10 @@ mod tree;
 use std::path::Path;
 
 use crate::error::MachineError;
-use crate::hardware::{CoreFigures, Figure, FigureValue, MachineSource, Routing, TrafficFigures};
+use crate::hardware::{CoreFigures, MachineSource, Routing, TrafficFigures};
 use crate::machine::Machine;
 use crate::parts::MachineParts;
-use tree::Tree;
+use tree::{Tree, figure};
 
 /// Reads the system under `root`.
 pub fn read(root: &Path) -> Result<Machine, MachineError> {
@@ -49,17 +49,4 @@ pub fn read(root: &Path) -> Result<Machine, MachineError> {
     };
     let folder = root.join("sys/devices/system").display().to_string();
     Machine::try_from(parts).map_err(|problem| problem.in_file(&folder, None))
-}
-
-/// A figure that a kernel file gave.
-fn figure(place: &str, value: f64, unit: &str, source: &str) -> Figure {
-    let value = FigureValue::Number(value);
-    Figure {
-        place: place.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        source: source.to_owned(),
-        estimate: false,
-        range: None,
-    }
 }

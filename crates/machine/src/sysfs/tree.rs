@@ -8,9 +8,23 @@ use numapilot_host::Root;
 
 use crate::cpulist::parse_cpu_list;
 use crate::error::MachineError;
+use crate::hardware::{Figure, FigureValue};
 
 /// Kernel files that we read are far smaller; `/proc/cpuinfo` of a thousand CPUs is 1.5 MiB and only its head is wanted.
 const READ_MAX: u64 = 256 * 1024;
+
+/// A figure that a kernel file gave.
+pub fn figure(place: &str, value: f64, unit: &str, source: &str) -> Figure {
+    let value = FigureValue::Number(value);
+    Figure {
+        place: place.to_owned(),
+        value,
+        unit: unit.to_owned(),
+        source: source.to_owned(),
+        estimate: false,
+        range: None,
+    }
+}
 
 /// A root prefix, and what could not be read below it.
 pub struct Tree {

@@ -1,6 +1,7 @@
 //! Fault statistics of tasks and groups: where the memory is, where the faults come from, decaying by half with every pass.
 
-use super::{ACTIVE_NODE_FRACTION, KernelBalancing};
+/// A node that causes more than this fraction of the faults of the most active one counts as active (`ACTIVE_NODE_FRACTION`).
+pub(super) const ACTIVE_NODE_FRACTION: i64 = 3;
 
 /// Faults by node, shared first and private second, as the kernel orders them.
 type ByNode = Vec<[i64; 2]>;
@@ -77,7 +78,7 @@ impl FaultTable {
 
     /// Folds the faults since the last pass into the decayed ones; returns them, shared and private. `run_share` is the share of the time in which
     /// the task ran: tasks that run little weigh little.
-    fn decay(&mut self, run_share: f64, all_faults: i64) -> [i64; 2] {
+    pub fn decay(&mut self, run_share: f64, all_faults: i64) -> [i64; 2] {
         let mut kinds = [0; 2];
         for node in 0..self.memory.len() {
             for (kind, faults) in kinds.iter_mut().enumerate() {
@@ -102,7 +103,7 @@ impl Group {
         Self { faults, tasks: 1, active_nodes: 1, max_faults_cpu: 0 }
     }
 
-    fn count_active_nodes(&mut self) {
+    pub(super) fn count_active_nodes(&mut self) {
         let nodes = self.faults.cpu.len();
         self.max_faults_cpu = (0..nodes).map(|n| self.faults.cpu(n)).max().unwrap_or(0);
         self.active_nodes = (0..nodes).filter(|&n| is_active_node(self, n)).count();
@@ -112,67 +113,4 @@ impl Group {
 /// Whether a group faults often from a node (`numa_is_active_node`).
 pub(crate) fn is_active_node(group: &Group, node: usize) -> bool {
     group.faults.cpu(node) * ACTIVE_NODE_FRACTION > group.max_faults_cpu
-}
-
-impl KernelBalancing {
-    /// After a pass of its process: decays a task's faults, chooses its preferred node, adapts its scan period (`task_numa_placement`).
-    pub(super) fn place_task(&mut self, thread: u32, now_ns: u64) {
-        let Some(passes) = self.tasks.get(&thread).and_then(|t| self.processes.get(&t.process)).map(|p| p.passes)
-        else {
-            return;
-        };
-        let Some(task) = self.tasks.get_mut(&thread).filter(|task| task.passes != passes) else { return };
-        task.passes = passes;
-        let run_share = match task.placed {
-            Some((time, runtime)) => (task.runtime_ns - runtime) as f64 / (now_ns.saturating_sub(time) + 1) as f64,
-            None => task.load,
-        };
-        task.placed = Some((now_ns, task.runtime_ns));
-        let before = task.faults.clone();
-        let kinds = task.faults.decay(run_share.min(1.0), task.locality[0] + task.locality[1]);
-        let (after, group_id) = (task.faults.clone(), task.group);
-        if let Some(group) = group_id.and_then(|id| self.groups.get_mut(&id)) {
-            group.faults.subtract(&before);
-            group.faults.add(&after);
-            group.count_active_nodes();
-        }
-        let group = group_id.and_then(|id| self.groups.get(&id));
-        let table = group.map_or(&after, |g| &g.faults);
-        let preferred = self.preferred_node(table, group.is_some());
-        let max_ms = self.tasks.get(&thread).map(|task| self.period_max_ms(task));
-        if let Some(task) = self.tasks.get_mut(&thread) {
-            task.preferred = preferred.or(task.preferred);
-            task.period_max_ms = max_ms.unwrap_or(task.period_max_ms);
-        }
-        self.adapt_period(thread, kinds, now_ns);
-    }
-
-    /// The node with most faults; for a group on a mesh, faults on near nodes count in part (`preferred_group_nid`). `None` without faults.
-    fn preferred_node(&self, table: &FaultTable, is_group: bool) -> Option<usize> {
-        let score = |node: usize| if is_group { self.score(table, node) } else { table.memory(node) };
-        let mut best: Option<(usize, i64)> = None;
-        for node in 0..self.facts.count() {
-            let score = score(node);
-            if score > best.map_or(0, |(_, s)| s) {
-                best = Some((node, score));
-            }
-        }
-        best.map(|(node, _)| node)
-    }
-
-    /// Faults on a node's memory, and on a machine whose nodes are not all equally far also those of nearer nodes, the less the farther (`score_nearby_nodes`).
-    pub(super) fn score(&self, table: &FaultTable, node: usize) -> i64 {
-        let farthest = self.facts.distance.iter().flatten().copied().max().unwrap_or(10);
-        let is_direct = (0..self.facts.count())
-            .all(|a| (0..self.facts.count()).all(|b| a == b || self.facts.distance[a][b] == farthest));
-        let mut score = table.memory(node);
-        if is_direct || farthest <= 10 {
-            return score;
-        }
-        for near in (0..self.facts.count()).filter(|&n| n != node) {
-            let distance = self.facts.distance[node][near];
-            score += table.memory(near) * i64::from(farthest - distance) / i64::from(farthest - 10);
-        }
-        score
-    }
 }

@@ -6,7 +6,10 @@
 //! against Linux 6.12.
 
 mod faults;
+mod limits;
+mod loads;
 mod place;
+mod preference;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -19,12 +22,10 @@ use crate::nodes::NodeFacts;
 use crate::observation::{HintFault, Observation, PageKey, PageSize};
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
-use faults::{FaultTable, Group, is_active_node};
-use place::NodeLoads;
-use scan::ScanLimits;
+use faults::{ACTIVE_NODE_FRACTION, FaultTable, Group, is_active_node};
+use limits::ScanLimits;
+use loads::NodeLoads;
 
-/// A node that causes more than this fraction of the faults of the most active one counts as active (`ACTIVE_NODE_FRACTION`).
-const ACTIVE_NODE_FRACTION: i64 = 3;
 /// A task's first scans may move pages on the first fault (`should_numa_migrate_memory`).
 const EARLY_SCANS: u64 = 4;
 /// Longest time in nanoseconds between tries to move a task to its preferred node (`numa_migrate_preferred`: `HZ`, one second).

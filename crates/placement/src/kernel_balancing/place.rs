@@ -1,37 +1,10 @@
 //! Placing tasks: where to run one that would rather be on another node, alone or in exchange (`task_numa_migrate`).
 
 use super::KernelBalancing;
-use crate::nodes::NodeFacts;
+use super::loads::NodeLoads;
 
 /// Improvements below this are not worth an exchange of tasks (`SMALLIMP`; the greatest is 1998).
 const SMALL_IMPROVEMENT: i64 = 30;
-
-/// Load and capacity of every node, in running tasks and CPUs.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeLoads {
-    load: Vec<f64>,
-    capacity: Vec<f64>,
-}
-
-impl NodeLoads {
-    /// Adds up the tasks' loads.
-    pub fn of(facts: &NodeFacts, tasks: impl Iterator<Item = (usize, f64)>) -> Self {
-        let mut load = vec![0.0; facts.count()];
-        tasks.for_each(|(node, l)| load[node] += l);
-        Self { load, capacity: facts.cpus.iter().map(|&c| c as f64).collect() }
-    }
-
-    /// Whether moving `load` from one node to another makes them more unequal (`load_too_imbalanced`).
-    fn too_imbalanced(&self, from: usize, to: usize, load: f64) -> bool {
-        let imbalance = |source: f64, target: f64| (target * self.capacity[from] - source * self.capacity[to]).abs();
-        imbalance(self.load[from] - load, self.load[to] + load) > imbalance(self.load[from], self.load[to])
-    }
-
-    /// Whether a node has a CPU to spare.
-    fn has_idle_cpu(&self, node: usize) -> bool {
-        self.load[node] + 0.5 < self.capacity[node]
-    }
-}
 
 /// A way to move a task: alone, or in exchange for another.
 #[derive(Clone, Copy, Debug)]

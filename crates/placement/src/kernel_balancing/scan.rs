@@ -15,16 +15,6 @@ const RUN_PER_SCAN: u64 = 32;
 /// Pages of 4 KiB in a MiB.
 const PAGES_PER_MB: u64 = 256;
 
-/// The kernel's settings in debugfs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScanLimits {
-    pub delay_ms: u64,
-    pub period_min_ms: u64,
-    pub period_max_ms: u64,
-    pub size_mb: u64,
-    pub ns_per_page: u64,
-}
-
 impl KernelBalancing {
     /// Pieces that a process's memory has (`task_nr_scan_windows`).
     fn windows(&self, task: &Task) -> u64 {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::Pilot;
 use super::groups::{Group, Member};
 use super::memory::{BLOCK_PAGES, Block, Memory, range_of};
-use super::orders::{GOLDEN, share_at};
 use super::search::Plan;
+use super::shares::{GOLDEN, share_at};
 use crate::action::Action;
 use crate::observation::{Observation, PageKey, PageSize};
 

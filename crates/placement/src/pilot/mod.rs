@@ -18,6 +18,7 @@ mod memory;
 mod model;
 mod orders;
 mod search;
+mod shares;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,6 +5,7 @@ use super::groups::{Group, Member};
 use super::kin::Kin;
 use super::memory::{BLOCK_PAGES, range_of};
 use super::search::Plan;
+use super::shares::{GOLDEN, share_at};
 use crate::action::Action;
 use crate::observation::{Observation, PageKey, PageSize};
 
@@ -14,8 +15,6 @@ const PAID: f64 = 4.0;
 const DOUBLINGS_MAX: u8 = 10;
 /// A group of which less than this share should move stays.
 const SHARE_MIN: f64 = 1e-3;
-/// The fraction of the golden ratio: multiples of it fall evenly between 0 and 1, so pages dealt by their number keep any proportion.
-pub(super) const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// A move whose regret has reached its price.
 struct MoveCandidate {
@@ -197,18 +196,6 @@ impl Pilot {
             });
         }
     }
-}
-
-/// The node at which the running sum of shares passes `at` (0 to 1).
-pub(super) fn share_at(shares: &[f64], at: f64) -> usize {
-    let mut left = at * shares.iter().sum::<f64>();
-    for (node, share) in shares.iter().enumerate() {
-        if left < *share {
-            return node;
-        }
-        left -= share;
-    }
-    shares.iter().rposition(|share| *share > 0.0).unwrap_or(0)
 }
 
 /// Whether a page is mapped; everything is if nothing is known of mappings.

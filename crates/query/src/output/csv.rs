@@ -7,7 +7,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
 
-use super::{Sink, WriteError, options};
+use super::writer::{Sink, WriteError, options};
 
 /// Writes a result as CSV.
 pub(super) struct CsvSink<W> {

@@ -4,12 +4,13 @@ mod csv;
 mod json;
 mod parquet;
 mod table;
+mod writer;
 
 use std::io::Write;
 
-use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::arrow::util::display::FormatOptions;
+
+pub use writer::{Sink, WriteError};
 
 /// Format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -38,24 +39,6 @@ impl Format {
     }
 }
 
-/// Why a result cannot be written.
-pub type WriteError = Box<dyn std::error::Error + Send + Sync>;
-
-/// A writer of a result, batch by batch.
-pub trait Sink {
-    /// Writes a batch of rows.
-    ///
-    /// # Errors
-    /// If they cannot be written.
-    fn take(&mut self, batch: &RecordBatch) -> Result<(), WriteError>;
-
-    /// Writes the rest of the output. Call it once, after the last batch.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn finish(self: Box<Self>) -> Result<(), WriteError>;
-}
-
 /// Makes a writer of this format; a table shows at most `rows` rows.
 ///
 /// # Errors
@@ -72,9 +55,4 @@ pub fn sink<'a>(
         Format::Json => Box::new(json::JsonSink::new(out)?),
         Format::Parquet => Box::new(parquet::ParquetSink::new(schema, out)?),
     })
-}
-
-/// Formatting of values as text: unknown values are empty.
-fn options() -> FormatOptions<'static> {
-    FormatOptions::new().with_null("").with_display_error(false)
 }

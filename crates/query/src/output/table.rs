@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Sink, WriteError, options};
+use super::writer::{Sink, WriteError, options};
 
 /// Columns of a value that are shown; longer values are cut.
 const WIDEST: usize = 60;

@@ -14,8 +14,8 @@ use numapilot_machine::Machine;
 use serde_json::Value;
 use serde_json::json;
 
-use super::METRICS;
-use super::Page;
+use super::contents::METRICS;
+use super::contents::Page;
 use super::findings;
 use super::pack::compact;
 use super::tables::INSTANCES_MAX;

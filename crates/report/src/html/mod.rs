@@ -1,16 +1,13 @@
 //! One self-contained HTML page: the data packed, the page's own script and style, nothing fetched. `docs/report.md` describes page and data;
 //! the script's source is in `web/`.
 
+mod contents;
 mod findings;
 mod head;
 mod pack;
 mod tables;
 
-use numapilot_insight::Analysis;
-use numapilot_insight::Findings;
-use numapilot_machine::Machine;
-
-use crate::heading::Heading;
+pub use contents::Page;
 
 /// The page's script: `web/`, built by `npm run build` there. A test holds it to a fresh build.
 const SCRIPT: &str = include_str!("../../assets/report.js");
@@ -18,26 +15,9 @@ const SCRIPT: &str = include_str!("../../assets/report.js");
 const STYLE: &str = include_str!("../../assets/report.css");
 /// The page's content security policy: it allows only that script and that style, by their hashes.
 const POLICY: &str = include_str!("../../assets/report.csp");
-/// Definitions of every figure, which the page shows on a click.
-const METRICS: &str = include_str!("../../../../docs/metrics.md");
 
 /// Largest number of samples or cells in the page: a file of some 10 MB, which the page filters in well below 100 ms.
 pub const ROW_BUDGET: usize = 250_000;
-
-/// The content of the page.
-#[derive(Clone, Copy)]
-pub struct Page<'a> {
-    /// Program, machine and losses of the recording.
-    pub heading: &'a Heading,
-    /// The machine, where the trace describes it.
-    pub machine: Option<&'a Machine>,
-    /// The analysis of the accesses.
-    pub analysis: &'a Analysis<'a>,
-    /// Its findings; empty where they were not computed.
-    pub findings: &'a Findings,
-    /// Version of the program that writes the page.
-    pub version: &'a str,
-}
 
 /// Renders the page.
 #[must_use]

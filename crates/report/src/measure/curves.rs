@@ -3,7 +3,7 @@
 use numapilot_measure::Results;
 
 use super::plot::{Axis, Line, Scale, draw};
-use super::{gb_per_s, ns, origin, spread_words};
+use super::words::{gb_per_s, ns, origin, spread_words};
 
 /// A round value, without what binary fractions add to it.
 fn tick(value: f64) -> String {

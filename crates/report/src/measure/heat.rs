@@ -2,7 +2,8 @@
 
 use numapilot_measure::{Figure, Results, Walk};
 
-use super::{SHOWN_KERNEL, between, columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
+use super::picture::Picture;
+use super::words::{SHOWN_KERNEL, between, columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
 use crate::pictures::palette::{FAINT, INK};
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
@@ -88,7 +89,7 @@ pub fn latency_svg(results: &Results) -> Option<String> {
         Some(value(&cell.ns, &format!("node {from}"), &target.to_string()))
     };
     let map = Map {
-        title: super::Picture::Latency.title(),
+        title: Picture::Latency.title(),
         finding: format!("{} ns per load, {}", between(ends, ns), walk_words(walk)),
         corner: ("CPUs of", "memory on; ns per load"),
         cells: rows.iter().map(|from| targets.iter().map(|target| at(*from, target)).collect()).collect(),
@@ -123,7 +124,7 @@ pub fn bandwidth_svg(results: &Results) -> Option<String> {
         Some((gb_per_s(best), depth(ends.0 + ends.1 - best, ends), story))
     };
     let map = Map {
-        title: super::Picture::Bandwidth.title(),
+        title: Picture::Bandwidth.title(),
         finding: format!("{} GB/s, reading with all CPUs of a node; darker is narrower", between(ends, gb_per_s)),
         corner: ("CPUs of", "memory on; GB/s"),
         cells: rows.iter().map(|from| targets.iter().map(|target| at(*from, target)).collect()).collect(),
@@ -149,7 +150,7 @@ pub fn handoff_svg(results: &Results) -> Option<String> {
     };
     let names: Vec<String> = cpus.iter().map(ToString::to_string).collect();
     let map = Map {
-        title: super::Picture::Handoff.title(),
+        title: Picture::Handoff.title(),
         finding: format!("{} ns one way", between(ends, ns)),
         corner: ("CPU", "CPU; ns one way"),
         cells: cpus.iter().map(|a| cpus.iter().map(|b| at(*a, *b)).collect()).collect(),

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Results};
 
 use super::text::limits;
-use super::{Picture, gb_per_s, is_quiet, origin, remarks, spread_words, svg};
+use super::words::{gb_per_s, origin, spread_words};
+use super::{Picture, is_quiet, remarks, svg};
 use crate::plain_page;
 use crate::svg_writer::escape;
 

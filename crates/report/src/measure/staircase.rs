@@ -3,7 +3,7 @@
 use numapilot_measure::Results;
 
 use super::plot::{Axis, Line, Scale, draw};
-use super::{ns, origin, spread_words, walk_words};
+use super::words::{ns, origin, spread_words, walk_words};
 use crate::units;
 
 pub fn svg(results: &Results) -> Option<String> {

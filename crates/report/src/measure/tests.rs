@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_measure::{
-    BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, LatencyCell, Level, Limit,
-    Proof, Relation, Spread, StairPoint, Staircase,
+    BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, Kernel, LatencyCell, Level,
+    Limit, Proof, Relation, Spread, StairPoint, Staircase, Target, Walk,
 };
 
 use super::*;

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
 
-use super::{columns, gb_per_s, ns, origin, remarks, rows, spread_words, walk_words};
+use super::remarks;
+use super::words::{columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
 use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;

@@ -9,9 +9,9 @@ use crate::svg_writer::{SvgWriter, Type, text_width};
 use crate::text::{clean, shorten};
 use crate::traffic::scale;
 use crate::units;
+use crate::units::found;
 use crate::units::short_percent;
 
-use super::found;
 use super::palette::FAINT;
 use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};
 

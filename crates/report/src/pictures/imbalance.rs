@@ -5,10 +5,10 @@ use numapilot_insight::Estimate;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
+use crate::units::found;
 use crate::units::short_percent;
 
 use super::axis::ticks;
-use super::found;
 use super::palette::{FAINT, GRID, INK, LOCAL, REMOTE};
 use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
 

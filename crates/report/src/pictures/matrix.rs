@@ -4,9 +4,9 @@ use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
 use crate::units;
+use crate::units::found;
 use crate::units::short_percent;
 
-use super::found;
 use super::palette::{FAINT, INK};
 use super::sheet::{MARGIN, TOP, begin, nothing};
 

@@ -15,7 +15,7 @@ mod sheet;
 mod tests;
 mod timeline;
 
-use numapilot_insight::{Source, link_traffic};
+use numapilot_insight::link_traffic;
 
 use crate::export::{Export, ExportError};
 use crate::traffic;
@@ -88,9 +88,4 @@ fn traffic_svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> 
     let (links, _) = link_traffic(&matrix, machine, headline.totals.duration.0);
     let heading = export.heading;
     Ok(traffic::svg(&traffic::Traffic { heading, machine, headline: &headline, matrix: &matrix, links: &links, scope }))
-}
-
-/// How figures were found, in words.
-fn found(source: Source) -> &'static str {
-    if source == Source::Counted { "counted" } else { "estimated from samples" }
 }

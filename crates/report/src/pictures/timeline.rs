@@ -6,9 +6,9 @@ use numapilot_trace::ids::TimeNs;
 use crate::export::Export;
 use crate::svg_writer::{SvgWriter, Type};
 use crate::units;
+use crate::units::found;
 
 use super::axis::ticks;
-use super::found;
 use super::palette::{self, FAINT, GRID, INK, OTHERS, REMOTE};
 use super::sheet::{MARGIN, TOP, WIDTH, begin, fit, key, nothing};
 

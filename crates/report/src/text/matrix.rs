@@ -2,7 +2,6 @@
 
 use numapilot_insight::LinkTraffic;
 use numapilot_insight::Matrix;
-use numapilot_insight::Source;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 
@@ -36,7 +35,7 @@ pub fn matrix(matrix: &Matrix, look: Look) -> String {
     let served = (0..matrix.nodes.len()).map(|column| matrix.accesses.iter().map(|row| row[column].value).sum::<f64>());
     let served: Vec<String> = served.map(|sum| format!("{} ", share(sum))).collect();
     table.row(["ALL".to_owned()].into_iter().chain(served).chain(["100.0".to_owned()]));
-    let how = if matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
+    let how = units::found(matrix.source);
     let note = format!("  % of {} memory accesses, {how}; [local]\n", units::count(all));
     table.render(look, 2) + &look.faint(&note)
 }

@@ -4,7 +4,7 @@ use numapilot_machine::{Endpoint, Link, Machine, NodeId};
 use unicode_width::UnicodeWidthStr;
 
 use super::layout::{Sizes, layout};
-use super::text::{Paper, wrap};
+use super::paper::{Paper, wrap};
 use super::words;
 
 /// A matrix of more ends than this would not be read: the links are listed by kind instead.

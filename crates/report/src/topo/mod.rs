@@ -3,6 +3,7 @@
 mod diagram;
 mod json;
 pub mod layout;
+mod paper;
 mod svg;
 mod text;
 mod words;

@@ -1,9 +1,10 @@
 //! The machine drawn in a terminal.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use numapilot_machine::{Machine, MachineSource, Node, NodeId};
 use unicode_width::UnicodeWidthStr;
 
+use super::paper::{Paper, wrap};
 use super::{diagram, words};
 use crate::text::{clean, shorten};
 
@@ -34,31 +35,6 @@ pub fn text(machine: &Machine, width: usize, colour: bool) -> String {
         out.push_str(&wrap("\nNote: ", &clean(note), paper.width));
     }
     out
-}
-
-/// What is drawn on.
-#[derive(Clone, Copy)]
-pub struct Paper {
-    pub width: usize,
-    pub colour: bool,
-}
-
-impl Paper {
-    fn paint(self, style: Style, text: &str) -> String {
-        if self.colour { format!("{style}{text}{style:#}") } else { text.to_owned() }
-    }
-
-    pub fn bold(self, text: &str) -> String {
-        self.paint(Style::new().bold(), text)
-    }
-
-    pub fn faint(self, text: &str) -> String {
-        self.paint(Style::new().dimmed(), text)
-    }
-
-    fn in_colour(self, colour: AnsiColor, text: &str) -> String {
-        self.paint(Style::new().fg_color(Some(colour.into())), text)
-    }
 }
 
 fn header(machine: &Machine, paper: Paper) -> String {
@@ -257,27 +233,4 @@ fn offline(machine: &Machine, paper: Paper) -> String {
         return String::new();
     }
     wrap("\nCPUs of unknown node (offline): ", &words::cpu_list(strays), paper.width)
-}
-
-/// Text in lines of at most `width`; the first begins with `head`, the others are indented to it.
-pub fn wrap(head: &str, text: &str, width: usize) -> String {
-    let indent = head.trim_start_matches('\n').width().min(width / 3);
-    let mut out = head.to_owned();
-    let mut column = head.trim_start_matches('\n').width();
-    let mut first = true;
-    for word in text.split(' ') {
-        if !first && column + 1 + word.width() > width {
-            out.push('\n');
-            out.push_str(&" ".repeat(indent));
-            column = indent;
-        } else if !first {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += word.width();
-        first = false;
-    }
-    out.push('\n');
-    out
 }

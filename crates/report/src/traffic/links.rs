@@ -2,11 +2,11 @@
 
 use numapilot_machine::Endpoint;
 
-use super::CARD;
 use super::FAINT;
-use super::ROUTER;
-use super::Scene;
 use super::scale;
+use super::scene::CARD;
+use super::scene::ROUTER;
+use super::scene::Scene;
 use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
 use crate::topo::layout::Point;

@@ -3,11 +3,11 @@
 
 mod links;
 pub(crate) mod scale;
+mod scene;
 
 use numapilot_insight::Headline;
 use numapilot_insight::LinkTraffic;
 use numapilot_insight::Matrix;
-use numapilot_insight::Source;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -20,15 +20,13 @@ use crate::svg_writer::SvgWriter;
 use crate::svg_writer::Type;
 use crate::text::clean;
 use crate::text::shorten;
-use crate::topo::layout::Layout;
-use crate::topo::layout::Point;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 use crate::units;
 use crate::units::short_percent;
+pub use scene::Picture;
+use scene::{CARD, ROUTER, Scene};
 
-const CARD: Point = (208.0, 112.0);
-const ROUTER: Point = (104.0, 30.0);
 const GAP: f64 = 170.0;
 const MARGIN: f64 = 44.0;
 const TITLE: f64 = 128.0;
@@ -52,39 +50,6 @@ pub struct Traffic<'a> {
     pub scope: &'a str,
 }
 
-/// The picture in general: who reaches whom, under any words.
-#[derive(Clone, Copy)]
-pub struct Picture<'a> {
-    /// The machine model.
-    pub machine: &'a Machine,
-    /// The node-to-node matrix.
-    pub matrix: &'a Matrix,
-    /// The traffic of the links.
-    pub links: &'a [LinkTraffic],
-    /// Title of the picture.
-    pub title: &'a str,
-    /// What it says: at most two lines.
-    pub findings: &'a [String],
-    /// Where it comes from: measured or simulated, and how.
-    pub origin: &'a str,
-}
-
-/// The positions and loads of a traffic picture.
-pub(crate) struct Scene<'a> {
-    traffic: &'a Picture<'a>,
-    layout: Layout,
-    origin: Point,
-    /// Number of all accesses.
-    all: f64,
-}
-
-impl Scene<'_> {
-    fn at(&self, end: Endpoint) -> Option<Point> {
-        let (x, y) = self.layout.of(self.traffic.machine, end)?;
-        Some((x + self.origin.0, y + self.origin.1))
-    }
-}
-
 /// Draws a recording's traffic.
 #[must_use]
 pub fn svg(traffic: &Traffic<'_>) -> String {
@@ -102,7 +67,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
         format!("{}{place} draws {} of them", row.name, units::share(&row.share))
     });
     let top = if traffic.scope.is_empty() { top } else { format!("{top} · only {}", traffic.scope) };
-    let how = if traffic.matrix.source == Source::Counted { "counted" } else { "estimated from samples" };
+    let how = units::found(traffic.matrix.source);
     picture(&Picture {
         machine: traffic.machine,
         matrix: traffic.matrix,

@@ -69,8 +69,7 @@ struct FreshPages {
 
 impl FreshPages {
     fn map() -> Result<FreshPages, ApplyError> {
-        // SAFETY: asks for a constant of the system.
-        let page_bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let page_bytes = numapilot_kernel::actuator::page_bytes() as usize;
         let bytes = PAGES * page_bytes;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh private mapping, owned by the value made below.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use numapilot_machine::Machine;
 
-use super::{Part, usage};
+use super::range::Part;
+use super::usage;
 use crate::error::SimulatorError;
 use crate::options::Layout;
 use crate::program::{

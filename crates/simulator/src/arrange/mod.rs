@@ -6,6 +6,7 @@
 mod copies;
 mod optimum;
 mod pins;
+mod range;
 mod usage;
 
 use numapilot_machine::{Machine, NodeId};
@@ -15,6 +16,8 @@ use crate::options::Layout;
 use crate::program::{OrderedHomes, Program};
 
 pub use optimum::{OptimalPlacement, optimal};
+pub use range::PageRange;
+use range::Part;
 use usage::Usage;
 
 /// A placement of some pages.
@@ -33,9 +36,6 @@ pub enum Arrangement {
     /// All threads of each process on one node, whatever pages are named; the recorded CPUs of threads no longer apply.
     PinProcesses,
 }
-
-/// Pages of a process: (process, first page, pages of 4 KiB).
-pub type PageRange = (u32, u64, u64);
 
 /// The effect of an arrangement on a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,9 +103,6 @@ pub fn arrange(
     };
     Ok(Arranged { pages, more_bytes })
 }
-
-/// Pages within a region: (region, first page counted from the region's, pages).
-type Part = (u32, u64, u64);
 
 /// The parts of regions that ranges of a process's pages reach into, each page once, ascending.
 fn parts(program: &Program, ranges: &[PageRange]) -> Vec<Part> {

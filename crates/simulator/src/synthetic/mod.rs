@@ -4,13 +4,14 @@
 mod build;
 mod file;
 mod patterns;
+mod source;
 
-use std::ops::Range;
 use std::path::Path;
 
 use crate::error::SimulatorError;
 use crate::program::Program;
 use file::File;
+use source::Source;
 
 /// Descriptions are a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -40,17 +41,4 @@ pub fn parse(text: &str, file: &str) -> Result<Program, SimulatorError> {
     let raw: File = toml::from_str(text)
         .map_err(|error| source.error(error.span().unwrap_or(0..0), error.message().replace('\n', ", ")))?;
     build::program(&source, &raw)
-}
-
-/// The text, for messages with lines.
-struct Source<'a> {
-    text: &'a str,
-    file: &'a str,
-}
-
-impl Source<'_> {
-    fn error(&self, span: Range<usize>, why: impl Into<String>) -> SimulatorError {
-        let line = self.text.bytes().take(span.start).filter(|&byte| byte == b'\n').count() + 1;
-        SimulatorError::Description { file: self.file.to_owned(), line, why: why.into() }
-    }
 }

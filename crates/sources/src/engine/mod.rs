@@ -7,16 +7,16 @@
 
 mod auto;
 mod binary;
+mod choice;
 mod resolve;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::Path;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 pub use binary::Binary;
 pub use binary::BinaryKind;
+pub use choice::{Engine, EngineChoice, Refusal, Selection};
 pub use resolve::Target;
 
 pub(crate) use resolve::find as find_program;
@@ -26,96 +26,6 @@ use numapilot_machine::MachineSource;
 
 use crate::doctor::Diagnosis;
 use crate::error::SourceError;
-
-/// An engine that this version has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Engine {
-    /// Every access of an instrumented program, on a simulated machine, in virtual time.
-    Instrument,
-    /// Every access of an unmodified program that runs in an emulator, on a simulated machine, in virtual time.
-    Emulate,
-    /// Lifecycles only (allocations, mappings, threads, processes), in real time.
-    Track,
-    /// Page faults, by the running kernel: who touches each page first, and on kernels that balance, who uses it later.
-    Fault,
-    /// Memory accesses that the processor samples (AMD IBS, Intel PEBS, Arm SPE), with their latencies.
-    Pmu,
-}
-
-impl Engine {
-    /// As on the command line and in traces.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Instrument => "instrument",
-            Engine::Emulate => "emulate",
-            Engine::Track => "track",
-            Engine::Fault => "fault",
-            Engine::Pmu => "pmu",
-        }
-    }
-
-    /// Whether programs run on a simulated machine, in virtual time.
-    pub fn is_simulated(self) -> bool {
-        matches!(self, Engine::Instrument | Engine::Emulate)
-    }
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What the user asked for with `--engine`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EngineChoice {
-    /// The best one that works here.
-    #[default]
-    Auto,
-    /// This engine, or an error.
-    Only(Engine),
-}
-
-impl FromStr for EngineChoice {
-    type Err = SourceError;
-
-    fn from_str(name: &str) -> Result<Self, SourceError> {
-        match name {
-            "auto" => Ok(EngineChoice::Auto),
-            "instrument" => Ok(EngineChoice::Only(Engine::Instrument)),
-            "emulate" => Ok(EngineChoice::Only(Engine::Emulate)),
-            "track" => Ok(EngineChoice::Only(Engine::Track)),
-            "fault" => Ok(EngineChoice::Only(Engine::Fault)),
-            "pmu" => Ok(EngineChoice::Only(Engine::Pmu)),
-            "import" => Err(SourceError::EngineNotAvailable { name: name.to_owned() }),
-            _ => Err(SourceError::EngineUnknown { name: name.to_owned() }),
-        }
-    }
-}
-
-/// Why an engine was not chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// The refused engine.
-    pub engine: Engine,
-    /// Why the engine cannot be used, as part of a sentence.
-    pub reason: String,
-    /// What the user can do about it.
-    pub remedy: String,
-}
-
-/// The chosen engine, and what the user should know about the choice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
-    /// The engine that records.
-    pub engine: Engine,
-    /// Better engines, and why each refused.
-    pub refusals: Vec<Refusal>,
-    /// What is worth telling: which binary of a script is recorded, what will not be seen.
-    pub notes: Vec<String>,
-    /// The tracker is loaded into the program.
-    pub has_tracker: bool,
-}
 
 /// Programs whose business is to start another one that is named in their arguments.
 const LAUNCHERS: &[&str] = &[
@@ -145,19 +55,7 @@ pub fn select(
             script.display()
         ));
     }
-    let obstacle = preload_obstacle(binary);
-    let has_tracker = obstacle.is_none();
-    match (obstacle, choice) {
-        (Some((reason, _)), EngineChoice::Only(Engine::Fault | Engine::Pmu)) => notes.push(format!(
-            "{name}: {reason}: its mappings are known from the kernel, but its heap blocks are not, so accesses to the heap are shown as accesses to the \
-             allocator's or anonymous memory"
-        )),
-        (Some((reason, remedy)), _) => {
-            let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
-            return Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy });
-        }
-        (None, _) => {}
-    }
+    let has_tracker = takes_tracker(choice, binary, &mut notes)?;
     let starts_others = target.script.is_some() || is_launcher(&binary.path);
     let refusal = instrument_refusal(binary, starts_others);
     match (choice, binary.instrumented) {
@@ -197,6 +95,28 @@ pub fn select(
                 notes.push("engine track records objects and threads, but no accesses".to_owned());
             }
             Ok(Selection { engine, refusals, notes, has_tracker })
+        }
+    }
+}
+
+/// Whether the tracker can be loaded into the program. `notes` gets what an engine cannot see without it.
+///
+/// # Errors
+/// It cannot, and the engine works only with it.
+fn takes_tracker(choice: EngineChoice, binary: &Binary, notes: &mut Vec<String>) -> Result<bool, SourceError> {
+    let name = binary.path.display();
+    match (preload_obstacle(binary), choice) {
+        (None, _) => Ok(true),
+        (Some((reason, _)), EngineChoice::Only(Engine::Fault | Engine::Pmu)) => {
+            notes.push(format!(
+                "{name}: {reason}: its mappings are known from the kernel, but its heap blocks are not, so accesses to the heap are shown as accesses to the \
+                 allocator's or anonymous memory"
+            ));
+            Ok(false)
+        }
+        (Some((reason, remedy)), _) => {
+            let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
+            Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy })
         }
     }
 }

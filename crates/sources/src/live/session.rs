@@ -27,7 +27,7 @@ use crate::engine::Engine;
 use crate::error::SourceError;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
-use crate::record::Recording;
+use crate::recording::Recording;
 use crate::sampled::Output;
 use crate::sampled::Samples;
 use crate::sampled::SharedWriter;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::ChunkError;
-use super::reader::{Problem, RingReader};
+use super::reader::{Problem, RawTrace, RingReader};
 use crate::record::Record;
 
 /// Iterates over all records of a recording in order of their order stamps (of equal stamps, the lower slot first; a ring's own sequence is
@@ -28,6 +28,14 @@ pub struct Merge<'a> {
 struct Source<'a> {
     reader: RingReader<'a>,
     ready: VecDeque<Record>,
+}
+
+impl RawTrace {
+    /// All records in order of their order stamps. See [`Merge`].
+    #[must_use]
+    pub fn merge(&self) -> Merge<'_> {
+        Merge::new(self.ring_readers().collect())
+    }
 }
 
 impl<'a> Merge<'a> {

@@ -6,7 +6,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::format::{BadHeader, ChunkHeader, ChunkKind, HEADER_BYTES, MAGIC, VERSION, unpack};
-use super::merge::Merge;
 use super::session::{SessionEnd, SessionStart};
 use super::{ChunkError, RAW_FOLDER};
 use crate::record::Record;
@@ -135,7 +134,7 @@ impl RawTrace {
         self.end.as_ref()
     }
 
-    /// Damage found at opening. Reading payloads may find more: see [`RingReader::problems`] and [`Merge::problems`].
+    /// Damage found at opening. Reading payloads may find more: see [`RingReader::problems`] and [`super::Merge::problems`].
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
@@ -165,10 +164,9 @@ impl RawTrace {
         RingReader::new(self, chunks)
     }
 
-    /// All records in order of their order stamps. See [`Merge`].
-    #[must_use]
-    pub fn merge(&self) -> Merge<'_> {
-        Merge::new(self.rings.iter().map(|(_, chunks)| RingReader::new(self, chunks)).collect())
+    /// A reader of each ring.
+    pub(super) fn ring_readers(&self) -> impl Iterator<Item = RingReader<'_>> {
+        self.rings.iter().map(|(_, chunks)| RingReader::new(self, chunks))
     }
 }
 

@@ -12,6 +12,7 @@ use numapilot_perf::abi::event_type;
 use numapilot_perf::abi::read_format;
 use numapilot_perf_events::event::EventRequest;
 pub use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::open::raise_descriptor_limit;
 use numapilot_perf_events::syscall::open_event;
 
 use crate::figures::EventFigures;
@@ -352,17 +353,6 @@ fn node_loads_are_all(root: &Root) -> Option<bool> {
         "AuthenticAMD" => Some(true),
         "GenuineIntel" => Some(INTEL_BEFORE_HASWELL.contains(&field("model")?.parse().ok()?)),
         _ => None,
-    }
-}
-
-fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls read and write one rlimit of our own.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
     }
 }
 

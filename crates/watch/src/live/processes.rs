@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::cpu_time;
 use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
@@ -327,12 +328,6 @@ fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
     let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
     line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid))
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: as above.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).unwrap_or(4096)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use numapilot_balancer::event::Action;
 use numapilot_balancer::event::Batch;
 use numapilot_balancer::event::Comparison;
+use numapilot_balancer::event::CopyDone;
 use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
@@ -115,8 +116,8 @@ fn notes(run: &Run) -> String {
                 e.lost.iter().map(|loss| format!("lost {} {}", loss.count, loss.what)).collect::<Vec<_>>().join(", ")
             }
             Event::Copies(e) => {
-                let count = |done: &str| e.processes.iter().filter(|one| one.done == done).count();
-                let (copied, back, left) = (count("copied"), count("given-back"), count("left"));
+                let count = |done: CopyDone| e.processes.iter().filter(|one| one.done == done).count();
+                let (copied, back, left) = (count(CopyDone::Copied), count(CopyDone::GivenBack), count(CopyDone::Left));
                 let because = e.processes.iter().map(|one| one.because.as_str()).find(|why| !why.is_empty());
                 let because = because.map(|why| format!(" ({why})")).unwrap_or_default();
                 let of = if e.decision > 0 { format!(" of decision {}", e.decision) } else { String::new() };

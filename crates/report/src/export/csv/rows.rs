@@ -3,8 +3,8 @@
 use numapilot_insight::{DecisionRow, Estimate, RowKey};
 use serde_json::Value;
 
-use super::super::{Export, ExportError};
-use super::{Sheet, three};
+use super::sheet::{Sheet, three};
+use crate::export::{Export, ExportError};
 
 /// The word that the JSON report has for it.
 fn word(value: &impl serde::Serialize) -> String {
@@ -21,7 +21,8 @@ fn values(sheet: &mut Sheet<'_>, estimates: &[Estimate]) {
     }
 }
 
-pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_>) -> Result<(), ExportError> {
+/// The columns of a decision row.
+fn decision_header(export: &Export<'_>) -> Vec<String> {
     let mut header: Vec<String> =
         ["site", "object", "kind", "name", "place", "function", "instances", "bytes", "samples"]
             .map(str::to_owned)
@@ -55,7 +56,11 @@ pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_
         "allocated_instances",
     ];
     header.extend(last.map(str::to_owned));
-    sheet.header(header)?;
+    header
+}
+
+pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_>) -> Result<(), ExportError> {
+    sheet.header(decision_header(export))?;
     for row in rows {
         let (site, object) = match row.key {
             RowKey::Site(site) => (Some(site.0), None),

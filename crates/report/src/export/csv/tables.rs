@@ -3,8 +3,8 @@
 use numapilot_insight::{PageRow, link_traffic};
 use numapilot_machine::Endpoint;
 
-use super::super::{Export, ExportError};
-use super::{Sheet, three};
+use super::sheet::{Sheet, three};
+use crate::export::{Export, ExportError};
 
 /// Number of slices of program time.
 const TIME_SLICES: usize = 200;

@@ -1,0 +1,87 @@
+//! The loop's status for its readers, and its losses for the journal.
+
+use super::Balancer;
+use crate::control_port::ControlPort;
+use crate::estimate;
+use crate::event::Event;
+use crate::event::Loss;
+use crate::event::Losses;
+use crate::status;
+use crate::status::NodeStatus;
+use crate::status::Rates;
+use crate::status::Status;
+use crate::status::TargetStatus;
+use crate::system::clock::unix_ns;
+
+impl Balancer {
+    /// Records the losses since they were last recorded.
+    pub(super) fn record_losses(&mut self, control_port: &mut dyn ControlPort) {
+        let refused: u64 = self.targets.all.values().map(|managed| managed.homes.refused).sum();
+        let run_stats = &mut self.run_stats;
+        run_stats.losses.insert("pages that found no room in the table", self.table.dropped);
+        let known = run_stats.losses.entry("pages whose homes found no room").or_default();
+        *known = (*known).max(refused);
+        let new = |(what, count): (&&'static str, &u64)| {
+            let count = count - run_stats.losses_recorded.get(what).copied().unwrap_or(0);
+            (count > 0).then(|| Loss { what: (*what).to_owned(), count })
+        };
+        let lost: Vec<Loss> = run_stats.losses.iter().filter_map(new).collect();
+        if !lost.is_empty() {
+            run_stats.losses_recorded = run_stats.losses.clone();
+            control_port.record(Event::Losses(Losses { lost }));
+        }
+    }
+
+    /// Publishes the loop's status.
+    pub(super) fn publish(&self, control_port: &mut dyn ControlPort) {
+        let run_stats = &self.run_stats;
+        let count = self.machine.nodes().len();
+        let flow = self.table.flow();
+        let node = |(at, node): (usize, &numapilot_machine::Node)| {
+            let memory = self.memory[at];
+            let row = &flow[at * count..(at + 1) * count];
+            let sum: f64 = row.iter().sum();
+            NodeStatus {
+                node: node.id.0,
+                memory_bytes: node.memory_bytes,
+                free_bytes: memory.free_bytes,
+                available_bytes: memory.available_bytes(),
+                served_bytes_per_s: None,
+                utilisation: None,
+                local_share: (sum > 0.0).then(|| row[at] / sum),
+                probe_ns: self.probes.as_ref().map(|probes| probes.latency_ns[at].clone()).unwrap_or_default(),
+            }
+        };
+        let target = |managed: &crate::system::targets::ManagedProcess| TargetStatus {
+            target: managed.target.clone(),
+            threads: managed.threads.len() as u64,
+            pages_known: 0,
+            samples: managed.samples.0,
+            local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
+            moved_bytes: managed.moved_bytes,
+            hot: managed.hot.published().to_vec(),
+        };
+        let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);
+        control_port.status(Status {
+            v: status::VERSION,
+            run: run_stats.run.clone(),
+            pid: std::process::id(),
+            uid: run_stats.uid,
+            started_unix_ns: run_stats.started_unix_ns,
+            unix_ns: unix_ns(),
+            state: self.state,
+            because: self.because.clone(),
+            policy: run_stats.policy.clone(),
+            policy_says: run_stats.policy_says.clone(),
+            dry_run: run_stats.dry_run,
+            interval_ns: self.interval.as_nanos() as u64,
+            targets: self.targets.all.values().map(target).collect(),
+            nodes: self.machine.nodes().iter().enumerate().map(node).collect(),
+            evidence: self.evidence.clone(),
+            counters: run_stats.counters,
+            rates: Rates { imbalance_percent, ..run_stats.rates },
+            own: run_stats.own,
+            losses: run_stats.lost(),
+        });
+    }
+}

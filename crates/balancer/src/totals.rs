@@ -1,0 +1,170 @@
+//! What the loop has done and used since its start: in its status, and at the end of its journal.
+
+use numapilot_kernel::actuator::MoveOutcome;
+use numapilot_kernel::actuator::Tally;
+use numapilot_kernel::actuator::page_bytes;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// Number of pages by the kernel's answer; the counts add up to the pages ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PageOutcomes {
+    /// Moved (or copied, or split) as ordered.
+    pub moved: u64,
+    /// On the destination node already.
+    pub already_there: u64,
+    /// No longer present: unmapped, freed, swapped out, or the process has ended.
+    pub gone: u64,
+    /// In use by the kernel or a device, after as many tries as the settings allow.
+    pub busy: u64,
+    /// The destination node had too little free memory, or would have had less than the reserve.
+    pub no_room: u64,
+    /// Not permitted: shared with other processes without the right to move shared pages, locked, or another user's.
+    pub refused: u64,
+    /// Not tried because of the rate limit, a pause or the end of the run.
+    pub not_tried: u64,
+    /// Any other answer.
+    pub other: u64,
+}
+
+impl From<&Tally> for PageOutcomes {
+    fn from(pages: &Tally) -> PageOutcomes {
+        let mut outcomes = PageOutcomes::default();
+        for (outcome, count) in pages.by_outcome() {
+            *outcomes.count_of(outcome) += count;
+        }
+        outcomes
+    }
+}
+
+impl PageOutcomes {
+    /// The count that pages with this outcome belong to.
+    pub fn count_of(&mut self, outcome: MoveOutcome) -> &mut u64 {
+        match outcome {
+            MoveOutcome::Moved => &mut self.moved,
+            MoveOutcome::AlreadyThere => &mut self.already_there,
+            MoveOutcome::Gone => &mut self.gone,
+            MoveOutcome::Busy => &mut self.busy,
+            MoveOutcome::NoRoom => &mut self.no_room,
+            MoveOutcome::NotTried => &mut self.not_tried,
+            MoveOutcome::Shared => &mut self.refused,
+            MoveOutcome::Unmovable | MoveOutcome::Other(_) => &mut self.other,
+        }
+    }
+
+    /// Names and values, in the order in which they are shown.
+    #[must_use]
+    pub fn by_name(&self) -> [(&'static str, u64); 8] {
+        [
+            ("moved", self.moved),
+            ("already-there", self.already_there),
+            ("gone", self.gone),
+            ("busy", self.busy),
+            ("no-room", self.no_room),
+            ("refused", self.refused),
+            ("not-tried", self.not_tried),
+            ("other", self.other),
+        ]
+    }
+
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &PageOutcomes) {
+        self.moved += other.moved;
+        self.already_there += other.already_there;
+        self.gone += other.gone;
+        self.busy += other.busy;
+        self.no_room += other.no_room;
+        self.refused += other.refused;
+        self.not_tried += other.not_tried;
+        self.other += other.other;
+    }
+
+    /// Sum of all counts.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.by_name().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Totals since the start; they only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Observations made.
+    pub observations: u64,
+    /// Decisions that ordered something.
+    pub decisions: u64,
+    /// Sampled accesses.
+    pub samples: u64,
+    /// Samples lost.
+    pub samples_lost: u64,
+    /// Number of hinting faults.
+    pub hint_faults: u64,
+    /// Uses of file pages that processes only read, as the kernel reports them (`--replicate`).
+    #[serde(default)]
+    pub file_uses: u64,
+    /// Pages by the outcome of their orders, without undo actions.
+    pub pages: PageOutcomes,
+    /// Pages moved back.
+    pub pages_undone: u64,
+    /// Bytes copied between nodes, including undo actions.
+    pub moved_bytes: u64,
+    /// Bytes that the kernel's own NUMA balancing moved in the same time, for all processes; `None`: the kernel has no such counter.
+    #[serde(default)]
+    pub kernel_moved_bytes: Option<u64>,
+    /// Nanoseconds spent on moving.
+    pub moving_ns: u64,
+    /// Processor time spent in the policy, in nanoseconds.
+    #[serde(default)]
+    pub deciding_ns: u64,
+    /// Processor time before the first observation in nanoseconds: opening events, reading the machine, allocating probe buffers.
+    #[serde(default)]
+    pub starting_ns: u64,
+    /// Threads moved.
+    pub threads_moved: u64,
+    /// Comparisons after which changes were kept.
+    pub kept: u64,
+    /// Comparisons after which changes were undone.
+    pub undone: u64,
+    /// Ranges excluded from moves because they moved back and forth.
+    pub ping_pongs: u64,
+    /// Number of times that the loop lengthened its interval.
+    pub back_offs: u64,
+}
+
+/// Resources that the loop itself uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnUse {
+    /// Processor time since the start, user and system, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Processor time over the last interval, in percent of one CPU.
+    pub cpu_percent: f64,
+    /// Resident memory in bytes.
+    pub resident_bytes: u64,
+    /// Open file descriptors.
+    pub open_files: u64,
+}
+
+impl OwnUse {
+    /// Reads the present resource use of this process. `before` is the previous reading and its age in nanoseconds; without it `cpu_percent` is 0.
+    #[must_use]
+    pub fn now(before: Option<(OwnUse, u64)>) -> OwnUse {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the structure is large enough and plain data; RUSAGE_SELF is always valid.
+        let usage = unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let ns = |t: libc::timeval| {
+            u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_usec).unwrap_or(0) * 1000
+        };
+        let cpu_ns = ns(usage.ru_utime) + ns(usage.ru_stime);
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        let pages: u64 = statm.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        let open_files =
+            std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64);
+        let share = |cpu: u64, elapsed: u64| if elapsed == 0 { 0.0 } else { 100.0 * cpu as f64 / elapsed as f64 };
+        let cpu_percent =
+            before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));
+        OwnUse { cpu_ns, cpu_percent, resident_bytes: pages * page_bytes(), open_files }
+    }
+}

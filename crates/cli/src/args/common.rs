@@ -1,0 +1,44 @@
+//! What the options of several commands share.
+
+use clap::Args;
+use clap::ValueEnum;
+pub use numapilot_text::quantity::time;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bind {
+    /// Alternate between the nodes
+    Spread,
+    /// Fill one node after the other
+    Pack,
+    /// Not pinned: the idlest CPU at each start and wake-up
+    None,
+}
+
+#[derive(Debug, Args)]
+pub struct LookArgs {
+    /// When to use colour
+    #[arg(long, value_enum, default_value_t = Colour::Auto)]
+    pub color: Colour,
+    /// Width of the output, in columns
+    #[arg(long, value_name = "COLUMNS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(80..=400))]
+    pub width: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always use colour
+    Always,
+    /// Never use colour
+    Never,
+}
+
+/// `30%` or `30`: a percentage, as a share.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    match number.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value / 100.0),
+        _ => Err("write a percentage, such as 30%".to_owned()),
+    }
+}

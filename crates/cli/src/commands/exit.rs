@@ -1,0 +1,4 @@
+//! Exit statuses of commands beside success and failure.
+
+/// Exit status of `compare` and `check` where a limit is exceeded.
+pub const BEYOND_LIMITS: u8 = 3;

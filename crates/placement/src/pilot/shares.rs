@@ -1,0 +1,16 @@
+//! Which node a page goes to where several get shares of an object.
+
+/// The fraction of the golden ratio: multiples of it fall evenly between 0 and 1, so pages dealt by their number keep any proportion.
+pub(super) const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// The node at which the running sum of shares passes `at` (0 to 1).
+pub(super) fn share_at(shares: &[f64], at: f64) -> usize {
+    let mut left = at * shares.iter().sum::<f64>();
+    for (node, share) in shares.iter().enumerate() {
+        if left < *share {
+            return node;
+        }
+        left -= share;
+    }
+    shares.iter().rposition(|share| *share > 0.0).unwrap_or(0)
+}

@@ -1,0 +1,132 @@
+//! What a recording came to: sizes, losses, and the notes for the user.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::apply;
+use crate::engine::Engine;
+use crate::engine::Refusal;
+use crate::launch::Exit;
+
+/// Records lost, by place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Of threads that found no slot.
+    pub no_slot: u64,
+    /// Because a ring stayed full.
+    pub ring_full: u64,
+    /// Because recording had stopped.
+    pub stopped: u64,
+    /// Bytes of records that the recorder threw away: damaged rings, or a disk that took no more.
+    pub discarded_bytes: u64,
+    /// Slots whose contents were damaged by the program.
+    pub quarantined_slots: u64,
+    /// Call stacks cut short (nothing else is missing).
+    pub failed_unwinds: u64,
+    /// Of threads that had already ended: what the C library frees after them.
+    pub after_end: u64,
+}
+
+impl Losses {
+    /// Records lost, as far as they were counted one by one.
+    pub fn records(&self) -> u64 {
+        self.no_slot.saturating_add(self.ring_full).saturating_add(self.stopped).saturating_add(self.after_end)
+    }
+}
+
+/// Why recording stopped before the program did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The trace could not be written any further: the system's answer.
+    WriteFailed(String),
+    /// The limit on the trace's size was reached.
+    BytesLimit,
+    /// The limit on the recording's time was reached.
+    TimeLimit,
+    /// The main process ended, and only it was to be followed, or only daemons were left.
+    MainEnded,
+    /// The user interrupted the wait for background processes.
+    Interrupted,
+}
+
+/// A finished recording: raw chunks in `dir`, to be decoded by `flows`.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Folder of the trace.
+    pub dir: PathBuf,
+    /// How the program ended.
+    pub exit: Exit,
+    /// The engine that recorded.
+    pub engine: Engine,
+    /// Better engines that refused, and why.
+    pub refusals: Vec<Refusal>,
+    /// Counts of lost records.
+    pub losses: Losses,
+    /// Size of the records in bytes, before compression.
+    pub bytes: u64,
+    /// Size of the trace on disk in bytes.
+    pub disk_bytes: u64,
+    /// Number of records.
+    pub records: u64,
+    /// Number of records that are sampled accesses.
+    pub samples: u64,
+    /// Number of threads seen.
+    pub threads: u64,
+    /// Program time at the end: of the thread that went furthest (`instrument`, `emulate`), real time (`track`).
+    pub program_time: Duration,
+    /// Real time from the program's start to its end.
+    pub wall_time: Duration,
+    /// Why recording stopped early, if it did.
+    pub stopped: Option<StopReason>,
+    /// What is worth telling the user, in whole sentences.
+    pub notes: Vec<String>,
+    /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
+    pub events: Option<serde_json::Value>,
+    /// What the plan did, where there was one.
+    pub plan: Option<apply::Outcome>,
+    /// Processor time by process, for `meta.json`.
+    pub processor_times: serde_json::Value,
+}
+
+/// Puts losses and early stops into words, with the remedy.
+pub(crate) fn explain(recording: &mut Recording) {
+    let losses = recording.losses;
+    let notes = &mut recording.notes;
+    match &recording.stopped {
+        None => {}
+        Some(StopReason::WriteFailed(error)) => notes.push(format!(
+            "recording stopped early because the trace could not be written ({error}); the rest of the run was not recorded; free disk space, or record \
+             to another disk with `--output`"
+        )),
+        Some(StopReason::BytesLimit) => notes.push("recording stopped at the limit on its size; the rest of the run was not recorded".to_owned()),
+        Some(StopReason::TimeLimit) => notes.push("recording stopped at the limit on its time; the rest of the run was not recorded".to_owned()),
+        Some(StopReason::MainEnded) => {
+            notes.push("recording stopped while processes that the program left behind were still running".to_owned());
+        }
+        Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
+    }
+    if losses.ring_full > 0 {
+        notes.push(format!(
+            "{} records were lost because rings were full; raise `--ring-size`, or sample less with `--period`",
+            losses.ring_full
+        ));
+    }
+    if losses.no_slot > 0 {
+        notes.push(format!(
+            "{} records were lost because the program had more threads than `--max-threads`; raise it",
+            losses.no_slot
+        ));
+    }
+    if losses.after_end > 0 {
+        notes.push(format!(
+            "{} records of threads that had already ended were lost (what the C library frees after them); the report shows these blocks as never freed",
+            losses.after_end
+        ));
+    }
+    if losses.quarantined_slots > 0 {
+        notes.push(format!(
+            "{} threads' shared memory was overwritten by the program (a stray write?): {} bytes of records were unusable",
+            losses.quarantined_slots, losses.discarded_bytes
+        ));
+    }
+}
