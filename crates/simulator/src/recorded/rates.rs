@@ -15,9 +15,9 @@ pub(super) struct Reading {
     pub(super) accesses: f64,
     /// Instrumented accesses: what stands for progress.
     pub(super) progress: f64,
-    /// The part of `busy_ns` that was waiting for memory.
+    /// The part of `busy_ns` that was waiting for memory, until [`Reading::run_on`] makes it that of another core.
     pub(super) memory_ns: f64,
-    /// Its own work: the other part, until [`Reading::run_on`] makes it that of another core.
+    /// Its own work: the other part, likewise.
     pub(super) own_ns: f64,
     /// Memory accesses outstanding while it waited for memory.
     pub(super) outstanding: f64,
@@ -31,6 +31,7 @@ impl Reading {
         let wait_for_one = |core: &Core| core.wait_for_one(self.chains.as_ref(), self.outstanding);
         let more = wait_for_one(charged) / wait_for_one(core);
         self.own_ns *= core.own;
+        self.memory_ns /= more;
         self.outstanding *= more;
     }
 }

@@ -96,8 +96,9 @@ impl Writer<'_> {
         let mut own_ns = if reading.busy_ns > 0.0 { share * reading.own_ns } else { alone };
         let mix = if accesses > 0.0 { self.mix(window) } else { None };
         if mix.is_none() {
+            // Nobody knows where they went: they take as long as they were charged for.
             self.unplaced += accesses;
-            (accesses, own_ns) = (0.0, alone);
+            (accesses, own_ns) = (0.0, own_ns + share * reading.memory_ns);
         }
         let outstanding = ((reading.outstanding / OUTSTANDING_STEP).round() * OUTSTANDING_STEP).max(OUTSTANDING_STEP);
         let mix = mix.unwrap_or_else(|| self.builder.mix(&[]));
