@@ -46,6 +46,8 @@ class Job:
     variant: str = ""
     description: str = ""
     arguments: tuple = ()
+    # The machine of the recording.
+    recorded_on: str = MACHINE
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,14 @@ def asked(kind, entry):
     return [(ask_of(kind, entry, INTERLEAVE), entry.get("value", entry.get("sign")))]
 
 
+def arguments_of(program, machine):
+    """Of a program whose runs are compared with published ones: predictions and simulations are of the same recording."""
+    return WHOLE + (("--size", SIZES[program, machine]) if (program, machine) in SIZES else ())
+
+
 def ask_of(kind, entry, sets):
     program, machine = entry["program"], MEMPROF_MACHINE if kind == "fix" else MACHINE
-    size = ("--size", SIZES[program, machine]) if (program, machine) in SIZES else ()
-    return Ask(program, PROGRAMS[program], machine, sets, WHOLE + size)
+    return Ask(program, PROGRAMS[program], machine, sets, arguments_of(program, machine))
 
 
 def asks(programs, published):
@@ -104,11 +110,12 @@ def jobs(programs, policies, seconds, repeat, with_synthetic):
         if program in FIXED:
             # The same work before and after: as often repeated, not for as long.
             options = ("--machine", MEMPROF_MACHINE, "--repeat", str(repeat), "--policy")
-            wanted.append(Job(f"memprof/{program}/before", (*options, f"{BASE},interleave"), program, PROGRAMS[program]))
-            wanted.append(Job(f"memprof/{program}/after", (*options, BASE), program, FIXED[program]))
+            of_paper = {"program": program, "arguments": arguments_of(program, MEMPROF_MACHINE), "recorded_on": MEMPROF_MACHINE}
+            wanted.append(Job(f"memprof/{program}/before", (*options, f"{BASE},interleave"), variant=PROGRAMS[program], **of_paper))
+            wanted.append(Job(f"memprof/{program}/after", (*options, BASE), variant=FIXED[program], **of_paper))
     for program in programs:
         options = ("--machine", MACHINE, "--for", f"{seconds:g}", "--policy", listed)
-        wanted.append(Job(f"program/{program}", options, program, PROGRAMS[program]))
+        wanted.append(Job(f"program/{program}", options, program, PROGRAMS[program], arguments=arguments_of(program, MACHINE)))
     return wanted
 
 

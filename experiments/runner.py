@@ -145,7 +145,7 @@ class Lab:
 
     def simulate(self, job):
         """The answer of one simulation, without its series over time."""
-        source = job.description or self.trace(job)
+        source = job.description or self.trace(job, job.recorded_on)
         return self.answer(f"simulated/{job.label}", source, ["simulate", source, *job.options, "--json", "--quiet"], trimmed)
 
     def answer(self, name, source, arguments, reduced):
@@ -173,7 +173,7 @@ class Lab:
         for job in jobs:
             try:
                 if job.program:
-                    self.record(job)
+                    self.record(job, job.recorded_on)
                 ready.append(job)
             except Failed as error:
                 failures.append(str(error))

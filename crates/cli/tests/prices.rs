@@ -60,6 +60,39 @@ fn findings_and_what_if_say_the_same_of_the_same_change() {
     assert!(compared >= 40, "{compared} fixes");
 }
 
+/// A copy of a recording with a native run that took no time: the program's own work is then a tenth of what was charged, and it waits for memory nearly always.
+fn with_native_run(name: &str, folder: &std::path::Path) -> PathBuf {
+    let to = folder.join(format!("{name}.numatrace"));
+    std::fs::create_dir(&to).expect("a folder");
+    for entry in std::fs::read_dir(root().join(format!("testdata/traces/{name}.numatrace"))).expect("the trace") {
+        let from = entry.expect("an entry").path();
+        std::fs::copy(&from, to.join(from.file_name().expect("a name"))).expect("a copy");
+    }
+    let meta = to.join("meta.json");
+    let mut json: Value = serde_json::from_slice(&std::fs::read(&meta).expect("read")).expect("JSON");
+    let run = serde_json::json!({ "user_ns": 1, "system_ns": 0, "wall_ns": 1, "clock_mhz": 2000.0 });
+    json["native"] = serde_json::json!({ "program": name, "cpu_model": "", "runs": [run] });
+    std::fs::write(&meta, json.to_string()).expect("written");
+    to
+}
+
+/// Make sure that the simulator's gain of a placement that does not change is the price's, also where native runs say how much work the program does itself:
+/// both simulate the same program. They estimate by themselves who uses which page, and cut time into other pieces: that may make 3 points.
+#[test]
+fn simulate_and_what_if_say_the_same_of_interleaving() {
+    let folder = scratch();
+    for name in ["facerec", "psearchy"] {
+        for trace in [root().join(format!("testdata/traces/{name}.numatrace")), with_native_run(name, folder.path())] {
+            let trace = trace.display().to_string();
+            let priced = json(&["whatif", &trace, "--set", "*=interleave", "--json"])["gain"].as_f64().expect("a gain");
+            let ran = json(&["simulate", &trace, "--policy", "first-touch,interleave", "--quiet", "--json"]);
+            let simulated = ran["gains"][1].as_f64().expect("a gain");
+            eprintln!("{trace}: {:+.1} % by whatif, {:+.1} % by simulate", 100.0 * priced, 100.0 * simulated);
+            assert!((priced - simulated).abs() < 0.03, "{trace}: {priced} by whatif, {simulated} by simulate");
+        }
+    }
+}
+
 #[test]
 fn a_plan_has_the_price_of_what_its_rules_do() {
     let folder = scratch();

@@ -4,6 +4,7 @@
 //! [`Trace`] is a joined trace in memory. The definitions of everything computed from it are in `docs/metrics.md`.
 
 mod access;
+pub mod cores;
 mod cursor;
 mod dependences;
 mod error;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use numapilot_traffic::{Solver, TrafficError};
 
-use super::members::Member;
+use super::members::{Member, paces_on};
 use super::{Effort, Gathered, Pricer, Settled, Window};
 
 /// Less effort than for the price itself, because only the ends of the interval depend on a member's run time.
@@ -73,7 +73,7 @@ impl Pricer<'_> {
         let mut over_nominal: Latencies = vec![Vec::new(); leaders.len()];
         let mut paces = self.usage.paces.clone();
         let mut run_ns = |member: &Member| {
-            member.core.paces(self.usage, &mut paces);
+            paces_on(&member.core, self.usage, &mut paces);
             let settled = self.settle(gathered, nominal.clone(), &paces, &EFFORT, |at, window, load| {
                 let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
                 if leader == at {

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
-use self::members::{Core, Members};
+use self::members::{Members, nominal, paces_on};
 use self::shrink::Threads;
 use crate::course::Walked;
 use crate::usage::pace::Pace;
@@ -153,7 +153,7 @@ impl<'a> Pricer<'a> {
         }
         let system = MemorySystem::new(machine)?;
         let mut paces = usage.paces.clone();
-        Core::nominal(machine, usage).paces(usage, &mut paces);
+        paces_on(&nominal(machine, usage), usage, &mut paces);
         Ok(Pricer { machine, usage, system, paces, rows_of, weight, members: Members::default() })
     }
 

@@ -4,20 +4,18 @@
 //! Cells are built from samples. The number of accesses of a thread and its own work come from its counters where the engine counts ([`pace`]). Every cell
 //! belongs to one of [`PARTS`] parts of the cache lines, so that a price can be computed without each part, which gives its interval (jackknife).
 
-mod native;
 pub(crate) mod pace;
 
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_flows::cores::{Core, own_work};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
-use numapilot_machine::{CoreFigures, Machine, NodeId};
+use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::ObjectId;
-use numapilot_trace::meta::Meta;
 
 use crate::context::Analysis;
 use crate::course::Course;
-use native::Native;
 use pace::Pace;
 
 /// Number of parts of the jackknife.
@@ -79,8 +77,8 @@ pub(crate) struct Usage {
     pub course: Course,
     /// Whether program time is simulated (a clock is charged for accesses and own work) instead of measured.
     pub charged: bool,
-    /// The simulated core by which the clock was charged: instructions looked ahead, and largest number of outstanding misses.
-    pub charged_core: (f64, f64),
+    /// The simulated core by which the clock was charged.
+    pub charged_core: Core,
     /// With a simulated clock and native runs: range of the program's own work, as a multiple of what was charged.
     pub own_work: Option<(f64, f64)>,
     /// Accesses that one sample stands for, on average.
@@ -108,7 +106,7 @@ impl Usage {
             paces: Vec::new(),
             course: Course::of(trace, window_ns, windows),
             charged: trace.meta().simulated,
-            charged_core: charged_core(trace.meta()),
+            charged_core: Core::charged(trace.meta()),
             own_work: None,
             sample_weight: 1.0,
             own_group: apart.clone(),
@@ -130,8 +128,12 @@ impl Usage {
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
         usage.paces = pace::paces(trace, machine, &usage, &sampled);
-        let native = Native::of(trace.meta(), machine).filter(|_| usage.charged);
-        usage.own_work = native.and_then(|native| native.own_work(&usage, pace::clock_khz(trace, machine) / 1000.0));
+        if usage.charged {
+            let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
+            let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
+            let mhz = pace::clock_khz(trace, machine) / 1000.0;
+            usage.own_work = own_work(trace.meta(), machine, own_ns, waiting_ns, mhz);
+        }
         usage
     }
 
@@ -182,15 +184,6 @@ impl Usage {
             part: part_of(access),
         }
     }
-}
-
-/// The core by which a simulated clock was charged; the default core for recordings that do not name one.
-fn charged_core(meta: &Meta) -> (f64, f64) {
-    let number = |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
-    let unknown = CoreFigures::default();
-    let window = number("core_window_accesses").map(|accesses| accesses / CoreFigures::ACCESSES_PER_INSTRUCTION);
-    let misses = number("core_outstanding_misses");
-    (window.unwrap_or(unknown.window().value), misses.unwrap_or(unknown.misses().value))
 }
 
 /// The index of a node in the machine's list; `None` if it is not there.

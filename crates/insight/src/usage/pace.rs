@@ -3,6 +3,7 @@
 //! It comes from the thread's counters where the engine counts (interpolated linearly between readings). Else it comes from the weights of samples and measured
 //! latencies, and the thread counts as busy from start to end. That overstates own work where threads wait, so predicted gains are then rather too small.
 
+use numapilot_flows::cores::Chains;
 use numapilot_flows::{CountersAt, Thread, Trace};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::record::Counters;
@@ -24,17 +25,6 @@ pub(crate) struct Pace {
     pub stretch: f64,
     /// Dependences between its accesses; `None` where the recording has none.
     pub chains: Option<Chains>,
-}
-
-/// Dependences between a thread's memory accesses, which decide how many of them a core keeps outstanding (`crates/runtime/c/overlap.c`).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Chains {
-    /// Share of memory accesses that continue a stream.
-    pub streamed: f64,
-    /// Share of the others (the scattered ones) that one of them waits for, as its address comes from what they read.
-    pub dependent: f64,
-    /// Loads and stores from one scattered access to the next.
-    pub gap: f64,
 }
 
 /// Totals since a thread's start.
@@ -105,14 +95,7 @@ fn pace(sums: &Sums) -> Pace {
 }
 
 fn chains(sums: &Sums) -> Chains {
-    let scattered = (sums.accesses - sums.streamed).max(0.0);
-    let share = |part: f64, all: f64| if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 };
-    Chains {
-        streamed: share(sums.streamed, sums.accesses),
-        dependent: share(sums.dependent, scattered),
-        // Where there are none, none is within reach.
-        gap: if scattered > 0.0 { (sums.issued / scattered).max(1.0) } else { f64::INFINITY },
-    }
+    Chains::of(sums.accesses, sums.streamed, sums.dependent, sums.issued)
 }
 
 /// A thread's totals over time; `None` if nothing counted them.
@@ -205,8 +188,8 @@ fn latencies(trace: &Trace, machine: &Machine, usage: &Usage, khz: f64) -> Vec<f
 /// Where threads share a CPU, the clock makes each one's work last longer: what they would have needed by themselves is their share.
 fn share_cpus(trace: &Trace, usage: &Usage, paces: &mut [Pace]) {
     let mut on_cpu: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
-    for thread in trace.threads() {
-        if let Some(cpu) = thread.cpu {
+    for (thread, cpu) in trace.threads().iter().zip(trace.cpus()) {
+        if let Some(cpu) = cpu {
             on_cpu.entry(cpu.0).or_default().push(thread.index.0 as usize);
         }
     }

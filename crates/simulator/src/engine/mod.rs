@@ -108,6 +108,9 @@ impl<'a> Engine<'a> {
                 cpus_of[node].push(index);
             }
         }
+        let mut runners = Runners::new(program, &seats);
+        // A recorder may put pinned threads on one CPU of their node; a kernel's scheduler does not leave them there.
+        runners.even_out(&cpus_of);
         Ok(Engine {
             program,
             machine,
@@ -115,7 +118,7 @@ impl<'a> Engine<'a> {
             pages: PageTable::new(program, machine),
             ways: Ways::new(program, idle.path_ns),
             placer: Placer::new(program, machine, &policy.initial_allocation(), options.seed),
-            runners: Runners::new(program, &seats),
+            runners,
             mover: Mover::new(program.processes.len()),
             sampler: Sampler::new(options.seed ^ 0x5a, program),
             random: Random::new(options.seed ^ 0xf4),

@@ -7,6 +7,7 @@ use numapilot_flows::{AccessRef, Trace};
 
 use super::shrink;
 use super::space::Space;
+use super::windows::Windows;
 use crate::program::{Builder, MixPart, PAGE_BYTES, Slice};
 
 /// Greatest number of blocks of an object; blocks have at least [`BLOCK_PAGES`].
@@ -104,7 +105,7 @@ pub(super) fn mixes(
     labels: &[u32],
     unknown: u32,
     builder: &mut Builder,
-    window_ns: f64,
+    cuts: &Windows,
     keep: &dyn Fn(&AccessRef) -> bool,
 ) -> Vec<WindowMixes> {
     let mut windows: Vec<WindowMixes> = Vec::new();
@@ -118,7 +119,7 @@ pub(super) fn mixes(
     };
     let mut present = 0;
     for access in trace.accesses().filter(keep) {
-        let window = (access.time.0 as f64 / window_ns) as usize;
+        let window = cuts.at(access.time.0 as f64);
         if window != present {
             flush(&mut batch, present);
             present = window;

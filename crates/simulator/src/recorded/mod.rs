@@ -10,10 +10,12 @@ mod sharing;
 mod shrink;
 mod space;
 mod timeline;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use numapilot_flows::cores::{Core, CoreRanges, own_work};
 use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Life, Order, Trace};
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ThreadIndex;
@@ -25,6 +27,7 @@ use rates::{IdleTimes, Reading};
 use sharing::Sharing;
 use space::Space;
 use timeline::{Frame, Source};
+use windows::Windows;
 
 /// How often the part of a recording in which most threads work is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -108,23 +111,25 @@ impl Recording<'_> {
             builder.process(process.exe.rsplit('/').next().unwrap_or(""));
         }
         let space = Space::new(self.trace, self.placements, &mut builder);
-        let windows = self.mixes(&space, &mut builder);
         let Dependences { lives, orders, events } = self.trace.dependences();
         events.iter().for_each(|&needed| {
             builder.event(needed);
         });
-        let cpus: Vec<Option<u32>> = self.trace.threads().iter().map(|thread| thread.cpu.map(|cpu| cpu.0)).collect();
+        let ran_on = self.trace.cpus();
+        let cpus: Vec<Option<u32>> = ran_on.iter().map(|cpu| cpu.map(|cpu| cpu.0)).collect();
         let sharing = Sharing::new(&cpus, &lives, &orders);
         let end_ns = lives.iter().map(|life| life.end_ns).fold(0.0, f64::max);
         let body = self.options.body_ns.or_else(|| timeline::busiest(&lives, &orders, end_ns));
         let body = body.filter(|body| self.options.repeat != Repeat::Once && body.0 < body.1);
+        let cuts = Windows::new(self.options.window_ns, end_ns, body);
+        let windows = self.mixes(&space, &mut builder, &cuts);
         let (readings, memory_recorded) = self.readings(&lives, &orders, &sharing);
         let touches = self.touches(&space, &mut builder);
         let mut unplaced = 0.0;
         let mut threads = Vec::new();
         for (index, recorded) in self.trace.threads().iter().enumerate() {
             let alone = |thread: usize, from: f64, to: f64| sharing.alone_ns(thread, from, to);
-            let frame = Frame { window_ns: self.options.window_ns, windows: &windows, body, alone_ns: &alone };
+            let frame = Frame { cuts: &cuts, windows: &windows, alone_ns: &alone };
             let touches = touches.get(&(index as u32)).map_or(&[][..], Vec::as_slice);
             let (life, order, readings) = (lives[index], &orders[index], &readings[index]);
             let source = Source { thread: index, life, order, readings, touches };
@@ -134,7 +139,7 @@ impl Recording<'_> {
             threads.push(Thread {
                 name,
                 process: life.process,
-                cpu: recorded.cpu,
+                cpu: ran_on[index],
                 prologue: steps,
                 ..Thread::default()
             });
@@ -191,7 +196,7 @@ impl Recording<'_> {
         said
     }
 
-    fn mixes(&self, space: &Space, builder: &mut Builder) -> Vec<mixes::WindowMixes> {
+    fn mixes(&self, space: &Space, builder: &mut Builder, cuts: &Windows) -> Vec<mixes::WindowMixes> {
         let label = |site: &numapilot_flows::Site| match (site.place(), site.name.is_empty()) {
             (place, true) => format!("{} ({place})", site.kind.word()),
             (place, false) if place.is_empty() => site.name.to_string(),
@@ -205,7 +210,7 @@ impl Recording<'_> {
                 self.options.leave_out.is_none_or(|(out, of)| part(access.address.0 / 64, of) != u64::from(out));
             part(u64::from(access.row), self.options.thin) == 0 && is_left
         };
-        mixes::mixes(self.trace, space, &labels, unknown, builder, self.options.window_ns, &keep)
+        mixes::mixes(self.trace, space, &labels, unknown, builder, cuts, &keep)
     }
 
     fn readings(&self, lives: &[Life], orders: &[Order], sharing: &Sharing) -> (Vec<Vec<Reading>>, bool) {
@@ -223,7 +228,21 @@ impl Recording<'_> {
             all_recorded &= recorded;
             readings
         });
-        (readings.collect(), all_recorded)
+        let mut readings: Vec<Vec<Reading>> = readings.collect();
+        if self.trace.meta().simulated {
+            self.on_real_cores(&mut readings, khz / 1000.0);
+        }
+        (readings, all_recorded)
+    }
+
+    /// A simulated clock charges for a core of its own choice: replaces that by the machine's, with the same own work and overlap as the price of `whatif`.
+    fn on_real_cores(&self, readings: &mut [Vec<Reading>], clock_mhz: f64) {
+        let sum = |of: fn(&Reading) -> f64| readings.iter().flatten().map(of).sum::<f64>();
+        let (own_ns, waiting_ns) = (sum(|reading| reading.own_ns), sum(|reading| reading.memory_ns));
+        let (meta, charged) = (self.trace.meta(), Core::charged(self.trace.meta()));
+        let native = own_work(meta, self.machine, own_ns, waiting_ns, clock_mhz);
+        let core = CoreRanges::of(self.machine, &charged, native).nominal();
+        readings.iter_mut().flatten().for_each(|reading| reading.run_on(&core, &charged));
     }
 
     fn process_of(&self, thread: u32) -> u32 {

@@ -1,5 +1,6 @@
 //! Divides a thread's busy time into computation and waiting for memory, from its counters.
 
+use numapilot_flows::cores::{Chains, Core};
 use numapilot_flows::{CountersAt, Life, Waited};
 use numapilot_machine::{Machine, NodeId};
 
@@ -14,10 +15,25 @@ pub(super) struct Reading {
     pub(super) accesses: f64,
     /// Instrumented accesses: what stands for progress.
     pub(super) progress: f64,
-    /// The part of `busy_ns` that was waiting for memory.
+    /// The part of `busy_ns` that was waiting for memory, until [`Reading::run_on`] makes it that of another core.
     pub(super) memory_ns: f64,
+    /// Its own work: the other part, likewise.
+    pub(super) own_ns: f64,
     /// Memory accesses outstanding while it waited for memory.
     pub(super) outstanding: f64,
+    /// Dependences between its memory accesses; `None` where the recording has none.
+    pub(super) chains: Option<Chains>,
+}
+
+impl Reading {
+    /// Makes own work and overlap those of `core`, where the recording's clock charged for `charged`.
+    pub(super) fn run_on(&mut self, core: &Core, charged: &Core) {
+        let wait_for_one = |core: &Core| core.wait_for_one(self.chains.as_ref(), self.outstanding);
+        let more = wait_for_one(charged) / wait_for_one(core);
+        self.own_ns *= core.own;
+        self.memory_ns /= more;
+        self.outstanding *= more;
+    }
 }
 
 /// What the memory of the recording's machine takes, idle, and its clock.
@@ -57,20 +73,26 @@ pub(super) fn readings(
             continue;
         }
         let memory_ns = charged_ns.min(busy_ns);
+        let since = |new: Option<u64>, old: Option<u64>| new.map(|new| new.saturating_sub(old.unwrap_or(0)) as f64);
+        let streamed = since(new.memory_streamed, old.memory_streamed).unwrap_or(0.0);
+        let progress = new.accesses.saturating_sub(old.accesses) as f64;
         readings.push(Reading {
             from_ns,
             to_ns,
             busy_ns,
             accesses,
-            progress: new.accesses.saturating_sub(old.accesses) as f64,
+            progress,
             memory_ns,
+            own_ns: busy_ns - memory_ns,
+            chains: since(new.memory_dependent, old.memory_dependent)
+                .map(|dependent| Chains::of(accesses, streamed, dependent, progress)),
             outstanding: if memory_ns > 0.0 && idle_ns > 0.0 { idle_ns / memory_ns } else { 1.0 },
         });
         (from_ns, before) = (to_ns, at);
     }
     if from_ns < life.end_ns {
         let busy_ns = busy(waits, from_ns, life.end_ns, alone_ns);
-        readings.push(Reading { from_ns, to_ns: life.end_ns, busy_ns, outstanding: 1.0, ..Reading::default() });
+        readings.push(Reading { from_ns, to_ns: life.end_ns, busy_ns, own_ns: busy_ns, outstanding: 1.0, ..Reading::default() });
     }
     (readings, recorded)
 }

@@ -6,6 +6,7 @@ use numapilot_flows::{Life, Order};
 
 use super::mixes::WindowMixes;
 use super::rates::Reading;
+use super::windows::Windows;
 use crate::program::{Action, Builder, Step, Thread, Work};
 
 /// Overlap is rounded to this, so that alike stretches share a behaviour.
@@ -13,10 +14,9 @@ const OUTSTANDING_STEP: f64 = 0.05;
 
 /// Data that all threads of a recording share.
 pub(super) struct Frame<'a> {
-    pub(super) window_ns: f64,
+    /// Where windows end; steps are cut there.
+    pub(super) cuts: &'a Windows,
     pub(super) windows: &'a [WindowMixes],
-    /// Where the repeated part begins and ends; steps are cut there.
-    pub(super) body: Option<(f64, f64)>,
     pub(super) alone_ns: &'a dyn Fn(usize, f64, f64) -> f64,
 }
 
@@ -59,26 +59,23 @@ impl Writer<'_> {
         }
     }
 
-    /// Work between two moments, cut where counters were read, windows end, and the repeated part begins and ends.
+    /// Work between two moments, cut where counters were read and windows end, so also where the repeated part begins and ends.
     fn busy(&mut self, from_ns: f64, to_ns: f64) {
         let mut at = from_ns;
         while at < to_ns {
-            let window = (at / self.frame.window_ns).floor();
-            let mut end = ((window + 1.0) * self.frame.window_ns).min(to_ns);
+            let window = self.frame.cuts.at(at);
+            let mut end = self.frame.cuts.end_ns(window).min(to_ns);
             let readings = self.source.readings;
             let reading = readings.partition_point(|reading| reading.to_ns <= at).min(readings.len().saturating_sub(1));
             if let Some(reading) = readings.get(reading).filter(|reading| reading.to_ns > at) {
                 end = end.min(reading.to_ns);
-            }
-            if let Some((first, last)) = self.frame.body {
-                end = [first, last].into_iter().filter(|&cut| cut > at).fold(end, f64::min);
             }
             if end <= at {
                 // Rounding: the next window begins here.
                 end = to_ns.min(at + 1.0);
             }
             self.touch(end);
-            self.work(at, end, window as usize, readings.get(reading).copied().unwrap_or_default());
+            self.work(at, end, window, readings.get(reading).copied().unwrap_or_default());
             at = end;
         }
     }
@@ -96,11 +93,12 @@ impl Writer<'_> {
         let alone = (self.frame.alone_ns)(self.source.thread, from_ns, to_ns);
         let share = if reading.busy_ns > 0.0 { alone / reading.busy_ns } else { 0.0 };
         let mut accesses = share * reading.accesses;
-        let mut own_ns = if reading.busy_ns > 0.0 { alone - share * reading.memory_ns } else { alone };
+        let mut own_ns = if reading.busy_ns > 0.0 { share * reading.own_ns } else { alone };
         let mix = if accesses > 0.0 { self.mix(window) } else { None };
         if mix.is_none() {
+            // Nobody knows where they went: they take as long as they were charged for.
             self.unplaced += accesses;
-            (accesses, own_ns) = (0.0, alone);
+            (accesses, own_ns) = (0.0, own_ns + share * reading.memory_ns);
         }
         let outstanding = ((reading.outstanding / OUTSTANDING_STEP).round() * OUTSTANDING_STEP).max(OUTSTANDING_STEP);
         let mix = mix.unwrap_or_else(|| self.builder.mix(&[]));
@@ -109,13 +107,11 @@ impl Writer<'_> {
         self.steps.push(Step { action: Action::Work(work), from_ns, to_ns });
     }
 
-    /// The thread's mix in a window, or in the nearest window that has one (the earlier of two).
+    /// The thread's mix in a window, or in the nearest window of the same part that has one.
     fn mix(&self, window: usize) -> Option<u32> {
         let thread = self.source.thread as u32;
-        let windows = self.frame.windows;
-        let of = |window: usize| windows.get(window).and_then(|mixes| mixes.get(&thread)).copied();
-        (0..windows.len().max(window + 1))
-            .find_map(|away| window.checked_sub(away).and_then(of).or_else(|| of(window + away)))
+        let of = |window: usize| self.frame.windows.get(window).and_then(|mixes| mixes.get(&thread)).copied();
+        self.frame.cuts.near(window).find_map(of)
     }
 }
 
@@ -163,12 +159,18 @@ pub(super) fn cut(threads: &mut [Thread], body: (f64, f64), builder: &mut Builde
     }
 }
 
-/// The stretch in which most threads work: from the first to the last millisecond in which at least half as many work as ever do at once.
+/// The stretch in which most threads work: from the first to the last moment at which at least half as many work as ever do in one millisecond. What a
+/// single thread does before (filling data, say) is outside, to the nanosecond.
 pub(super) fn busiest(lives: &[Life], orders: &[Order], end_ns: f64) -> Option<(f64, f64)> {
     const BIN_NS: f64 = 1e6;
     let bins = (end_ns / BIN_NS).ceil() as usize;
     let mut working = vec![0.0; bins];
+    // Moments at which a thread begins (+1) or ends (-1) to work.
+    let mut changes: Vec<(f64, i32)> = Vec::new();
     let mut add = |from_ns: f64, to_ns: f64| {
+        if from_ns < to_ns {
+            changes.extend([(from_ns, 1), (to_ns, -1)]);
+        }
         let mut at = from_ns;
         while at < to_ns {
             let bin = ((at / BIN_NS) as usize).min(bins - 1);
@@ -186,7 +188,25 @@ pub(super) fn busiest(lives: &[Life], orders: &[Order], end_ns: f64) -> Option<(
         add(at, life.end_ns);
     }
     let most = working.iter().copied().fold(0.0, f64::max);
-    let first = working.iter().position(|&count| count >= most / 2.0)?;
-    let last = working.iter().rposition(|&count| count >= most / 2.0)?;
-    Some((first as f64 * BIN_NS, ((last + 1) as f64 * BIN_NS).min(end_ns)))
+    let first = working.iter().position(|&count| count >= most / 2.0)? as f64 * BIN_NS;
+    let last = (working.iter().rposition(|&count| count >= most / 2.0)? + 1) as f64 * BIN_NS;
+    // Who ends at a moment ends before others begin.
+    changes.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (mut count, mut since) = (0, None);
+    let (mut begin, mut end) = (None, last.min(end_ns));
+    for (at, change) in changes {
+        count += change;
+        let is_many = f64::from(count) >= most / 2.0;
+        match since.filter(|_| !is_many) {
+            Some(from) if at > from && at > first && from < last => {
+                begin = begin.or(Some(from));
+                end = at;
+                since = None;
+            }
+            Some(_) => since = None,
+            None if is_many => since = since.or(Some(at)),
+            None => {}
+        }
+    }
+    Some((begin.unwrap_or(first), end))
 }

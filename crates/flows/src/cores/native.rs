@@ -7,17 +7,23 @@
 use numapilot_machine::Machine;
 use numapilot_trace::meta::Meta;
 
-use super::Usage;
-
 /// Cycles for the same work on a core of another kind, as a multiple of those on the host's. An estimate: of instructions a cycle, K10 and Skylake differ
 /// by up to twice in published results of processor benchmarks, and the host may be either.
 const OTHER_CORES: (f64, f64) = (0.6, 2.0);
 /// Smallest own work of any program, as a multiple of what is charged: 0.2 cycles for each access.
 const LEAST: f64 = 0.1;
 
+/// Range of the program's own work, as a multiple of what was charged. `None` without native runs, or where nothing was charged. `own_ns` and `waiting_ns`: own
+/// work and waiting for memory that the recording's clock charged, ns, summed over threads; `clock_mhz`: that clock's rate.
+#[must_use]
+pub fn own_work(meta: &Meta, machine: &Machine, own_ns: f64, waiting_ns: f64, clock_mhz: f64) -> Option<(f64, f64)> {
+    let native = Native::of(meta, machine)?;
+    native.factor(own_ns * clock_mhz / 1000.0, waiting_ns * native.mhz / 1000.0)
+}
+
 /// Native runs of the program that was recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Native {
+struct Native {
     /// Cycles of processor time in user mode: smallest and largest of the runs.
     cycles: (f64, f64),
     /// Mean clock of the host's cores, MHz.
@@ -27,7 +33,7 @@ pub(crate) struct Native {
 
 impl Native {
     /// `None` without native runs, or if they took no time.
-    pub fn of(meta: &Meta, machine: &Machine) -> Option<Native> {
+    fn of(meta: &Meta, machine: &Machine) -> Option<Native> {
         let native = meta.native.as_ref()?;
         let cycles = native.runs.iter().map(|run| run.user_ns as f64 * run.clock_mhz / 1000.0);
         let (least, most) = cycles.fold((f64::INFINITY, 0.0_f64), |(least, most), of| (least.min(of), most.max(of)));
@@ -35,13 +41,6 @@ impl Native {
         let is_usable = least.is_finite() && least > 0.0 && most.is_finite() && mhz > 0.0;
         let is_same_kind = !native.cpu_model.is_empty() && machine.cpu_model() == Some(native.cpu_model.as_str());
         is_usable.then_some(Native { cycles: (least, most), mhz, is_same_kind })
-    }
-
-    /// Range of the program's own work, as a multiple of what was charged. `None` where nothing was charged.
-    pub fn own_work(&self, usage: &Usage, clock_mhz: f64) -> Option<(f64, f64)> {
-        let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
-        let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
-        self.factor(own_ns * clock_mhz / 1000.0, waiting_ns * self.mhz / 1000.0)
     }
 
     /// Of cycles charged for own work, and the host's cycles in the waiting that was charged.

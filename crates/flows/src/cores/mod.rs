@@ -1,0 +1,227 @@
+//! How the cores of a recorded program work between and during memory accesses: own work, and accesses that they keep outstanding.
+//!
+//! A simulated clock charges for a core of its own choice. Whoever predicts a run time (`whatif` and findings, and the simulator) asks here by how much the
+//! program's own work and its overlap differ on the machine's real cores, so that both predict the run of the same program. Ranges come from published
+//! figures and from what processors can do; none is fitted to a program. `docs/patterns.md`, "Interval", has them.
+
+mod native;
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::{Bounded, CoreFigures, CpuId, Machine};
+use numapilot_trace::meta::Meta;
+
+use crate::trace::Trace;
+
+pub use native::own_work;
+
+/// Range of the program's own work, as a multiple of the work that a simulated clock charges. The clock charges 2 cycles an access; loads and stores are
+/// about 38 % of instructions, of which a core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
+const OWN_WORK: (f64, f64) = (0.5, 2.0);
+/// Scattered accesses that are outstanding at a time while a core waits, where the recording has no dependences between them (before format 1.2). 1 where
+/// each address comes from the last; more where they are independent, as far as the window of instructions and the registers for misses reach.
+const SCATTERED: (f64, f64) = (1.0, 4.0);
+/// Share of the computed overlap that is real. It is at most 1, because an address computed from a just loaded index looks independent, and a mispredicted
+/// branch ends the look-ahead of a core. An estimate.
+const OVERLAP: (f64, f64) = (0.4, 1.0);
+/// Accesses of streams that are outstanding at a time, with what is prefetched: a core's STREAM bandwidth times the latency, over the size of a line: 4.6 on
+/// a loaded machine to 17 on an idle one.
+const STREAMED: (f64, f64) = (4.0, 17.0);
+/// Outstanding accesses of streams for which simulated clocks charge (`STREAM_SHARE` of `crates/runtime/c/filter.c`).
+const STREAMED_CHARGED: f64 = 8.0;
+
+/// Dependences between a thread's memory accesses, which decide how many of them a core keeps outstanding (`crates/runtime/c/overlap.c`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Chains {
+    /// Share of memory accesses that continue a stream.
+    pub streamed: f64,
+    /// Share of the others (the scattered ones) that one of them waits for, as its address comes from what they read.
+    pub dependent: f64,
+    /// Loads and stores from one scattered access to the next.
+    pub gap: f64,
+}
+
+impl Chains {
+    /// From counts of a stretch of a thread: memory accesses, those of them that continue a stream, scattered ones that wait for another, and all loads and
+    /// stores, whether caches answered or memory.
+    #[must_use]
+    pub fn of(accesses: f64, streamed: f64, dependent: f64, issued: f64) -> Chains {
+        let scattered = (accesses - streamed).max(0.0);
+        let share = |part: f64, all: f64| if all > 0.0 { (part / all).clamp(0.0, 1.0) } else { 0.0 };
+        Chains {
+            streamed: share(streamed, accesses),
+            dependent: share(dependent, scattered),
+            // Where there are none, none is within reach.
+            gap: if scattered > 0.0 { (issued / scattered).max(1.0) } else { f64::INFINITY },
+        }
+    }
+}
+
+/// A core.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Core {
+    /// Own work, as a multiple of what the recording's clock charged.
+    pub own: f64,
+    /// Outstanding scattered accesses, used where chains are not known.
+    pub scattered: f64,
+    /// Outstanding accesses of streams.
+    pub streamed: f64,
+    /// Used where chains are known: instructions looked ahead.
+    pub window: f64,
+    /// Likewise: largest number of outstanding misses.
+    pub misses: f64,
+    /// Likewise: share of the resulting overlap that is real, 0 to 1.
+    pub overlap: f64,
+}
+
+impl Core {
+    /// The core for which the simulated clock of a recording charged; the default core for recordings that do not name one.
+    #[must_use]
+    pub fn charged(meta: &Meta) -> Core {
+        let number = |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
+        let unknown = CoreFigures::default();
+        let window = number("core_window_accesses").map(|accesses| accesses / CoreFigures::ACCESSES_PER_INSTRUCTION);
+        let misses = number("core_outstanding_misses");
+        Core {
+            own: 1.0,
+            scattered: 1.0,
+            streamed: STREAMED_CHARGED,
+            window: window.unwrap_or(unknown.window().value),
+            misses: misses.unwrap_or(unknown.misses().value),
+            overlap: 1.0,
+        }
+    }
+
+    /// Mean wait of this core for one access, as a share of its latency. `charged_outstanding`: accesses outstanding by the recording's clock, which tells
+    /// streams where chains are not known.
+    #[must_use]
+    pub fn wait_for_one(&self, chains: Option<&Chains>, charged_outstanding: f64) -> f64 {
+        let (streamed, scattered) = match chains {
+            Some(chains) => (chains.streamed, self.scattered_outstanding(chains)),
+            None => {
+                let of_streams = 1.0 - 1.0 / STREAMED_CHARGED;
+                (((1.0 - 1.0 / charged_outstanding) / of_streams).clamp(0.0, 1.0), self.scattered)
+            }
+        };
+        (1.0 - streamed) / scattered + streamed / self.streamed
+    }
+
+    /// Outstanding scattered accesses: those within the core's window that depend on no other of them (`crates/runtime/c/overlap.c`).
+    fn scattered_outstanding(&self, chains: &Chains) -> f64 {
+        let within_reach = 1.0 + self.window * CoreFigures::ACCESSES_PER_INSTRUCTION / chains.gap;
+        let side_by_side = ((1.0 - chains.dependent) * within_reach).min(self.misses);
+        (self.overlap * side_by_side).max(1.0)
+    }
+}
+
+/// Each figure of a machine's cores, with its range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoreRanges {
+    /// See [`Core::own`].
+    pub own: Bounded,
+    /// See [`Core::scattered`].
+    pub scattered: Bounded,
+    /// See [`Core::streamed`].
+    pub streamed: Bounded,
+    /// See [`Core::window`].
+    pub window: Bounded,
+    /// See [`Core::misses`].
+    pub misses: Bounded,
+    /// See [`Core::overlap`].
+    pub overlap: Bounded,
+}
+
+impl CoreRanges {
+    /// Of a machine, where the recording charged for `charged`. `own_work`: what native runs say ([`own_work`]).
+    #[must_use]
+    pub fn of(machine: &Machine, charged: &Core, own_work: Option<(f64, f64)>) -> CoreRanges {
+        let bounded = |value: f64, (low, high): (f64, f64)| Bounded { value, low, high };
+        let own = match own_work.map(|native| both(native, OWN_WORK)) {
+            // The geometric mean, because the range is one of factors.
+            Some(range) => bounded((range.0 * range.1).sqrt(), range),
+            None => bounded(charged.own, OWN_WORK),
+        };
+        // A measurement of one STREAM thread is the upper end.
+        let alone = machine.traffic().stream_outstanding;
+        let of_streams = alone.map_or(STREAMED, |alone| (STREAMED.0.min(alone), alone));
+        let core = machine.core();
+        let of_core = |figure: Option<Bounded>, unknown: Bounded, charged: f64| {
+            // For an unknown core, the simulated one is the best guess.
+            figure.unwrap_or_else(|| bounded(charged, (unknown.low.min(charged), unknown.high.max(charged))))
+        };
+        CoreRanges {
+            own,
+            scattered: bounded(charged.scattered, SCATTERED),
+            streamed: bounded(charged.streamed.clamp(of_streams.0, of_streams.1), of_streams),
+            window: of_core(core.window_instructions, core.window(), charged.window),
+            misses: of_core(core.outstanding_misses, core.misses(), charged.misses),
+            overlap: bounded(charged.overlap, OVERLAP),
+        }
+    }
+
+    /// The core as the machine's description and native runs have it.
+    #[must_use]
+    pub fn nominal(&self) -> Core {
+        Core {
+            own: self.own.value,
+            scattered: self.scattered.value,
+            streamed: self.streamed.value,
+            window: self.window.value,
+            misses: self.misses.value,
+            overlap: self.overlap.value,
+        }
+    }
+}
+
+impl Trace {
+    /// The CPU on which each thread made most of its sampled accesses; without any, that of its start. Programs that pin their threads do so after these have
+    /// started, so that the CPU of the start says little of them.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<Option<CpuId>> {
+        let mut counts: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); self.threads().len()];
+        for access in self.accesses() {
+            if let (Some(cpu), Some(counts)) = (access.cpu, counts.get_mut(access.thread.0 as usize)) {
+                *counts.entry(cpu.0).or_default() += u64::from(access.weight);
+            }
+        }
+        // Of equals the first, so that the answer does not depend on order.
+        let most = |counts: &BTreeMap<u32, u64>| counts.iter().rev().max_by_key(|(_, count)| **count).map(|(cpu, _)| CpuId(*cpu));
+        self.threads().iter().zip(&counts).map(|(thread, counts)| most(counts).or(thread.cpu)).collect()
+    }
+}
+
+/// The intersection of two ranges. If it is empty, the measured one, because the other describes programs in general.
+fn both(measured: (f64, f64), general: (f64, f64)) -> (f64, f64) {
+    let range = (measured.0.max(general.0), measured.1.min(general.1));
+    if range.0 < range.1 { range } else { measured }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Cores of several kinds.
+
+    use super::*;
+
+    const CHARGED: Core =
+        Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window: 128.0, misses: 10.0, overlap: 1.0 };
+
+    #[test]
+    fn chains_that_wait_for_each_other_overlap_on_no_core() {
+        let chains = Chains { streamed: 0.0, dependent: 1.0, gap: 2.0 };
+        for window in [72.0, 512.0] {
+            assert_eq!(Core { window, ..CHARGED }.scattered_outstanding(&chains), 1.0);
+        }
+    }
+
+    #[test]
+    fn independent_accesses_overlap_as_far_as_window_and_registers_reach() {
+        let chains = |gap| Chains { streamed: 0.0, dependent: 0.0, gap };
+        let core = CHARGED;
+        assert_eq!(core.scattered_outstanding(&chains(1.0)), core.misses);
+        let apart = core.window * CoreFigures::ACCESSES_PER_INSTRUCTION;
+        assert!((core.scattered_outstanding(&chains(apart)) - 2.0).abs() < 1e-12);
+        assert_eq!(core.scattered_outstanding(&chains(f64::INFINITY)), 1.0);
+        let half = Core { overlap: 0.5, ..core };
+        assert_eq!(half.scattered_outstanding(&chains(1.0)), core.misses / 2.0);
+    }
+}
