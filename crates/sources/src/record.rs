@@ -18,6 +18,7 @@ use crate::apply;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
+use crate::daemons::Survivors;
 use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
@@ -96,7 +97,7 @@ pub enum StopReason {
     TimeLimit,
     /// The main process ended, and only it was to be followed, or only daemons were left.
     MainEnded,
-    /// The user interrupted the wait for background processes.
+    /// The user interrupted the recording of processes that the program had left behind.
     Interrupted,
 }
 
@@ -174,12 +175,8 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     if emulator.is_some() {
         arena.tell_of_emulator();
     }
-    let image = match options.plan {
-        Some(fitted) => {
-            Some(apply::compile(fitted, options.machine, &target, &options.command, apply::Purpose::Measure)?)
-        }
-        None => None,
-    };
+    let compile = |fitted| apply::compile(fitted, options.machine, &target, &options.command, apply::Purpose::Measure);
+    let image = options.plan.map(compile).transpose()?;
     let guard = Guard::install()?;
     let live = Live::for_program(selection.engine, &options)?;
     let (answers, refused) = fault_answers(selection.engine, &arena);
@@ -228,6 +225,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         clock,
         began: Instant::now(),
         daemons_since: None,
+        survivors: Survivors::default(),
         stopped: None,
     };
     let accounting = Accounting::new(&simulated.config);
@@ -264,7 +262,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     if let Err(error) = result {
         recording.stopped = Some(StopReason::WriteFailed(error));
     }
-    explain(&mut recording);
+    explain(&mut recording, watch.survivors.words());
     Ok(recording)
 }
 
@@ -420,6 +418,7 @@ struct Watch<'a, 'p> {
     clock: Clock,
     began: Instant,
     daemons_since: Option<Instant>,
+    survivors: Survivors,
     stopped: Option<StopReason>,
 }
 
@@ -429,6 +428,10 @@ impl Watch<'_, '_> {
         let mut next_update = self.began;
         loop {
             let standing = self.program.reap();
+            let left = self.survivors.look(&standing);
+            if let Some(listener) = self.listener.as_mut().filter(|_| !left.is_empty()) {
+                listener.survived(&left);
+            }
             if self.is_over(&standing, options) {
                 break;
             }
@@ -490,9 +493,13 @@ impl Watch<'_, '_> {
             self.stopped.get_or_insert(StopReason::Interrupted);
             return true;
         }
+        // What is left is not waited for once nothing more is recorded: nobody sits at a daemon's terminal.
+        if self.stopped.is_some() {
+            return true;
+        }
         let only_daemons = matches!(standing, Standing::Daemons(_));
-        let patience_over =
-            only_daemons && self.daemons_since.get_or_insert_with(Instant::now).elapsed() >= options.daemon_grace;
+        let daemons_since = *self.daemons_since.get_or_insert_with(Instant::now);
+        let patience_over = only_daemons && options.daemon_grace.is_some_and(|grace| daemons_since.elapsed() >= grace);
         if options.follow == Follow::MainProcess || patience_over {
             self.stopped.get_or_insert(StopReason::MainEnded);
             return true;
@@ -602,9 +609,12 @@ impl Watch<'_, '_> {
 }
 
 /// Puts losses and early stops into words, with the remedy.
-fn explain(recording: &mut Recording) {
+fn explain(recording: &mut Recording, survivors: Option<String>) {
     let losses = recording.losses;
     let notes = &mut recording.notes;
+    if let Some(names) = survivors {
+        notes.push(format!("after the program had ended, processes that it left behind were recorded: {names}"));
+    }
     match &recording.stopped {
         None => {}
         Some(StopReason::WriteFailed(error)) => notes.push(format!(
@@ -616,7 +626,9 @@ fn explain(recording: &mut Recording) {
         Some(StopReason::MainEnded) => {
             notes.push("recording stopped while processes that the program left behind were still running".to_owned());
         }
-        Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
+        Some(StopReason::Interrupted) => {
+            notes.push("recording was stopped by a signal; processes that the program left behind run on".to_owned());
+        }
     }
     if losses.ring_full > 0 {
         notes.push(format!(

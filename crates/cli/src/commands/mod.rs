@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod export;
 mod exports;
+mod group;
 mod import;
 mod maps;
 mod measure;

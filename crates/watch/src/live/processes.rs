@@ -329,8 +329,9 @@ fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
     line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid))
 }
 
-fn page_bytes() -> u64 {
-    // SAFETY: as above.
+/// Size of a page of memory.
+pub(super) fn page_bytes() -> u64 {
+    // SAFETY: sysconf has no conditions.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)
 }
