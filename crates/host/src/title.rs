@@ -53,7 +53,7 @@ mod tests {
             ("run", "/opt/My App/run\0x"),
             ("sh", ""),
             ("", ": x"),
-            ("sleep", "sleep\0100"),
+            ("sleep", "sleep\x00100"),
         ] {
             assert_eq!(of(name, line), None, "{name}: {line}");
         }
