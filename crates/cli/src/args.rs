@@ -4,6 +4,7 @@ mod balance;
 mod check;
 mod common;
 mod compare;
+mod group;
 mod measure;
 mod query;
 mod run;
@@ -30,6 +31,7 @@ pub use balance::MoveArgs;
 pub use check::CheckArgs;
 pub use common::{Bind, Colour, LookArgs};
 pub use compare::CompareArgs;
+pub use group::GroupArgs;
 pub use measure::MeasureArgs;
 pub use measure::MeasureIsa;
 pub use measure::MeasureOrder;
@@ -189,7 +191,9 @@ Examples:
   numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
   numapilot record --engine fault -- ./app                  on this machine: first toucher and home node of each page
-  numapilot record --pid 4711 --for 10s                     the same for a program that runs already
+  numapilot record -- redis-server --daemonize yes          a daemon: until it ends, or Ctrl-C (the daemon runs on)
+  numapilot record --pid 4711 --for 10s                     a program that runs already, with all processes below it
+  numapilot record --unit postgresql --for 10s              all processes of a systemd unit
   numapilot record --system --for 10s                       all processes of this machine (needs rights)
 
 With engines `instrument` and `emulate` the program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls
@@ -221,7 +225,7 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
     /// The same program built without call-outs: runs first, up to three times, with the same arguments and no input; its processor time narrows predictions
-    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system"])]
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system", "unit", "cgroup"])]
     pub native: Option<OsString>,
     /// Keep one memory access in N as a sample, on average (randomised)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
@@ -259,7 +263,7 @@ pub struct RecordArgs {
     /// Stop recording when the raw trace has this many MiB; the program runs on
     #[arg(long, value_name = "MIB")]
     pub max_size: Option<u64>,
-    /// Stop when the program itself ends, even if processes that it started still run
+    /// Stop when the program itself ends, even if processes that it started (daemons, background jobs) still run
     #[arg(long)]
     pub main_only: bool,
     /// Keep the raw chunks beside the tables
@@ -268,17 +272,20 @@ pub struct RecordArgs {
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Record processes that run already, by their page faults, until they end or Ctrl-C
+    /// Record processes that run already, with their child processes, by their page faults, until they end or Ctrl-C
     #[arg(long, value_name = "PID,...", value_delimiter = ',', conflicts_with_all = ["system", "command"])]
     pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Record everything on this machine, by its page faults, until Ctrl-C
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long, conflicts_with_all = ["command", "unit", "cgroup"])]
     pub system: bool,
     /// Stop recording after this time, such as 10s, 2m or 500ms
     #[arg(long = "for", value_name = "TIME", conflicts_with = "duration", value_parser = time)]
     pub for_time: Option<Duration>,
     /// The program and its arguments
-    #[arg(last = true, required_unless_present_any = ["pid", "system"], value_name = "PROGRAM ARGS")]
+    #[arg(last = true, required_unless_present_any = ["pid", "system", "unit", "cgroup"],
+        conflicts_with_all = ["unit", "cgroup"], value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
 }
 

@@ -1,17 +1,25 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]).
+//! that several crates need ([`TaskStat`], [`meminfo`]); and which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]).
 //!
-//! Owns no state and no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
+//! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
 
+pub mod cgroups;
+mod members;
 pub mod meminfo;
 mod root;
 mod task_stat;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod title;
 
+pub use members::Group;
+pub use members::Member;
+pub use members::Members;
+pub use members::now_ticks;
 pub use root::FileError;
 pub use root::Root;
 pub use root::is_gone;
 pub use root::number;
 pub use task_stat::TaskStat;
+pub use title::title;

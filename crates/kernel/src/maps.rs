@@ -129,6 +129,8 @@ pub struct MapUse {
     pub start: u64,
     /// Resident memory (`Rss`).
     pub resident_kib: u64,
+    /// Resident memory, each page divided by the number of processes that map it (`Pss`); 0 where the kernel does not say.
+    pub proportional_kib: u64,
     /// Resident memory in transparent huge pages (`AnonHugePages`).
     pub huge_kib: u64,
     /// Swapped-out memory (`Swap`).
@@ -151,6 +153,7 @@ pub fn uses(text: &[u8]) -> impl Iterator<Item = (MapLine<'_>, MapUse)> {
             let value = next[colon + 1..].trim_ascii().strip_suffix(b" kB").and_then(|digits| number(digits, 10));
             match (&next[..colon], value) {
                 (b"Rss", Some(value)) => found.resident_kib = value,
+                (b"Pss", Some(value)) => found.proportional_kib = value,
                 (b"AnonHugePages", Some(value)) => found.huge_kib = value,
                 (b"Swap", Some(value)) => found.swapped_kib = value,
                 (b"Referenced", Some(value)) => found.referenced_kib = value,
@@ -230,6 +233,7 @@ mod tests {
 Size:                132 kB
 KernelPageSize:        4 kB
 Rss:                  24 kB
+Pss:                  12 kB
 AnonHugePages:         0 kB
 Swap:                  8 kB
 VmFlags: rd wr mr mw me ac sd
@@ -246,8 +250,14 @@ AnonHugePages:      2048 kB
         let (heap, heap_use) = found[0];
         assert_eq!((heap.start, heap.end, heap.path), (0x55d0_c0a0_0000, 0x55d0_c0a2_1000, &b"[heap]"[..]));
         assert_eq!((heap.protection(), heap.is_executable(), heap.is_shared()), (3, false, false));
-        let want =
-            MapUse { start: heap.start, resident_kib: 24, huge_kib: 0, swapped_kib: 8, referenced_kib: 0, page_kib: 4 };
+        let want = MapUse {
+            start: heap.start,
+            resident_kib: 24,
+            proportional_kib: 12,
+            swapped_kib: 8,
+            page_kib: 4,
+            ..MapUse::default()
+        };
         assert_eq!(heap_use, want);
         let (file, file_use) = found[1];
         assert_eq!(file.path, b"/tmp/a file with blanks (deleted)");

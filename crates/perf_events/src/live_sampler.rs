@@ -174,6 +174,20 @@ impl LiveSampler {
         LiveSampler { kind, notes, lost: 0, has_aux, set, places, asks, spe, bytes: Vec::new(), aux: Vec::new() }
     }
 
+    /// Samples a process too that joined without having inherited the events. False: it has ended.
+    ///
+    /// # Errors
+    /// The kernel refuses for another reason than the user's rights ([`LiveSampler::refused`]).
+    pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
+        self.set.add(pid)
+    }
+
+    /// Processes of the scope that this user may not observe, by process id.
+    #[must_use]
+    pub fn refused(&self) -> &[u32] {
+        &self.set.refused
+    }
+
     /// Whether samples have process and thread ids.
     #[must_use]
     pub fn names_processes(&self) -> bool {

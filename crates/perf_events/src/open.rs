@@ -93,7 +93,19 @@ pub struct EventSet {
     pub tasks: HashSet<u32>,
     /// What is worth telling, in sentences.
     pub notes: Vec<String>,
+    /// Processes of the scope that this user may not observe, by process id.
+    pub refused: Vec<u32>,
     others: Vec<OwnedFd>,
+    recipe: Recipe,
+}
+
+/// How events are opened, for processes that join later.
+#[derive(Clone, Debug, Default)]
+struct Recipe {
+    requests: Vec<EventRequest>,
+    attrs: Vec<EventAttr>,
+    size: RingSize,
+    cpus: Vec<u32>,
 }
 
 /// The page faults of a scope, opened.
@@ -108,7 +120,7 @@ pub struct OpenedFaults {
 }
 
 /// How much memory the rings get.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RingSize {
     /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it.
     pub bytes: usize,
@@ -125,11 +137,36 @@ impl EventSet {
         all.extend_from_slice(requests);
         let mut opening = Opening::new(all, scope, size)?;
         match scope {
-            Scope::Children => opening.task(0, None).map(drop)?,
-            Scope::System => opening.task(-1, None).map(drop)?,
+            Scope::Children => opening.explained(|opening| opening.task(0, None))?,
+            Scope::System => opening.explained(|opening| opening.task(-1, None))?,
             Scope::Processes(pids) => opening.processes(pids)?,
-        }
-        Ok(opening.set)
+        };
+        Ok(opening.finish())
+    }
+
+    /// Opens the events of a process that joined the scope without having inherited them, and turns them on. False: it has ended. A process that this user may
+    /// not observe is added to [`EventSet::refused`].
+    ///
+    /// # Errors
+    /// The system refuses for another reason, such as too few descriptors.
+    pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
+        let scope = Scope::Processes(vec![pid]);
+        let (rings, others) = (self.rings.len(), self.others.len());
+        let Recipe { requests, attrs, size, cpus } = std::mem::take(&mut self.recipe);
+        let mut opening = Opening { requests, attrs, scope: &scope, size, cpus, set: std::mem::take(self) };
+        let opened = opening.process(pid);
+        let result = match opened {
+            Ok(opened) => Ok(opened),
+            Err((_, error)) if is_denied(&error) => {
+                opening.set.refused.push(pid);
+                Ok(true)
+            }
+            Err((request, error)) => Err(explain(&opening.requests[request].name, scope.rights(), error)),
+        };
+        *self = opening.finish();
+        let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
+        fresh.for_each(|fd| order(fd, IOC_ENABLE));
+        result
     }
 
     /// Opens one event of page faults: those that the kernel takes on the programs' behalf too, where this user may see them. `request`: the event, of user
@@ -184,10 +221,7 @@ impl EventSet {
     }
 
     fn all(&self, request: libc::c_ulong) {
-        for fd in self.rings.iter().map(|ring| &ring.fd).chain(&self.others) {
-            // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
-            unsafe { libc::ioctl(fd.as_raw_fd(), request, 0) };
-        }
+        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd, request));
     }
 
     /// Number of the caller's request (as given to [`EventSet::open`]) of an event of [`EventSet::session`]; `None` for the side band.
@@ -217,31 +251,63 @@ impl<'a> Opening<'a> {
         Ok(opening)
     }
 
-    /// Every thread of `pids`. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by another look.
-    fn processes(&mut self, pids: &[u32]) -> Result<(), EventsError> {
-        for &pid in pids {
-            let before = self.set.tasks.len();
-            for _ in 0..SCAN_ROUNDS {
-                let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
-                let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
-                let mut opened = 0;
-                for tid in fresh {
-                    // One that ended between the look and the call is no error.
-                    opened += usize::from(self.task(i32::try_from(tid).unwrap_or(i32::MAX), Some(tid))?);
-                }
-                if opened == 0 {
-                    break;
-                }
-            }
-            if self.set.tasks.len() == before {
-                return Err(EventsError::NoProcess { pid });
-            }
-        }
-        Ok(())
+    /// The opened events, with what is needed to open more.
+    fn finish(self) -> EventSet {
+        let recipe = Recipe { requests: self.requests, attrs: self.attrs, size: self.size, cpus: self.cpus };
+        EventSet { recipe, ..self.set }
     }
 
-    /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone.
-    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, EventsError> {
+    /// Does something that may be refused, and explains why it was.
+    fn explained<T>(
+        &mut self,
+        what: impl FnOnce(&mut Self) -> Result<T, (usize, io::Error)>,
+    ) -> Result<T, EventsError> {
+        what(self).map_err(|(request, error)| explain(&self.requests[request].name, self.scope.rights(), error))
+    }
+
+    /// Every thread of `pids`. Of several processes, those that have ended are left out, and those that this user may not observe are listed.
+    fn processes(&mut self, pids: &[u32]) -> Result<bool, EventsError> {
+        let mut denied = None;
+        for &pid in pids {
+            match self.process(pid) {
+                Ok(_) => {}
+                Err((request, error)) if is_denied(&error) => {
+                    self.set.refused.push(pid);
+                    denied.get_or_insert((request, error));
+                }
+                Err(why) => return self.explained(|_| Err(why)),
+            }
+        }
+        match (self.set.tasks.is_empty(), denied) {
+            (false, _) => Ok(true),
+            (true, Some(why)) => self.explained(|_| Err(why)),
+            (true, None) => Err(EventsError::NoProcess { pid: pids.first().copied().unwrap_or(0) }),
+        }
+    }
+
+    /// Every thread of a process; false: it has ended. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by
+    /// another look.
+    fn process(&mut self, pid: u32) -> Result<bool, (usize, io::Error)> {
+        let mut is_any = false;
+        for _ in 0..SCAN_ROUNDS {
+            let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
+            let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
+            let mut opened = 0;
+            for tid in fresh {
+                // One that ended between the look and the call is no error.
+                opened += usize::from(self.task(i32::try_from(tid).unwrap_or(i32::MAX), Some(tid))?);
+            }
+            is_any |= opened > 0;
+            if opened == 0 {
+                break;
+            }
+        }
+        Ok(is_any)
+    }
+
+    /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone. An error names the
+    /// request that it was about.
+    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, (usize, io::Error)> {
         let mut offline = 0;
         for cpu in self.cpus.clone() {
             match self.cpu(pid, cpu, task) {
@@ -251,7 +317,7 @@ impl<'a> Opening<'a> {
                 Err((_, error)) if error.raw_os_error() == Some(libc::ENODEV) && self.cpus.len() > offline + 1 => {
                     offline += 1;
                 }
-                Err((request, error)) => return Err(explain(&self.requests[request].name, self.scope.rights(), error)),
+                Err(why) => return Err(why),
             }
         }
         self.set.tasks.extend(task);
@@ -338,6 +404,16 @@ impl<'a> Opening<'a> {
             ));
         }
     }
+}
+
+/// Whether this user may not observe a process: it is another user's, or a set-user-ID program.
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+fn order(fd: &OwnedFd, request: libc::c_ulong) {
+    // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
+    unsafe { libc::ioctl(fd.as_raw_fd(), request, 0) };
 }
 
 /// The event with what the scope asks for.
@@ -478,6 +554,37 @@ mod tests {
         child.wait().unwrap();
         let (samples, execs, bad) = read(&mut set);
         assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
+    }
+
+    #[test]
+    fn of_several_processes_one_that_is_gone_is_left_out_and_one_that_joins_is_added() {
+        let script = "read x; for i in 1 2 3 4; do /bin/true; done";
+        let start = || Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut gone = Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        let (mut first, mut second) = (start(), start());
+        let request = EventRequest::page_faults(true, 16);
+        let opened = EventSet::open(&[request], &Scope::Processes(vec![gone.id(), first.id()]), SIZE);
+        let mut set = match opened {
+            Ok(set) => set,
+            Err(error) => {
+                for child in [&mut first, &mut second] {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                }
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
+        };
+        assert!(set.tasks.contains(&first.id()) && set.refused.is_empty());
+        set.enable();
+        assert!(set.add(second.id()).unwrap() && !set.add(gone.id()).unwrap());
+        drop(second.stdin.take());
+        second.wait().unwrap();
+        let (samples, execs, bad) = read(&mut set);
+        assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
+        drop(first.stdin.take());
+        first.wait().unwrap();
+        assert!(read(&mut set).0 > 20);
     }
 
     #[test]

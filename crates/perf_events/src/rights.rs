@@ -89,6 +89,30 @@ pub fn rights(facts: &EventFacts, scope: Scope) -> String {
     }
 }
 
+/// Processes that are named in a note.
+const NAMED_MAX: usize = 5;
+
+/// A note on processes that this user may not observe (`EventSet::refused`): how many, which, and the next step; `None`: there are none.
+#[must_use]
+pub fn refused_note(pids: &[u32]) -> Option<String> {
+    let root = numapilot_host::Root::default();
+    let named = |pid: &u32| format!("{pid} ({})", numapilot_host::title(&root, *pid, &mut Vec::new()));
+    let names: Vec<String> = pids.iter().take(NAMED_MAX).map(named).collect();
+    let more = if pids.len() > NAMED_MAX { format!(" and {} more", pids.len() - NAMED_MAX) } else { String::new() };
+    let (noun, because, it) = match pids.len() {
+        1 => ("process", "it is another user's or has", "it"),
+        _ => ("processes", "they are other users' or have", "them"),
+    };
+    (!pids.is_empty()).then(|| {
+        format!(
+            "{} {noun} may not be observed, because {because} more rights than you, and nothing of {it} is recorded: {}{more}; run as root, or \
+             with CAP_PERFMON and CAP_SYS_PTRACE",
+            pids.len(),
+            names.join(", ")
+        )
+    })
+}
+
 /// Why `perf_event_open` as such is refused, whatever the event; `None` if it works.
 pub fn closed(facts: &EventFacts) -> Option<Obstacle> {
     match facts.fault {

@@ -20,6 +20,7 @@ use numapilot_balancer::status::Steering;
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
+use numapilot_host::Group;
 
 /// The settings of a run of `balance`, from its arguments or from a configuration file.
 pub struct Plan {
@@ -43,8 +44,8 @@ impl Plan {
         let options = Options {
             who: match config.who.clone() {
                 config::Who::System => Who::System,
-                config::Who::Cgroup(folder) => Who::Cgroup(folder),
-                config::Who::Processes(pids) => Who::Processes(pids),
+                config::Who::Cgroup(folder) => Who::Group(Group::Cgroups(vec![folder])),
+                config::Who::Processes(pids) => Who::Group(Group::Trees(pids)),
             },
             policy: config.policy.clone(),
             tunables: tunables(&config),

@@ -9,6 +9,7 @@
 pub mod apply;
 mod arena;
 mod clock;
+mod daemons;
 pub mod doctor;
 mod drain;
 mod emulated;
@@ -32,6 +33,7 @@ pub mod signals;
 mod simulated;
 mod walk;
 
+pub use daemons::Survivor;
 pub use emulated::Emulator;
 pub use engine::Engine;
 pub use engine::EngineChoice;

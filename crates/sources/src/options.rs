@@ -8,6 +8,7 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_trace::native::Native;
 
+use crate::daemons::Survivor;
 use crate::engine::EngineChoice;
 use crate::engine::Selection;
 use crate::error::SourceError;
@@ -74,7 +75,7 @@ impl Default for Sampling {
 /// Which processes a recording waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// Everything that the program started, except daemons: those get `RecordOptions::daemon_grace`.
+    /// Everything that the program started, daemons too: these for `RecordOptions::daemon_grace`.
     #[default]
     Descendants,
     /// The program itself: recording stops when it ends.
@@ -118,6 +119,11 @@ pub trait Progress {
     /// simulate.
     fn chosen(&mut self, selection: &Selection, unsimulated: Option<&str>) {
         let _ = (selection, unsimulated);
+    }
+
+    /// Called when the program has ended and these processes of its run on: they are recorded until they end, or the recording is stopped.
+    fn survived(&mut self, left: &[Survivor]) {
+        let _ = left;
     }
 }
 
@@ -165,8 +171,8 @@ pub struct RecordOptions<'a> {
     pub limits: Limits,
     /// Which processes it waits for.
     pub follow: Follow,
-    /// How long daemons that the program left behind are still recorded after its end.
-    pub daemon_grace: Duration,
+    /// How long daemons that the program left behind are still recorded after its end; `None`: until they end.
+    pub daemon_grace: Option<Duration>,
     /// What the program takes without call-outs, where that was measured: kept in the trace.
     pub native: Option<Native>,
     /// Receives the progress.
@@ -198,7 +204,7 @@ impl<'a> RecordOptions<'a> {
             environment: Vec::new(),
             limits: Limits::default(),
             follow: Follow::default(),
-            daemon_grace: Duration::from_secs(2),
+            daemon_grace: None,
             native: None,
             progress: None,
         }

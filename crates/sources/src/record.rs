@@ -18,6 +18,7 @@ use crate::apply::PlanImage;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
+use crate::daemons::Survivors;
 use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
@@ -109,6 +110,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
         clock: Clock { engine: selection.engine, khz: prepared.simulated.config.clock_khz },
         began: Instant::now(),
         daemons_since: None,
+        survivors: Survivors::default(),
         stopped: None,
     };
     let accounting = Accounting::new(&prepared.simulated.config);
@@ -258,7 +260,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if let Err(error) = result {
             recording.stopped = Some(StopReason::WriteFailed(error));
         }
-        explain(&mut recording);
+        explain(&mut recording, watch.survivors.words());
         recording
     }
 }
@@ -415,6 +417,7 @@ struct Watch<'a, 'p> {
     clock: Clock,
     began: Instant,
     daemons_since: Option<Instant>,
+    survivors: Survivors,
     stopped: Option<StopReason>,
 }
 
@@ -424,6 +427,10 @@ impl Watch<'_, '_> {
         let mut next_update = self.began;
         loop {
             let standing = self.program.reap();
+            let left = self.survivors.look(&standing);
+            if let Some(listener) = self.listener.as_mut().filter(|_| !left.is_empty()) {
+                listener.survived(&left);
+            }
             if self.is_over(&standing, options) {
                 break;
             }
@@ -485,9 +492,13 @@ impl Watch<'_, '_> {
             self.stopped.get_or_insert(StopReason::Interrupted);
             return true;
         }
+        // What is left is not waited for once nothing more is recorded: nobody sits at a daemon's terminal.
+        if self.stopped.is_some() {
+            return true;
+        }
         let only_daemons = matches!(standing, Standing::Daemons(_));
-        let patience_over =
-            only_daemons && self.daemons_since.get_or_insert_with(Instant::now).elapsed() >= options.daemon_grace;
+        let daemons_since = *self.daemons_since.get_or_insert_with(Instant::now);
+        let patience_over = only_daemons && options.daemon_grace.is_some_and(|grace| daemons_since.elapsed() >= grace);
         if options.follow == Follow::MainProcess || patience_over {
             self.stopped.get_or_insert(StopReason::MainEnded);
             return true;

@@ -45,7 +45,7 @@ pub enum StopReason {
     TimeLimit,
     /// The main process ended, and only it was to be followed, or only daemons were left.
     MainEnded,
-    /// The user interrupted the wait for background processes.
+    /// The user interrupted the recording of processes that the program had left behind.
     Interrupted,
 }
 
@@ -89,9 +89,14 @@ pub struct Recording {
 }
 
 /// Puts losses and early stops into words, with the remedy.
-pub(crate) fn explain(recording: &mut Recording) {
+///
+/// `survivors`: names of the processes that the program left behind.
+pub(crate) fn explain(recording: &mut Recording, survivors: Option<String>) {
     let losses = recording.losses;
     let notes = &mut recording.notes;
+    if let Some(names) = survivors {
+        notes.push(format!("after the program had ended, processes that it left behind were recorded: {names}"));
+    }
     match &recording.stopped {
         None => {}
         Some(StopReason::WriteFailed(error)) => notes.push(format!(
@@ -103,7 +108,9 @@ pub(crate) fn explain(recording: &mut Recording) {
         Some(StopReason::MainEnded) => {
             notes.push("recording stopped while processes that the program left behind were still running".to_owned());
         }
-        Some(StopReason::Interrupted) => notes.push("the wait for background processes was interrupted".to_owned()),
+        Some(StopReason::Interrupted) => {
+            notes.push("recording was stopped by a signal; processes that the program left behind run on".to_owned());
+        }
     }
     if losses.ring_full > 0 {
         notes.push(format!(

@@ -216,7 +216,7 @@ fn an_interrupt_that_the_caller_ignores_stays_ignored() {
 }
 
 #[test]
-fn background_jobs_are_waited_for_and_daemons_are_not() {
+fn background_jobs_are_waited_for_and_daemons_within_their_grace() {
     let lab = Lab::new();
     let job = format!("(sleep 0.3; {} pairs 4000) & exit 4", busy());
     let output = lab.record(&[], &["sh", "-c", &job]);

@@ -72,6 +72,8 @@ pub struct Frame {
     pub views: BTreeMap<u32, Vec<MemoryView>>,
     /// By process id: its threads.
     pub threads: BTreeMap<u32, Vec<ThreadFigures>>,
+    /// Sum of the listed processes, where they are a group.
+    pub total: Option<ProcessFigures>,
 }
 
 /// A complete replay.

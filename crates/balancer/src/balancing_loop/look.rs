@@ -2,9 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 
+use numapilot_host::Group;
+use numapilot_host::Members;
+use numapilot_host::Root;
+use numapilot_host::now_ticks;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::task;
+use numapilot_perf_events::EventsError;
+use numapilot_perf_events::open::Scope;
 
 use super::Balancer;
 use super::BalancerError;
@@ -54,15 +61,77 @@ impl Balancer {
         }
     }
 
+    /// The processes of a group that is watched from its start, with one set of events for all of them.
+    ///
+    /// # Errors
+    /// A named process does not exist, or the kernel refuses the events of all of them.
+    pub(super) fn find_group(&mut self) -> Result<(), BalancerError> {
+        let Who::Group(group) = self.options.who.clone() else { return Ok(()) };
+        let mut members = Members::new(group.clone());
+        members.refresh(&Root::default());
+        if let Group::Processes(pids) | Group::Trees(pids) = &group
+            && let Some(gone) = pids.iter().find(|pid| !members.contains(**pid))
+        {
+            return Err(KernelError::Gone { pid: *gone }.into());
+        }
+        let own = std::process::id();
+        let pids: Vec<u32> = members.pids().into_iter().filter(|pid| *pid != own && has_memory(*pid)).collect();
+        if !pids.is_empty() {
+            let scope = Scope::Processes(pids.clone());
+            self.denied = self.fault_sampler.open(&scope)?;
+            if let Some(error) = self.samples.as_mut().and_then(|samples| samples.open(&scope, &self.machine).err()) {
+                self.refused = Some(format!("accesses of these processes cannot be sampled: {error}"));
+            }
+        }
+        let opened = now_ticks();
+        for pid in pids.into_iter().filter(|pid| !self.denied.contains(pid)).collect::<Vec<_>>() {
+            self.add_member(pid)?;
+        }
+        // Those that were started while events were opened, before their parents had any.
+        for member in members.refresh(&Root::default()).into_iter().filter(|member| member.start_ticks <= opened) {
+            if has_memory(member.pid) && member.pid != own {
+                self.add_member(member.pid)?;
+            }
+        }
+        self.members = Some(members);
+        Ok(())
+    }
+
+    /// A process that has ended meanwhile is no error.
+    fn add_member(&mut self, pid: u32) -> Result<(), BalancerError> {
+        match self.add_process(pid) {
+            Ok(()) | Err(BalancerError::Kernel(KernelError::Gone { .. })) => Ok(()),
+            Err(BalancerError::Source(EventsError::NoProcess { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Members of the group that have joined. What a member has started inherits its events.
+    fn joined(&mut self) -> Vec<u32> {
+        let Some(members) = &mut self.members else { return Vec::new() };
+        let joined = members.refresh(&Root::default());
+        for member in joined.iter().filter(|member| member.is_child) {
+            self.fault_sampler.inherits(member.pid, Some(member.parent));
+            if let Some(samples) = &mut self.samples {
+                samples.inherits(member.pid, Some(member.parent));
+            }
+        }
+        joined.into_iter().map(|member| member.pid).collect()
+    }
+
     fn find_targets(&mut self, control_port: &mut dyn ControlPort) {
         let found = match &self.options.who {
-            Who::Processes(_) | Who::Child => return,
+            Who::Child => return,
             Who::System => task::processes().map_err(BalancerError::from),
-            Who::Cgroup(folder) => {
-                let file = folder.join("cgroup.procs");
-                let text = fs::read_to_string(&file);
-                let pids = text.map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<u32>>());
-                pids.map_err(|source| BalancerError::Cgroup { file: file.display().to_string(), source })
+            Who::Group(group) => {
+                if let Some(folder) = missing_cgroup(group) {
+                    let what = format!(
+                        "{}: there is no such cgroup (now); `systemd-cgls` shows those that there are",
+                        folder.display()
+                    );
+                    self.trouble(what, control_port);
+                }
+                Ok(self.joined())
             }
         };
         let pids = match found {
@@ -95,10 +164,11 @@ impl Balancer {
         if let Some(samples) = &mut self.samples {
             samples.look(&self.machine, &mut seen);
         }
+        let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
         let mut added = Vec::new();
         for (_, news) in &seen.news {
             match news {
-                News::Fork { pid, parent } if self.targets.all.contains_key(parent) => {
+                News::Fork { pid, parent } if takes_children && self.targets.all.contains_key(parent) => {
                     self.fault_sampler.inherits(*pid, Some(*parent));
                     if let Some(samples) = &mut self.samples {
                         samples.inherits(*pid, Some(*parent));
@@ -215,6 +285,12 @@ impl Balancer {
             }
         }
     }
+}
+
+/// A cgroup of the group that does not exist: it was never there, or its unit was stopped.
+fn missing_cgroup(group: &Group) -> Option<PathBuf> {
+    let Group::Cgroups(folders) = group else { return None };
+    folders.iter().find(|folder| !folder.join("cgroup.procs").exists()).cloned()
 }
 
 /// Kernel threads have no memory of their own.

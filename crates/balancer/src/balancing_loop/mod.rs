@@ -16,12 +16,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Members;
 use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
+use numapilot_perf_events::rights::refused_note;
 use numapilot_placement::Outcome;
 use numapilot_placement::Policy;
 use numapilot_replica::mappings::Mappings;
@@ -73,14 +75,6 @@ pub enum BalancerError {
     /// A process is managed by another numapilot; the message names it.
     #[error("{0}")]
     Claimed(String),
-    /// The processes of a cgroup cannot be listed.
-    #[error("{file}: {source}; give a folder under /sys/fs/cgroup that has cgroup.procs")]
-    Cgroup {
-        /// Path of the file that lists the processes.
-        file: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
 }
 
 /// The balancing loop and its state (see the module's documentation).
@@ -94,6 +88,10 @@ pub struct Balancer {
     samples: Option<Samples>,
     /// Why samples of a process that was added later were refused.
     refused: Option<String>,
+    /// The processes of [`Who::Group`].
+    members: Option<Members>,
+    /// Processes of these that this user may not observe: not managed.
+    denied: Vec<u32>,
     /// Nanoseconds for which targets ran without a sample.
     silent_ns: f64,
     /// Number of processor samples since the last decision.
@@ -213,6 +211,8 @@ impl Balancer {
             fault_sampler,
             samples: samples.ok(),
             refused: None,
+            members: None,
+            denied: Vec::new(),
             silent_ns: 0.0,
             sampled: 0,
             file_uses: 0,
@@ -222,9 +222,7 @@ impl Balancer {
             options,
         };
         balancer.evidence = balancer.sources(sample_note, &probe_note, notes);
-        if let Who::Processes(pids) = balancer.options.who.clone() {
-            pids.iter().try_for_each(|pid| balancer.add_process(*pid))?;
-        }
+        balancer.find_group()?;
         Ok(balancer)
     }
 
@@ -291,6 +289,9 @@ impl Balancer {
             &self.targets,
             &self.evidence,
         )));
+        if let Some(note) = refused_note(&self.denied) {
+            self.trouble(note, control_port);
+        }
         self.begin_scanning(control_port);
         self.run_stats.begun();
         self.pace_scanning(control_port);
@@ -470,7 +471,7 @@ fn opened(machine: &Machine, options: &Options) -> Result<(FaultSampler, Result<
         false => Err("not asked for".to_owned()),
     };
     match &options.who {
-        Who::System => fault_sampler.open(&Scope::System)?,
+        Who::System => drop(fault_sampler.open(&Scope::System)?),
         Who::Child => {
             fault_sampler.open(&Scope::Children)?;
             if let Ok(found) = &mut samples
@@ -479,7 +480,7 @@ fn opened(machine: &Machine, options: &Options) -> Result<(FaultSampler, Result<
                 samples = Err(error.to_string());
             }
         }
-        Who::Processes(_) | Who::Cgroup(_) => {}
+        Who::Group(_) => {}
     }
     Ok((fault_sampler, samples))
 }

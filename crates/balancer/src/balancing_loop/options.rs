@@ -1,17 +1,15 @@
 //! Options of the loop.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_host::Group;
 use numapilot_kernel::actuator::MoveOptions;
 
 /// Which processes are managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// These processes and their descendants.
-    Processes(Vec<u32>),
-    /// The processes of a cgroup, given by its folder, and their descendants.
-    Cgroup(PathBuf),
+    /// Processes that belong together, and their descendants (which `Group::Processes` leaves out).
+    Group(Group),
     /// Every process of the machine that has memory of its own.
     System,
     /// The program that the calling thread starts next, and its descendants.
@@ -22,7 +20,11 @@ impl Who {
     /// Whether new targets may appear after all have ended.
     #[must_use]
     pub fn may_grow(&self) -> bool {
-        matches!(self, Who::System | Who::Cgroup(_))
+        match self {
+            Who::System => true,
+            Who::Group(group) => group.takes_strangers(),
+            Who::Child => false,
+        }
     }
 }
 
@@ -87,7 +89,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            who: Who::Processes(Vec::new()),
+            who: Who::Group(Group::Processes(Vec::new())),
             policy: "pilot".to_owned(),
             tunables: Tunables::default(),
             dry_run: false,

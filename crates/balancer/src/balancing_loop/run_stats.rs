@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Group;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_machine::Machine;
 use numapilot_placement::Observation as Observed;
@@ -101,8 +102,9 @@ impl RunStats {
             evidence: evidence.to_vec(),
             settings: json!({
                 "who": match &options.who {
-                    Who::Processes(pids) => json!({ "processes": pids }),
-                    Who::Cgroup(folder) => json!({ "cgroup": folder }),
+                    Who::Group(Group::Processes(pids)) => json!({ "processes": pids, "children": false }),
+                    Who::Group(Group::Trees(pids)) => json!({ "processes": pids }),
+                    Who::Group(Group::Cgroups(folders)) => json!({ "cgroup": folders }),
                     Who::System => json!("system"),
                     Who::Child => json!("child"),
                 },

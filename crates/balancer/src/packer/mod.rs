@@ -14,10 +14,12 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Group;
+use numapilot_host::Members;
+use numapilot_host::Root;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::balancing::BalancingMoves;
-use numapilot_kernel::cgroup;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::format_cpu_list;
@@ -65,6 +67,8 @@ const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Places whole processes (see the module's documentation).
 pub struct Packer {
+    /// The processes of [`Who::Group`].
+    members: Option<Members>,
     machine: Machine,
     options: Options,
     settings: PackingSettings,
@@ -94,9 +98,10 @@ impl Packer {
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
         }
-        if let Who::Processes(pids) = &options.who {
+        if let Who::Group(Group::Processes(pids) | Group::Trees(pids)) = &options.who {
             pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
         }
+        let members = if let Who::Group(group) = &options.who { Some(Members::new(group.clone())) } else { None };
         let now = unix_ns();
         Ok(Packer {
             looker: Looker::new()?,
@@ -115,6 +120,7 @@ impl Packer {
             run: format!("{:x}-{}", now / 1000, std::process::id()),
             started_unix_ns: now,
             machine,
+            members,
             options,
         })
     }
@@ -127,7 +133,9 @@ impl Packer {
         if self.options.who == Who::System && !self.options.dry_run {
             control_port.claim(None).map_err(BalancerError::Claimed)?;
         }
-        if let Who::Processes(pids) = self.options.who.clone() {
+        if let Some(members) = self.members.as_mut().filter(|members| !members.group().takes_strangers()) {
+            members.refresh(&Root::default());
+            let pids = members.pids();
             pids.into_iter().try_for_each(|pid| self.watch(pid, control_port).map_err(BalancerError::Claimed))?;
         }
         let tunables = &self.options.tunables;
@@ -150,7 +158,9 @@ impl Packer {
 
     /// Sets the process id of the program that was started.
     pub fn child(&mut self, pid: u32) {
-        self.options.who = Who::Processes(vec![pid]);
+        let group = Group::Trees(vec![pid]);
+        self.members = Some(Members::new(group.clone()));
+        self.options.who = Who::Group(group);
     }
 
     /// Runs until the control port stops it or all processes have ended. Returns a summary.
@@ -277,13 +287,12 @@ impl Packer {
     fn find(&mut self, control_port: &mut dyn ControlPort) {
         let pids = match &self.options.who {
             Who::System => task::processes().unwrap_or_default(),
-            Who::Cgroup(folder) => cgroup::members(folder),
-            Who::Processes(named) => {
-                let named = named
-                    .iter()
-                    .copied()
-                    .filter(|pid| !self.watched.contains_key(pid) && self.counters.observations == 1);
-                named.chain(self.children()).collect()
+            Who::Group(_) => {
+                let members = self.members.as_mut();
+                members.map_or_else(Vec::new, |members| {
+                    members.refresh(&Root::default());
+                    members.pids()
+                })
             }
             Who::Child => Vec::new(),
         };
@@ -303,12 +312,6 @@ impl Packer {
         if !added.is_empty() {
             control_port.record(Event::Targets(Targets { added, removed: Vec::new(), because: "found".to_owned() }));
         }
-    }
-
-    /// Children of the managed processes.
-    fn children(&self) -> Vec<u32> {
-        let all = task::processes().unwrap_or_default();
-        all.into_iter().filter(|pid| task::parent_of(*pid).is_some_and(|up| self.watched.contains_key(&up))).collect()
     }
 
     fn pack(&mut self, control_port: &mut dyn ControlPort) {

@@ -101,19 +101,20 @@ impl FaultSampler {
         FaultSampler { sets: Vec::new(), lost: 0, buffer: Vec::new(), node_of_cpu }
     }
 
-    /// Opens events for processes and their descendants, or for the whole system.
+    /// Opens events for processes and their descendants, or for the whole system. Returns the processes among them that this user may not observe.
     ///
     /// # Errors
     /// The kernel refuses; the error contains the reason and the remedy.
-    pub fn open(&mut self, scope: &Scope) -> Result<(), EventsError> {
+    pub fn open(&mut self, scope: &Scope) -> Result<Vec<u32>, EventsError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
         let set = EventSet::open(&[request], scope, RingSize { bytes: RING_BYTES })?;
         if *scope != Scope::Children {
             set.enable();
         }
+        let refused = set.refused.clone();
         self.sets.push(Watched { set, family: Family::of(scope) });
-        Ok(())
+        Ok(refused)
     }
 
     /// Whether a process's faults are sampled.

@@ -9,6 +9,7 @@ use clap::Args;
 use numapilot_service::Address;
 use numapilot_text::quantity::unit_of_bytes;
 
+use super::GroupArgs;
 use super::LookArgs;
 
 #[derive(Debug, Args)]
@@ -56,13 +57,14 @@ pub struct MoveArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("who").required(true).args(["pids", "cgroup", "system", "command", "config"]))]
+#[command(group = ArgGroup::new("who").required(true).multiple(true).args(["pids", "unit", "cgroup", "system", "command", "config"]))]
 #[command(after_help = "\
 Examples:
   numapilot balance --pid 4711                           a process, its threads and child processes
   numapilot balance --pid 4711 --dry-run                 what it would do
   numapilot balance -- ./app --threads 16                a program from its start to its end
-  numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup
+  numapilot balance --unit postgresql                    all processes of a systemd unit
+  numapilot balance --cgroup /sys/fs/cgroup/batch        all processes of a cgroup and of those within
   numapilot balance --system --policy carrefour          every process of this machine
   numapilot balance --pid 4711 --max-harm 0.5% --rate 100M --for 10m
   numapilot balance --replicate -- ./start-workers       copies of files that workers on several nodes only read
@@ -76,13 +78,12 @@ users' processes needs CAP_SYS_NICE, reading their memory maps CAP_SYS_PTRACE, t
 kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; moved pages stay. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
     /// Processes to manage, with their child processes
-    #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',')]
+    #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',', conflicts_with_all = ["unit", "cgroup", "command", "config"])]
     pub pids: Vec<u32>,
-    /// Manage all processes of the cgroup with this folder
-    #[arg(long, value_name = "DIR")]
-    pub cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Manage every process of this machine
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["pids", "unit", "cgroup", "command", "config"])]
     pub system: bool,
     /// Place whole processes by their demand for processors and memory, instead of pages by a policy
     #[arg(long, conflicts_with_all = ["policy", "max_harm", "table_pages", "no_probes", "no_samples", "config"])]
@@ -143,7 +144,7 @@ pub struct BalanceArgs {
     #[command(flatten)]
     pub look: LookArgs,
     /// A program and its arguments, managed from its start
-    #[arg(last = true, value_name = "PROGRAM ARGS")]
+    #[arg(last = true, value_name = "PROGRAM ARGS", conflicts_with_all = ["unit", "cgroup"])]
     pub command: Vec<OsString>,
 }
 
@@ -186,7 +187,8 @@ fn want(text: &str) -> Result<(f64, u64), String> {
 #[command(next_help_heading = "As a service (docs/service.md)")]
 pub struct ServiceArgs {
     /// Take every setting from this file, by default with journal and control socket; SIGHUP reads it again
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["unit", "cgroup", "command",
+        "policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
         "keep_settings", "no_probes", "no_samples", "seed", "journal", "control", "metrics", "state_dir"])]
     pub config: Option<PathBuf>,
     /// Write every decision with its evidence to this file (`numapilot explain`)

@@ -7,28 +7,33 @@ use clap::Args;
 use clap::ValueEnum;
 use numapilot_watch::maps::Key;
 
+use super::GroupArgs;
 use super::LookArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  numapilot maps 4711                                  its objects by node, the largest first
+  numapilot maps 4711                                  its objects by node, the largest first, and those of the processes below it
+  numapilot maps 4711 --no-children                    of this process alone
+  numapilot maps --unit postgresql                     of all processes of a systemd unit
   numapilot maps 4711 --sort far                       most memory far from its threads first
   numapilot maps 4711 --watch 2                        again every 2 seconds
   numapilot maps 4711 --all --pages --csv > maps.csv   every mapping, to the page
 
 Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where less than 5 % of the process's processor time is spent, while other memory is
-nearer to its threads; with --watch, the time between two readings counts. docs/watch.md says more.")]
+nearer to its threads; with --watch, the time between two readings counts. Of several processes, a table compares them first. docs/watch.md says more.")]
 pub struct MapsArgs {
-    /// Processes
-    #[arg(value_name = "PID", required = true)]
+    /// Processes, with their child processes
+    #[arg(value_name = "PID", required_unless_present_any = ["unit", "cgroup"])]
     pub pids: Vec<u32>,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Order of the rows
     #[arg(long, value_enum, default_value_t = MapsSort::Size)]
     pub sort: MapsSort,
-    /// Objects to show; 0: all
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    pub top: usize,
+    /// Objects to show of each process; 0: all [default: 30; of several processes 5]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// Show every mapping separately
     #[arg(long)]
     pub all: bool,
@@ -95,7 +100,8 @@ Examples:
   numapilot stat -- ./app args                        a command, from its start to its end
   numapilot stat -I 1 -- ./app args                   a line every second meanwhile
   numapilot stat -r 5 -- ./app args                   five times, with the spread
-  numapilot stat --pid 4711 --for 10                  a running process for 10 seconds, with its memory as numastat -p shows it
+  numapilot stat --pid 4711 --for 10                  a running process and those below it, for 10 seconds, with their memory
+  numapilot stat --unit postgresql -I 1               all processes of a systemd unit
   numapilot stat --system --csv -I 500ms > stat.csv   the whole machine, until interrupted
   numapilot stat --replay app.numatrace --machine epyc-2s-nps4 -I 100ms    a recorded trace on a simulated machine
 
@@ -105,8 +111,10 @@ pub struct StatArgs {
     /// Watch these processes, with their child processes
     #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["system", "command", "replay"])]
     pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Watch the whole machine
-    #[arg(long, short = 'a', conflicts_with_all = ["command", "replay"])]
+    #[arg(long, short = 'a', conflicts_with_all = ["command", "replay", "unit", "cgroup"])]
     pub system: bool,
     /// Print a line for each interval of this length (1, 100ms)
     #[arg(long, short = 'I', value_name = "TIME", value_parser = interval)]
@@ -145,7 +153,7 @@ pub struct StatArgs {
     #[command(flatten)]
     pub look: LookArgs,
     /// The command
-    #[arg(last = true, value_name = "PROGRAM ARGS", conflicts_with = "replay")]
+    #[arg(last = true, value_name = "PROGRAM ARGS", conflicts_with_all = ["replay", "unit", "cgroup"])]
     pub command: Vec<std::ffi::OsString>,
 }
 
@@ -154,11 +162,18 @@ pub struct StatArgs {
 Examples:
   numapilot top
   numapilot top --interval 500ms
+  numapilot top --pid 4711                                       a process and those below it, with their total
+  numapilot top --unit postgresql                                the processes of a systemd unit
   numapilot top --replay app.numatrace --machine memprof-c       a recorded trace on a simulated machine
   numapilot top --replay app.numatrace --snapshot screen.svg     a picture of the screen, without a terminal
 
 Press ? for the keys. Without a PMU it shows the kernel's counters. NO_COLOR and --color never turn colours off. docs/watch.md defines each figure.")]
 pub struct TopArgs {
+    /// List these processes, with their child processes, and their total
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "replay")]
+    pub pid: Vec<u32>,
+    #[command(flatten)]
+    pub group: GroupArgs,
     /// Time between two updates (1, 500ms); in a replay, also the simulated time of each
     #[arg(long, short, value_name = "TIME", value_parser = interval, default_value = "1")]
     pub interval: Duration,

@@ -27,6 +27,7 @@ use numapilot_balancer::packer::Packer;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Status;
 use numapilot_balancer::status::Steering;
+use numapilot_host::Root;
 use numapilot_machine::Machine;
 use numapilot_placement::policy_by_name;
 use numapilot_replica::mappings::Mappings;
@@ -45,6 +46,7 @@ use numapilot_service::served::interval;
 use numapilot_sources::signals;
 use numapilot_sources::signals::Guard;
 
+use super::group::group;
 use crate::args::BalanceArgs;
 use crate::output;
 
@@ -66,7 +68,7 @@ fn for_assumed_rates(policy: &str) -> String {
 pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let plan = match &arguments.service.config {
         Some(file) => Plan::of_config(file, arguments.dry_run, arguments.until)?,
-        None => plan_of(arguments, options(arguments)),
+        None => plan_of(arguments, options(arguments)?),
     };
     let (machine, notes) = machine(plan.machine.as_deref())?;
     let copies = arguments.replicate.then(|| Mappings::prepare(Rules { by_order: true, ..Rules::default() }));
@@ -204,14 +206,13 @@ fn machine(name: Option<&str>) -> Result<(Machine, Vec<String>)> {
     Ok((whole, notes))
 }
 
-fn options(arguments: &BalanceArgs) -> Options {
-    let who = match &arguments.cgroup {
-        Some(folder) => Who::Cgroup(folder.clone()),
+fn options(arguments: &BalanceArgs) -> Result<Options> {
+    let who = match group(&Root::default(), &arguments.pids, &arguments.group, arguments.quiet)? {
+        Some(group) => Who::Group(group),
         None if arguments.system => Who::System,
-        None if !arguments.command.is_empty() => Who::Child,
-        None => Who::Processes(arguments.pids.clone()),
+        None => Who::Child,
     };
-    Options {
+    Ok(Options {
         who,
         policy: arguments.policy.clone(),
         tunables: Tunables {
@@ -227,7 +228,7 @@ fn options(arguments: &BalanceArgs) -> Options {
         table_pages: arguments.table_pages,
         until: arguments.until,
         seed: arguments.seed,
-    }
+    })
 }
 
 /// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.

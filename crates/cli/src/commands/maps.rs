@@ -1,11 +1,15 @@
 //! `numapilot maps`: shows the memory of processes by object and node.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
+use numapilot_host::Members;
 use numapilot_host::Root;
+use numapilot_host::title;
 use numapilot_kernel::KernelError;
 use numapilot_machine::Machine;
 use numapilot_watch::WatchError;
@@ -14,32 +18,39 @@ use numapilot_watch::maps::MemoryMap;
 use numapilot_watch::maps::Reader;
 use numapilot_watch::maps::TextOptions;
 
+use super::group::group;
 use crate::args::MapsArgs;
 use crate::output;
+
+/// Objects shown of a process, and of each of several.
+const OBJECTS: usize = 30;
+const TREE_OBJECTS: usize = 5;
 
 /// Shows the processes' memory once, or repeatedly with `--watch`.
 pub fn run(arguments: &MapsArgs) -> Result<()> {
     let root = Root::new(&arguments.root);
     let machine = Machine::from_sysfs(root.path())?;
     let mut reader = Reader::default();
-    let mut pids = arguments.pids.clone();
+    let Some(group) = group(&root, &arguments.pids, &arguments.group, false)? else {
+        bail!("name a process, a unit (--unit) or a cgroup (--cgroup)");
+    };
+    let mut members = Members::new(group);
+    let mut before = BTreeSet::new();
     let began = Instant::now();
     if arguments.csv {
         output::print(maps::csv_heading())?;
     }
     for reading in 0_u64.. {
-        let mut shown = Vec::new();
-        for pid in pids.clone() {
-            match reader.read(&root, &machine, pid) {
-                Ok(map) => shown.push(map),
-                Err(WatchError::Kernel(KernelError::Gone { .. })) if reading > 0 => {
-                    eprintln!("numapilot: process {pid} has ended");
-                    pids.retain(|other| *other != pid);
-                }
-                Err(WatchError::Kernel(KernelError::Gone { pid })) => return Err(WatchError::NoProcess { pid }.into()),
-                Err(error) => return Err(error.into()),
-            }
+        members.refresh(&root);
+        let pids = members.pids();
+        if let Some(pid) = arguments.pids.iter().find(|pid| reading == 0 && !members.contains(**pid)) {
+            return Err(WatchError::NoProcess { pid: *pid }.into());
         }
+        for pid in before.iter().filter(|pid| !pids.contains(pid)) {
+            eprintln!("numapilot: process {pid} has ended");
+        }
+        before = pids.iter().copied().collect();
+        let shown = read(&mut reader, &root, &machine, &pids, arguments)?;
         if pids.is_empty() {
             break;
         }
@@ -52,6 +63,40 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
     Ok(())
+}
+
+/// Memory of the processes. One that ends meanwhile is left out; one that may not be inspected is named, and is an error only if it was named itself.
+fn read(
+    reader: &mut Reader,
+    root: &Root,
+    machine: &Machine,
+    pids: &[u32],
+    arguments: &MapsArgs,
+) -> Result<Vec<MemoryMap>> {
+    let (mut shown, mut closed) = (Vec::new(), Vec::new());
+    for &pid in pids {
+        match reader.read(root, machine, pid) {
+            Ok(map) => shown.push(map),
+            Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
+            Err(WatchError::Kernel(KernelError::Denied { .. })) if !arguments.pids.contains(&pid) => closed.push(pid),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !closed.is_empty() {
+        let mut buffer = Vec::new();
+        let named: Vec<String> =
+            closed.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
+        eprintln!(
+            "numapilot: {} of {} processes may not be inspected, and are left out: {}; run as root, or with CAP_SYS_PTRACE",
+            closed.len(),
+            pids.len(),
+            named.join(", ")
+        );
+    }
+    if shown.is_empty() && !closed.is_empty() {
+        bail!("none of the processes may be inspected");
+    }
+    Ok(shown)
 }
 
 fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
@@ -72,8 +117,12 @@ fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
         return Ok(());
     }
     let look = output::look(&arguments.look);
-    let options = TextOptions { top: arguments.top, pages: arguments.pages };
-    let parts: Vec<String> = shown.iter().map(|map| maps::text(map, &objects(map), options, look)).collect();
+    let is_tree = shown.len() > 1;
+    let top = arguments.top.unwrap_or(if is_tree { TREE_OBJECTS } else { OBJECTS });
+    let options = TextOptions { top, pages: arguments.pages };
+    let table = is_tree.then(|| maps::tree_text(shown, look));
+    let each = shown.iter().map(|map| maps::text(map, &objects(map), options, look));
+    let parts: Vec<String> = table.into_iter().chain(each).collect();
     // On a terminal each reading replaces the previous one.
     let is_screen = arguments.watch.is_some() && std::io::stdout().is_terminal();
     let lead = if is_screen { "\x1b[H\x1b[2J" } else { "" };

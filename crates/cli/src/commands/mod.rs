@@ -11,6 +11,7 @@ mod exit;
 mod explain;
 mod export;
 mod exports;
+mod group;
 mod import;
 mod maps;
 mod measure;

@@ -13,6 +13,7 @@ use anyhow::bail;
 use indicatif::ProgressBar;
 use indicatif::ProgressStyle;
 use numapilot_flows::Instrumentation;
+use numapilot_host::Root;
 use numapilot_insight::blindness_of;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -34,10 +35,12 @@ use numapilot_sources::Running;
 use numapilot_sources::Sampling;
 use numapilot_sources::Selection;
 use numapilot_sources::StopReason;
+use numapilot_sources::Survivor;
 use numapilot_sources::run_natively;
 use numapilot_trace::name::output_folder;
 use numapilot_trace::native::Native;
 
+use super::group::group;
 use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
@@ -49,6 +52,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         .output
         .as_deref()
         .map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
+    let who = running(arguments)?;
     let line = Line::new(arguments.quiet);
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
@@ -59,13 +63,14 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let fitted = arguments.plan.as_ref().map(|file| Plan::load(file)?.fit(&machine, Fit::Exact)).transpose()?;
     options.plan = fitted.as_ref();
     options.progress = Some(&mut shown);
-    let recording = match running(arguments) {
+    let is_running = who.is_some();
+    let recording = match who {
         Some(who) => numapilot_sources::record_running(who, options)?,
         None => numapilot_sources::record(options)?,
     };
     line.bar.finish_and_clear();
     if !arguments.quiet {
-        if running(arguments).is_some() {
+        if is_running {
             refused(&recording.refusals);
         }
         describe(&recording);
@@ -131,11 +136,11 @@ fn unseen(instrumentation: Option<&Instrumentation>) {
 }
 
 /// The running processes to record; `None` if a program is to be started.
-fn running(arguments: &RecordArgs) -> Option<Running> {
+fn running(arguments: &RecordArgs) -> Result<Option<Running>> {
     if arguments.system {
-        return Some(Running::System);
+        return Ok(Some(Running::System));
     }
-    (!arguments.pid.is_empty()).then(|| Running::Processes(arguments.pid.clone()))
+    Ok(group(&Root::default(), &arguments.pid, &arguments.group, arguments.quiet)?.map(Running::Group))
 }
 
 /// The trace's folder for an output name: `.numatrace` is appended if it is missing, and a note says so.
@@ -150,7 +155,9 @@ pub fn named_output(name: &Path, is_quiet: bool) -> PathBuf {
 fn default_output(arguments: &RecordArgs) -> PathBuf {
     let program = arguments.command.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_owned);
     let running = arguments.pid.first().map(|pid| OsString::from(format!("pid-{pid}")));
-    let mut name = program.or(running).unwrap_or_else(|| "system".into());
+    let cgroup = arguments.group.cgroup.first().and_then(|path| path.file_name()).map(OsStr::to_owned);
+    let unit = arguments.group.unit.first().map(OsString::from);
+    let mut name = program.or(running).or(unit).or(cgroup).unwrap_or_else(|| "system".into());
     name.push(".numatrace");
     PathBuf::from(name)
 }
@@ -250,6 +257,22 @@ impl Progress for Line {
                 selection.engine
             );
         }
+    }
+
+    fn survived(&mut self, left: &[Survivor]) {
+        if self.is_quiet {
+            return;
+        }
+        self.bar.suspend(|| {
+            for survivor in left {
+                let how = if survivor.is_daemon { "as a daemon" } else { "in the background" };
+                eprintln!(
+                    "numapilot: the program has ended, and {} goes on {how}; it is recorded until it ends: Ctrl-C (or `--for`) stops the recording, \
+                     not the process",
+                    survivor.words()
+                );
+            }
+        });
     }
 
     fn update(&mut self, state: &ProgressState) {

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
@@ -17,8 +18,10 @@ use numapilot_report::text::Look;
 use numapilot_sources::doctor;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
+use numapilot_watch::figures::ProcessFigures;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
+use numapilot_watch::live::TreeReading;
 use numapilot_watch::live::counters::Scope;
 use numapilot_watch::live::samples::Sampling;
 use numapilot_watch::maps::LastSeen;
@@ -30,6 +33,7 @@ use numapilot_watch::stat;
 use numapilot_watch::stat::Repeats;
 use numapilot_watch::stat::Stat;
 
+use super::group::group;
 use crate::args::StatArgs;
 use crate::output;
 use crate::output::PendingFile;
@@ -38,6 +42,10 @@ use crate::output::PendingFile;
 const SYSTEM_TIME: Duration = Duration::from_secs(1);
 /// Longest pause between two checks, so that a signal between them is handled soon.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// Time between two looks for processes that have joined.
+const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
+const EMPTY_MAX: Duration = Duration::from_secs(2);
 
 /// Shows the metrics per interval and in total; returns the command's exit status.
 pub fn run(arguments: &StatArgs) -> Result<ExitCode> {
@@ -55,11 +63,19 @@ fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     if !arguments.command.is_empty() {
         return run_command(arguments, out);
     }
-    let processes: Vec<Process> = arguments.pid.iter().map(|pid| Process::open(*pid)).collect::<Result<_, _>>()?;
-    let scope = if processes.is_empty() { Scope::System } else { Scope::Processes(arguments.pid.clone()) };
+    let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
+    let default = group.is_none().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
+    // An error for those that were named and do not exist.
+    arguments.pid.iter().try_for_each(|pid| Process::open(*pid).map(drop))?;
+    let members = group.map(|group| {
+        let mut members = Members::new(group);
+        members.refresh(&Root::default());
+        members
+    });
+    let scope = members.as_ref().map_or(Scope::System, |members| Scope::Processes(members.pids()));
     let mut watched = Watched::open(arguments, scope)?;
-    let default = processes.is_empty().then_some(SYSTEM_TIME).filter(|_| arguments.interval.is_none());
-    let whole = watched.follow(arguments, out, &processes, arguments.run_for.or(default))?;
+    watched.attend(members);
+    let whole = watched.follow(arguments, out, &[], arguments.run_for.or(default))?;
     out.summary(&whole, arguments.interval.is_some())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -116,7 +132,16 @@ fn status_of(child: &mut Child) -> Result<i32> {
 struct Watched {
     live: Live,
     seen: LastSeen,
+    /// Processes whose memory is shown.
     pids: Vec<u32>,
+    /// The processes that were named, with those below them.
+    members: Option<Members>,
+    /// When members were last looked for, and since when there have been none.
+    looked_at: Instant,
+    empty_since: Option<Instant>,
+    /// The members at the start, and at the last interval's end.
+    first: TreeReading,
+    last: TreeReading,
 }
 
 impl Watched {
@@ -125,7 +150,56 @@ impl Watched {
         let sampling = if arguments.no_samples { Sampling::Off } else { Sampling::AccessesOrFaults };
         let options = LiveOptions { scope: Some(scope), sampling, ..options() };
         let live = Live::open(Root::default(), machine, &options);
-        Ok(Watched { live, seen: LastSeen::default(), pids: arguments.pid.clone() })
+        let first = TreeReading::read(live.root(), &[]);
+        Ok(Watched {
+            live,
+            seen: LastSeen::default(),
+            pids: Vec::new(),
+            members: None,
+            looked_at: Instant::now(),
+            empty_since: None,
+            last: first.clone(),
+            first,
+        })
+    }
+
+    /// Follows these processes.
+    fn attend(&mut self, members: Option<Members>) {
+        self.pids = members.as_ref().map_or_else(Vec::new, Members::pids);
+        self.first = TreeReading::read(self.live.root(), &self.pids);
+        self.last = self.first.clone();
+        self.members = members;
+    }
+
+    /// Looks for members every now and then. Returns whether all of them have ended.
+    fn have_ended(&mut self) -> bool {
+        let Some(members) = &mut self.members else { return false };
+        if self.looked_at.elapsed() < JOIN_EVERY && self.empty_since.is_none() {
+            return false;
+        }
+        self.looked_at = Instant::now();
+        let joined = members.refresh(self.live.root());
+        self.pids.extend(joined.iter().map(|member| member.pid));
+        let strangers: Vec<u32> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
+        if !strangers.is_empty() {
+            self.live.join(&strangers);
+        }
+        if !members.is_empty() {
+            // Those that have ended have no memory any more; at the end, the last of them are shown as they were.
+            self.pids = members.pids();
+            self.empty_since = None;
+            return false;
+        }
+        let takes_strangers = members.group().takes_strangers();
+        !takes_strangers || self.empty_since.get_or_insert_with(Instant::now).elapsed() >= EMPTY_MAX
+    }
+
+    /// A row for each member since a reading.
+    fn rows(&self, before: &TreeReading, now: &TreeReading) -> Vec<ProcessFigures> {
+        if self.members.is_none() {
+            return Vec::new();
+        }
+        now.since(before, self.live.root(), self.live.machine())
     }
 
     /// Observes until the processes have ended, the time is over or a signal arrives. Returns the metrics of the whole time.
@@ -136,20 +210,26 @@ impl Watched {
         processes: &[Process],
         limit: Option<Duration>,
     ) -> Result<Stat> {
-        let ends = || !processes.is_empty() && !processes.iter().any(Process::is_running);
         let began = Instant::now();
         let whole = self.live.whole();
         let mut next = arguments.interval;
         loop {
             let elapsed = began.elapsed();
-            let is_over = ends() || limit.is_some_and(|limit| elapsed >= limit) || signals::caught().is_some();
+            let is_child_over = !processes.is_empty() && !processes.iter().any(Process::is_running);
+            let is_over = is_child_over
+                || self.have_ended()
+                || limit.is_some_and(|limit| elapsed >= limit)
+                || signals::caught().is_some();
             if is_over {
                 break;
             }
             if let (Some(at), Some(interval)) = (next, arguments.interval)
                 && elapsed >= at
             {
-                let stat = Stat { interval: self.live.interval(), memory: self.memory() };
+                let now = TreeReading::read(self.live.root(), &self.pids);
+                let processes = self.rows(&self.last, &now);
+                self.last = now;
+                let stat = Stat { interval: Interval { processes, ..self.live.interval() }, memory: self.memory() };
                 out.interval(&stat)?;
                 next = Some(at + interval);
             }
@@ -162,7 +242,9 @@ impl Watched {
                 None => signals::sleep(pause),
             }
         }
-        Ok(Stat { interval: whole.interval(&mut self.live), memory: self.memory() })
+        let now = TreeReading::read(self.live.root(), &self.pids);
+        let processes = self.rows(&self.first, &now);
+        Ok(Stat { interval: Interval { processes, ..whole.interval(&mut self.live) }, memory: self.memory() })
     }
 
     /// Memory of the processes; of those that have ended, the last reading.

@@ -9,6 +9,7 @@ use anyhow::Result;
 use anyhow::bail;
 use numapilot_host::Root;
 use numapilot_machine::Machine;
+use numapilot_watch::WatchError;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::counters::Scope;
@@ -24,6 +25,7 @@ use numapilot_watch::top::Source;
 use numapilot_watch::top::TopOptions;
 
 use super::ctl::default_socket;
+use super::group::group;
 use crate::args::Colour;
 use crate::args::TopArgs;
 use crate::output;
@@ -40,7 +42,11 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
         Some(trace) => Box::new(ReplaySource::new(replayed(arguments, trace)?)),
         None => {
             let socket = arguments.socket.clone().unwrap_or_else(default_socket);
-            Box::new(LiveSource::new(live()?, socket))
+            let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
+            if let Some(pid) = arguments.pid.iter().find(|pid| !Root::default().has(&format!("proc/{pid}"))) {
+                return Err(WatchError::NoProcess { pid: *pid }.into());
+            }
+            Box::new(LiveSource::new(live()?, socket).with_group(group))
         }
     };
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

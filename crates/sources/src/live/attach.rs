@@ -1,4 +1,5 @@
-//! Records processes that are already running, by id, or the whole machine. Nothing is loaded into them and nothing is restarted. Their lifecycles
+//! Records processes that are already running: trees of processes, cgroups, or the whole machine.
+//! Nothing is loaded into them and nothing is restarted. Their lifecycles
 //! come from /proc at the start and from the kernel's side band after that: mappings, threads and processes, but no heap blocks.
 
 use std::sync::atomic::Ordering;
@@ -7,6 +8,11 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use numapilot_host::Group;
+use numapilot_host::Members;
+use numapilot_host::Root;
+use numapilot_host::now_ticks;
+use numapilot_host::title;
 use numapilot_kernel::task::Process;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
@@ -40,12 +46,18 @@ use numapilot_perf_events::open::Scope;
 /// Time between two checks of the processes.
 const TICK: Duration = Duration::from_millis(100);
 const CALIBRATION: Duration = Duration::from_millis(10);
+/// Between two looks for processes that have joined.
+const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
+const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// Processes that a note names.
+const NAMED_MAX: usize = 8;
 
 /// What to attach to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Running {
-    /// These processes, and what they start.
-    Processes(Vec<u32>),
+    /// The processes of a group, and what they start.
+    Group(Group),
     /// Everything on this machine.
     System,
 }
@@ -58,19 +70,19 @@ pub enum Running {
 pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Recording, SourceError> {
     check(&options)?;
     let mut listener = options.progress.take();
-    let scope = match &who {
-        Running::Processes(pids) => Scope::Processes(pids.clone()),
-        Running::System => Scope::System,
-    };
     let start = HostInstant::now();
     let start_time = SystemTime::now();
-    let held = hold(&who)?;
+    let mut members = members_of(&who)?;
+    let scope = members.as_ref().map_or(Scope::System, |members| Scope::Processes(members.pids()));
     let guard = Guard::install()?;
     let (live, engine, refusals) = open(&scope, &options)?;
+    let opened_ticks = now_ticks();
     let order_khz = start.calibrate(CALIBRATION);
     output::prepare(&options.output, options.existing)?;
-    let session =
-        SessionStart { simulated: live.is_emulated, ..session(&who, engine, &options, start, start_time, order_khz) };
+    let session = SessionStart {
+        simulated: live.is_emulated,
+        ..session(members.as_ref(), engine, &options, start, start_time, order_khz)
+    };
     let writer = ChunkWriter::create(&options.output, &session, WriterOptions::default())
         .inspect_err(|_| output::discard(&options.output))?;
     let writer = SharedWriter::new(writer);
@@ -78,10 +90,17 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
         return Err(SourceError::Busy);
     };
-    let known = reader.synthesize(&who, start.order)?;
+    let known = reader.synthesize(members.as_ref(), start.order)?;
     reader.enable();
+    if let Some(members) = &mut members {
+        // Those that were started while events were opened, before their parents had any.
+        let late = members.refresh(&Root::default()).into_iter().filter(|member| member.start_ticks <= opened_ticks);
+        live.totals.join(late.map(|member| member.pid));
+    }
     let began = Instant::now();
-    let watch = Watch { live: &live, guard: &guard, held: &held, began };
+    let named = members.as_ref().map(named);
+    let mut watch =
+        Watch { live: &live, guard: &guard, members, began, looked_at: began, empty_since: None, joined: 0 };
     let (outcome, stopped) = std::thread::scope(|scope| {
         let handle = live.start(scope, reader).map_err(|source| SourceError::System {
             what: "cannot start the reading thread",
@@ -97,6 +116,14 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         Ok::<_, SourceError>((outcome, stopped))
     })?;
     let mut recording = result(&options, engine, began.elapsed(), stopped, known);
+    recording.notes.splice(1..1, named.into_iter().flatten());
+    if watch.joined > 0 {
+        let note = format!(
+            "{} processes joined that no recorded process had started; they were recorded from then on",
+            watch.joined
+        );
+        recording.notes.push(note);
+    }
     recording.refusals = refusals;
     live.conclude(&outcome, &mut recording);
     finish(writer, &outcome, &mut recording, &start);
@@ -130,18 +157,37 @@ fn check(options: &RecordOptions<'_>) -> Result<(), SourceError> {
     options.check_bounds()
 }
 
-/// Opens descriptors of the processes, so that a reused process id is not mistaken for one of them.
-fn hold(who: &Running) -> Result<Vec<Process>, SourceError> {
-    let Running::Processes(pids) = who else { return Ok(Vec::new()) };
-    pids.iter()
-        .map(|&pid| {
-            Process::open(pid).map_err(|error| SourceError::Option {
-                option: "--pid",
-                reason: error.to_string(),
-                remedy: "look it up with `pgrep` or `ps`".to_owned(),
-            })
-        })
-        .collect()
+/// The processes to record, as they are now; `None`: all of this machine.
+fn members_of(who: &Running) -> Result<Option<Members>, SourceError> {
+    let Running::Group(group) = who else { return Ok(None) };
+    let mut members = Members::new(group.clone());
+    members.refresh(&Root::default());
+    if let Group::Processes(pids) | Group::Trees(pids) = group {
+        for pid in pids.iter().filter(|pid| !members.contains(**pid)) {
+            let reason =
+                Process::open(*pid).err().map_or_else(|| format!("process {pid} has ended"), |e| e.to_string());
+            let remedy = "look it up with `pgrep` or `ps`".to_owned();
+            return Err(SourceError::Option { option: "--pid", reason, remedy });
+        }
+    }
+    match members.is_empty() {
+        false => Ok(Some(members)),
+        true => Err(SourceError::Option {
+            option: "--cgroup",
+            reason: "it has no processes".to_owned(),
+            remedy: "`systemd-cgls` shows the cgroups that have some".to_owned(),
+        }),
+    }
+}
+
+/// Which processes are recorded, where they are more than one.
+fn named(members: &Members) -> Option<String> {
+    let pids = members.pids();
+    let mut buffer = Vec::new();
+    let words = |pid: &u32| format!("{pid} ({})", title(&Root::default(), *pid, &mut buffer));
+    let names: Vec<String> = pids.iter().take(NAMED_MAX).map(words).collect();
+    let more = if pids.len() > NAMED_MAX { format!(" and {} more", pids.len() - NAMED_MAX) } else { String::new() };
+    (pids.len() > 1).then(|| format!("recorded processes: {}{more}", names.join(", ")))
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -149,16 +195,23 @@ fn object(value: Value) -> Map<String, Value> {
 }
 
 fn session(
-    who: &Running,
+    members: Option<&Members>,
     engine: Engine,
     options: &RecordOptions<'_>,
     start: HostInstant,
     start_time: SystemTime,
     order_khz: u32,
 ) -> SessionStart {
-    let command = match who {
-        Running::Processes(pids) => pids.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + "),
-        Running::System => "everything on this machine".to_owned(),
+    let pids = members.map(Members::pids);
+    let command = match (members.map(Members::group), &pids) {
+        (Some(Group::Processes(named) | Group::Trees(named)), _) => {
+            named.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + ")
+        }
+        (Some(Group::Cgroups(folders)), _) => {
+            let name = |folder: &std::path::PathBuf| folder.file_name().map(|name| name.to_string_lossy().into_owned());
+            folders.iter().filter_map(name).collect::<Vec<_>>().join(" + ")
+        }
+        (None, _) => "everything on this machine".to_owned(),
     };
     // 0: the events say it, each sample its own.
     let period = u32::from(engine == Engine::Fault);
@@ -178,7 +231,7 @@ fn session(
         machine: serde_json::to_value(options.machine).unwrap_or(Value::Null),
         config: object(json!({
             "sample_period": period, "ring_bytes": options.ring_bytes, "max_stack_depth": options.max_stack_depth,
-            "attached": match who { Running::Processes(pids) => json!(pids), Running::System => json!("system") },
+            "attached": pids.map_or_else(|| json!("system"), |pids| json!(pids)),
         })),
         host: object(serde_json::to_value(Host::read()).unwrap_or(Value::Null)),
         ..SessionStart::default()
@@ -208,14 +261,21 @@ pub struct Known {
 struct Watch<'a> {
     live: &'a Live,
     guard: &'a Guard,
-    held: &'a [Process],
+    /// The processes; `None`: all of this machine.
+    members: Option<Members>,
     began: Instant,
+    /// When members were last looked for.
+    looked_at: Instant,
+    /// Since when there have been none.
+    empty_since: Option<Instant>,
+    /// Processes that joined and that no member had started.
+    joined: u64,
 }
 
 impl Watch<'_> {
     /// Waits until it is time to stop, and says why, if it was not the processes' end.
     fn until_end(
-        &self,
+        &mut self,
         options: &RecordOptions<'_>,
         listener: &mut Option<&mut dyn Progress>,
         known: Known,
@@ -233,7 +293,7 @@ impl Watch<'_> {
             if options.limits.bytes.is_some_and(|limit| self.live.totals.disk_bytes.load(Ordering::Relaxed) >= limit) {
                 break Some(StopReason::BytesLimit);
             }
-            if !self.held.is_empty() && !self.held.iter().any(Process::is_running) {
+            if self.has_ended() {
                 break None;
             }
             let left = options.limits.duration.map_or(TICK, |limit| limit.saturating_sub(self.began.elapsed()));
@@ -241,6 +301,31 @@ impl Watch<'_> {
         };
         self.live.stop();
         stopped
+    }
+
+    /// Looks for members every now and then. Returns whether all of them have ended.
+    fn has_ended(&mut self) -> bool {
+        let Some(members) = &mut self.members else { return false };
+        if self.looked_at.elapsed() < JOIN_EVERY && self.empty_since.is_none() {
+            return false;
+        }
+        self.looked_at = Instant::now();
+        let strangers: Vec<u32> = members
+            .refresh(&Root::default())
+            .iter()
+            .filter(|member| !member.is_child)
+            .map(|member| member.pid)
+            .collect();
+        self.joined += strangers.len() as u64;
+        if !strangers.is_empty() {
+            self.live.totals.join(strangers);
+        }
+        if !members.is_empty() {
+            self.empty_since = None;
+            return false;
+        }
+        let is_over = |since: Instant| !members.group().takes_strangers() || since.elapsed() >= EMPTY_MAX;
+        is_over(*self.empty_since.get_or_insert_with(Instant::now))
     }
 
     fn progress(&self, known: Known) -> ProgressState {

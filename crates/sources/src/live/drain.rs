@@ -5,6 +5,8 @@
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -62,9 +64,16 @@ pub struct LiveTotals {
     pub lost: AtomicU64,
     /// Bytes of the trace's files.
     pub disk_bytes: AtomicU64,
+    /// Processes that have joined, and whose events the reader has yet to open.
+    joining: Mutex<Vec<u32>>,
 }
 
 impl LiveTotals {
+    /// Has the reader open the events of processes that joined without having inherited them.
+    pub fn join(&self, pids: impl IntoIterator<Item = u32>) {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner).extend(pids);
+    }
+
     /// Records, samples and lost records so far.
     pub fn read(&self) -> (u64, u64, u64) {
         let [records, samples, lost] =
@@ -86,6 +95,10 @@ pub struct LiveOutcome {
     pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
+    /// Processes that joined and that this user may not observe.
+    pub refused: Vec<u32>,
+    /// Why events of processes that joined could not be opened: the first error.
+    pub not_joined: Option<String>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
 }
@@ -180,7 +193,7 @@ impl<'a> Reader<'a> {
             }
             let is_end = done.load(Ordering::Acquire);
             let began = Instant::now();
-            let result = self.look(is_end).and_then(|()| {
+            let result = self.take_joining().and_then(|()| self.look(is_end)).and_then(|()| {
                 if flushed.elapsed() >= FLUSH || is_end {
                     flushed = Instant::now();
                     return self.samples.out().flush();
@@ -208,6 +221,24 @@ impl<'a> Reader<'a> {
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
         self.outcome.stamp_error_ticks = self.line.error_ticks();
         self.outcome
+    }
+
+    /// Opens the events of processes that have joined, and tells of their threads and mappings.
+    fn take_joining(&mut self) -> Result<(), SourceError> {
+        let joining = std::mem::take(&mut *self.totals.joining.lock().unwrap_or_else(PoisonError::into_inner));
+        if joining.is_empty() {
+            return Ok(());
+        }
+        // Before their events are on: what they do next comes later.
+        let order = ClockPair::now().order;
+        let refused = self.events.refused.len();
+        for pid in &joining {
+            if let Err(error) = self.events.add(*pid) {
+                self.outcome.not_joined.get_or_insert_with(|| error.to_string());
+            }
+        }
+        self.outcome.refused.extend_from_slice(&self.events.refused[refused..]);
+        self.synthesize_processes(&joining, order).map(drop)
     }
 
     /// How full the fullest ring is, 0 to 1.

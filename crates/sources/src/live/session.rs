@@ -46,6 +46,7 @@ use numapilot_perf_events::places::Places;
 use numapilot_perf_events::pmu;
 use numapilot_perf_events::pmu::Pace;
 use numapilot_perf_events::pmu::PmuOptions;
+use numapilot_perf_events::rights::refused_note;
 use numapilot_perf_events::wake::Wake;
 
 /// Open events and what their reader shares with the rest of the recorder.
@@ -132,7 +133,8 @@ impl Live {
     /// The system is out of descriptors.
     pub fn new(mut set: EventSet, requests: Vec<EventRequest>, notes: Vec<String>) -> Result<Live, SourceError> {
         let wake = super::drain::wake_for(&set)?;
-        let notes = notes.into_iter().chain(set.notes.drain(..)).collect();
+        let refused = refused_note(&set.refused);
+        let notes = notes.into_iter().chain(set.notes.drain(..)).chain(refused).collect();
         Ok(Live {
             totals: LiveTotals::default(),
             events: Mutex::new(Some(set)),
@@ -212,6 +214,11 @@ impl Live {
         recording.losses.ring_full = recording.losses.ring_full.saturating_add(lost);
         recording.losses.discarded_bytes = recording.losses.discarded_bytes.saturating_add(outcome.corrupt_bytes);
         recording.notes.extend(self.notes.iter().cloned());
+        recording.notes.extend(refused_note(&outcome.refused));
+        let not_joined = outcome.not_joined.as_ref();
+        recording
+            .notes
+            .extend(not_joined.map(|why| format!("events of a process that joined could not be opened: {why}")));
         recording.notes.extend(words::notes(outcome, sysctl::numa_balancing()));
         recording.records = recording.records.max(records);
         recording.samples = recording.samples.max(samples);

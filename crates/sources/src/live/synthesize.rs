@@ -1,6 +1,7 @@
 //! Synthesizes records from /proc for processes that are already running, as the kernel's side band would have written them: threads and mappings. Also
 //! lists which pages are in memory.
 
+use numapilot_host::Members;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
@@ -13,7 +14,6 @@ use numapilot_perf::SampleId;
 use numapilot_perf::SideBand;
 
 use super::attach::Known;
-use super::attach::Running;
 use super::drain::Reader;
 use crate::error::SourceError;
 
@@ -35,18 +35,23 @@ struct Look {
 }
 
 impl Reader<'_> {
-    /// Synthesizes records of the processes to record, as they are now.
+    /// Synthesizes records of the processes to record, as they are now; `None`: of all of this machine.
     ///
     /// # Errors
     /// The trace cannot be written. Processes that cannot be inspected are counted; a process that has ended is not an error.
-    pub fn synthesize(&mut self, who: &Running, order: u64) -> Result<Known, SourceError> {
+    pub fn synthesize(&mut self, members: Option<&Members>, order: u64) -> Result<Known, SourceError> {
         let own = std::process::id();
-        let pids = match who {
-            Running::Processes(pids) => pids.clone(),
-            Running::System => task::processes().unwrap_or_default().into_iter().filter(|&pid| pid != own).collect(),
-        };
+        let all = || task::processes().unwrap_or_default().into_iter().filter(|&pid| pid != own).collect();
+        self.synthesize_processes(&members.map_or_else(all, Members::pids), order)
+    }
+
+    /// [`Reader::synthesize`] for these processes.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn synthesize_processes(&mut self, pids: &[u32], order: u64) -> Result<Known, SourceError> {
         let mut look = Look::default();
-        for pid in pids {
+        for &pid in pids {
             self.process(pid, order, &mut look)?;
         }
         Ok(look.known)

@@ -45,7 +45,7 @@ fn set(options: &mut RecordOptions<'_>, name: &str, value: &str) -> Result<(), S
         "depth" => options.max_stack_depth = small(),
         "limit-bytes" => options.limits.bytes = Some(number()),
         "limit-ms" => options.limits.duration = Some(Duration::from_millis(number())),
-        "grace-ms" => options.daemon_grace = Duration::from_millis(number()),
+        "grace-ms" => options.daemon_grace = Some(Duration::from_millis(number())),
         "follow" if value == "main" => options.follow = Follow::MainProcess,
         "replace" => options.existing = Existing::Replace,
         "env" => {

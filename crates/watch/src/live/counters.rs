@@ -1,6 +1,7 @@
 //! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs. There is one event per CPU, so that counts are
 //! known by node; nothing is sampled. If there are more events than hardware counters, the kernel multiplexes them, and counts are scaled.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
@@ -97,6 +98,8 @@ pub struct Counters {
     /// Whether the events count tasks, with one event per CPU.
     is_of_tasks: bool,
     cpus: usize,
+    /// Processes that this user may not observe.
+    denied: BTreeSet<u32>,
 }
 
 /// Counts at one moment, in the order of the opened events.
@@ -137,24 +140,57 @@ impl Counters {
         Counters { refused: std::array::from_fn(|_| Some(why.to_owned())), ..Counters::default() }
     }
 
-    fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope) -> io::Result<()> {
-        let tasks: Vec<libc::pid_t> = match scope {
-            Scope::Children => vec![0],
-            Scope::System => vec![-1],
-            Scope::Processes(pids) => {
-                let threads = pids.iter().flat_map(|pid| numapilot_kernel::task::threads_of(*pid).unwrap_or_default());
-                threads.filter_map(|tid| libc::pid_t::try_from(tid).ok()).collect()
+    /// Counts these processes too, which joined without having inherited the events. One that has ended, or may not be observed, is no error.
+    pub fn join(&mut self, machine: &Machine, pids: &[u32]) {
+        let scope = Scope::Processes(pids.to_vec());
+        for index in 0..COUNT {
+            if self.refused[index].is_none() {
+                // What is refused for them is listed, or is told of the first processes.
+                let _ = self.open_one(index, machine, &scope);
             }
+        }
+    }
+
+    /// Processes that this user may not observe, by process id.
+    pub fn denied(&self) -> impl Iterator<Item = u32> + '_ {
+        self.denied.iter().copied()
+    }
+
+    fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope) -> io::Result<()> {
+        let pids = match scope {
+            Scope::Children => return self.open_task(index, machine, scope, 0),
+            Scope::System => return self.open_task(index, machine, scope, -1),
+            Scope::Processes(pids) => pids,
         };
-        for task in tasks {
-            for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
-                let node = cpu.node.and_then(|node| machine.node_index(node));
-                match open_for(&EVENTS[index], scope, task, cpu.id.0) {
-                    Ok(fd) => self.open.push(Open { fd, event: index, node }),
-                    // A thread has ended, or a CPU went offline, since it was listed.
-                    Err(error) if is_about_one(&error, scope, cpu.id.0) => {}
-                    Err(error) => return Err(error),
+        let (opened, mut denied) = (self.open.len(), None);
+        for &pid in pids {
+            let tids = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
+            for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid).ok()) {
+                match self.open_task(index, machine, scope, task) {
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                        denied = Some((pid, error));
+                        break;
+                    }
+                    other => other?,
                 }
+            }
+            self.denied.extend(denied.as_ref().map(|(pid, _)| *pid).filter(|denied| *denied == pid));
+        }
+        // If all are refused, so is the event.
+        match denied.filter(|_| self.open.len() == opened) {
+            Some((_, error)) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn open_task(&mut self, index: usize, machine: &Machine, scope: &Scope, task: libc::pid_t) -> io::Result<()> {
+        for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
+            let node = cpu.node.and_then(|node| machine.node_index(node));
+            match open_for(&EVENTS[index], scope, task, cpu.id.0) {
+                Ok(fd) => self.open.push(Open { fd, event: index, node }),
+                // A thread has ended, or a CPU went offline, since it was listed.
+                Err(error) if is_about_one(&error, scope, cpu.id.0) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -7,15 +7,19 @@ mod kernel;
 mod processes;
 mod resctrl;
 pub mod samples;
+mod tree;
 mod uncore;
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use numapilot_machine::Machine;
+use numapilot_perf_events::rights::refused_note;
 
 pub use kernel::VM_COUNTERS;
 pub use processes::Processes;
 pub use processes::ScanCost;
+pub use tree::TreeReading;
 
 use crate::figures::Interval;
 use crate::figures::Metric;
@@ -57,6 +61,8 @@ pub struct Live {
     sampler: Option<Sampler>,
     /// Why nothing is sampled although sampling was requested.
     no_samples: Option<String>,
+    /// Why a process that joined is not sampled: the first error.
+    not_joined: Option<String>,
     balancing: Option<u64>,
     no_latency: String,
     no_links: String,
@@ -104,6 +110,7 @@ impl Live {
             counters,
             sampler: sampler.ok().flatten(),
             no_samples,
+            not_joined: None,
             uncore: Uncore::open(&root, &machine),
             resctrl: Resctrl::find(&root, &machine),
             balancing: root.number("proc/sys/kernel/numa_balancing"),
@@ -136,6 +143,16 @@ impl Live {
     /// The sampler of accesses (or faults), if there is one.
     pub fn sampler(&mut self) -> Option<&mut Sampler> {
         self.sampler.as_mut()
+    }
+
+    /// Counts and samples these processes too, which joined without having inherited the events. One that has ended is no error.
+    pub fn join(&mut self, pids: &[u32]) {
+        self.counters.join(&self.machine, pids);
+        for pid in pids {
+            if let Some(Err(error)) = self.sampler.as_mut().map(|sampler| sampler.join(*pid)) {
+                self.not_joined.get_or_insert_with(|| error.to_string());
+            }
+        }
     }
 
     /// Reads waiting samples; to be called within intervals that are longer than a second or two.
@@ -191,6 +208,14 @@ impl Live {
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().filter(|_| self.is_system).cloned());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
+        let refused =
+            self.counters.denied().chain(self.sampler.iter().flat_map(|sampler| sampler.refused().iter().copied()));
+        let refused: BTreeSet<u32> = refused.collect();
+        let refused: Vec<u32> = refused.into_iter().collect();
+        interval.notes.extend(refused_note(&refused).map(|note| format!("{note}.")));
+        interval
+            .notes
+            .extend(self.not_joined.iter().map(|why| format!("A process that joined is not sampled: {why}.")));
         interval.notes.extend(self.no_samples.iter().map(|why| format!("Nothing is sampled: {why}.")));
         interval.metrics = self.metrics(before, now, &sums);
         interval

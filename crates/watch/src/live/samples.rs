@@ -102,6 +102,14 @@ impl Sampler {
         }
     }
 
+    /// Samples a process too that joined without having inherited the events.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn join(&mut self, pid: u32) -> Result<bool, EventsError> {
+        self.live_sampler.add(pid)
+    }
+
     /// What is sampled, in a few words.
     #[must_use]
     pub fn source(&self) -> &'static str {
@@ -125,6 +133,12 @@ impl Sampler {
             "Page faults are sampled, not accesses: first touches, and hinting faults where the kernel's NUMA balancing is on.".to_owned()
         });
         own.into_iter().chain(self.live_sampler.notes.iter().map(|note| format!("{note}."))).collect()
+    }
+
+    /// Processes that this user may not observe.
+    #[must_use]
+    pub fn refused(&self) -> &[u32] {
+        self.live_sampler.refused()
     }
 
     /// Selects the process whose samples are kept by page.

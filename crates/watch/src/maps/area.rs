@@ -63,6 +63,10 @@ pub struct Area {
     pub pages: Vec<(NodeId, u64)>,
     /// Page size in bytes.
     pub page_bytes: u64,
+    /// KiB in memory, and each page of it divided by the number of processes that map it; 0 where unknown.
+    pub resident_kib: u64,
+    /// As above.
+    pub proportional_kib: u64,
     /// KiB in transparent huge pages.
     pub huge_kib: u64,
     /// KiB swapped out.
@@ -88,6 +92,15 @@ impl Area {
     #[must_use]
     pub fn bytes_on(&self, node: NodeId) -> u64 {
         self.pages_on(node).saturating_mul(self.page_bytes)
+    }
+
+    /// The process's share of the pages, 0 to 1: pages that several processes map are shared among them. 1 where it is not known.
+    #[must_use]
+    pub fn own_share(&self) -> f64 {
+        match (self.proportional_kib, self.resident_kib) {
+            (0, _) | (_, 0) => 1.0,
+            (own, all) => (own as f64 / all as f64).min(1.0),
+        }
     }
 
     /// Pages on a node.
@@ -131,6 +144,8 @@ fn area(line: &NumaLine<'_>, pages: &[(NodeId, u64)], sizes: Option<(MapLine<'_>
         policy: String::from_utf8_lossy(line.policy).into_owned(),
         pages: pages.to_vec(),
         page_bytes: if line.page_kib > 0 { line.page_kib * 1024 } else { 4096 },
+        resident_kib: used.resident_kib,
+        proportional_kib: used.proportional_kib,
         huge_kib: used.huge_kib,
         swapped_kib: used.swapped_kib,
         seen: [0; 3],

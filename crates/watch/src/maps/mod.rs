@@ -11,6 +11,7 @@ mod last_seen;
 mod numastat;
 mod object;
 mod text;
+mod tree;
 
 pub use area::Area;
 pub use area::Kind;
@@ -23,6 +24,8 @@ pub use object::Key;
 pub use object::Object;
 pub use text::TextOptions;
 pub use text::text;
+pub use tree::total_by_node;
+pub use tree::tree_text;
 
 use std::collections::BTreeMap;
 
@@ -40,7 +43,7 @@ use numapilot_host::Root;
 pub struct MemoryMap {
     /// Process id.
     pub pid: u32,
-    /// Name of the process (`comm`).
+    /// The process's title, or its name (`comm`).
     pub name: String,
     /// All mappings, by address.
     pub areas: Vec<Area>,
@@ -105,7 +108,7 @@ impl Reader {
 
     fn name(&mut self, root: &Root, pid: u32) -> Result<String, WatchError> {
         match root.read(&format!("proc/{pid}/comm"), &mut self.smaps) {
-            Ok(name) => Ok(String::from_utf8_lossy(name.trim_ascii_end()).into_owned()),
+            Ok(_) => Ok(numapilot_host::title(root, pid, &mut self.smaps)),
             Err(error) if numapilot_host::is_gone(&error.source) => Err(KernelError::Gone { pid }.into()),
             Err(error) => Err(error.into()),
         }

@@ -11,6 +11,7 @@ use crate::figures::NumaStat;
 use crate::figures::ProcessFigures;
 use crate::maps::MemoryMap;
 use crate::maps::NUMASTAT_KINDS;
+use crate::maps::total_by_node;
 
 /// An interval, and the memory of the watched processes.
 #[must_use]
@@ -38,7 +39,7 @@ pub fn json(stat: &Stat) -> Value {
         "metrics": metrics, "nodes": interval.nodes.iter().map(node).collect::<Vec<_>>(), "links": links,
         "processes": interval.processes.iter().map(process).collect::<Vec<_>>(), "events": events, "kernel": kernel,
         "samples": interval.sampled.as_ref().map(|of| json!({"source": of.source, "samples": of.samples, "lost": of.lost})),
-        "memory": stat.memory.iter().map(memory).collect::<Vec<_>>(), "notes": interval.notes,
+        "memory": stat.memory.iter().map(memory).collect::<Vec<_>>(), "memory_total": total(&stat.memory), "notes": interval.notes,
     })
 }
 
@@ -63,6 +64,12 @@ fn process(process: &ProcessFigures) -> Value {
         "resident_bytes": process.resident_bytes, "faults_per_s": process.faults_per_s, "accesses_per_s": process.accesses_per_s,
         "local_access_ratio": process.local_share.json(), "ipc": process.ipc.json(), "l3_mpki": process.l3_mpki.json(),
     })
+}
+
+/// Memory of all the processes, in bytes by node: what they share counts once.
+fn total(memory: &[MemoryMap]) -> Value {
+    let by_node = total_by_node(memory);
+    by_node.into_iter().map(|(node, bytes)| (node.to_string(), json!(bytes))).collect::<Map<_, _>>().into()
 }
 
 /// `numastat -p`, in bytes.

@@ -10,8 +10,10 @@ use crate::figures::Interval;
 use crate::figures::Metric;
 use crate::figures::MetricValue;
 use crate::figures::NumaStat;
+use crate::figures::ProcessFigures;
 use crate::maps::MemoryMap;
 use crate::maps::NUMASTAT_KINDS;
+use crate::maps::tree_text;
 
 /// Maximum number of processes shown.
 const PROCESSES_MAX: usize = 15;
@@ -38,7 +40,11 @@ pub fn text(stat: &Stat, look: Look) -> String {
         out.push('\n');
         out.push_str(&processes(interval, look));
     }
-    for map in &stat.memory {
+    // Of a tree, a row for each process; the kinds of memory of each are in JSON and CSV.
+    if stat.memory.len() > 1 {
+        let _ = write!(out, "\n{}", tree_text(&stat.memory, look));
+    }
+    for map in stat.memory.iter().filter(|_| stat.memory.len() == 1) {
         out.push('\n');
         out.push_str(&memory(map, look));
     }
@@ -185,6 +191,21 @@ fn processes(interval: &Interval, look: Look) -> String {
             process.accesses_per_s.map_or_else(dash, units::count),
             process.ipc.value().map_or_else(dash, |ipc| format!("{ipc:.2}")),
         ]);
+    }
+    let rows = &interval.processes;
+    if interval.simulated.is_none() {
+        let mut sum = |head: &str, of: &[ProcessFigures], noun: &str| {
+            let threads: u32 = of.iter().map(|process| process.threads).sum();
+            let cpus: f64 = of.iter().map(|process| process.cpus).sum();
+            let cells = [head.to_owned(), format!("{} {noun}", of.len()), threads.to_string(), format!("{cpus:.2}")];
+            table.row(cells.into_iter().chain(std::iter::repeat_n(String::new(), 5)));
+        };
+        if rows.len() > PROCESSES_MAX {
+            sum("", &rows[PROCESSES_MAX..], "more");
+        }
+        if rows.len() > 1 {
+            sum("total", rows, "processes");
+        }
     }
     table.render(look, 0)
 }

@@ -2,10 +2,15 @@
 //! process shown in detail.
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Group;
+use numapilot_host::Members;
+use numapilot_host::title;
 use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
@@ -14,6 +19,7 @@ use numapilot_machine::Machine;
 use super::Source;
 use super::memory::Memory;
 use crate::figures::MetricValue;
+use crate::figures::ProcessFigures;
 use crate::figures::ThreadFigures;
 use crate::live::Live;
 use crate::live::Processes;
@@ -32,6 +38,10 @@ pub struct LiveSource {
     processes: Processes,
     began: Instant,
     memory: Memory,
+    /// The processes that are listed; `None`: all.
+    members: Option<Members>,
+    /// By process id: its name, and the title that it had when it last did something.
+    titles: HashMap<u32, (Arc<str>, Arc<str>)>,
     looked_at: Instant,
     /// Clock ticks by thread id of the process shown in detail.
     ticks: BTreeMap<u32, u64>,
@@ -50,11 +60,54 @@ impl LiveSource {
             processes: Processes::default(),
             began: now,
             memory: Memory::new(socket),
+            members: None,
+            titles: HashMap::new(),
             looked_at: now,
             ticks: BTreeMap::new(),
             ticks_at: None,
             buffer: Vec::new(),
         }
+    }
+
+    /// Lists the processes of a group only, with their total.
+    #[must_use]
+    pub fn with_group(mut self, group: Option<Group>) -> LiveSource {
+        self.members = group.map(Members::new);
+        self
+    }
+
+    /// The processes of the group, if there is one, and their total.
+    fn select(&mut self, frame: &mut Frame) {
+        let Some(members) = &mut self.members else { return };
+        members.refresh(self.live.root());
+        let processes = &mut frame.interval.processes;
+        processes.retain(|process| members.contains(process.pid));
+        let threads = processes.iter().map(|process| process.threads).sum();
+        frame.total = Some(ProcessFigures {
+            name: format!("{} processes", processes.len()).into(),
+            threads,
+            cpus: processes.iter().map(|process| process.cpus).sum(),
+            resident_bytes: processes.iter().map(|process| process.resident_bytes).sum(),
+            faults_per_s: processes.iter().map(|process| process.faults_per_s).sum(),
+            ..ProcessFigures::default()
+        });
+    }
+
+    /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs.
+    fn put_titles(&mut self, processes: &mut [ProcessFigures]) {
+        let mut kept = HashMap::with_capacity(processes.len());
+        for process in processes {
+            let known =
+                self.titles.remove(&process.pid).filter(|(name, _)| *name == process.name && process.cpus == 0.0);
+            let entry = known.unwrap_or_else(|| {
+                let title: Arc<str> = title(self.live.root(), process.pid, &mut self.buffer).into();
+                let title = if title.is_empty() { process.name.clone() } else { title };
+                (process.name.clone(), title)
+            });
+            process.name = entry.1.clone();
+            kept.insert(process.pid, entry);
+        }
+        self.titles = kept;
     }
 
     fn threads(&mut self, pid: u32) -> Vec<ThreadFigures> {
@@ -101,6 +154,8 @@ impl Source for LiveSource {
             frame.interval.notes.push(format!("Processes cannot be listed: {error}."));
         }
         frame.interval.processes = self.processes.figures(self.live.machine());
+        self.select(&mut frame);
+        self.put_titles(&mut frame.interval.processes);
         if let Some(sampler) = self.live.sampler() {
             let (source, shares) = (sampler.source(), sampler.take_processes());
             for process in &mut frame.interval.processes {

@@ -35,7 +35,8 @@ pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         return;
     }
     heading(app, palette, Rect { height: 1, ..area }, buffer);
-    let height = usize::from(area.height - 1);
+    let total = app.frame.total.clone().filter(|_| area.height > 2);
+    let height = usize::from(area.height - 1 - u16::from(total.is_some()));
     let offset = app.selected.saturating_sub(height.saturating_sub(1));
     let shown: Vec<ProcessFigures> = app.processes().into_iter().skip(offset).take(height).cloned().collect();
     app.spots.rows = Some((area.y + 1, height as u16, offset));
@@ -47,6 +48,12 @@ pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         if chosen {
             buffer.set_style(at, palette.chosen());
         }
+    }
+    if let Some(total) = total {
+        // Below the last row, or at the bottom.
+        let at = Rect { y: area.y + 1 + shown.len() as u16, height: 1, ..area };
+        let line = total_line(&total, usize::from(area.width), palette);
+        line.style(palette.title()).render(at, buffer);
     }
     if shown.is_empty() {
         let words = match (app.filter.is_empty(), app.frame.interval.processes.is_empty()) {
@@ -80,10 +87,19 @@ fn heading(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
 }
 
 fn line(process: &ProcessFigures, width: usize, palette: Palette) -> Line<'static> {
+    row(process, process.pid.to_string(), width, palette)
+}
+
+/// The sum of the rows. Memory is what the processes have together if they share none.
+fn total_line(total: &ProcessFigures, width: usize, palette: Palette) -> Line<'static> {
+    row(total, "total".to_owned(), width, palette)
+}
+
+fn row(process: &ProcessFigures, head: String, width: usize, palette: Palette) -> Line<'static> {
     let dash = || "-".to_owned();
     let local = process.local_share.value();
     let cells = [
-        process.pid.to_string(),
+        head,
         format!("{:.2}", process.cpus),
         process.node.map_or_else(dash, |node| node.to_string()),
         process.threads.to_string(),

@@ -1,0 +1,46 @@
+//! Which running processes a command is about: its `--pid`, `--no-children`, `--unit` and `--cgroup`.
+
+use anyhow::Result;
+use anyhow::bail;
+use numapilot_host::Group;
+use numapilot_host::Root;
+use numapilot_host::cgroups;
+
+use crate::args::GroupArgs;
+
+/// The group of processes that was named; `None`: none was. Says on standard error which instances stand for a unit, unless `is_quiet`.
+///
+/// # Errors
+/// Both processes and a unit or cgroup are named, or there is no such unit or cgroup, or it has no processes.
+pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Result<Option<Group>> {
+    if !named.is_named() {
+        return Ok(match (pids.is_empty(), named.no_children) {
+            (true, true) => bail!("--no-children says how --pid is meant; name processes with it"),
+            (true, false) => None,
+            (false, true) => Some(Group::Processes(pids.to_vec())),
+            (false, false) => Some(Group::Trees(pids.to_vec())),
+        });
+    }
+    if !pids.is_empty() {
+        bail!("both processes and a unit or cgroup are named; name the processes by --pid, or the unit by --unit");
+    }
+    if named.no_children {
+        bail!("--no-children goes with --pid; a unit or cgroup is all of its processes");
+    }
+    let mut folders = Vec::new();
+    for unit in &named.unit {
+        let found = cgroups::of_unit(root, unit)?;
+        let is_itself = found.names.iter().any(|name| name == unit || *name == format!("{unit}.service"));
+        if !is_itself && !is_quiet {
+            eprintln!(
+                "numapilot: {unit} has no processes of its own; its instances are taken: {}",
+                found.names.join(", ")
+            );
+        }
+        folders.extend(found.folders);
+    }
+    for path in &named.cgroup {
+        folders.push(cgroups::of_path(root, path)?);
+    }
+    Ok(Some(Group::Cgroups(folders)))
+}

@@ -1,0 +1,96 @@
+//! Programs that leave their launcher: the recording follows them until they end or the user stops it, and says so.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use common::*;
+
+const DAEMON: &str = include_str!("programs/daemon.c");
+/// Milliseconds for which the daemon goes on: longer than a recorder that waits out of courtesy.
+const LONG_MS: &str = "4000";
+
+/// The daemon's process id.
+fn pid_in(file: &Path) -> String {
+    fs::read_to_string(file).expect("the daemon's id").trim().to_owned()
+}
+
+/// Records a daemon to its end: it is announced, and its last second is in the trace.
+#[track_caller]
+fn is_followed(engine: &str, program: &Path) {
+    let folder = scratch();
+    let (trace, id) = (folder.path().join("d.numatrace"), folder.path().join("pid"));
+    let mut command = numapilot(&["record", "--force", "--engine", engine, "--machine", "opteron-8385", "-o"]);
+    let begun = Instant::now();
+    let ran = finish(command.arg(&trace).arg("--").arg(program).arg(&id).arg(LONG_MS));
+    if engine == "emulate" && ran.code != 3 && ran.stderr.contains("NUMAPILOT_QEMU") {
+        return numapilot_not_run::not_run!(QemuPlugins, "{}", ran.stderr);
+    }
+    if engine == "fault" && ran.code != 3 && ran.stderr.contains("perf_event") {
+        return numapilot_not_run::not_run!(PageFaultEvents, "{}", ran.stderr);
+    }
+    assert_eq!(ran.code, 3, "{engine}: the launcher's own status: {}", ran.stderr);
+    assert!(begun.elapsed() > Duration::from_millis(3900), "{engine}: {:?}: {}", begun.elapsed(), ran.stderr);
+    let named = format!("(process {}) goes on as a daemon", pid_in(&id));
+    assert!(ran.stderr.contains(&named) && ran.stderr.contains("Ctrl-C (or `--for`)"), "{engine}: {}", ran.stderr);
+    // 20 ms apart, each block is an object of its own.
+    let objects =
+        run(&["report", trace.to_str().expect("UTF-8"), "--csv", "-", "--table", "objects"]).succeeded().stdout;
+    let blocks = objects.lines().filter(|line| line.contains(",65536,")).count();
+    assert!(blocks > 100, "{engine}: {blocks} blocks of some 200");
+}
+
+#[test]
+fn a_daemon_is_recorded_until_it_ends_with_every_engine() {
+    let folder = scratch();
+    let plain = build_plain(folder.path(), "daemon", DAEMON, &[]);
+    is_followed("track", &plain);
+    is_followed("fault", &plain);
+    is_followed("emulate", &plain);
+    let instrumented = build(folder.path(), "instrumented", "cc", DAEMON, &[]);
+    is_followed("instrument", &instrumented);
+}
+
+#[test]
+fn a_time_or_a_signal_stops_the_recording_and_not_the_daemon() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "daemon", DAEMON, &[]);
+    for how in ["--for", "signal", "--main-only"] {
+        let (trace, id) = (folder.path().join("d.numatrace"), folder.path().join(format!("pid{how}")));
+        let mut command = numapilot(&["record", "--force", "--engine", "track"]);
+        match how {
+            "--for" => command.args(["--for", "2s"]),
+            "--main-only" => command.arg("--main-only"),
+            _ => &mut command,
+        };
+        command.arg("-o").arg(&trace).arg("--").arg(&program).arg(&id).arg("60000");
+        let begun = Instant::now();
+        let recorder = command.stderr(Stdio::piped()).spawn().expect("it starts");
+        if how == "signal" {
+            while !id.exists() {
+                thread::sleep(Duration::from_millis(20));
+            }
+            thread::sleep(Duration::from_secs(3));
+            Command::new("kill").args(["-INT", &recorder.id().to_string()]).status().expect("kill");
+        }
+        let ended = recorder.wait_with_output().expect("it ends");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let pid = pid_in(&id);
+        let is_alive = Path::new("/proc").join(&pid).join("stat").exists();
+        Command::new("kill").arg(&pid).status().expect("kill");
+        assert!(is_alive, "{how}: the daemon runs on: {said}");
+        assert_eq!(ended.status.code(), Some(3), "{how}: {said}");
+        assert!(begun.elapsed() < Duration::from_secs(40), "{how}: {:?}: {said}", begun.elapsed());
+        assert!(
+            how == "--main-only" || said.contains(&format!("(process {pid}) goes on as a daemon")),
+            "{how}: {said}"
+        );
+        run(&["report", trace.to_str().expect("UTF-8")]).succeeded();
+    }
+}

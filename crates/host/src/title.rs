@@ -1,0 +1,76 @@
+//! What to call a process: the title that it has given itself (`postgres: checkpointer`), else its name.
+
+use crate::Root;
+
+/// Bytes of a title that are read: longer ones are cut.
+const TITLE_MAX: usize = 256;
+/// Bytes of a name (`comm`), which the kernel cuts longer ones to.
+const NAME_MAX: usize = 15;
+
+/// The title that a program has written over its command line, as PostgreSQL, nginx, Redis and OpenSSH do; where it has none, its name (`comm`). Empty: the
+/// process has ended.
+#[must_use]
+pub fn title(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> String {
+    let name = match root.read(&format!("proc/{pid}/comm"), buffer) {
+        Ok(name) => name.trim_ascii_end().to_vec(),
+        Err(_) => return String::new(),
+    };
+    let line = root.read(&format!("proc/{pid}/cmdline"), buffer).unwrap_or_default();
+    let text = own_title(&name, line).unwrap_or(&name);
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The title in a command line; `None`: it holds arguments. A program that writes a title puts all of it where its first argument was, with its name first.
+fn own_title<'a>(name: &[u8], line: &'a [u8]) -> Option<&'a [u8]> {
+    let first = line.split(|&byte| byte == 0).next()?.trim_ascii_end();
+    let first = &first[..first.len().min(TITLE_MAX)];
+    let end = first.iter().position(|byte| matches!(byte, b' ' | b':'))?;
+    let program = first[..end].rsplit(|&byte| byte == b'/').next()?;
+    (!name.is_empty() && &program[..program.len().min(NAME_MAX)] == name).then_some(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_told_from_arguments() {
+        let of = |name: &str, line: &str| {
+            own_title(name.as_bytes(), line.as_bytes()).map(|title| String::from_utf8_lossy(title).into_owned())
+        };
+        assert_eq!(of("postgres", "postgres: checkpointer \0\0\0").as_deref(), Some("postgres: checkpointer"));
+        assert_eq!(of("nginx", "nginx: worker process\0").as_deref(), Some("nginx: worker process"));
+        assert_eq!(
+            of("redis-server", "/usr/bin/redis-server 127.0.0.1:6379\0").as_deref(),
+            Some("/usr/bin/redis-server 127.0.0.1:6379")
+        );
+        assert_eq!(
+            of("a-very-long-nam", "a-very-long-name-indeed: idle\0").as_deref(),
+            Some("a-very-long-name-indeed: idle")
+        );
+        for (name, line) in [
+            ("postgres", "/usr/lib/postgresql/15/bin/postgres\0-D\0/data"),
+            ("run", "/opt/My App/run\0x"),
+            ("sh", ""),
+            ("", ": x"),
+            ("sleep", "sleep\x00100"),
+        ] {
+            assert_eq!(of(name, line), None, "{name}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_process_without_a_title_has_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            std::fs::create_dir_all(folder.path().join("proc/7")).unwrap();
+            std::fs::write(folder.path().join("proc/7").join(file), text).unwrap();
+        };
+        let root = Root::new(folder.path());
+        assert_eq!(title(&root, 7, &mut Vec::new()), "");
+        put("comm", "nginx\n");
+        assert_eq!(title(&root, 7, &mut Vec::new()), "nginx");
+        put("cmdline", "nginx: master process nginx -g x;\0");
+        assert_eq!(title(&root, 7, &mut Vec::new()), "nginx: master process nginx -g x;");
+    }
+}

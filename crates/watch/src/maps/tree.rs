@@ -1,0 +1,91 @@
+//! Memory of several processes side by side: a row for each, and their total, in which memory that they share counts once.
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::NodeId;
+use numapilot_report::text::{Align, Look, Table, clean};
+use numapilot_report::units;
+
+use super::MemoryMap;
+
+/// Maximum number of nodes with a column each.
+const COLUMNS_MAX: usize = 8;
+
+/// Bytes by node of all the processes together. Of a page that several processes map, each has its share (`Pss` in smaps), so what only these processes
+/// map counts once, and what others map too in part.
+#[must_use]
+pub fn total_by_node(maps: &[MemoryMap]) -> BTreeMap<NodeId, u64> {
+    let mut sums: BTreeMap<NodeId, f64> = BTreeMap::new();
+    for area in maps.iter().flat_map(|map| &map.areas) {
+        for (node, pages) in &area.pages {
+            *sums.entry(*node).or_default() += pages.saturating_mul(area.page_bytes) as f64 * area.own_share();
+        }
+    }
+    sums.into_iter().map(|(node, bytes)| (node, bytes.round() as u64)).collect()
+}
+
+/// The processes as a table: title, threads, memory in all, far and by node, and the total.
+#[must_use]
+pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
+    let mut nodes: Vec<NodeId> = maps.iter().flat_map(|map| map.nodes.iter().copied()).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let columns = if nodes.len() <= COLUMNS_MAX { nodes.as_slice() } else { &[] };
+    let mut table = Table::new().column("process", Align::Right).flexible("title", 16);
+    for title in ["threads", "in memory", "far"] {
+        table = table.column(title, Align::Right);
+    }
+    for node in columns {
+        table = table.column(&format!("node {node}"), Align::Right);
+    }
+    let or_dot = |bytes: u64| if bytes == 0 { ".".to_owned() } else { units::bytes(bytes) };
+    for map in maps {
+        let of_node = |node: &NodeId| or_dot(map.areas.iter().map(|area| area.bytes_on(*node)).sum());
+        let mut cells = vec![map.pid.to_string(), clean(&map.name), map.threads.to_string()];
+        cells.extend([or_dot(map.bytes_by_node().iter().sum()), or_dot(map.far_bytes())]);
+        cells.extend(columns.iter().map(of_node));
+        table.row(cells);
+    }
+    let total = total_by_node(maps);
+    let far: f64 = maps
+        .iter()
+        .flat_map(|map| map.areas.iter().map(|area| area.far_bytes(&map.far_nodes) as f64 * area.own_share()))
+        .sum();
+    let threads: usize = maps.iter().map(|map| map.threads).sum();
+    let mut cells = vec!["total".to_owned(), format!("{} processes", maps.len()), threads.to_string()];
+    cells.extend([or_dot(total.values().sum()), or_dot(far.round() as u64)]);
+    cells.extend(columns.iter().map(|node| or_dot(total.get(node).copied().unwrap_or(0))));
+    table.row(cells);
+    let note = "In the total, memory that the processes share counts once; in their rows it counts in each.";
+    format!("{}{}\n", table.render(look, 0), look.faint(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Tree;
+    use crate::maps::Reader;
+
+    #[test]
+    fn shared_memory_counts_once_in_the_total() {
+        let tree = Tree::symmetric(2, 2, 1 << 20);
+        for (pid, name) in [(40, "postgres"), (41, "postgres: checkpointer ")] {
+            tree.process(pid, "postgres", &[(pid, 0, 100)]);
+            tree.put(&format!("proc/{pid}/cmdline"), name);
+            let shared = "7f0000000000 default file=/dev/zero\\040(deleted) anon=0 dirty=100 mapped=100 mapmax=2 N1=100 kernelpagesize_kB=4\n";
+            let own = "7f1000000000 default anon=10 N0=10 kernelpagesize_kB=4";
+            tree.put(&format!("proc/{pid}/numa_maps"), &format!("{shared}{own}"));
+            let sizes = "7f0000000000-7f0000100000 rw-s 00000000 00:01 7 /dev/zero (deleted)\nRss: 400 kB\nPss: 200 kB\nKernelPageSize: 4 kB\n\
+                         7f1000000000-7f1000100000 rw-p 00000000 00:00 0 \nRss: 40 kB\nPss: 40 kB\nKernelPageSize: 4 kB";
+            tree.put(&format!("proc/{pid}/smaps"), sizes);
+        }
+        let mut reader = Reader::default();
+        let maps: Vec<MemoryMap> = [40, 41].map(|pid| reader.read(&tree.root(), &tree.machine(), pid).unwrap()).into();
+        assert_eq!(maps[1].name, "postgres: checkpointer");
+        assert_eq!(total_by_node(&maps), BTreeMap::from([(NodeId(0), 80 << 10), (NodeId(1), 400 << 10)]));
+        let text = tree_text(&maps, Look { width: 100, colour: false });
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(rows[1].contains("40  postgres ") && rows[2].contains("41  postgres: checkpointer"), "{text}");
+        assert!(rows[3].contains("total  2 processes") && rows[3].contains("480 KiB"), "{text}");
+    }
+}
