@@ -276,22 +276,15 @@ fn read(module: &Names, text: &str) -> Source {
             }
             // The name of a child is no mention of an item of that name.
             "mod" => at += 1,
-            "pub" if next == "(" => {
-                // What `pub(in path)` names is no import.
-                at += 1 + tokens[at + 1..].iter().position(|t| t == ")").unwrap_or(0);
-                if tokens.get(at + 1).is_some_and(|t| t == "use") {
-                    at = read_use(&tokens, at + 2, &here, true, &mut source);
+            "pub" | "use" => {
+                let (end, is_public) = after_visibility(&tokens, at);
+                at = end;
+                // `impl Trait + use<'a>` is no import.
+                if tokens.get(at).is_some_and(|t| t == "use") && tokens.get(at + 1).is_some_and(|t| t != "<") {
+                    at = read_use(&tokens, at + 1, &here, is_public, &mut source);
                     continue;
                 }
-            }
-            "pub" if next == "use" => {
-                at = read_use(&tokens, at + 2, &here, true, &mut source);
-                continue;
-            }
-            // `impl Trait + use<'a>` is no import.
-            "use" if next != "<" => {
-                at = read_use(&tokens, at + 1, &here, false, &mut source);
-                continue;
+                at -= usize::from(is_public);
             }
             "fn" | "struct" | "enum" | "union" | "trait" | "type" | "const" | "static" => {
                 source.defines.insert(next.to_owned());
@@ -311,6 +304,16 @@ fn read(module: &Names, text: &str) -> Source {
         at += 1;
     }
     source
+}
+
+/// Where the item at `at` goes on after its visibility, and whether it has one. What `pub(in path)` names is no import.
+fn after_visibility(tokens: &[String], at: usize) -> (usize, bool) {
+    if tokens[at] != "pub" {
+        return (at, false);
+    }
+    let is_confined = tokens.get(at + 1).is_some_and(|t| t == "(");
+    let length = if is_confined { tokens[at..].iter().position(|t| t == ")").unwrap_or(0) } else { 0 };
+    (at + length + 1, true)
 }
 
 /// Names in a path at the start of `tokens`: 1 for a name alone.
