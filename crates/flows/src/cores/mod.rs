@@ -78,7 +78,8 @@ impl Core {
     /// The core for which the simulated clock of a recording charged; the default core for recordings that do not name one.
     #[must_use]
     pub fn charged(meta: &Meta) -> Core {
-        let number = |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
+        let number =
+            |name: &str| meta.config.get(name).and_then(|value| value.as_f64()).filter(|number| *number >= 1.0);
         let unknown = CoreFigures::default();
         let window = number("core_window_accesses").map(|accesses| accesses / CoreFigures::ACCESSES_PER_INSTRUCTION);
         let misses = number("core_outstanding_misses");
@@ -185,7 +186,9 @@ impl Trace {
             }
         }
         // Of equals the first, so that the answer does not depend on order.
-        let most = |counts: &BTreeMap<u32, u64>| counts.iter().rev().max_by_key(|(_, count)| **count).map(|(cpu, _)| CpuId(*cpu));
+        let most = |counts: &BTreeMap<u32, u64>| {
+            counts.iter().rev().max_by_key(|(_, count)| **count).map(|(cpu, _)| CpuId(*cpu))
+        };
         self.threads().iter().zip(&counts).map(|(thread, counts)| most(counts).or(thread.cpu)).collect()
     }
 }

@@ -33,7 +33,11 @@ const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--mach
 
 /// The core of the price itself: as the machine's description and native runs have it.
 pub(crate) fn nominal(machine: &Machine, usage: &Usage) -> Core {
-    if usage.charged { CoreRanges::of(machine, &usage.charged_core, usage.own_work).nominal() } else { usage.charged_core }
+    if usage.charged {
+        CoreRanges::of(machine, &usage.charged_core, usage.own_work).nominal()
+    } else {
+        usage.charged_core
+    }
 }
 
 /// The core whose unknowns, in the order of [`cores`], have these values.

@@ -92,7 +92,14 @@ pub(super) fn readings(
     }
     if from_ns < life.end_ns {
         let busy_ns = busy(waits, from_ns, life.end_ns, alone_ns);
-        readings.push(Reading { from_ns, to_ns: life.end_ns, busy_ns, own_ns: busy_ns, outstanding: 1.0, ..Reading::default() });
+        readings.push(Reading {
+            from_ns,
+            to_ns: life.end_ns,
+            busy_ns,
+            own_ns: busy_ns,
+            outstanding: 1.0,
+            ..Reading::default()
+        });
     }
     (readings, recorded)
 }
