@@ -12,7 +12,8 @@ CAVEATS = """\
   ([workloads](../workloads/README.md)) at inputs that are small enough to record within a minute or so.
 * Recordings last 0.1 to 10 s of program time. A policy that decides every second needs longer, so each program's main part is repeated; its initialisation is
   not. Repeated parts access the same pages again, and what the original does once and late is missing. So a placement, once found, stays right for longer
-  than in programs that go on to other pages (`is`).
+  than in programs that go on to other pages. `is` is not repeated: its ten rankings, at class C, are all that it does.
+* Simulations and predictions of a program are of the same recording, and of the same cores: own work and overlap as the model file and native runs say.
 * Who does which piece of work is as recorded, where congestion slowed nobody down. In programs that give work to whichever thread is free (`pca`, `bfs`),
   threads near the memory would do more of it on a real machine.
 * Machine parameters are facts of the machines (clocks, bandwidths, idle latencies; `models/`). Neither the model nor a policy was fitted to these results,

@@ -28,9 +28,11 @@ PROGRAMS = {
     "webserver": "naive",
 }
 # Published gains are of whole runs: predictions are of runs without the checks that only these programs make. Carrefour's FaceRecLong is FaceRec on more
-# images.
+# images. IS runs at the size of class C of the NAS benchmarks: 2^27 keys, ten rankings.
 WHOLE = ("--no-verify",)
-SIZES = {("facerec", MACHINE): "medium"}
+SIZES = {("facerec", MACHINE): ("--size", "medium"), ("is", MACHINE): ("--keys-log2", "27", "--range-log2", "23")}
+# Long enough as recorded. Ten rankings are all that IS does: repeated, they would give a policy that decides every second time that it does not have.
+ONCE = ("is",)
 # MemProf's case studies: the variant that does what its authors did.
 FIXED = {"streamcluster": "interleaved", "facerec": "replicated", "psearchy": "local", "webserver": "pinned"}
 SYNTHETIC = os.path.join(ROOT, "workloads", "synthetic")
@@ -79,7 +81,7 @@ def asked(kind, entry):
 
 def arguments_of(program, machine):
     """Of a program whose runs are compared with published ones: predictions and simulations are of the same recording."""
-    return WHOLE + (("--size", SIZES[program, machine]) if (program, machine) in SIZES else ())
+    return WHOLE + SIZES.get((program, machine), ())
 
 
 def ask_of(kind, entry, sets):
@@ -114,7 +116,8 @@ def jobs(programs, policies, seconds, repeat, with_synthetic):
             wanted.append(Job(f"memprof/{program}/before", (*options, f"{BASE},interleave"), variant=PROGRAMS[program], **of_paper))
             wanted.append(Job(f"memprof/{program}/after", (*options, BASE), variant=FIXED[program], **of_paper))
     for program in programs:
-        options = ("--machine", MACHINE, "--for", f"{seconds:g}", "--policy", listed)
+        repeated = () if program in ONCE else ("--for", f"{seconds:g}")
+        options = ("--machine", MACHINE, *repeated, "--policy", listed)
         wanted.append(Job(f"program/{program}", options, program, PROGRAMS[program], arguments=arguments_of(program, MACHINE)))
     return wanted
 

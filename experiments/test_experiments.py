@@ -103,6 +103,15 @@ class Judgement(unittest.TestCase):
         cases.fixes["psearchy"][0]["interleave"].speed *= 2
         self.assertIn("Order of `psearchy`: published that local allocation beats everything interleaved", "\n".join(judge.missed(cases, self.published)))
 
+    def test_simulations_and_predictions_are_of_the_same_recordings(self):
+        asked = {(ask.program, ask.variant, ask.machine, ask.arguments) for ask in plan.asks(list(plan.PROGRAMS), self.published)}
+        run = plan.jobs(list(plan.PROGRAMS), plan.POLICIES, 5.0, 3, False)
+        simulated = {(job.program, job.variant, job.recorded_on, job.arguments) for job in run}
+        self.assertEqual(asked - simulated, set())
+        # IS has no more than its ten rankings: repeated, they would give a policy time that it does not have.
+        repeated = {job.program: "--for" in job.options for job in run if job.label.startswith("program/")}
+        self.assertEqual([program for program in repeated if not repeated[program]], ["is"])
+
     def test_every_published_statement_belongs_to_something_that_is_run(self):
         for kind in ("figure", "sign", "fix"):
             for entry in self.published[kind]:
