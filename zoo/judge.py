@@ -197,7 +197,8 @@ def agree(results):
     blame = ", ".join(f"`{site}` {100 * by:.1f} %" for by, site in distances[0]["blame"][:2])
     said = ", ".join(f"{100 * by:.1f} % ({what})" for what, by in beyond.items())
     if all(control[what] > DISAGREEMENT_MAX for what in beyond):
-        return None, [f"it cannot be told whether engines agree: {said} beyond what two recordings by one engine are apart, which is more than is allowed: {blame}"]
+        why = "what two recordings by one engine are apart, which is more than is allowed"
+        return None, [f"it cannot be told whether engines agree: {said} beyond {why}: {blame}"]
     return False, [f"engines differ beyond intervals by {said}: {blame}"]
 
 

@@ -175,7 +175,8 @@ class Judge(unittest.TestCase):
 
             return {engine: run(seen=seen(share)) for engine, share in zip(("instrument", "again", "emulate"), shares, strict=True)}
 
-        for shares, verdict in (((0.5, 0.5, 0.52), True), ((0.5, 0.5, 0.54), False), ((0.5, 0.52, 0.55), True), ((0.3, 0.5, 0.5), True), ((0.3, 0.5, 0.7), None)):
+        agreeing, differing, open_ones = [(0.5, 0.5, 0.52), (0.5, 0.52, 0.55), (0.3, 0.5, 0.5)], [(0.5, 0.5, 0.54)], [(0.3, 0.5, 0.7)]
+        for shares, verdict in [(one, told) for ones, told in ((agreeing, True), (differing, False), (open_ones, None)) for one in ones]:
             results = recorded(*shares)
             told, problems = judge.agree(results)
             self.assertEqual((told, len(problems)), (verdict, int(verdict is not True)), shares)

@@ -60,7 +60,8 @@ fn findings_and_what_if_say_the_same_of_the_same_change() {
     assert!(compared >= 40, "{compared} fixes");
 }
 
-/// A copy of a recording with a native run that took no time: the program's own work is then a tenth of what was charged, and it waits for memory nearly always.
+/// A copy of a recording with a native run that took no time: the program's own work is then a tenth of what was charged, and it waits for memory nearly
+/// always.
 fn with_native_run(name: &str, folder: &std::path::Path) -> PathBuf {
     let to = folder.join(format!("{name}.numatrace"));
     std::fs::create_dir(&to).expect("a folder");

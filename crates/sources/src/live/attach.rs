@@ -162,13 +162,12 @@ fn members_of(who: &Running) -> Result<Option<Members>, SourceError> {
     let Running::Group(group) = who else { return Ok(None) };
     let mut members = Members::new(group.clone());
     members.refresh(&Root::default());
-    if let Group::Processes(pids) | Group::Trees(pids) = group {
-        for pid in pids.iter().filter(|pid| !members.contains(**pid)) {
-            let reason =
-                Process::open(*pid).err().map_or_else(|| format!("process {pid} has ended"), |e| e.to_string());
-            let remedy = "look it up with `pgrep` or `ps`".to_owned();
-            return Err(SourceError::Option { option: "--pid", reason, remedy });
-        }
+    if let Group::Processes(pids) | Group::Trees(pids) = group
+        && let Some(pid) = pids.iter().find(|pid| !members.contains(**pid))
+    {
+        let reason = Process::open(*pid).err().map_or_else(|| format!("process {pid} has ended"), |e| e.to_string());
+        let remedy = "look it up with `pgrep` or `ps`".to_owned();
+        return Err(SourceError::Option { option: "--pid", reason, remedy });
     }
     match members.is_empty() {
         false => Ok(Some(members)),
