@@ -77,7 +77,8 @@ fn a_time_or_a_signal_stops_the_recording_and_not_the_daemon() {
                 thread::sleep(Duration::from_millis(20));
             }
             thread::sleep(Duration::from_secs(3));
-            Command::new("kill").args(["-INT", &recorder.id().to_string()]).status().expect("kill");
+            // Not SIGINT: what a shell starts in the background ignores it, and the recorder leaves that as it was.
+            Command::new("kill").args(["-TERM", &recorder.id().to_string()]).status().expect("kill");
         }
         let ended = recorder.wait_with_output().expect("it ends");
         let said = String::from_utf8_lossy(&ended.stderr);
