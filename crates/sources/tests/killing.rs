@@ -28,7 +28,8 @@ fn a_killed_program_leaves_a_whole_trace() {
         let result = lab.result();
         let events = lab.events();
         assert_eq!(result["quarantined"], 0, "seed {}: {result}", 1000 + round);
-        assert!(events.len() > 100 && lab.open().end().is_some(), "seed {}: {} events", 1000 + round, events.len());
+        // What it did before it was ready, however little time it had since.
+        assert!(events.len() >= 400 && lab.open().end().is_some(), "seed {}: {} events", 1000 + round, events.len());
     }
 }
 

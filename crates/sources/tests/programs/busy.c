@@ -6,7 +6,7 @@
  *   busy tree DEPTH N         a binary tree of processes, N pairs each
  *   busy exec COUNT N         replaces itself COUNT times
  *   busy crash N              N pairs, one block of 123,457 bytes, then a null pointer
- *   busy for MILLISECONDS     says "ready", then works in two threads for so long
+ *   busy for MILLISECONDS     200 pairs, says "ready", then works in two threads for so long
  *   busy catch                says "ready", waits for SIGINT, says "caught", exits with 7
  *   busy daemon               leaves a daemon behind that sleeps for a minute
  */
@@ -146,6 +146,7 @@ int main(int count, char **words) {
     if (strcmp(what, "for") == 0) {
         double end = now() + (double)a / 1e3;
         pthread_t other;
+        pairs(200, 9);
         puts("ready");
         fflush(stdout);
         pthread_create(&other, NULL, until, &end);
