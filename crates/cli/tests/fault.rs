@@ -143,15 +143,12 @@ fn a_static_program_is_recorded_by_the_kernel_alone() {
     assert_eq!(mapped, 500);
 }
 
-#[test]
-fn a_running_program_is_recorded_without_a_restart() {
-    let folder = scratch();
-    let program = program(folder.path(), &[]);
-    let mut child =
-        Command::new(&program).arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+/// Records a program that runs already, which says a word when it is ready and goes on after a line; its process id and what the recorder said.
+fn attached(folder: &Path, command: &mut Command) -> Option<(String, Ran)> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
     let mut ready = String::new();
     BufReader::new(child.stdout.take().expect("its output")).read_line(&mut ready).expect("its word");
-    let trace = folder.path().join("t.numatrace");
+    let trace = folder.join("t.numatrace");
     let pid = child.id().to_string();
     let mut recorder = numapilot(&["record", "--pid", &pid, "--for", "60s", "-o", trace.to_str().expect("a path")])
         .stderr(Stdio::piped())
@@ -175,15 +172,46 @@ fn a_running_program_is_recorded_without_a_restart() {
         stdout: String::new(),
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     };
-    if has_no_events(&ran) {
-        return;
-    }
-    let ran = ran.succeeded();
+    if has_no_events(&ran) { None } else { Some((pid, ran.succeeded())) }
+}
+
+#[test]
+fn a_running_program_is_recorded_without_a_restart() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let Some((pid, ran)) = attached(folder.path(), Command::new(&program).arg("wait")) else { return };
     assert!(ran.stderr.contains("attached to 1 processes"), "{}", ran.stderr);
     let report = report(folder.path());
     let after: Vec<_> = touched_at(&report, line("after"));
     assert_eq!(after.iter().map(|(_, tid, pages)| (tid.to_string(), *pages)).collect::<Vec<_>>(), [(pid, 300)]);
     assert!(report["page_faults"]["found"].as_u64().expect("a count") >= 200);
+}
+
+/// Each page of shared memory is one page, whichever process faults on it.
+#[test]
+fn shared_memory_of_running_processes_is_one_object_with_a_first_touch_for_each_page() {
+    let folder = scratch();
+    let program = build(folder.path(), "shared", "cc", include_str!("programs/shared.c"), &["-g", "-O1"]);
+    let Some((_, ran)) = attached(folder.path(), &mut Command::new(&program)) else { return };
+    assert!(ran.stderr.contains("attached to 3 processes"), "{}", ran.stderr);
+    let faults = &report(folder.path())["page_faults"];
+    let sites = faults["sites"].as_array().expect("sites");
+    let of = |name: &str| {
+        let site = sites.iter().find(|site| site["name"] == *name).unwrap_or_else(|| panic!("{name}: {faults:#}"));
+        let later: u64 = site["later_from"].as_array().expect("counts").iter().filter_map(Value::as_u64).sum();
+        let touchers = site["lines"].as_array().expect("lines").len();
+        (site["pages"].as_u64().expect("a count"), later, touchers)
+    };
+    // Both children fault on all 24 pages, and nobody knows that 16 of them are new. Those of the other are new, and the third child's.
+    assert_eq!(of("anonymous shared memory"), (0, 48, 0));
+    assert_eq!(of("anonymous shared memory 2"), (16, 16, 1));
+    assert_eq!(faults["shared_before"], 16);
+    let count = |name: &str| faults[name].as_u64().expect("a count");
+    assert_eq!(
+        count("faults"),
+        count("first_touches") + count("later") + count("shared_before") + count("on_files"),
+        "no fault is left out: {faults:#}"
+    );
 }
 
 /// A command of the binary under test as user nobody; `None` where this test may not become that user.

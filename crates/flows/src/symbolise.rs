@@ -11,7 +11,7 @@ use numapilot_symbols::{
 };
 use numapilot_trace::ids::StackId;
 
-use crate::join::{Binary, Joined, Layouts, SiteKey};
+use crate::join::{Binary, Joined, Layouts, SiteKey, segments};
 use crate::model::{Frame, Location, LocationId, ObjectKind, Site, SiteId};
 
 /// Number of code addresses from which several threads resolve them.
@@ -222,6 +222,8 @@ fn name_site_of(
         SiteKey::File(path) => named(ObjectKind::File, strings.share(&numapilot_symbols::tidy(path))),
         SiteKey::Stacks(location) => named(ObjectKind::Stack, strings.share(&stack_name(*location, locations))),
         SiteKey::Named(kind, name) => named(*kind, strings.share(name)),
+        SiteKey::Mapping(ObjectKind::Shared, path) => named(ObjectKind::Shared, strings.share(&segments::title(path))),
+        SiteKey::Mapping(kind, path) => named(*kind, strings.share(path.trim_start_matches('[').trim_end_matches(']'))),
     }
 }
 

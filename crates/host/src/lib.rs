@@ -16,6 +16,8 @@ mod title;
 pub use members::Group;
 pub use members::Member;
 pub use members::Members;
+pub use members::ProcessLine;
+pub use members::ProcessTable;
 pub use members::now_ticks;
 pub use root::FileError;
 pub use root::Root;

@@ -56,17 +56,19 @@ pub struct Members {
 
 /// A process as /proc shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
-    parent: u32,
-    start_ticks: u64,
+pub struct ProcessLine {
+    /// Process id of its parent.
+    pub parent: u32,
+    /// Start time in clock ticks since boot.
+    pub start_ticks: u64,
 }
 
-/// Where processes are read: /proc, or a script of it in tests.
-trait Table {
+/// Where processes are read: /proc, a table that somebody keeps of it, or a script of it in tests.
+pub trait ProcessTable {
     /// Ids of all processes, ascending.
     fn list(&mut self) -> Vec<u32>;
     /// A process's line; `None`: it has ended.
-    fn line(&mut self, pid: u32) -> Option<Line>;
+    fn line(&mut self, pid: u32) -> Option<ProcessLine>;
     /// Ids of the processes of a group of cgroups.
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32>;
 }
@@ -76,17 +78,17 @@ struct Proc<'a> {
     buffer: Vec<u8>,
 }
 
-impl Table for Proc<'_> {
+impl ProcessTable for Proc<'_> {
     fn list(&mut self) -> Vec<u32> {
         let mut pids: Vec<u32> = self.root.names("proc").iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
         pids
     }
 
-    fn line(&mut self, pid: u32) -> Option<Line> {
+    fn line(&mut self, pid: u32) -> Option<ProcessLine> {
         let text = self.root.read(&format!("proc/{pid}/stat"), &mut self.buffer).ok()?;
         let stat = TaskStat::parse(text).filter(|stat| !stat.is_zombie())?;
-        Some(Line { parent: stat.parent, start_ticks: stat.start_ticks })
+        Some(ProcessLine { parent: stat.parent, start_ticks: stat.start_ticks })
     }
 
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
@@ -112,7 +114,8 @@ impl Members {
         self.refresh_from(&mut Proc { root, buffer: Vec::new() })
     }
 
-    fn refresh_from(&mut self, table: &mut dyn Table) -> Vec<Member> {
+    /// As [`Members::refresh`], from somebody's table of processes, which must be as recent as the answer is to be.
+    pub fn refresh_from(&mut self, table: &mut dyn ProcessTable) -> Vec<Member> {
         self.known.retain(|pid, known| table.line(*pid).is_some_and(|line| line.start_ticks == known.start_ticks));
         let before: Vec<u32> = self.known.keys().copied().collect();
         match self.group.clone() {
@@ -128,7 +131,7 @@ impl Members {
     }
 
     /// Processes are named once: an id that comes back later is another process's.
-    fn take_named(&mut self, pids: &[u32], table: &mut dyn Table) {
+    fn take_named(&mut self, pids: &[u32], table: &mut dyn ProcessTable) {
         if self.is_first {
             for &pid in pids {
                 let Some(line) = table.line(pid) else { continue };
@@ -137,9 +140,9 @@ impl Members {
         }
     }
 
-    fn take_children(&mut self, table: &mut dyn Table) {
+    fn take_children(&mut self, table: &mut dyn ProcessTable) {
         for _ in 0..ROUNDS_MAX {
-            let lines: BTreeMap<u32, Line> =
+            let lines: BTreeMap<u32, ProcessLine> =
                 table.list().into_iter().filter_map(|pid| Some((pid, table.line(pid)?))).collect();
             // An id that was reused since the round before is another process's. Who has ended may still be named as parent.
             self.known.retain(|pid, known| lines.get(pid).is_none_or(|line| line.start_ticks == known.start_ticks));
@@ -153,7 +156,7 @@ impl Members {
             for (pid, line) in found {
                 // The parent's id may have gone to another process between the two readings. A parent that has ended was it until then.
                 let is_same =
-                    |now: Line| lines.get(&line.parent).is_some_and(|then| then.start_ticks == now.start_ticks);
+                    |now: ProcessLine| lines.get(&line.parent).is_some_and(|then| then.start_ticks == now.start_ticks);
                 if table.line(line.parent).is_none_or(is_same) {
                     is_new |= self.insert(pid, line, true);
                 }
@@ -165,7 +168,7 @@ impl Members {
     }
 
     /// Whether a chain of parents leads to a member, each of them older than its child.
-    fn descends(&self, pid: u32, line: Line, lines: &BTreeMap<u32, Line>) -> bool {
+    fn descends(&self, pid: u32, line: ProcessLine, lines: &BTreeMap<u32, ProcessLine>) -> bool {
         let (mut child, mut at) = (pid, line);
         // No chain is longer than there are processes: ids that were reused could make a circle.
         for _ in 0..lines.len() {
@@ -182,9 +185,9 @@ impl Members {
         false
     }
 
-    fn take_cgroups(&mut self, folders: &[PathBuf], table: &mut dyn Table) {
+    fn take_cgroups(&mut self, folders: &[PathBuf], table: &mut dyn ProcessTable) {
         let pids = table.of_cgroups(folders);
-        let mut fresh: Vec<(u32, Line)> = Vec::new();
+        let mut fresh: Vec<(u32, ProcessLine)> = Vec::new();
         for pid in pids.into_iter().filter(|pid| !self.known.contains_key(pid)) {
             fresh.extend(table.line(pid).map(|line| (pid, line)));
         }
@@ -198,7 +201,7 @@ impl Members {
         }
     }
 
-    fn insert(&mut self, pid: u32, line: Line, is_child: bool) -> bool {
+    fn insert(&mut self, pid: u32, line: ProcessLine, is_child: bool) -> bool {
         let member = Member { pid, parent: line.parent, start_ticks: line.start_ticks, is_child };
         self.known.insert(pid, member).is_none()
     }
@@ -263,33 +266,33 @@ mod tests {
     /// A /proc that changes: at the n-th reading of a line, a script runs.
     #[derive(Default)]
     struct Scripted {
-        lines: BTreeMap<u32, Line>,
+        lines: BTreeMap<u32, ProcessLine>,
         reads: usize,
         /// Number of the reading before which a line becomes another, or goes.
-        changes: Vec<(usize, u32, Option<Line>)>,
+        changes: Vec<(usize, u32, Option<ProcessLine>)>,
         groups: Vec<u32>,
     }
 
     impl Scripted {
         fn of(lines: &[(u32, u32, u64)]) -> Scripted {
             let line = |(pid, parent, start_ticks): &(u32, u32, u64)| {
-                (*pid, Line { parent: *parent, start_ticks: *start_ticks })
+                (*pid, ProcessLine { parent: *parent, start_ticks: *start_ticks })
             };
             Scripted { lines: lines.iter().map(line).collect(), ..Scripted::default() }
         }
 
         fn at(mut self, read: usize, pid: u32, now: Option<(u32, u64)>) -> Scripted {
-            self.changes.push((read, pid, now.map(|(parent, start_ticks)| Line { parent, start_ticks })));
+            self.changes.push((read, pid, now.map(|(parent, start_ticks)| ProcessLine { parent, start_ticks })));
             self
         }
     }
 
-    impl Table for Scripted {
+    impl ProcessTable for Scripted {
         fn list(&mut self) -> Vec<u32> {
             self.lines.keys().copied().collect()
         }
 
-        fn line(&mut self, pid: u32) -> Option<Line> {
+        fn line(&mut self, pid: u32) -> Option<ProcessLine> {
             self.reads += 1;
             for (at, pid, now) in self.changes.clone() {
                 if at == self.reads {
@@ -334,14 +337,14 @@ mod tests {
         members.refresh_from(&mut tree());
         let mut later = tree();
         later.lines.remove(&12);
-        later.lines.insert(5, Line { parent: 1, start_ticks: 130 });
-        later.lines.insert(30, Line { parent: 5, start_ticks: 200 });
+        later.lines.insert(5, ProcessLine { parent: 1, start_ticks: 130 });
+        later.lines.insert(30, ProcessLine { parent: 5, start_ticks: 200 });
         assert_eq!(pids(&members.refresh_from(&mut later)), [30], "the child of one that was re-parented");
         assert_eq!(members.pids(), [10, 5, 11, 30]);
         // The named one ends: the others are members all the same.
         later.lines.remove(&10);
-        later.lines.insert(11, Line { parent: 1, start_ticks: 110 });
-        later.lines.insert(31, Line { parent: 11, start_ticks: 210 });
+        later.lines.insert(11, ProcessLine { parent: 1, start_ticks: 110 });
+        later.lines.insert(31, ProcessLine { parent: 11, start_ticks: 210 });
         assert_eq!(pids(&members.refresh_from(&mut later)), [31]);
         assert_eq!(members.pids(), [5, 11, 30, 31]);
     }
@@ -351,12 +354,12 @@ mod tests {
         let mut members = Members::new(Group::Trees(vec![10]));
         members.refresh_from(&mut tree());
         let mut later = tree();
-        later.lines.insert(11, Line { parent: 1, start_ticks: 500 });
-        later.lines.insert(40, Line { parent: 11, start_ticks: 510 });
+        later.lines.insert(11, ProcessLine { parent: 1, start_ticks: 500 });
+        later.lines.insert(40, ProcessLine { parent: 11, start_ticks: 510 });
         assert!(members.refresh_from(&mut later).is_empty());
         assert_eq!(members.pids(), [10, 5, 12]);
         // The named id too is taken once only.
-        later.lines.insert(10, Line { parent: 1, start_ticks: 600 });
+        later.lines.insert(10, ProcessLine { parent: 1, start_ticks: 600 });
         members.refresh_from(&mut later);
         assert!(!members.contains(10));
         // A "child" that is older than its parent belongs to an earlier process of that id.

@@ -40,6 +40,6 @@ pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use statistics::Statistics;
 pub use totals::{Bin, Imbalance, LINE_BYTES, Matrix, Series, Source, Totals, imbalance_of};
-pub use touch::{Away, PageUse, TouchLine, TouchSite, Touches};
+pub use touch::{Away, FileFaults, PageUse, TouchLine, TouchSite, Touches};
 pub use traffic::{LinkTraffic, link_traffic};
 pub use uncertainty::{Source as UncertaintySource, Uncertainty};

@@ -3,6 +3,8 @@
 //! Figures here count pages of 4 KiB and faults, never memory accesses. A page is one for as long as the object in it lives: the same addresses under a
 //! later object are another page.
 
+use std::collections::BTreeMap;
+
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, LocationId, ObjectKind, PlacementCause, SiteId};
 use numapilot_machine::NodeId;
@@ -79,6 +81,15 @@ pub struct TouchSite {
     pub uses: PageUse,
 }
 
+/// Faults on the pages of a mapped file, or of a section of a binary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileFaults {
+    /// Path of the file; of a section, the binary's.
+    pub path: String,
+    /// Faults on its pages.
+    pub faults: u64,
+}
+
 /// Everything that page faults tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Touches {
@@ -96,6 +107,12 @@ pub struct Touches {
     pub moved: u64,
     /// Faults on pages that were there already.
     pub later: u64,
+    /// Pages of shared memory that was made before the recording, at the first fault of any process: whether they were in memory is unknown.
+    pub shared_before: u64,
+    /// Faults on pages of files and of code, which belong to the page cache: who read the file first placed them.
+    pub on_files: u64,
+    /// These by file, most faults first.
+    pub files: Vec<FileFaults>,
     /// How the pages are used after their first touch.
     pub uses: PageUse,
     /// Pages used from other nodes than their own, most pages first.
@@ -104,7 +121,14 @@ pub struct Touches {
     pub sites: Vec<TouchSite>,
 }
 
-type PageKey = (ProcessIndex, Option<ObjectId>, u64);
+/// A page. Of memory that processes share it is the same in each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum PageKey {
+    /// Process, object, page number.
+    Own(ProcessIndex, Option<ObjectId>, u64),
+    /// Site, and page number from the beginning of the mapping.
+    Shared(SiteId, u64),
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Page {
@@ -150,6 +174,7 @@ struct Walk<'a, 't> {
     placed: HashMap<(ThreadIndex, u64, TimeNs), (NodeId, u32, PlacementCause)>,
     pages: HashMap<PageKey, Page>,
     sites: HashMap<Option<SiteId>, SiteSums>,
+    files: HashMap<SiteId, u64>,
     away: HashMap<(NodeId, NodeId), (u64, foldhash::HashSet<PageKey>)>,
     out: Touches,
 }
@@ -160,13 +185,22 @@ impl Walk<'_, '_> {
         self.out.faults += 1;
         let page = access.address.0 >> PAGE_SHIFT;
         let process = trace.thread(access.thread).map_or(ProcessIndex(0), |thread| thread.process);
-        let site = access.object.and_then(|object| trace.object(object)).map(|object| object.site);
-        if matches!(trace.kind_of(access.object), ObjectKind::File | ObjectKind::Section) {
-            return;
-        }
-        let key = (process, access.object, page);
+        let object = access.object.and_then(|object| trace.object(object));
+        let site = object.map(|object| object.site);
+        let key = match (trace.kind_of(access.object), object) {
+            (ObjectKind::File | ObjectKind::Section, Some(object)) => {
+                self.out.on_files += 1;
+                *self.files.entry(object.site).or_default() += 1;
+                return;
+            }
+            (ObjectKind::Shared, Some(object)) => {
+                PageKey::Shared(object.site, page.wrapping_sub(object.address.0 >> PAGE_SHIFT))
+            }
+            _ => PageKey::Own(process, access.object, page),
+        };
         let bit = access.node.and_then(|node| self.analysis.node_position(node)).map_or(0, |at| 1_u64 << at.min(63));
         let first = self.placed.get(&(access.thread, page, access.time)).copied();
+        let is_found = first.is_some_and(|(_, _, cause)| cause == PlacementCause::Found);
         let first = first.filter(|(_, _, cause)| cause.is_first());
         let new = Page { thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
@@ -182,9 +216,16 @@ impl Walk<'_, '_> {
         state.many_threads |= state.thread != access.thread;
         state.nodes |= bit;
         state.faults = state.faults.saturating_add(1);
-        match first {
-            Some((node, pages, cause)) => self.first(access, site, (node, u64::from(pages), cause)),
-            None => self.later(access, site, key),
+        match (first, is_found) {
+            (Some((node, pages, cause)), _) => self.first(access, site, (node, u64::from(pages), cause)),
+            (None, true) => {
+                self.out.shared_before += 1;
+                self.used(access, site, key);
+            }
+            (None, false) => {
+                self.out.later += 1;
+                self.used(access, site, key);
+            }
         }
     }
 
@@ -201,8 +242,7 @@ impl Walk<'_, '_> {
         *sums.lines.entry((location, access.thread, access.node)).or_default() += pages;
     }
 
-    fn later(&mut self, access: &AccessRef, site: Option<SiteId>, key: PageKey) {
-        self.out.later += 1;
+    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, key: PageKey) {
         let sums = self.sites.entry(site).or_default();
         if let Some(at) = access.node.and_then(|node| self.analysis.node_position(node)) {
             bump(&mut sums.later_from, at, 1);
@@ -233,6 +273,7 @@ impl Walk<'_, '_> {
         }
         let nodes = self.analysis.nodes.len();
         self.out.on_node.resize(nodes, 0);
+        self.out.found = self.out.found.saturating_sub(self.out.shared_before);
         self.out.away = self
             .away
             .iter()
@@ -241,7 +282,16 @@ impl Walk<'_, '_> {
         self.out.away.sort_by_key(|away| (std::cmp::Reverse(away.pages), away.home, away.node));
         let sites = std::mem::take(&mut self.sites);
         self.out.sites = sites.into_iter().map(|(site, sums)| self.site(site, sums, nodes)).collect();
-        self.out.sites.sort_by_key(|row| (std::cmp::Reverse(row.pages), row.site));
+        let faults = |row: &TouchSite| row.pages + row.later_from.iter().sum::<u64>();
+        self.out.sites.sort_by_key(|row| (std::cmp::Reverse(faults(row)), row.site));
+        let mut files: BTreeMap<String, u64> = BTreeMap::new();
+        for (site, faults) in &self.files {
+            let Some(site) = self.analysis.trace.site(*site) else { continue };
+            let path = if site.module.is_empty() { &site.name } else { &site.module };
+            *files.entry(path.to_string()).or_default() += faults;
+        }
+        self.out.files = files.into_iter().map(|(path, faults)| FileFaults { path, faults }).collect();
+        self.out.files.sort_by(|a, b| b.faults.cmp(&a.faults).then_with(|| a.path.cmp(&b.path)));
         self.out
     }
 
@@ -288,6 +338,7 @@ impl Analysis<'_> {
             placed: HashMap::new(),
             pages: HashMap::new(),
             sites: HashMap::new(),
+            files: HashMap::new(),
             away: HashMap::new(),
             out: Touches::default(),
         };

@@ -1,10 +1,16 @@
 /* cpus.c: on which CPU of the simulated machine each thread runs.
  *
  * Spread and pack: thread k (creation order, over all processes) takes cpu_order[k % cpu_count] for life. None: the CPU with
- * the fewest running threads at its start, chosen again at each wake-up that finds the own CPU taken, as a scheduler without
- * affinity would. arena.cpu_load counts running threads per CPU in every mode: where a CPU has several, they share its time
- * (np_share_charge in vtime.c). A process killed from outside leaves its counts behind; the error is bounded by its threads.
+ * the fewest running threads at its start, as a scheduler without affinity would choose. A thread with an affinity set has the same
+ * freedom within its set, however the others are bound. Who is free to move takes the idlest CPU at each wake-up that finds its own one
+ * taken (select_idle_sibling of Linux's kernel/sched/fair.c), and leaves a CPU that it shares for one with fewer threads (its
+ * load balancing, which a CPU that runs out of work starts at once).
+ *
+ * arena.cpu_load counts running threads per CPU in every mode: where a CPU has several, they share its time (np_share_charge in vtime.c).
+ * Two threads that wake at once may choose one CPU, as on Linux; the next charge parts them. A process killed from outside leaves its
+ * counts behind; the error is bounded by its threads.
  */
+#include "memsim.h"
 #include "vtime.h"
 
 static void place(struct np_slot *slot, uint32_t cpu) {
@@ -18,56 +24,84 @@ static uint32_t load_of(uint32_t cpu) {
     return __atomic_load_n(&np_arena->cpu_load[cpu], __ATOMIC_RELAXED);
 }
 
-static void enter(struct np_slot *slot) {
-    struct np_vtime_slot *vt = np_vt(slot);
-    if (!vt->on_cpu) {
-        vt->on_cpu = 1;
-        __atomic_fetch_add(&np_arena->cpu_load[slot->cpu], 1, __ATOMIC_RELAXED);
+static void take(uint32_t cpu) { __atomic_fetch_add(&np_arena->cpu_load[cpu], 1, __ATOMIC_RELAXED); }
+
+/* Never below 0, whatever a killed process left. */
+static void give_up(uint32_t cpu) {
+    uint16_t *load = &np_arena->cpu_load[cpu];
+    uint16_t seen = __atomic_load_n(load, __ATOMIC_RELAXED);
+    while (seen > 0 && !__atomic_compare_exchange_n(load, &seen, seen - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
 }
 
-/* The first CPU of the layout order with the least load; the thread's own one wins a tie, since caches are warm there. */
-static uint32_t idlest(uint32_t own, bool has_own) {
+static void enter(struct np_slot *slot) {
+    struct np_vtime_slot *vt = np_vt(slot);
+    if (vt->on_cpu) return;
+    vt->on_cpu = 1;
+    take(slot->cpu);
+}
+
+uint32_t np_cpu_idlest(const uint64_t *set, uint32_t own) {
     const struct np_config *config = &np_arena->config;
-    uint32_t best = has_own ? own : config->cpu_order[0];
-    uint32_t best_load = load_of(best);
-    for (uint32_t i = 0; i < config->cpu_count && best_load > 0; i++) {
+    bool has_own = own < NP_MAX_CPUS && (set == NULL || np_in_cpu_set(set, own));
+    uint32_t best = has_own ? own : NP_MAX_CPUS, best_load = has_own ? load_of(own) : UINT32_MAX;
+    for (uint32_t i = 0; i < np_cpu_count() && best_load > 0; i++) {
         uint32_t cpu = config->cpu_order[i];
-        if (cpu >= NP_MAX_CPUS) continue;
+        if (cpu >= NP_MAX_CPUS || (set != NULL && !np_in_cpu_set(set, cpu))) continue;
         uint32_t load = load_of(cpu);
-        if (load < best_load) {
-            best = cpu;
-            best_load = load;
-        }
+        if (load >= best_load) continue;
+        best = cpu;
+        best_load = load;
     }
     return best;
+}
+
+void np_cpu_put(struct np_slot *slot, uint32_t cpu) {
+    if (cpu == slot->cpu || cpu >= NP_MAX_CPUS) return;
+    if (np_vt(slot)->on_cpu) {
+        take(cpu);
+        give_up(slot->cpu);
+    }
+    place(slot, cpu);
+}
+
+void np_cpu_move(struct np_slot *slot, uint32_t cpu) {
+    if (cpu == slot->cpu || cpu >= NP_MAX_CPUS) return;
+    np_cpu_put(slot, cpu);
+    uint64_t *record = np_begin(slot, NP_REC_CPU, slot->cpu, 3, np_order());
+    if (record == NULL) return;
+    record[2] = slot->node;
+    np_commit(slot, 3);
+}
+
+/* The idlest CPU among those between which the thread moves by itself; NP_MAX_CPUS: it stays where it is. */
+static uint32_t better_cpu(struct np_slot *slot) {
+    uint64_t set[NP_MAX_CPUS / 64];
+    if (np_get_affinity(np_ss(slot), set)) return np_cpu_idlest(set, slot->cpu);
+    return np_arena->config.bind == NP_BIND_NONE ? np_cpu_idlest(NULL, slot->cpu) : NP_MAX_CPUS;
 }
 
 /* First placement of a thread. Its THREAD_START record, written afterwards, has the CPU. */
 void np_cpu_start(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
-    uint32_t cpu = config->bind == NP_BIND_NONE ? idlest(0, false) : config->cpu_order[slot->thread_index % config->cpu_count];
+    uint32_t cpu = config->bind == NP_BIND_NONE ? np_cpu_idlest(NULL, NP_MAX_CPUS) : config->cpu_order[slot->thread_index % config->cpu_count];
     place(slot, cpu < NP_MAX_CPUS ? cpu : 0);
     enter(slot);
 }
 
-/* The thread runs again after a block. */
+/* The thread runs again after a block. It counts on no CPU yet, so that any load on its own one is another's. */
 void np_cpu_wake(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
-    if (config->bind == NP_BIND_NONE && load_of(slot->cpu) > 0) {
-        uint32_t cpu = idlest(slot->cpu, true);
-        if (cpu != slot->cpu) {
-            place(slot, cpu);
-            uint64_t *record = np_begin(slot, NP_REC_CPU, slot->cpu, 3, np_order());
-            if (record != NULL) {
-                record[2] = slot->node;
-                np_commit(slot, 3);
-            }
-        }
-    }
+    if (!np_vt(slot)->on_cpu && load_of(slot->cpu) > 0) np_cpu_move(slot, better_cpu(slot));
     enter(slot);
+}
+
+void np_cpu_balance(struct np_slot *slot) {
+    uint32_t load = np_vt(slot)->on_cpu ? load_of(slot->cpu) : 0;
+    uint32_t cpu = load < 2 ? NP_MAX_CPUS : better_cpu(slot);
+    if (cpu < NP_MAX_CPUS && load_of(cpu) + 1 < load) np_cpu_move(slot, cpu);
 }
 
 /* The thread blocks or ends. */
@@ -75,8 +109,5 @@ void np_cpu_leave(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     if (!vt->on_cpu) return;
     vt->on_cpu = 0;
-    uint16_t *load = &np_arena->cpu_load[slot->cpu];
-    uint16_t seen = __atomic_load_n(load, __ATOMIC_RELAXED);
-    while (seen > 0 && !__atomic_compare_exchange_n(load, &seen, seen - 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-    }
+    give_up(slot->cpu);
 }

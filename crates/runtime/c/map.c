@@ -269,6 +269,17 @@ static uint64_t forget_attached(uintptr_t address) {
     return 0;
 }
 
+/* A name that is the same in each process that attaches the segment. */
+static uint32_t segment_name(char name[24], int id) {
+    static const char start[] = "/SYSV id ";
+    char digits[12];
+    uint32_t bytes = sizeof start - 1, count = 0;
+    memcpy(name, start, bytes);
+    for (uint32_t rest = (uint32_t)id; rest != 0 || count == 0; rest /= 10) digits[count++] = (char)('0' + rest % 10);
+    while (count > 0) name[bytes++] = digits[--count];
+    return bytes;
+}
+
 NP_EXPORT void *shmat(int id, const void *address, int flags) {
     struct np_regs caller = NP_CALLER_REGS();
     void *result = NP_REAL(shmat)(id, address, flags);
@@ -278,7 +289,9 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     struct shmid_ds status;
     uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? np_whole_pages(status.shm_segsz) : 0;
     remember_attached((uintptr_t)result, bytes);
+    char name[24];
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
+                          .path = name, .path_bytes = segment_name(name, id),
                           .flags = NP_MAP_SHARED | NP_MAP_SHM | (flags & SHM_RDONLY ? 0 : NP_MAP_WRITE)};
     np_mappings_changed();
     np_pages_forget((uintptr_t)result, bytes);

@@ -88,7 +88,7 @@ struct np_sim_slot {
     uint64_t counted_accesses; /* in the last NP_REC_COUNTERS */
     uint32_t moved_to_cpu;     /* model CPU + 1 to which another thread sent this one; taken at the next miss (written by others) */
     uint32_t has_affinity;     /* `affinity` was set, or inherited */
-    uint64_t affinity[NP_MAX_CPUS / 64];
+    uint64_t affinity[NP_MAX_CPUS / 64]; /* other threads may set it: np_set_affinity, np_get_affinity */
     uint64_t kind_low, kind_high; /* the mapping that np_reads_zero_page looked at last */
     uint32_t kind_is_private;
     uint32_t kind_generation;
@@ -99,6 +99,19 @@ _Static_assert(NP_SCRATCH_MEMORY % 8 == 0, "aligned");
 
 static inline struct np_sim_slot *np_ss(struct np_slot *slot) {
     return (struct np_sim_slot *)(void *)(slot->scratch + NP_SCRATCH_MEMORY);
+}
+
+/* A reader may see a set half old, half new: it then runs on a CPU of either, until the move that follows a new set. */
+static inline void np_set_affinity(struct np_sim_slot *sim, const uint64_t *set) {
+    for (uint32_t word = 0; word < NP_MAX_CPUS / 64; word++) np_store(sim->affinity[word], set[word]);
+    __atomic_store_n(&sim->has_affinity, 1, __ATOMIC_RELEASE); /* pairs with the acquire below: who sees it sees a set */
+}
+
+/* False: the thread may run anywhere, and `set` is as it was. */
+static inline bool np_get_affinity(const struct np_sim_slot *sim, uint64_t *set) {
+    if (!__atomic_load_n(&sim->has_affinity, __ATOMIC_ACQUIRE)) return false;
+    for (uint32_t word = 0; word < NP_MAX_CPUS / 64; word++) set[word] = np_load(sim->affinity[word]);
+    return true;
 }
 
 static inline uint64_t np_mix(uint64_t x) {

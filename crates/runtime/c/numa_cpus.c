@@ -2,7 +2,7 @@
  *
  * Where no machine is simulated everything passes through to the C library. CPU numbers are those of the model. A thread's affinity is kept in its slot,
  * as Linux keeps it: inherited by the threads it makes. A thread that may not stay on its CPU goes to the least loaded CPU of its
- * set, in the order in which the recording lays threads out. */
+ * set, in the order in which the recording lays threads out; from then on it moves within the set as cpus.c says. */
 #define _GNU_SOURCE
 #include "memsim.h"
 #include "vtime.h"
@@ -22,55 +22,16 @@ bool np_is_simulated(void) {
     return np_arena != NULL && np_arena->config.mode == NP_MODE_INSTRUMENT && np_sim.ready;
 }
 
-static inline uint32_t cpu_count(void) {
-    uint32_t count = np_arena->config.cpu_count;
-    return count < NP_MAX_CPUS ? count : NP_MAX_CPUS;
-}
-
-static inline bool in_set(const uint64_t *set, uint32_t cpu) { return cpu < NP_MAX_CPUS && (set[cpu / 64] >> (cpu % 64) & 1); }
-
 /* ---- moving ---- */
 
-static void put_on(struct np_slot *slot, uint32_t cpu) {
-    const struct np_config *config = &np_arena->config;
-    if (cpu == slot->cpu || cpu >= NP_MAX_CPUS) return;
-    if (np_vt(slot)->on_cpu) {
-        __atomic_fetch_sub(&np_arena->cpu_load[slot->cpu], 1, __ATOMIC_RELAXED);
-        __atomic_fetch_add(&np_arena->cpu_load[cpu], 1, __ATOMIC_RELAXED);
-    }
-    np_store(slot->cpu, cpu);
-    np_store(slot->node, config->cpu_node[cpu]);
-    np_store(slot->l3_index, config->cpu_l3[cpu]);
-}
-
-static void record_cpu(struct np_slot *slot) {
-    uint64_t *words = np_begin(slot, NP_REC_CPU, slot->cpu, 3, np_order());
-    if (words == NULL) return;
-    words[2] = slot->node;
-    np_commit(slot, 3);
-}
-
-/* The CPU for a thread with this affinity: NP_MAX_CPUS if the machine has none of the set. */
+/* The CPU for a thread with this affinity: its own where that is in the set. NP_MAX_CPUS if the machine has none of the set. */
 static uint32_t choose_cpu(const struct np_slot *slot, const uint64_t *set) {
-    const struct np_config *config = &np_arena->config;
-    uint32_t best = NP_MAX_CPUS, best_load = UINT32_MAX;
-    for (uint32_t i = 0; i < cpu_count(); i++) {
-        uint32_t cpu = config->cpu_order[i];
-        if (!in_set(set, cpu)) continue;
-        if (cpu == slot->cpu) return cpu;
-        uint32_t load = __atomic_load_n(&np_arena->cpu_load[cpu], __ATOMIC_RELAXED);
-        if (load >= best_load) continue;
-        best = cpu;
-        best_load = load;
-    }
-    return best;
+    return np_in_cpu_set(set, slot->cpu) ? slot->cpu : np_cpu_idlest(set, NP_MAX_CPUS);
 }
 
 void np_numa_move(struct np_slot *slot) {
     uint32_t cpu = __atomic_exchange_n(&np_ss(slot)->moved_to_cpu, 0, __ATOMIC_ACQ_REL);
-    if (cpu == 0 || cpu - 1 == slot->cpu) return;
-    put_on(slot, cpu - 1);
-    record_cpu(slot);
+    if (cpu != 0) np_cpu_move(slot, cpu - 1);
 }
 
 /* 0, or an errno value. Another thread is notified, and moves at its next look-up in the private filter. */
@@ -78,8 +39,7 @@ static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) 
     uint32_t cpu = choose_cpu(slot, set);
     if (cpu >= NP_MAX_CPUS) return EINVAL;
     struct np_sim_slot *sim = np_ss(slot);
-    memcpy(sim->affinity, set, sizeof sim->affinity);
-    sim->has_affinity = 1;
+    np_set_affinity(sim, set);
     if (cpu == slot->cpu) return 0;
     __atomic_store_n(&sim->moved_to_cpu, cpu + 1, __ATOMIC_RELEASE);
     if (!is_own) np_filter_poke(slot);
@@ -92,7 +52,7 @@ static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) 
 
 bool np_numa_run_on(struct np_slot *slot, uint64_t nodes) {
     uint64_t set[NP_MAX_CPUS / 64] = {0};
-    for (uint32_t i = 0; i < cpu_count(); i++) {
+    for (uint32_t i = 0; i < np_cpu_count(); i++) {
         uint32_t cpu = np_arena->config.cpu_order[i];
         if (cpu < NP_MAX_CPUS && nodes >> (np_arena->config.cpu_node[cpu] % 64) & 1) set[cpu / 64] |= 1ull << (cpu % 64);
     }
@@ -130,12 +90,13 @@ static void take_set(uint64_t *to, const void *set, size_t bytes) {
 /* What a thread may run on. 0, or an errno value. */
 static int give_set(const struct np_slot *slot, void *set, size_t bytes) {
     uint64_t all[NP_MAX_CPUS / 64] = {0};
-    for (uint32_t i = 0; i < cpu_count(); i++) {
+    for (uint32_t i = 0; i < np_cpu_count(); i++) {
         uint32_t cpu = np_arena->config.cpu_order[i];
         if (cpu < NP_MAX_CPUS) all[cpu / 64] |= 1ull << (cpu % 64);
     }
-    const struct np_sim_slot *sim = slot == NULL ? NULL : np_ss((struct np_slot *)(uintptr_t)slot);
-    for (uint32_t word = 0; sim != NULL && sim->has_affinity && word < NP_MAX_CPUS / 64; word++) all[word] &= sim->affinity[word];
+    uint64_t own[NP_MAX_CPUS / 64];
+    bool has_own = slot != NULL && np_get_affinity(np_ss((struct np_slot *)(uintptr_t)slot), own);
+    for (uint32_t word = 0; has_own && word < NP_MAX_CPUS / 64; word++) all[word] &= own[word];
     for (size_t at = bytes; at < sizeof all; at++)
         if (((const uint8_t *)all)[at] != 0) return EINVAL;
     memset(set, 0, bytes);
@@ -174,8 +135,8 @@ static void inherit(struct np_slot *slot) {
         if (__atomic_load_n(&parent->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
         np_ss(slot)->policy_mode = np_ss(parent)->policy_mode;
         np_ss(slot)->policy_nodes = np_ss(parent)->policy_nodes;
-        np_ss(slot)->has_affinity = np_ss(parent)->has_affinity;
-        memcpy(np_ss(slot)->affinity, np_ss(parent)->affinity, sizeof np_ss(slot)->affinity);
+        uint64_t set[NP_MAX_CPUS / 64];
+        if (np_get_affinity(np_ss(parent), set)) np_set_affinity(np_ss(slot), set);
         return;
     }
 }
@@ -184,13 +145,10 @@ void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity) {
     if (np_arena->config.mode != NP_MODE_INSTRUMENT || !np_sim.ready) return;
     struct np_sim_slot *sim = np_ss(slot);
     inherit(slot);
-    if (affinity != NULL) {
-        memcpy(sim->affinity, affinity, sizeof sim->affinity);
-        sim->has_affinity = 1;
-    }
-    if (!sim->has_affinity) return;
-    uint32_t cpu = choose_cpu(slot, sim->affinity);
-    if (cpu < NP_MAX_CPUS) put_on(slot, cpu);
+    if (affinity != NULL) np_set_affinity(sim, affinity);
+    uint64_t set[NP_MAX_CPUS / 64];
+    uint32_t cpu = np_get_affinity(sim, set) ? choose_cpu(slot, set) : NP_MAX_CPUS;
+    if (cpu < NP_MAX_CPUS) np_cpu_put(slot, cpu);
 }
 
 /* ---- what programs call ---- */
@@ -259,16 +217,16 @@ NP_EXPORT int pthread_attr_destroy(pthread_attr_t *attributes) {
 }
 
 NP_EXPORT int get_nprocs(void) {
-    if (np_is_simulated()) return (int)cpu_count();
+    if (np_is_simulated()) return (int)np_cpu_count();
     return NP_REAL_AS(int (*)(void), get_nprocs)();
 }
 
 NP_EXPORT int get_nprocs_conf(void) {
-    if (np_is_simulated()) return (int)cpu_count();
+    if (np_is_simulated()) return (int)np_cpu_count();
     return NP_REAL_AS(int (*)(void), get_nprocs_conf)();
 }
 
 NP_EXPORT long sysconf(int name) {
-    if ((name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF) && np_is_simulated()) return (long)cpu_count();
+    if ((name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF) && np_is_simulated()) return (long)np_cpu_count();
     return NP_REAL_AS(long (*)(int), sysconf)(name);
 }

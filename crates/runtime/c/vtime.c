@@ -415,6 +415,7 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
         }
     }
     np_share_charge(slot);
+    np_cpu_balance(slot);
     struct view others = look(slot);
     int reading = reading_for(slot);
     if (np_load(vt->stalled_clock) != 0) {

@@ -104,6 +104,22 @@ void np_cpu_start(struct np_slot *slot);
 void np_cpu_wake(struct np_slot *slot);
 void np_cpu_leave(struct np_slot *slot);
 
+static inline uint32_t np_cpu_count(void) {
+    uint32_t count = np_arena->config.cpu_count;
+    return count < NP_MAX_CPUS ? count : NP_MAX_CPUS;
+}
+
+static inline bool np_in_cpu_set(const uint64_t *set, uint32_t cpu) { return cpu < NP_MAX_CPUS && (set[cpu / 64] >> (cpu % 64) & 1); }
+
+/* The CPU of a set (NULL: any) with the fewest running threads, the first of the layout order among equals; `own`, where it is in the set,
+ * before all equals, since caches are warm there. NP_MAX_CPUS: the machine has none of the set. */
+uint32_t np_cpu_idlest(const uint64_t *set, uint32_t own);
+/* Puts a thread on a CPU; `move` writes a CPU record as well. By the thread itself, which counts on the new CPU if it did on the old one. */
+void np_cpu_put(struct np_slot *slot, uint32_t cpu);
+void np_cpu_move(struct np_slot *slot, uint32_t cpu);
+/* A running thread that shares its CPU goes to one with fewer threads, if it may. */
+void np_cpu_balance(struct np_slot *slot);
+
 /* ---- sync_clock.c: clocks of synchronisation objects, private to the process ---- */
 enum np_object_kind { NP_OBJECT_LOCK = 1, NP_OBJECT_READERS, NP_OBJECT_COND, NP_OBJECT_SEM, NP_OBJECT_BARRIER, NP_OBJECT_EVENT, NP_OBJECT_FUTEX };
 

@@ -8,6 +8,7 @@ use numapilot_trace::record::{AllocKind, Counters, Event, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
+use super::segments::{Part, is_shared_memory};
 use super::space::{Loaded, Mapping, Space, map_flags};
 use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
 use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
@@ -148,7 +149,14 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    pub(super) fn map(&mut self, record: &Record, address: u64, bytes: u64, flags: u32, path: &str, stack: StackId) {
+    pub(super) fn map(
+        &mut self,
+        record: &Record,
+        (address, bytes, file_offset): (u64, u64, u64),
+        flags: u32,
+        path: &str,
+        stack: StackId,
+    ) {
         if !self.check(address, bytes) {
             return;
         }
@@ -172,13 +180,14 @@ impl<L: Layouts> Joiner<L> {
             None => mapping_site(flags, path, stack),
         };
         let site = self.site(key);
+        let part = self.segments.part(flags, path, (address, file_offset));
         let path = self.name(path);
         let object = self.born(record, address, bytes);
         let thread = object.thread.filter(|_| !initial);
         let order = self.order(record);
         let object = self.new_object(Object { site, stack, thread, ..object }, order);
         self.serial += 1;
-        let mapping = Mapping { object, serial: self.serial, flags, path };
+        let mapping = Mapping { object, serial: self.serial, flags, path, part };
         let mut cut = std::mem::take(&mut self.scratch_cut);
         let space = &mut self.spaces[process.0 as usize];
         Arc::make_mut(&mut space.mappings).insert(address, address + bytes, mapping, &mut cut);
@@ -433,6 +442,49 @@ impl<L: Layouts> Joiner<L> {
             homes.set(address, u64::from(pages), node);
         }
         let toucher = toucher.filter(|thread| (thread.0 as usize) < self.out.threads.len()).unwrap_or(record.thread);
+        let is_known = u32::from(cause) != layout::PLACED_UNKNOWN;
+        match self.spaces[process.0 as usize].shared_part(address).filter(|_| is_known) {
+            Some(part) => self.place_shared(record, toucher, part, (address, pages), node, cause),
+            None => self.put_placement(record, toucher, (address, pages), node, cause),
+        }
+    }
+
+    /// Pages of shared memory that were found in several processes were found once.
+    fn place_shared(
+        &mut self,
+        record: &Record,
+        toucher: ThreadIndex,
+        part: Part,
+        (address, pages): (u64, u32),
+        node: NodeId,
+        cause: u8,
+    ) {
+        let is_found = u32::from(cause) == layout::PLACED_FOUND;
+        let mut run = (address, 0);
+        for at in (0..u64::from(pages)).map(|page| address + page * PAGE_BYTES) {
+            let is_new = !is_found || self.segments.home(part, at).is_none();
+            self.segments.set_home(part, at, node);
+            match (is_new, run.1) {
+                (true, 0) => run = (at, 1),
+                (true, _) => run.1 += 1,
+                (false, 0) => {}
+                (false, _) => self.put_placement(record, toucher, std::mem::take(&mut run), node, cause),
+            }
+        }
+        if run.1 > 0 {
+            self.put_placement(record, toucher, run, node, cause);
+        }
+    }
+
+    fn put_placement(
+        &mut self,
+        record: &Record,
+        toucher: ThreadIndex,
+        (address, pages): (u64, u32),
+        node: NodeId,
+        cause: u8,
+    ) {
+        let process = self.known_thread(record.thread).process;
         let object = self.find(process, address);
         self.out.placements.push(PlacementRow {
             time_ns: record.stamp.time.0,
@@ -454,21 +506,25 @@ impl<L: Layouts> Joiner<L> {
     }
 }
 
-/// Kind of a mapping, from its flags and path.
 /// Binary and part, where a mapping is the data of a binary whose symbols are not known: engine `import` calls it `/path/of/binary [data]` or `[bss]`.
 fn binary_data(path: &str) -> Option<(&str, &str)> {
     let part = ["[data]", "[bss]"].into_iter().find(|part| path.starts_with('/') && path.ends_with(part))?;
     Some((path.strip_suffix(part)?.strip_suffix(' ')?, part))
 }
 
+/// Site of a mapping, from its flags and path.
 fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
     if flags & map_flags::STACK != 0 || path == GROWING_STACK {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
     } else if flags & (map_flags::ALLOCATOR | map_flags::BRK) != 0 || path == "[heap]" {
         SiteKey::Named(ObjectKind::Allocator, "allocator")
-    } else if flags & map_flags::SHM != 0 {
+    } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
+    } else if is_shared_memory(path) {
+        SiteKey::Mapping(ObjectKind::Shared, path.into())
+    } else if path.starts_with("[anon") {
+        SiteKey::Mapping(ObjectKind::Anonymous, path.into())
     } else if !unnamed || path.starts_with("[v") {
         SiteKey::File(path.into())
     } else if stack.0 == 0 && flags & map_flags::INITIAL != 0 {

@@ -13,6 +13,7 @@ mod code_cache;
 mod homes;
 mod lifecycles;
 mod ranges;
+pub(crate) mod segments;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use crate::access::AccessRef;
 use crate::losses::Losses;
 use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
 use crate::ties::Live;
+use segments::Segments;
 use space::{Found, Space};
 
 /// Addresses are below this; anything else in a record is damage.
@@ -114,6 +116,8 @@ pub(crate) enum SiteKey {
     Stacks(LocationId),
     /// Memory of which only the kind is known, under this name.
     Named(ObjectKind, &'static str),
+    /// A mapping of this kind, by the name that the kernel or the recorder gave it.
+    Mapping(ObjectKind, Arc<str>),
 }
 
 /// A binary file, the same in all processes.
@@ -211,6 +215,7 @@ pub(crate) struct Joiner<L> {
     name_list: Vec<Arc<str>>,
     start_order: u64,
     serial: u32,
+    segments: Segments,
     conventions: Conventions,
     scratch_cut: Vec<ranges::Piece<space::Mapping>>,
     scratch_stale: Vec<u32>,
@@ -235,6 +240,7 @@ impl<L: Layouts> Joiner<L> {
             name_list: Vec::new(),
             start_order,
             serial: 0,
+            segments: Segments::default(),
             conventions,
             scratch_cut: Vec::new(),
             scratch_stale: Vec::new(),
@@ -257,8 +263,8 @@ impl<L: Layouts> Joiner<L> {
             Event::Access(access) => self.access(record, access, sink),
             Event::Alloc { address, bytes, kind, stack } => self.alloc(record, address.0, *bytes, *kind, *stack),
             Event::Free { address } => self.free(record, address.0),
-            Event::Map { address, bytes, flags, path, stack, .. } => {
-                self.map(record, address.0, *bytes, *flags, path, *stack);
+            Event::Map { address, bytes, flags, path, stack, file_offset } => {
+                self.map(record, (address.0, *bytes, *file_offset), *flags, path, *stack);
             }
             Event::Unmap { address, bytes } => self.unmap(record, address.0, *bytes),
             Event::Stack { id, frames, truncated, failed } => self.stack(record, *id, frames, *truncated, *failed),
@@ -383,6 +389,8 @@ impl<L: Layouts> Joiner<L> {
 
     /// Home of a page after a fault on it. The first fault since the page was mapped (or since the birth of the block that holds it) placed it: on the node
     /// that the kernel reported, or else on the first-touch node. A later fault shows a use, and a migration if the page is then on another node.
+    ///
+    /// In shared memory the faults of all processes count. Where that was made before the recording, a fault may as well map what was in memory already.
     fn placed_by_fault(
         &mut self,
         record: &Record,
@@ -394,13 +402,19 @@ impl<L: Layouts> Joiner<L> {
         let kind = object.map(|object| self.kind_of_site(self.out.objects[object as usize].site));
         // The process that read a file first placed the pages of its page cache.
         let is_own = !matches!(kind, Some(ObjectKind::File | ObjectKind::Section));
-        let known = self.spaces[process.0 as usize].homes.get(page);
-        let now = access.home.or(known).or(node.filter(|_| is_own))?;
+        let part = self.spaces[process.0 as usize].shared_part(page).filter(|_| is_own);
+        let known = match part {
+            Some(part) => self.segments.home(part, page),
+            None => self.spaces[process.0 as usize].homes.get(page),
+        };
+        let is_new = part.is_none_or(|part| self.segments.is_new(part));
+        let now = access.home.or(known).or(node.filter(|_| is_own && is_new))?;
         if known == Some(now) || !is_own {
             return Some(now);
         }
         let cause = match known {
             Some(_) => layout::PLACED_MOVED,
+            None if !is_new => layout::PLACED_FOUND,
             None if node.is_none_or(|node| node == now) => layout::PLACED_FIRST_TOUCH,
             None => layout::PLACED_POLICY,
         };
@@ -411,7 +425,7 @@ impl<L: Layouts> Joiner<L> {
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {
         match &self.out.sites[site.0 as usize] {
-            SiteKey::Allocation(kind, _) | SiteKey::Named(kind, _) => *kind,
+            SiteKey::Allocation(kind, _) | SiteKey::Named(kind, _) | SiteKey::Mapping(kind, _) => *kind,
             SiteKey::Symbol { .. } => ObjectKind::Static,
             SiteKey::Section { .. } => ObjectKind::Section,
             SiteKey::File(_) => ObjectKind::File,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::blocks::Blocks;
 use super::homes::Homes;
 use super::ranges::Ranges;
+use super::segments::Part;
 
 /// `np_map_flags` of the wire format that the join uses.
 pub(crate) mod map_flags {
@@ -30,6 +31,8 @@ pub(crate) struct Mapping {
     pub flags: u32,
     /// Its path as a name id; 0 for none.
     pub path: u32,
+    /// What it shows of memory that processes share.
+    pub part: Option<Part>,
 }
 
 /// A loaded binary.
@@ -83,6 +86,12 @@ impl Space {
             (None, Some(mapping)) => Found::Object(mapping.object),
             (None, None) => Found::Nothing,
         }
+    }
+
+    /// The shared memory at an address, if that is what lies there.
+    #[inline]
+    pub fn shared_part(&self, address: u64) -> Option<Part> {
+        self.mappings.get(address)?.value.part
     }
 
     /// The binary at a code address and the start of its range.

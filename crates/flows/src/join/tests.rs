@@ -132,8 +132,12 @@ struct World {
 
 impl World {
     fn new() -> World {
+        World::with(CONVENTIONS)
+    }
+
+    fn with(conventions: Conventions) -> World {
         let mut world = World {
-            joiner: Joiner::new(NoLayouts, CONVENTIONS, 0),
+            joiner: Joiner::new(NoLayouts, conventions, 0),
             oracle: Oracle::default(),
             order: 0,
             processes: 0,
@@ -401,4 +405,51 @@ fn damaged_records_are_counted_and_change_nothing() {
     let joined = world.joiner.finish();
     assert_eq!(joined.losses.inconsistent_records, damaged + 1);
     assert_eq!((joined.objects.len(), world.results.len()), (0, 1));
+}
+
+/// Two processes fault on shared memory, at different addresses: each page has one first touch, by whoever came first.
+#[test]
+fn a_page_of_shared_memory_is_touched_first_in_one_process_only() {
+    let placed = |flags: u32, path: &str, is_forked: bool| {
+        let faults = Conventions { accesses_are_faults: true, ..Conventions::SAMPLED };
+        let mut world = World::with(faults);
+        let map = |at: u64| Event::Map {
+            address: VirtAddr(at),
+            bytes: 16 * PAGE,
+            flags,
+            file_offset: 0,
+            path: path.into(),
+            stack: StackId(0),
+        };
+        let fault = |at: u64, node: u16| {
+            let (address, node) = (VirtAddr(at), Some(NodeId(node)));
+            Event::Access(Access { address, node, home: node, weight: 1, ..Access::default() })
+        };
+        world.order += 1;
+        world.emit(0, map(BASE));
+        world.process(is_forked.then_some(0), is_forked, false);
+        let other = if is_forked { BASE } else { 5 * BASE };
+        if !is_forked {
+            world.order += 1;
+            world.emit(1, map(other));
+        }
+        for (process, at, node) in [(0, BASE, 0), (1, other + PAGE, 1), (1, other, 0), (0, BASE + PAGE, 1)] {
+            world.order += 1;
+            world.emit(process, fault(at, node));
+        }
+        let homes: Vec<_> = world.results.iter().map(|(_, home)| *home).collect();
+        assert_eq!(homes, [Some(0), Some(1), Some(0), Some(1)]);
+        let joined = world.joiner.finish();
+        let told = |row: usize| (joined.placements.thread[row], joined.placements.cause[row].to_string());
+        (0..joined.placements.thread.len()).map(told).collect::<Vec<_>>()
+    };
+    let (shared, before) = (2 | 512, 2 | 512 | 64);
+    let first = |cause: &str| vec![(0, cause.to_owned()), (1, cause.to_owned())];
+    assert_eq!(placed(shared, "/dev/shm/a", false), first("first_touch"));
+    assert_eq!(placed(shared, "/dev/zero (deleted)", true), first("first_touch"));
+    assert_eq!(placed(2, "", true), first("first_touch"), "anonymous, of a program with the tracker");
+    assert_eq!(placed(before, "/SYSV00000001 (deleted)", false), first("found"), "whether it was in memory is unknown");
+    // Private memory at the same addresses is each process's own.
+    assert_eq!(placed(1, "", false).len(), 4);
+    assert_eq!(placed(2, "/var/lib/data", false), [], "the page cache's");
 }

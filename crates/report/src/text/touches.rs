@@ -1,6 +1,7 @@
 //! Recordings of page faults: first touches by node, pages used from other nodes, and the source lines that touched them first.
 
 use numapilot_flows::Trace;
+use numapilot_insight::FileFaults;
 use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
 use numapilot_machine::NodeId;
@@ -12,6 +13,9 @@ use crate::units;
 
 /// Largest number of source lines that are shown for a site.
 const LINES: usize = 4;
+
+/// Largest number of files that are named.
+const FILES: usize = 3;
 
 /// Size of a page in KiB.
 const PAGE_KIB: u64 = 4;
@@ -26,14 +30,17 @@ fn pages(count: u64) -> String {
 pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
     let mut out = String::new();
     let mut line = |title: &str, text: String| out.push_str(&format!("  {title:<22}{text}\n"));
-    line(
-        "Page faults",
-        format!(
-            "{}, of which {} on pages that were in memory already",
-            units::count(touches.faults as f64),
-            units::count(touches.later as f64)
-        ),
-    );
+    let mut kinds = vec![format!("{} on pages that were in memory already", units::count(touches.later as f64))];
+    if touches.shared_before > 0 {
+        kinds.push(format!(
+            "{} on pages of shared memory from before the recording (in memory already or new: unknown)",
+            units::count(touches.shared_before as f64)
+        ));
+    }
+    if touches.on_files > 0 {
+        kinds.push(format!("{} on files and code", units::count(touches.on_files as f64)));
+    }
+    line("Page faults", format!("{}, of which {}", units::count(touches.faults as f64), kinds.join(", ")));
     let by_node = nodes.iter().zip(&touches.on_node).filter(|(_, count)| **count > 0);
     let by_node: Vec<String> = by_node.map(|(node, count)| format!("node {node}: {}", pages(*count))).collect();
     line("Touched first", if by_node.is_empty() { "no page".to_owned() } else { by_node.join(", ") });
@@ -51,6 +58,13 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
     }
     if touches.moved > 0 {
         line("Moved", format!("{} were later found on another node", pages(touches.moved)));
+    }
+    if touches.on_files > 0 {
+        let of = |file: &FileFaults| format!("{} {}", file.path, units::count(file.faults as f64));
+        let named: Vec<String> = touches.files.iter().take(FILES).map(of).collect();
+        let rest: u64 = touches.files.iter().skip(FILES).map(|file| file.faults).sum();
+        let rest = if rest > 0 { format!(", others {}", units::count(rest as f64)) } else { String::new() };
+        line("Faults on files", format!("{}{rest}", named.join(", ")));
     }
     for away in &touches.away {
         let text =

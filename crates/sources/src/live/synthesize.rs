@@ -93,7 +93,7 @@ impl Reader<'_> {
                 path: if line.path.is_empty() { b"//anon" } else { line.path },
                 ..Mapping::default()
             };
-            self.tell(&SideBand::Mmap(mapping), order)?;
+            self.samples().found_mapping(&mapping, line.inode, order)?;
             if used.resident_kib > 0 {
                 self.pages(pid, line.start, line.end, order, look)?;
             }

@@ -9,6 +9,7 @@ mod order;
 mod output;
 mod ranges;
 mod samples;
+mod shared;
 mod tasks;
 
 pub(crate) use order::Entry;

@@ -3,15 +3,21 @@
 use std::collections::BTreeMap;
 
 /// Disjoint ranges with a mark each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ranges<M> {
     /// By first address: address after the last, mark.
-    by_start: BTreeMap<u64, (u64, bool)>,
+    by_start: BTreeMap<u64, (u64, M)>,
 }
 
-impl Ranges {
+impl<M> Default for Ranges<M> {
+    fn default() -> Self {
+        Ranges { by_start: BTreeMap::new() }
+    }
+}
+
+impl<M: Copy> Ranges<M> {
     /// Marks `bytes` from `start` on, whatever was there.
-    pub fn set(&mut self, start: u64, bytes: u64, mark: bool) {
+    pub fn set(&mut self, start: u64, bytes: u64, mark: M) {
         let end = start.saturating_add(bytes);
         if start >= end {
             return;
@@ -34,7 +40,7 @@ impl Ranges {
     }
 
     /// The mark of the range that holds the address.
-    pub fn get(&self, address: u64) -> Option<bool> {
+    pub fn get(&self, address: u64) -> Option<M> {
         let (_, &(end, mark)) = self.by_start.range(..=address).next_back()?;
         (address < end).then_some(mark)
     }

@@ -6,12 +6,13 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER};
 use numapilot_perf::data_src::{self, Operation};
-use numapilot_perf::{EventAttr, MemoryAccess, Sample, SampleId, SideBand, Words};
+use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
 use numapilot_trace::wire::layout;
 
 use super::output::Output;
+use super::shared::{PageKey, Sighting};
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
 use numapilot_perf_events::places::Answers;
@@ -123,8 +124,8 @@ pub(crate) struct Samples {
     chain: Vec<u64>,
     /// Task that runs on each CPU, from context switches.
     running: HashMap<u32, (u32, u32)>,
-    /// Homes given by first touches, by process image and page.
-    first_touch: HashMap<(usize, u64), NodeId>,
+    /// Homes given by first touches.
+    first_touch: HashMap<PageKey, NodeId>,
     /// Where pages are, asked for the records at hand.
     answers: Answers,
     /// CPU on which each thread was seen last.
@@ -198,10 +199,15 @@ impl Samples {
         self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause, toucher: None })
     }
 
+    /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
+    pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), SourceError> {
+        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time)
+    }
+
     /// A record that is no sample. `time`: its order stamp, as for all that follows.
     pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), SourceError> {
         match record {
-            SideBand::Mmap(mapping) => self.tasks.map(&mut self.out, mapping, time),
+            SideBand::Mmap(mapping) => self.tasks.map(&mut self.out, mapping, Sighting::Made, time),
             SideBand::Comm { pid, tid, name, by_exec } => {
                 self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
             }
@@ -412,7 +418,7 @@ impl Samples {
 
     /// Home node by the page's first touch, if that was seen.
     fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
-        let key = (self.tasks.image_of(task), access.address >> PAGE_SHIFT);
+        let key = self.tasks.page_key(self.tasks.image_of(task), access.address);
         let home = self.first_touch.get(&key).copied();
         self.counts.home_by_first_touch += u64::from(home.is_some());
         home
@@ -426,14 +432,14 @@ impl Samples {
         (task, thread): (usize, ThreadIndex),
         time: u64,
     ) -> Result<Option<NodeId>, SourceError> {
-        let key = (self.tasks.image_of(task), access.address >> PAGE_SHIFT);
-        if let (true, Some(home)) = (self.tasks.is_own(key.0, access.address), told.or(node))
-            && let Entry::Vacant(place) = self.first_touch.entry(key)
+        let image = self.tasks.image_of(task);
+        if let (true, Some(home)) = (self.tasks.is_own(image, access.address), told.or(node))
+            && let Entry::Vacant(place) = self.first_touch.entry(self.tasks.page_key(image, access.address))
         {
             place.insert(home);
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
-            let address = VirtAddr(key.1 << PAGE_SHIFT);
+            let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);
             self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
         }
         Ok(told.or_else(|| self.by_first_touch(access, task)))

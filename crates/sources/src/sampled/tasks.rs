@@ -17,7 +17,10 @@ use numapilot_trace::wire::layout;
 use super::binaries::{Binaries, Placed};
 use super::output::Output;
 use super::ranges::Ranges;
+use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file, is_shared_memory};
 use crate::error::SourceError;
+
+const PAGE_SHIFT: u32 = 12;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -35,13 +38,13 @@ struct Image {
     modules: Vec<LoadedBinary>,
     /// End of the writable part of a binary's file that was mapped last, and the binary: what is mapped there next without a file is its zeroed data.
     data_end: Option<(u64, String)>,
-    /// What is mapped, as far as it is known: whether a page there is the process's own from its first touch (or first write) on.
-    own_pages: Ranges,
+    /// What is mapped, as far as it is known.
+    owners: Ranges<Owner>,
     living: u32,
     /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
     /// Address ranges of the tracker's code.
-    tracker_code: Ranges,
+    tracker_code: Ranges<bool>,
 }
 
 /// A binary with an executable mapping.
@@ -118,6 +121,7 @@ pub(crate) struct Tasks {
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
+    shared: SharedMemory,
     known: TaskSource,
     /// Tasks whose announcement may still come, oldest first.
     unannounced: Vec<usize>,
@@ -371,10 +375,10 @@ impl Tasks {
             // perf's records of processes that were running already (at time 0) do not show inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
             let copied = inherits.map(|parent| &self.images[parent]);
-            let (own_pages, tracker_code) =
-                copied.map(|image| (image.own_pages.clone(), image.tracker_code.clone())).unwrap_or_default();
+            let (owners, tracker_code) =
+                copied.map(|image| (image.owners.clone(), image.tracker_code.clone())).unwrap_or_default();
             let pid = change.pid;
-            self.images.push(Image { pid, parent: inherits, start: time, own_pages, tracker_code, ..Image::default() });
+            self.images.push(Image { pid, parent: inherits, start: time, owners, tracker_code, ..Image::default() });
             self.by_pid.insert(change.pid, image);
             if let Some(parent) = inherits.filter(|_| self.known.writes_forks) {
                 self.images[parent].forked.push(image);
@@ -414,18 +418,30 @@ impl Tasks {
     }
 
     /// A mapping of a process: a binary's, or memory.
-    pub fn map(&mut self, out: &mut Output, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
+    pub fn map(
+        &mut self,
+        out: &mut Output,
+        mapping: &Mapping<'_>,
+        sighting: Sighting,
+        time: u64,
+    ) -> Result<(), SourceError> {
         const KERNEL: u32 = u32::MAX;
         // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
         const KERNEL_HALF: u64 = 1 << 63;
         if mapping.pid == KERNEL || mapping.len == 0 || mapping.addr >= KERNEL_HALF {
             return Ok(());
         }
+        const MAP_SHARED: u32 = 1;
         let image = self.image(mapping.pid, time);
-        self.note_pages(image, mapping);
         let path = String::from_utf8_lossy(mapping.path).into_owned();
-        let is_file = path.starts_with('/') && !path.starts_with("//") && !path.starts_with("/SYSV");
+        let is_file = is_disk_file(mapping.path);
         let is_anonymous = path.starts_with("//anon") || path.is_empty();
+        // Records that are too old to have flags are of memory that hardly anyone maps privately.
+        let is_shared_memory = is_shared_memory(mapping.path);
+        let is_shared = mapping.flags.map_or(is_shared_memory, |flags| flags & MAP_SHARED != 0);
+        let segment = (is_shared_memory && is_shared)
+            .then(|| self.shared.segment(&path, mapping, sighting.inode(), sighting.is_new(time)));
+        self.note_pages(image, mapping, segment.as_ref().map(|(_, segment)| *segment));
         let part = self.part(image, mapping, &path, is_anonymous);
         if part == Part::Known {
             return Ok(());
@@ -441,21 +457,22 @@ impl Tasks {
         let path = match part {
             Part::Data => format!("{path} [data]"),
             Part::Zeroed => self.images[image].data_end.take().map_or(path, |(_, binary)| format!("{binary} [bss]")),
-            Part::Known | Part::None => path,
+            _ if is_anonymous => sighting.anonymous_name(mapping),
+            Part::Known | Part::None => segment.map_or(path, |(name, _)| name),
         };
-        let shared = mapping.flags.is_some_and(|flags| flags & 1 != 0);
         let flags = [
             (is_anonymous, layout::MAP_ANONYMOUS),
-            (shared, layout::MAP_SHARED),
+            (is_shared, layout::MAP_SHARED),
             (mapping.is_executable, layout::MAP_EXEC),
-            (path.starts_with("/SYSV"), layout::MAP_SHM),
+            (is_shared_memory, layout::MAP_SHM),
+            (sighting != Sighting::Made, layout::MAP_INITIAL),
         ];
         let event = Event::Map {
             address: VirtAddr(mapping.addr),
             bytes: mapping.len,
             flags: flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag),
             file_offset: mapping.file_offset,
-            path: if is_anonymous && part != Part::Zeroed { String::new() } else { path },
+            path,
             stack: numapilot_trace::ids::StackId(0),
         };
         self.tell(out, image, time, event)
@@ -536,17 +553,20 @@ impl Tasks {
         Ok(is_absent)
     }
 
-    /// Remembers whether pages of a mapping become the process's own.
-    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>) {
+    /// Remembers whose the pages of a mapping are.
+    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>, segment: Option<Segment>) {
         const PROT_WRITE: u32 = 2;
         const MAP_SHARED: u32 = 1;
-        let is_file =
-            mapping.path.starts_with(b"/") && !mapping.path.starts_with(b"//") && !mapping.path.starts_with(b"/SYSV");
         // A private file mapping that is written gets copies, unless the record is too old to tell.
         let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
             && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);
+        let owner = match segment {
+            Some(segment) => Owner::Shared(segment),
+            None if is_disk_file(mapping.path) && !is_copied => Owner::File,
+            None => Owner::Process,
+        };
         let image = &mut self.images[image];
-        image.own_pages.set(mapping.addr, mapping.len, !is_file || is_copied);
+        image.owners.set(mapping.addr, mapping.len, owner);
         let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
         if mapping.is_executable || is_trackers {
             image.tracker_code.set(mapping.addr, mapping.len, is_trackers);
@@ -558,8 +578,23 @@ impl Tasks {
         self.images[image].tracker_code.get(ip) == Some(true)
     }
 
-    /// Whether a page at an address is the process's own memory: there its first touch gives it its home, under the default policy.
+    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
     pub fn is_own(&self, image: usize, address: u64) -> bool {
-        self.images[image].own_pages.get(address).unwrap_or(self.known.knows_all_mappings)
+        match self.images[image].owners.get(address) {
+            Some(Owner::File) => false,
+            Some(Owner::Process) => true,
+            Some(Owner::Shared(segment)) => segment.is_new,
+            None => self.known.knows_all_mappings,
+        }
+    }
+
+    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
+    pub fn page_key(&self, image: usize, address: u64) -> PageKey {
+        match self.images[image].owners.get(address) {
+            Some(Owner::Shared(segment)) => {
+                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+            }
+            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numapilot_kernel::actuator::page_bytes;
@@ -22,8 +23,11 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
+use numapilot_host::ProcessLine;
+use numapilot_host::ProcessTable;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::cgroups;
 use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
@@ -53,6 +57,7 @@ struct Known {
     resident_pages: u64,
     cpu: u32,
     parent: u32,
+    is_zombie: bool,
     /// Time of the last reading in seconds.
     read_at_s: f64,
     /// CPUs' worth of time and faults per second between its last two readings.
@@ -254,6 +259,22 @@ impl Processes {
     }
 }
 
+/// A group of processes is found in what was read anyway: nothing is read for it, whatever the number of processes.
+impl ProcessTable for Processes {
+    fn list(&mut self) -> Vec<u32> {
+        self.known.keys().copied().collect()
+    }
+
+    fn line(&mut self, pid: u32) -> Option<ProcessLine> {
+        let known = self.known.get(&pid).filter(|known| known.start_ticks != u64::MAX && !known.is_zombie)?;
+        Some(ProcessLine { parent: known.parent, start_ticks: known.start_ticks })
+    }
+
+    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
+        cgroups::processes(folders)
+    }
+}
+
 impl Known {
     fn fresh() -> Known {
         Known {
@@ -266,6 +287,7 @@ impl Known {
             resident_pages: 0,
             cpu: 0,
             parent: 0,
+            is_zombie: false,
             read_at_s: f64::NEG_INFINITY,
             cpus: 0.0,
             faults_per_s: 0.0,
@@ -318,6 +340,7 @@ impl Known {
         (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks(), all_faults);
         (self.threads, self.resident_pages, self.cpu, self.parent) =
             (stat.threads, stat.resident_pages, stat.cpu, stat.parent);
+        self.is_zombie = stat.is_zombie();
         self.read_at_s = moment.at_s;
         used
     }

@@ -29,6 +29,8 @@ use numapilot_host::TaskStat;
 
 /// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Titles that are read at one refresh.
+const TITLES_MAX: usize = 256;
 /// Process name of a recorder.
 const RECORDER: &str = "numapilot";
 
@@ -79,7 +81,7 @@ impl LiveSource {
     /// The processes of the group, if there is one, and their total.
     fn select(&mut self, frame: &mut Frame) {
         let Some(members) = &mut self.members else { return };
-        members.refresh(self.live.root());
+        members.refresh_from(&mut self.processes);
         let processes = &mut frame.interval.processes;
         processes.retain(|process| members.contains(process.pid));
         let threads = processes.iter().map(|process| process.threads).sum();
@@ -93,19 +95,36 @@ impl LiveSource {
         });
     }
 
-    /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs.
+    /// Puts titles in the place of names. A title is read when its process is new or did something: others have not changed theirs. Of many new processes
+    /// those that the screen shows first have theirs first, and the others at later refreshes: some thousand files at once would hold up the first picture.
     fn put_titles(&mut self, processes: &mut [ProcessFigures]) {
         let mut kept = HashMap::with_capacity(processes.len());
-        for process in processes {
-            let known =
-                self.titles.remove(&process.pid).filter(|(name, _)| *name == process.name && process.cpus == 0.0);
-            let entry = known.unwrap_or_else(|| {
-                let title: Arc<str> = title(self.live.root(), process.pid, &mut self.buffer).into();
-                let title = if title.is_empty() { process.name.clone() } else { title };
-                (process.name.clone(), title)
+        let mut unread = Vec::new();
+        for (at, process) in processes.iter().enumerate() {
+            let known = self.titles.remove(&process.pid).filter(|(name, _)| *name == process.name);
+            if known.is_none() || process.cpus > 0.0 {
+                unread.push(at);
+            }
+            if let Some(entry) = known {
+                kept.insert(process.pid, entry);
+            }
+        }
+        if unread.len() > TITLES_MAX {
+            unread.select_nth_unstable_by(TITLES_MAX, |&a, &b| {
+                let (a, b) = (&processes[a], &processes[b]);
+                b.cpus.total_cmp(&a.cpus).then(b.resident_bytes.cmp(&a.resident_bytes))
             });
-            process.name = entry.1.clone();
-            kept.insert(process.pid, entry);
+            unread.truncate(TITLES_MAX);
+        }
+        for process in unread.into_iter().map(|at| &processes[at]) {
+            let title: Arc<str> = title(self.live.root(), process.pid, &mut self.buffer).into();
+            let title = if title.is_empty() { process.name.clone() } else { title };
+            kept.insert(process.pid, (process.name.clone(), title));
+        }
+        for process in processes {
+            if let Some((_, title)) = kept.get(&process.pid) {
+                process.name = title.clone();
+            }
         }
         self.titles = kept;
     }

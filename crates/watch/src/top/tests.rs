@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Group;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -151,6 +152,31 @@ fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
     assert!(app.label.contains("64 nodes, 1024 CPUs"));
     let screen = text(&shown(&mut app, 80, 24, Palette::Plain));
     assert!(screen.contains("16 CPUs"), "{screen}");
+}
+
+#[test]
+fn many_new_processes_have_their_titles_a_part_at_a_time_and_a_group_is_found_among_them() {
+    let tree = Tree::symmetric(2, 2, 1 << 20);
+    tree.put("proc/stat", "processes 1");
+    for pid in 100..500 {
+        tree.process(pid, "worker", &[(pid, 0, 0)]);
+        tree.put(&format!("proc/{pid}/cmdline"), &format!("worker: number {pid}\0"));
+    }
+    let open = || Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    let mut source = LiveSource::new(open(), PathBuf::new());
+    let mut titles = || {
+        let processes = source.next(None).unwrap().interval.processes;
+        let titled =
+            |process: &&crate::figures::ProcessFigures| *process.name == *format!("worker: number {}", process.pid);
+        (processes.iter().filter(titled).count(), processes.len())
+    };
+    assert_eq!((titles(), titles(), titles()), ((256, 400), (400, 400), (400, 400)));
+    let mut named = LiveSource::new(open(), PathBuf::new()).with_group(Some(Group::Trees(vec![123, 77])));
+    let frame = named.next(None).unwrap();
+    let shown: Vec<(u32, &str)> =
+        frame.interval.processes.iter().map(|process| (process.pid, &*process.name)).collect();
+    assert_eq!(shown, [(123, "worker: number 123")]);
+    assert_eq!(frame.total.map(|total| total.threads), Some(1));
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Memory that several processes share: a page of it is one page, whichever of them faults on it, so its first touch is one, too.
+
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use numapilot_machine::NodeId;
+use numapilot_trace::wire::layout;
+
+use super::homes::Homes;
+
+/// A mapping's part of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Number of the shared memory.
+    pub segment: u32,
+    /// Address at which its first page would be; wraps where the mapping begins further on than that.
+    pub base: u64,
+}
+
+impl Part {
+    /// The address relative to the beginning of the shared memory.
+    fn offset(self, address: u64) -> u64 {
+        address.wrapping_sub(self.base)
+    }
+}
+
+#[derive(Debug)]
+struct Segment {
+    homes: Homes,
+    /// It was made while recording: no page of it was in memory before.
+    is_new: bool,
+}
+
+/// Shared memory by its name, or without one by the mapping that made it.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    by_path: HashMap<Arc<str>, u32>,
+    all: Vec<Segment>,
+}
+
+impl Segments {
+    /// The part of shared memory that a mapping shows; `None`: it shows none, or a file of a disk, whose pages are not placed by their first toucher.
+    pub fn part(&mut self, flags: u32, path: &str, (address, file_offset): (u64, u64)) -> Option<Part> {
+        let is_named = is_shared_memory(path);
+        if flags & layout::MAP_SHARED == 0 || !is_named && !path.is_empty() {
+            return None;
+        }
+        let is_new = flags & layout::MAP_INITIAL == 0;
+        let segment = match self.by_path.get(path) {
+            Some(&known) => known,
+            None => {
+                let number = u32::try_from(self.all.len()).ok()?;
+                self.all.push(Segment { homes: Homes::default(), is_new });
+                if is_named {
+                    self.by_path.insert(path.into(), number);
+                }
+                number
+            }
+        };
+        Some(Part { segment, base: address.wrapping_sub(file_offset) })
+    }
+
+    /// Home of the page at an address, if it is known.
+    pub fn home(&self, part: Part, address: u64) -> Option<NodeId> {
+        self.all[part.segment as usize].homes.get(part.offset(address))
+    }
+
+    /// Sets the home of the page at an address.
+    pub fn set_home(&mut self, part: Part, address: u64, node: NodeId) {
+        self.all[part.segment as usize].homes.set(part.offset(address), 1, node);
+    }
+
+    /// Whether it was made while recording, so that the first fault on a page is its first touch.
+    pub fn is_new(&self, part: Part) -> bool {
+        self.all[part.segment as usize].is_new
+    }
+}
+
+/// Whether the kernel's name of a mapping is that of memory without a file on a disk, which processes share: POSIX, System V, memfd, or anonymous.
+#[must_use]
+pub(crate) fn is_shared_memory(path: &str) -> bool {
+    ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"].iter().any(|start| path.starts_with(start))
+}
+
+/// What to call shared memory with this name.
+#[must_use]
+pub(crate) fn title(path: &str) -> String {
+    let (name, rest) = path.split_once(" (deleted)").unwrap_or((path, ""));
+    let name = match (name.strip_prefix("/SYSV"), name.strip_prefix("/memfd:"), name.strip_prefix("[anon_shmem:")) {
+        (Some(key), ..) => format!("System V segment {key}"),
+        (_, Some(name), _) => format!("memfd {name}"),
+        (_, _, Some(name)) => format!("shared memory {}", name.trim_end_matches(']')),
+        _ if name.starts_with("/dev/zero") => "anonymous shared memory".to_owned(),
+        _ => name.to_owned(),
+    };
+    format!("{name}{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARED: u32 = layout::MAP_SHARED;
+
+    #[test]
+    fn a_page_is_the_same_in_each_mapping_of_a_name() {
+        let mut segments = Segments::default();
+        let first = segments.part(SHARED, "/dev/shm/a", (0x10_0000, 0)).unwrap();
+        let other = segments.part(SHARED, "/dev/shm/a", (0x70_0000, 0x2000)).unwrap();
+        let stranger = segments.part(SHARED, "/dev/shm/b", (0x10_0000, 0)).unwrap();
+        segments.set_home(first, 0x10_3000, NodeId(2));
+        assert_eq!(segments.home(other, 0x70_1000), Some(NodeId(2)));
+        assert_eq!(segments.home(other, 0x70_0000), None);
+        assert_eq!(segments.home(stranger, 0x10_3000), None);
+        // A mapping that begins further on in the segment than its own address is high.
+        let far = segments.part(SHARED, "/dev/shm/a", (0x1000, 0x3000)).unwrap();
+        assert_eq!(segments.home(far, 0x1000), Some(NodeId(2)));
+    }
+
+    #[test]
+    fn what_has_no_name_is_its_mappings_own_and_files_are_no_shared_memory() {
+        let mut segments = Segments::default();
+        let one = segments.part(SHARED, "", (0x10_0000, 0)).unwrap();
+        let two = segments.part(SHARED, "", (0x10_0000, 0)).unwrap();
+        assert!(one.segment != two.segment && segments.is_new(one));
+        let before = segments.part(SHARED | layout::MAP_INITIAL, "/dev/zero (deleted)", (0x10_0000, 0)).unwrap();
+        let again = segments.part(SHARED, "/dev/zero (deleted)", (0x10_0000, 0)).unwrap();
+        assert!(before == again && !segments.is_new(again), "found before, then mapped once more");
+        assert_eq!(segments.part(SHARED, "/var/lib/data", (0, 0)), None);
+        assert_eq!(segments.part(0, "/dev/shm/a", (0, 0)), None, "a private mapping has pages of its own");
+    }
+
+    #[test]
+    fn titles_say_what_it_is() {
+        for (path, expected) in [
+            ("/dev/zero (deleted)", "anonymous shared memory"),
+            ("/dev/zero (deleted) 2", "anonymous shared memory 2"),
+            ("/SYSV0052e2c1 (deleted)", "System V segment 0052e2c1"),
+            ("/memfd:ring (deleted)", "memfd ring"),
+            ("[anon_shmem:pool]", "shared memory pool"),
+            ("/dev/shm/PostgreSQL.1", "/dev/shm/PostgreSQL.1"),
+        ] {
+            assert_eq!(title(path), expected);
+        }
+    }
+}
