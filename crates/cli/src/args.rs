@@ -227,6 +227,10 @@ pub struct RecordArgs {
     /// The same program built without call-outs: runs first, up to three times, with the same arguments and no input; its processor time narrows predictions
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system", "unit", "cgroup"])]
     pub native: Option<OsString>,
+    /// Functions that allocate for others, by a regular expression of their whole names (repeatable): heap objects are named after the callers. Those of common names
+    /// (`xmalloc`, `palloc`, `g_malloc`, ...), and in C and C++ those whose source shows it, are known
+    #[arg(long, value_name = "REGEX", value_parser = wrapper)]
+    pub wrapper: Vec<String>,
     /// Keep one memory access in N as a sample, on average (randomised)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub period: Option<u64>,
@@ -427,6 +431,11 @@ impl ExportArgs {
     pub fn is_any(&self) -> bool {
         self.svg.is_some() || self.pprof.is_some() || self.firefox.is_some() || self.csv.is_some()
     }
+}
+
+/// A regular expression of function names, as it was written.
+fn wrapper(text: &str) -> Result<String, String> {
+    numapilot_symbols::wrapper(text).map(|_| text.to_owned()).map_err(|error| format!("no regular expression: {error}"))
 }
 
 /// A parser that maps a fixed set of words to values, and lists the words in the help.

@@ -188,7 +188,7 @@ impl Made {
     fn finish(self, session: &SessionFacts<'_>, progress: Progress<'_>) -> Result<Summary, FlowError> {
         let Made { mut writer, mut joined, samples, weight } = self;
         progress("symbols", 0);
-        let names = resolve(&joined);
+        let names = resolve(&joined, &wrappers(session.start));
         joined.losses.unresolved_locations = names.unresolved.values().sum();
         count_problems(&mut joined.losses, session);
         progress("tables", 0);
@@ -361,6 +361,12 @@ fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
         losses.failed_unwinds = losses.failed_unwinds.max(end.failed_unwinds);
         losses.after_end = end.more.get("lost_after_end").and_then(serde_json::Value::as_u64).unwrap_or(0);
     }
+}
+
+/// Functions that the user named as allocating for others; what is no regular expression is left out.
+fn wrappers(start: &SessionStart) -> Vec<String> {
+    let listed = start.more.get("wrappers").and_then(serde_json::Value::as_array);
+    listed.into_iter().flatten().filter_map(serde_json::Value::as_str).map(str::to_owned).collect()
 }
 
 fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {

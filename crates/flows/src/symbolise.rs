@@ -60,8 +60,8 @@ impl Strings {
     }
 }
 
-/// Resolves all code addresses, sites and static objects of a joined recording.
-pub(crate) fn resolve(joined: &Joined) -> Names {
+/// Resolves all code addresses, sites and static objects of a joined recording. `wrappers`: regular expressions of functions that allocate for others.
+pub(crate) fn resolve(joined: &Joined, wrappers: &[String]) -> Names {
     let mut strings = Strings::default();
     let mut names = Names::default();
     let resolved = resolve_locations(joined);
@@ -91,7 +91,7 @@ pub(crate) fn resolve(joined: &Joined) -> Names {
     if let Some(unknown) = names.locations.first_mut() {
         *unknown = Location { frames: vec![Frame::default()], ..Location::default() };
     }
-    name_sites(joined, &mut names);
+    name_sites(joined, &mut names, wrappers);
     names
 }
 
@@ -165,8 +165,8 @@ impl Namer {
     }
 }
 
-fn name_sites(joined: &Joined, names: &mut Names) {
-    let mut namer = Namer::default();
+fn name_sites(joined: &Joined, names: &mut Names, wrappers: &[String]) {
+    let mut namer = Namer { sites: SiteNamer::with_wrappers(wrappers), ..Namer::default() };
     let mut strings = Strings::default();
     let mut ids: HashMap<Site, SiteId> = HashMap::new();
     for key in &joined.sites {

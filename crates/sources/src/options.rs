@@ -175,6 +175,8 @@ pub struct RecordOptions<'a> {
     pub daemon_grace: Option<Duration>,
     /// What the program takes without call-outs, where that was measured: kept in the trace.
     pub native: Option<Native>,
+    /// Functions that allocate for others, as regular expressions of whole names: kept in the trace for the naming of heap objects.
+    pub wrappers: Vec<String>,
     /// Receives the progress.
     pub progress: Option<&'a mut dyn Progress>,
 }
@@ -206,6 +208,7 @@ impl<'a> RecordOptions<'a> {
             follow: Follow::default(),
             daemon_grace: None,
             native: None,
+            wrappers: Vec::new(),
             progress: None,
         }
     }

@@ -112,6 +112,7 @@ impl Opening<'_, '_> {
                 "script": self.target.script.as_ref().map(|s| s.to_string_lossy()),
                 "refusals": refusals,
                 "native": self.options.native,
+                "wrappers": self.options.wrappers,
             })),
         }
     }

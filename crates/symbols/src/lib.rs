@@ -19,6 +19,7 @@ mod separate;
 mod source;
 mod statement;
 mod unresolved;
+mod wrappers;
 
 pub use calls::{CallOrder, CallOrders};
 pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
@@ -27,7 +28,7 @@ pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
 pub use go_table::{GoFunction, GoTable};
 pub use layout::{LayoutItem, ModuleLayout};
-pub use naming::{SiteFrame, SiteName, SiteNamer};
+pub use naming::{SiteFrame, SiteName, SiteNamer, wrapper};
 pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
 pub use separate::{DebugFolders, Refusal, Separate, Shared, advice};
 pub use source::{Assigned, CallPlace, SourceCache};

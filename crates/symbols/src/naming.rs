@@ -1,13 +1,16 @@
 //! Names the objects of an allocation site.
 //!
 //! The first *user* frame of the allocating stack is the site: frames of the C and C++ libraries, of allocators, of the standard
-//! libraries' templates and generics, and of thin wrappers that are named like one (`xmalloc`, `my_malloc`, `safe_calloc`) are skipped.
+//! libraries' templates and generics, and of functions that allocate for others ([`crate::wrappers`]) are skipped.
 //! The name is, in this order: the variable that the source line assigns to; the container with its element type, from the skipped
 //! frames (`vector<Point>`); the function. If the line allocates for several variables, and neither column nor machine code shows which
 //! one is meant, the name lists all of them (`u or v`).
 
+use regex_lite::Regex;
+
 use crate::calls::CallOrders;
 use crate::source::{Assigned, CallPlace, SourceCache};
+use crate::wrappers;
 
 /// Most characters of a name that lists several variables.
 const NAMES_CHARS_MAX: usize = 60;
@@ -44,17 +47,39 @@ pub struct SiteName {
     pub module: String,
 }
 
+/// Functions in a row that pass on a block.
+const WRAPPERS_MAX: usize = 8;
+
+/// A regular expression that must match a whole name.
+///
+/// # Errors
+/// It is none.
+pub fn wrapper(pattern: &str) -> Result<Regex, regex_lite::Error> {
+    Regex::new(&format!("^(?:{pattern})$"))
+}
+
 /// Names allocation sites; keeps the sources and binaries that it has read.
 #[derive(Debug, Default)]
 pub struct SiteNamer {
     sources: SourceCache,
     calls: CallOrders,
+    /// Functions that the user named as allocating for others.
+    wrappers: Vec<Regex>,
 }
 
 impl SiteNamer {
+    /// A namer that skips functions whose whole names match one of these regular expressions, too; what is none is left out.
+    #[must_use]
+    pub fn with_wrappers(patterns: &[String]) -> SiteNamer {
+        SiteNamer {
+            wrappers: patterns.iter().filter_map(|pattern| wrapper(pattern).ok()).collect(),
+            ..SiteNamer::default()
+        }
+    }
+
     /// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
     pub fn name(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
-        let user = frames.iter().position(|frame| !is_machinery(frame));
+        let user = self.first_user(frames).map(|at| self.beyond_wrappers(frames, at));
         let fallback = || frames.iter().rposition(|frame| !is_library(frame.module)).unwrap_or(0);
         let at = user.unwrap_or_else(fallback);
         let Some(frame) = frames.get(at) else {
@@ -75,6 +100,28 @@ impl SiteNamer {
             line: frame.line,
             module: frame.module.to_owned(),
         }
+    }
+
+    fn first_user(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
+        let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
+        frames.iter().position(|frame| !is_machinery(frame) && !is_named(frame.function))
+    }
+
+    /// The frame from `at` outwards whose function does not only pass the block on; `at` itself where nothing but such functions is known.
+    fn beyond_wrappers(&mut self, frames: &[SiteFrame<'_>], at: usize) -> usize {
+        let mut site = at;
+        for _ in 0..WRAPPERS_MAX {
+            let frame = &frames[site];
+            let callee =
+                site.checked_sub(1).map(|inner| frames[inner].function).filter(|name| !name.contains(['<', ' ']));
+            let place = CallPlace { line: frame.line, column: frame.column, callee };
+            if !self.sources.passes_on(frame.file, &place) {
+                return site;
+            }
+            let Some(next) = self.first_user(&frames[site + 1..]) else { return at };
+            site += 1 + next;
+        }
+        site
     }
 
     /// The variable that takes the allocation made by the first of `frames`.
@@ -153,7 +200,7 @@ fn is_machinery(frame: &SiteFrame<'_>) -> bool {
         "__gthread",
         "_alloc",
     ];
-    PREFIXES.iter().any(|prefix| frame.function.starts_with(prefix)) || is_wrapper(frame.function)
+    PREFIXES.iter().any(|prefix| frame.function.starts_with(prefix)) || wrappers::is_named_like_one(frame.function)
 }
 
 /// Headers of the standard libraries: templates and generics that were compiled into the program.
@@ -163,38 +210,6 @@ fn is_system_header(file: &str) -> bool {
         || file.contains("/library/alloc/src/")
         || file.contains("/library/core/src/")
         || file.contains("/library/std/src/")
-}
-
-/// Whether a function is named like an allocation function: `malloc`, `xmalloc`, `my_calloc`, `safe_malloc`, `checked_realloc`, `mem_alloc`.
-fn is_wrapper(function: &str) -> bool {
-    const ENDINGS: [&str; 10] = [
-        "malloc",
-        "calloc",
-        "realloc",
-        "zalloc",
-        "memalign",
-        "aligned_alloc",
-        "valloc",
-        "reallocarray",
-        "strdup",
-        "malloc0",
-    ];
-    const WRAPPERS: [&str; 8] = [
-        "xalloc",
-        "my_alloc",
-        "safe_alloc",
-        "checked_alloc",
-        "mem_alloc",
-        "do_alloc",
-        "alloc_or_die",
-        "numa_alloc_onnode",
-    ];
-    if function.contains("::") {
-        return false;
-    }
-    let name = function.trim_start_matches('_').to_ascii_lowercase();
-    let allocates = ENDINGS.iter().any(|ending| name.ends_with(ending)) || WRAPPERS.contains(&name.as_str());
-    allocates || name.starts_with("numa_alloc")
 }
 
 /// The container of a member function: `std::vector<Point, std::allocator<Point> >::vector` gives `vector<Point>`; the element's own arguments are kept.
@@ -266,6 +281,26 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+    }
+
+    #[test]
+    fn functions_that_the_user_names_are_passed_over() {
+        let frames = [
+            frame("malloc", "/lib/libc.so.6"),
+            frame("pool_take", "/p"),
+            frame("node_new", "/p"),
+            frame("insert", "/p"),
+        ];
+        let named = |patterns: &[&str]| {
+            let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+            SiteNamer::with_wrappers(&patterns).name(&frames).function
+        };
+        assert_eq!(named(&[]), "pool_take");
+        assert_eq!(named(&["pool_.*"]), "node_new");
+        assert_eq!(named(&["pool_.*", "node_new"]), "insert");
+        assert_eq!(named(&["pool|node"]), "pool_take", "whole names only");
+        assert_eq!(named(&["("]), "pool_take", "no regular expression");
+        assert_eq!(named(&[".*"]), "insert", "where all are named, the outermost");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::cpp::{declares_scalar, members, statement_start};
 use crate::demangle::tidy;
 use crate::fortran::allocated;
 use crate::statement::{Statement, around, around_fortran, blanked};
+use crate::wrappers;
 
 const FILE_BYTES_MAX: u64 = 8 << 20;
 const LINE_BYTES_MAX: usize = 4096;
@@ -108,6 +109,8 @@ type Lines = Arc<Vec<String>>;
 #[derive(Debug, Default)]
 pub struct SourceCache {
     files: HashMap<String, Option<Lines>>,
+    /// By file, line, column and called name: whether the function there passes on what it allocates.
+    passing_on: HashMap<(String, u32, u32, Option<String>), bool>,
 }
 
 impl SourceCache {
@@ -133,6 +136,32 @@ impl SourceCache {
         let index = (place.line as usize).checked_sub(1).filter(|&index| index < lines.len())?;
         Some(assigned_in(&lines, index, language(path), place))
     }
+
+    /// Whether the function around `place` of the file at `path` passes on to its callers what is allocated there. Asked once for each of the call stacks
+    /// through a place, so answers are kept.
+    pub fn passes_on(&mut self, path: &str, place: &CallPlace<'_>) -> bool {
+        let key = (path.to_owned(), place.line, place.column, place.callee.map(str::to_owned));
+        if let Some(&known) = self.passing_on.get(&key) {
+            return known;
+        }
+        let lines = self.lines(path).filter(|_| language(path) == Language::Other);
+        let index = (place.line as usize).checked_sub(1);
+        let at = lines.zip(index).filter(|(lines, index)| *index < lines.len());
+        let answer = at.is_some_and(|(lines, index)| passes_on_in(&lines, index, place));
+        self.passing_on.insert(key, answer);
+        answer
+    }
+}
+
+fn passes_on_in(lines: &[String], index: usize, place: &CallPlace<'_>) -> bool {
+    let ways = around(lines, index);
+    let [statement] = ways.as_slice() else { return false };
+    let on_line = |at: &usize| (statement.line_start..statement.line_end).contains(at);
+    let positions = allocation_positions(&statement.text, place.callee);
+    let here: Vec<usize> = positions.iter().copied().filter(on_line).collect();
+    let (([allocation], _) | (_, [allocation])) = (here.as_slice(), positions.as_slice()) else { return false };
+    let target = name_in_part(&statement.text, (*allocation, false), Some(*allocation), Language::Other);
+    wrappers::passes_on(lines, index, statement, *allocation, target.as_deref())
 }
 
 fn code_of(lines: Vec<String>, language: Language) -> Vec<String> {

@@ -197,6 +197,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     options.line_sampling = arguments.lines;
     options.seed = arguments.seed;
     options.max_stack_depth = arguments.max_stack;
+    options.wrappers.clone_from(&arguments.wrapper);
     options.slots = arguments.max_threads;
     options.ring_bytes = arguments.ring_size.checked_mul(1024).context("--ring-size: too large")?;
     for variable in &arguments.env {

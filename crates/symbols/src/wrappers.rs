@@ -1,0 +1,307 @@
+//! Which functions pass on what an allocator returned: the objects are those of their callers.
+//!
+//! Known by their names (`xmalloc`, `zmalloc`, `palloc`, `g_malloc0_n`, `sqlite3DbMallocRawNN`), or in C and C++ by what the source shows: the function allocates as many bytes as it is told, and returns
+//! the block. A constructor (`malloc(sizeof(struct node))`) is none: its objects have a type, and belong together.
+
+use crate::statement::Statement;
+
+/// Lines around the allocation that are searched for the declaration and the return of its target.
+const LINES_MAX: usize = 100;
+
+/// Whether a function is named like one that allocates for others.
+pub(crate) fn is_named_like_one(function: &str) -> bool {
+    const ENDINGS: [&str; 14] = [
+        "malloc",
+        "calloc",
+        "realloc",
+        "zalloc",
+        "palloc",
+        "pnalloc",
+        "memalign",
+        "aligned_alloc",
+        "valloc",
+        "mallocz",
+        "reallocarray",
+        "strdup",
+        "strndup",
+        "memdup",
+    ];
+    // Of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP and CPython that no ending tells.
+    const NAMES: [&str; 24] = [
+        "xalloc",
+        "my_alloc",
+        "safe_alloc",
+        "checked_alloc",
+        "mem_alloc",
+        "do_alloc",
+        "alloc_or_die",
+        "memorycontextalloc",
+        "allocsetalloc",
+        "allocsetallocfromnewblock",
+        "allocsetallocchunkfromblock",
+        "allocsetalloclarge",
+        "generationalloc",
+        "slaballoc",
+        "bumpalloc",
+        "g_slice_alloc",
+        "pcache1alloc",
+        "ngx_alloc",
+        "ngx_palloc_small",
+        "ngx_palloc_block",
+        "apr_allocator_alloc",
+        "av_buffer_alloc",
+        "zend_mm_alloc",
+        "pytype_genericalloc",
+    ];
+    // What variants of such functions add to the name.
+    const SUFFIXES: [&str; 22] = [
+        "_usable",
+        "_internal",
+        "_impl",
+        "_array",
+        "_aligned",
+        "_extended",
+        "_nothrow",
+        "_debug",
+        "_large",
+        "_zero",
+        "_n",
+        "_x",
+        "extended",
+        "aligned",
+        "huge",
+        "zero",
+        "rawnn",
+        "raw",
+        "nn",
+        "64",
+        "0",
+        "_",
+    ];
+    if function.contains("::") {
+        return false;
+    }
+    let lower = function.trim_start_matches('_').to_ascii_lowercase();
+    let allocates = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending)) || NAMES.contains(&name);
+    let mut name = lower.as_str();
+    loop {
+        if allocates(name) || name.starts_with("numa_alloc") {
+            return true;
+        }
+        match SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)) {
+            Some(rest) if !rest.is_empty() => name = rest,
+            _ => return false,
+        }
+    }
+}
+
+/// Whether the function around the statement passes on the block that is allocated at `allocation` of it, in as many bytes as it was told. `target`: the
+/// variable that takes the block; `index`: the statement's line.
+pub(crate) fn passes_on(
+    lines: &[String],
+    index: usize,
+    statement: &Statement,
+    allocation: usize,
+    target: Option<&str>,
+) -> bool {
+    let Some(arguments) = statement.text.get(allocation..).and_then(arguments) else { return false };
+    if words(arguments).any(|word| word == "sizeof") || !words(arguments).any(|word| word.contains(char::is_lowercase))
+    {
+        return false;
+    }
+    let start = statement.text[..allocation].rfind([';', '{', '}']).map_or(0, |end| end + 1);
+    let before = statement.text[start..allocation].trim();
+    // As if the call were a name: `return (void *) BLOCK`.
+    const BLOCK: &str = "block_";
+    if let Some(value) = returned(&format!("{before} {BLOCK}")) {
+        return value == BLOCK;
+    }
+    let Some(target) = target.filter(|name| words(name).eq([*name])) else { return false };
+    let is_end = |line: &&String| !line.starts_with('}');
+    let after = lines.iter().skip(index).take(LINES_MAX).take_while(is_end);
+    let is_returned = |line: &String| {
+        line.split(';').filter_map(returned).any(|value| words(value).next() == Some(target) && is_sum(value, target))
+    };
+    let begins = index.saturating_sub(LINES_MAX);
+    let above =
+        lines[begins..=index.min(lines.len().saturating_sub(1))].iter().rev().take_while(|line| line.as_str() != "}");
+    after.into_iter().any(is_returned) && above.into_iter().any(|line| declares(line, target))
+}
+
+/// What stands between the brackets that follow the called name.
+fn arguments(call: &str) -> Option<&str> {
+    let open = call.find('(')?;
+    if call[..open].contains([';', ',', ')', '=']) {
+        return None;
+    }
+    let mut depth = 0_u32;
+    for (at, byte) in call.bytes().enumerate().skip(open) {
+        match byte {
+            b'(' => depth += 1,
+            b')' if depth == 1 => return call.get(open + 1..at),
+            b')' => depth -= 1,
+            _ => {}
+        }
+    }
+    call.get(open + 1..)
+}
+
+/// The value of a `return`, without casts and brackets around it.
+fn returned(text: &str) -> Option<&str> {
+    let at = words(text).find(|word| *word == "return").map(|word| word.as_ptr() as usize - text.as_ptr() as usize)?;
+    let mut rest = text[at + "return".len()..].trim();
+    while let Some(inner) = rest.strip_prefix('(') {
+        let is_cast =
+            |close: usize| inner[..close].bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_ *:<>".contains(&byte));
+        rest = match inner.find(')') {
+            Some(close) if is_cast(close) && !inner[close + 1..].trim().is_empty() => inner[close + 1..].trim_start(),
+            Some(close) if is_cast(close) => inner[..close].trim(),
+            // The bracket of a call's argument list that was cut off, or of a cast that is not understood.
+            _ => inner.trim_start(),
+        };
+    }
+    Some(rest)
+}
+
+/// Whether a value is a name, or that and a number of bytes: not what it points to.
+fn is_sum(value: &str, name: &str) -> bool {
+    let rest = value.strip_prefix(name).unwrap_or(value).trim_start_matches(')').trim_start();
+    rest.is_empty() || rest.starts_with('+') || rest.starts_with('?')
+}
+
+/// Whether a line declares a local variable: a type stands before its name.
+fn declares(line: &str, name: &str) -> bool {
+    let first = words(line).next();
+    if first.is_none_or(|word| ["static", "extern", "return", "else", "goto", "case"].contains(&word)) {
+        return false;
+    }
+    words(line).filter(|word| *word == name).any(|word| {
+        let at = word.as_ptr() as usize - line.as_ptr() as usize;
+        let before = line[..at].trim_end();
+        let is_type = |last: char| last.is_alphanumeric() || last == '_' || last == '*' || last == '>';
+        let has_type = !before.is_empty() && before.ends_with(is_type);
+        // `char *p, *q = NULL;`
+        let pointers = before.trim_end_matches(['*', ' ']);
+        has_type && !before.ends_with("return") || before.ends_with('*') && pointers.ends_with(',')
+    })
+}
+
+/// The words of C in a text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_name = |character: char| character.is_alphanumeric() || character == '_';
+    text.split(move |character| !is_name(character)).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::around;
+
+    #[test]
+    fn names_of_real_wrappers() {
+        for function in [
+            "malloc",
+            "xmalloc",
+            "zmalloc",
+            "zmalloc_usable",
+            "ztrymalloc_usable_internal",
+            "zcalloc",
+            "zrealloc_usable",
+            "palloc0",
+            "palloc_extended",
+            "MemoryContextAlloc",
+            "MemoryContextAllocZeroAligned",
+            "MemoryContextAllocHuge",
+            "MemoryContextAllocExtended",
+            "AllocSetAlloc",
+            "pstrdup",
+            "g_malloc0_n",
+            "g_slice_alloc0",
+            "g_memdup",
+            "sqlite3Malloc",
+            "sqlite3MallocZero",
+            "sqlite3DbMallocRawNN",
+            "sqlite3DbMallocZero",
+            "sqlite3_malloc64",
+            "sqlite3MemMalloc",
+            "sqlite3DbStrDup",
+            "ngx_pcalloc",
+            "ngx_pnalloc",
+            "ngx_palloc_block",
+            "apr_palloc",
+            "av_mallocz",
+            "av_malloc_array",
+            "CRYPTO_malloc",
+            "CRYPTO_zalloc",
+            "PyObject_Malloc",
+            "_PyObject_Malloc",
+            "PyMem_RawMalloc",
+            "je_malloc",
+            "mi_malloc_aligned",
+            "numa_alloc_onnode",
+            "safe_emalloc",
+        ] {
+            assert!(is_named_like_one(function), "{function}");
+        }
+        for function in [
+            "main",
+            "alloc_graph",
+            "matrix_new",
+            "std::vector<int>::reserve",
+            "",
+            "allocator_init",
+            "dictAddRaw",
+            "sdsnewlen",
+            "_",
+            "0",
+            "reallocate_all",
+        ] {
+            assert!(!is_named_like_one(function), "{function}");
+        }
+    }
+
+    /// The function's text, and what stands at the allocation.
+    fn passed_on(text: &str, call: &str, target: Option<&str>) -> bool {
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let index = lines.iter().position(|line| line.contains(call)).unwrap();
+        let statement = around(&lines, index).into_iter().next().unwrap();
+        let allocation = statement.text.find(call).unwrap();
+        passes_on(&lines, index, &statement, allocation, target)
+    }
+
+    #[test]
+    fn a_block_of_as_many_bytes_as_told_that_is_returned_is_the_callers() {
+        let prefix = "void *get(size_t size) {\n    if (size > MAX) return NULL;\n    void *ptr = grab(size + PREFIX);\n    if (!ptr) return NULL;\n    *(size_t *)ptr = size;\n    return (char*)ptr + PREFIX;\n}\n";
+        assert!(passed_on(prefix, "grab(", Some("ptr")));
+        let plain = "void *get(size_t size) {\n    return (void *) grab(size);\n}\n";
+        assert!(passed_on(plain, "grab(", None));
+        let later = "char *get(int n)\n{\n  char *p, *q = NULL;\n  q = grab(n + 1);\n  check(q);\n  return(q);\n}\n";
+        assert!(passed_on(later, "grab(", Some("q")));
+    }
+
+    #[test]
+    fn constructors_fields_and_statics_keep_their_objects() {
+        let constructor = "node *node_new(int key) {\n  node *n = grab(sizeof(node) + key);\n  return n;\n}\n";
+        assert!(!passed_on(constructor, "grab(", Some("n")));
+        let fixed = "char *page(void) {\n  char *p = grab(PAGE_SIZE);\n  return p;\n}\n";
+        assert!(!passed_on(fixed, "grab(", Some("p")));
+        let field = "grid *make(int n) {\n  grid *g = base();\n  g->cells = grab(n);\n  return g;\n}\n";
+        assert!(!passed_on(field, "grab(", Some("g->cells")));
+        let held = "static char *cache;\nchar *get(int n) {\n  if (!cache) cache = grab(n);\n  return cache;\n}\n";
+        assert!(!passed_on(held, "grab(", Some("cache")));
+        let value = "int sum(int n) {\n  int *all = grab(n);\n  fill(all);\n  return all[0];\n}\n";
+        assert!(!passed_on(value, "grab(", Some("all")));
+        let other =
+            "int *f(int n) {\n  int *all = grab(n);\n  return other(all);\n}\nint *g(int *all) {\n  return all;\n}\n";
+        assert!(!passed_on(other, "grab(", Some("all")));
+        let used = "int f(int n) {\n  return sum(grab(n));\n}\n";
+        assert!(!passed_on(used, "grab(", None));
+    }
+
+    #[test]
+    fn hostile_texts_are_none() {
+        for text in ["return (((((", "return", ") = grab(", "grab(n", "((((grab(n)))))", "é = grab(é) return é"] {
+            let _ = passed_on(&format!("{text} grab(x"), "grab(", Some("é"));
+        }
+    }
+}
