@@ -6,10 +6,12 @@
 //!
 //! A long decision is one [`Event::Decision`] and several [`Event::Orders`] of at most [`ORDERS_PER_LINE`] batches, so that no line grows without limit.
 
+pub use numapilot_kernel::actuator::PageOutcomes;
 use serde::Deserialize;
 use serde::Serialize;
 
-pub use crate::totals::PageOutcomes;
+use crate::page_groups;
+pub use crate::page_groups::by_group;
 
 /// Version of the format. Adding a field keeps the version; changing the meaning of one increases it.
 pub const VERSION: u32 = 1;
@@ -334,6 +336,7 @@ pub struct Action {
     /// Whether the orders were undone (`true`) or carried out.
     pub undo: bool,
     /// Number of pages by the kernel's answer.
+    #[serde(with = "page_groups")]
     pub pages: PageOutcomes,
     /// Number of threads that were moved.
     pub threads_moved: u64,
@@ -358,7 +361,7 @@ pub struct Stayed {
     pub first: u64,
     /// Number of pages.
     pub pages: u64,
-    /// The outcome, as named by [`PageOutcomes::by_name`].
+    /// The outcome, as named by [`by_group`].
     pub outcome: String,
 }
 
@@ -675,13 +678,5 @@ mod tests {
         assert_eq!(serde_json::from_str::<Entry>(line).unwrap().event, Event::Unknown);
         let line = r#"{"v":1,"line":0,"unix_ns":0,"event":"trouble","what":"x","times":1,"severity":"high"}"#;
         assert!(matches!(serde_json::from_str::<Entry>(line).unwrap().event, Event::Trouble(_)));
-    }
-
-    #[test]
-    fn outcomes_add_up() {
-        let mut sum = PageOutcomes { moved: 1, busy: 2, ..PageOutcomes::default() };
-        sum.add(&PageOutcomes { moved: 1, gone: 3, other: 4, ..PageOutcomes::default() });
-        assert_eq!(sum.total(), 11);
-        assert_eq!(sum.by_name()[0], ("moved", 2));
     }
 }

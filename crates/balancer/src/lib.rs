@@ -15,6 +15,7 @@ pub mod observe;
 mod order_events;
 pub mod packer;
 pub mod packing;
+mod page_groups;
 pub mod regression_guard;
 pub mod status;
 pub mod system;

@@ -1,90 +1,11 @@
 //! What the loop has done and used since its start: in its status, and at the end of its journal.
 
-use numapilot_kernel::actuator::MoveOutcome;
-use numapilot_kernel::actuator::Tally;
+use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_kernel::actuator::page_bytes;
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Number of pages by the kernel's answer; the counts add up to the pages ordered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PageOutcomes {
-    /// Moved (or copied, or split) as ordered.
-    pub moved: u64,
-    /// On the destination node already.
-    pub already_there: u64,
-    /// No longer present: unmapped, freed, swapped out, or the process has ended.
-    pub gone: u64,
-    /// In use by the kernel or a device, after as many tries as the settings allow.
-    pub busy: u64,
-    /// The destination node had too little free memory, or would have had less than the reserve.
-    pub no_room: u64,
-    /// Not permitted: shared with other processes without the right to move shared pages, locked, or another user's.
-    pub refused: u64,
-    /// Not tried because of the rate limit, a pause or the end of the run.
-    pub not_tried: u64,
-    /// Any other answer.
-    pub other: u64,
-}
-
-impl From<&Tally> for PageOutcomes {
-    fn from(pages: &Tally) -> PageOutcomes {
-        let mut outcomes = PageOutcomes::default();
-        for (outcome, count) in pages.by_outcome() {
-            *outcomes.count_of(outcome) += count;
-        }
-        outcomes
-    }
-}
-
-impl PageOutcomes {
-    /// The count that pages with this outcome belong to.
-    pub fn count_of(&mut self, outcome: MoveOutcome) -> &mut u64 {
-        match outcome {
-            MoveOutcome::Moved => &mut self.moved,
-            MoveOutcome::AlreadyThere => &mut self.already_there,
-            MoveOutcome::Gone => &mut self.gone,
-            MoveOutcome::Busy => &mut self.busy,
-            MoveOutcome::NoRoom => &mut self.no_room,
-            MoveOutcome::NotTried => &mut self.not_tried,
-            MoveOutcome::Shared => &mut self.refused,
-            MoveOutcome::Unmovable | MoveOutcome::Other(_) => &mut self.other,
-        }
-    }
-
-    /// Names and values, in the order in which they are shown.
-    #[must_use]
-    pub fn by_name(&self) -> [(&'static str, u64); 8] {
-        [
-            ("moved", self.moved),
-            ("already-there", self.already_there),
-            ("gone", self.gone),
-            ("busy", self.busy),
-            ("no-room", self.no_room),
-            ("refused", self.refused),
-            ("not-tried", self.not_tried),
-            ("other", self.other),
-        ]
-    }
-
-    /// Adds the counts of `other`.
-    pub fn add(&mut self, other: &PageOutcomes) {
-        self.moved += other.moved;
-        self.already_there += other.already_there;
-        self.gone += other.gone;
-        self.busy += other.busy;
-        self.no_room += other.no_room;
-        self.refused += other.refused;
-        self.not_tried += other.not_tried;
-        self.other += other.other;
-    }
-
-    /// Sum of all counts.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.by_name().iter().map(|(_, count)| count).sum()
-    }
-}
+use crate::page_groups;
 
 /// Totals since the start; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +24,7 @@ pub struct Counters {
     #[serde(default)]
     pub file_uses: u64,
     /// Pages by the outcome of their orders, without undo actions.
+    #[serde(with = "page_groups")]
     pub pages: PageOutcomes,
     /// Pages moved back.
     pub pages_undone: u64,

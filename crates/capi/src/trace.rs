@@ -180,8 +180,8 @@ impl OpenTrace {
         }
         let kinds = ObjectKind::ALL.map(|kind| texts.add(kind.word()));
         let meta = trace.meta();
-        let whole =
-            [meta.engine.clone(), meta.command.join(" "), meta.machine_name.clone()].map(|text| texts.add(&text));
+        let whole = [meta.engine.name().to_owned(), meta.command.join(" "), meta.machine_name.clone()]
+            .map(|text| texts.add(&text));
         OpenTrace { texts: texts.finish(), sites, threads, processes, locations, kinds, whole, trace }
     }
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use numapilot_symbols::Unresolved;
 use numapilot_trace::chunk::{Damage, Problem, RawTrace, SessionEnd, SessionStart};
+use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
@@ -195,7 +196,7 @@ impl Made {
         rows::write_tables(&mut writer, &joined, &names, &session.problems)?;
         let mut meta = meta(session, &joined, samples, weight);
         meta.more.insert("unresolved".to_owned(), unresolved(&names));
-        if meta.engine == "instrument" {
+        if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
             meta.more.insert(instrumentation::KEY.to_owned(), serde_json::json!(found));
         }
@@ -235,14 +236,14 @@ impl<'a> Feed<'a> {
         empties: Receiver<AccessColumns>,
         progress: Progress<'a>,
     ) -> Feed<'a> {
-        let conventions = match start.engine.as_str() {
-            "instrument" | "emulate" => {
+        let conventions = match start.engine.known() {
+            Some(Engine::Instrument | Engine::Emulate) => {
                 Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
             }
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
-            "import" | "pmu" => Conventions::SAMPLED,
-            "fault" => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
-            _ => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
+            Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
+            Some(Engine::Fault) => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
+            Some(Engine::Track) | None => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
         };
         let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order);
         let mut batch = AccessColumns::default();
@@ -372,7 +373,7 @@ fn wrappers(start: &SessionStart) -> Vec<String> {
 fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) -> Meta {
     let start = session.start;
     let number = |name: &str| start.config.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
-    let sampling = (samples > 0 || start.engine != "track").then(|| Sampling {
+    let sampling = (samples > 0 || start.engine != Engine::Track).then(|| Sampling {
         period: number("sample_period"),
         rate_hz: u32::try_from(number("sample_rate_hz")).unwrap_or(u32::MAX),
         seed: number("seed"),
@@ -393,15 +394,15 @@ fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) 
         duration_ns: duration_ns(session, joined),
         host_duration_ns: session.end.map_or(0, |end| end.end_monotonic_ns.saturating_sub(start.start_monotonic_ns)),
         clock: ClockInfo {
-            source: match (start.simulated, start.engine.as_str()) {
+            source: match (start.simulated, start.engine.known()) {
                 (true, _) => "virtual",
-                (false, "import") => "recorded",
+                (false, Some(Engine::Import)) => "recorded",
                 _ if start.config.get("order").is_some_and(|order| order == "sequence") => "monotonic",
                 (false, _) => "tsc",
             }
             .to_owned(),
             // A recording of another tool has stamps in nanoseconds, and does not have the frequency of the cycles of its latencies.
-            khz: if start.engine == "import" { 0 } else { start.clock_khz },
+            khz: if start.engine == Engine::Import { 0 } else { start.clock_khz },
             order_khz: start.order_khz,
             start_order: start.start_order,
         },
@@ -419,7 +420,7 @@ fn meta(session: &SessionFacts<'_>, joined: &Joined, samples: u64, weight: u64) 
 
 /// Program time up to the last record. For an imported recording, up to its own last event, which may not be a record here; its stamps are nanoseconds.
 fn duration_ns(session: &SessionFacts<'_>, joined: &Joined) -> u64 {
-    let end = session.end.filter(|_| session.start.engine == "import");
+    let end = session.end.filter(|_| session.start.engine == Engine::Import);
     end.map_or(0, |end| end.end_order.saturating_sub(session.start.start_order)).max(joined.end.0)
 }
 

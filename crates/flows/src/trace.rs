@@ -4,6 +4,7 @@
 //! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
 
 use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::meta::Meta;
 
@@ -326,9 +327,9 @@ pub(crate) fn holds_faults(meta: &Meta) -> bool {
 /// Implements [`Trace::evidence`], from the trace's metadata.
 fn evidence(meta: &Meta) -> Evidence {
     let told = meta.more.get("evidence").and_then(serde_json::Value::as_str);
-    match (meta.engine.as_str(), told) {
-        ("fault", _) | ("import", Some("page-faults")) => Evidence::PageFaults,
-        ("import", Some("none")) => Evidence::Other,
+    match (meta.engine.known(), told) {
+        (Some(Engine::Fault), _) | (Some(Engine::Import), Some("page-faults")) => Evidence::PageFaults,
+        (Some(Engine::Import), Some("none")) => Evidence::Other,
         _ => Evidence::Accesses,
     }
 }

@@ -6,6 +6,7 @@
 //! instrumented counts as seen.
 
 use numapilot_flows::{Instrumentation, Trace};
+use numapilot_trace::engine::Engine;
 use serde::Serialize;
 
 /// Accesses per second of user time below which a recording with uninstrumented code cannot be judged. A tenth of the least that was measured on an
@@ -48,7 +49,7 @@ impl Blindness {
 
 /// Why this recording cannot be judged; `None` if it can be, or if nothing is known of its instrumentation.
 pub(crate) fn of(trace: &Trace) -> Option<Blindness> {
-    if trace.meta().engine != "instrument" {
+    if trace.meta().engine != Engine::Instrument {
         return None;
     }
     judge(&trace.instrumentation()?)

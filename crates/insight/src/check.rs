@@ -152,6 +152,8 @@ fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Option<Estimate> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::engine::Engine;
+
     use super::*;
     use crate::compare::RunTime;
 
@@ -160,7 +162,7 @@ mod tests {
             trace: String::new(),
             program: "p".to_owned(),
             machine: "m".to_owned(),
-            engine: "instrument".to_owned(),
+            engine: Engine::Instrument.into(),
             time: Some(RunTime { ns: time, source: TimeSource::Modelled }),
             remote_share: Some(remote),
             imbalance: None,

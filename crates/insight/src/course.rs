@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use numapilot_flows::{Deed, Piece, Trace};
 
+use crate::windows::Windows;
+
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum StepKind {
@@ -44,7 +46,7 @@ pub(crate) struct Course {
     steps: Vec<Step>,
     events: usize,
     threads: usize,
-    windows: usize,
+    windows: Windows,
     process_of: Vec<u32>,
     /// `[window * threads + thread]`: nanoseconds that the thread worked, by the recording's clock.
     pub worked_ns: Vec<f64>,
@@ -63,7 +65,7 @@ pub(crate) struct Walked {
 
 impl Course {
     /// The course of a recording, cut into windows of time.
-    pub fn of(trace: &Trace, window_ns: f64, windows: usize) -> Course {
+    pub fn of(trace: &Trace, windows: Windows) -> Course {
         let dependences = trace.dependences();
         let threads = dependences.lives.len();
         let process_of = dependences.lives.iter().map(|life| life.process).collect();
@@ -73,26 +75,25 @@ impl Course {
             threads,
             windows,
             process_of,
-            worked_ns: vec![0.0; windows * threads],
+            worked_ns: vec![0.0; windows.count * threads],
             // Hardware samples show no waits. Threads that share data wait for each other somewhere, as in loops. Without any wait, a gain that is spread
             // over the threads would count for nothing.
             meets: trace.waits().is_empty(),
         };
         let lives = dependences.lives.iter().zip(&dependences.orders);
-        let pieces: Vec<Vec<Piece>> =
-            lives.map(|(life, order)| cut(&order.pieces(*life), window_ns, windows)).collect();
+        let pieces: Vec<Vec<Piece>> = lives.map(|(life, order)| cut(&order.pieces(*life), windows)).collect();
         for (thread, pieces) in pieces.iter().enumerate() {
             for piece in pieces.iter().filter(|piece| piece.deed.is_none()) {
-                let window = window_of(piece.from_ns, window_ns, windows);
+                let window = windows.at(piece.from_ns);
                 course.worked_ns[window * threads + thread] += piece.to_ns - piece.from_ns;
             }
         }
-        course.order(&pieces, &dependences.events, window_ns);
+        course.order(&pieces, &dependences.events);
         course
     }
 
     /// Orders all pieces: of those whose dependences are met, the one that ended first in the recording comes next.
-    fn order(&mut self, pieces: &[Vec<Piece>], needed: &[u32], window_ns: f64) {
+    fn order(&mut self, pieces: &[Vec<Piece>], needed: &[u32]) {
         let key = |thread: usize, next: usize| {
             pieces[thread].get(next).map(|piece| Reverse((piece.to_ns.max(0.0).to_bits(), thread)))
         };
@@ -118,7 +119,7 @@ impl Course {
             let to_ns = piece.to_ns;
             match piece.deed {
                 None => {
-                    let window = window_of(piece.from_ns, window_ns, self.windows);
+                    let window = self.windows.at(piece.from_ns);
                     let worked = self.worked_ns[window * self.threads + thread];
                     let share = (to_ns - piece.from_ns) / worked;
                     self.push(thread, to_ns, StepKind::Work { window: window as u32, share });
@@ -171,7 +172,7 @@ impl Course {
         let mut now = vec![0.0_f64; self.threads];
         let mut complete = vec![0.0_f64; self.events];
         let mut delay = MeanDelay::new(self);
-        let mut walked = Walked { end_ns: 0.0, done_ns: vec![0.0; self.windows] };
+        let mut walked = Walked { end_ns: 0.0, done_ns: vec![0.0; self.windows.count] };
         let mut present = 0;
         for step in &self.steps {
             let thread = step.thread as usize;
@@ -263,12 +264,8 @@ impl MeanDelay {
     }
 }
 
-fn window_of(from_ns: f64, window_ns: f64, windows: usize) -> usize {
-    ((from_ns / window_ns) as usize).min(windows - 1)
-}
-
 /// The same pieces, with work cut at the ends of windows.
-fn cut(pieces: &[Piece], window_ns: f64, windows: usize) -> Vec<Piece> {
+fn cut(pieces: &[Piece], windows: Windows) -> Vec<Piece> {
     let mut all = Vec::with_capacity(pieces.len());
     for piece in pieces {
         if piece.deed.is_some() {
@@ -277,9 +274,9 @@ fn cut(pieces: &[Piece], window_ns: f64, windows: usize) -> Vec<Piece> {
         }
         let mut from_ns = piece.from_ns;
         while from_ns < piece.to_ns {
-            let window = window_of(from_ns, window_ns, windows);
-            let end_ns = (window as f64 + 1.0) * window_ns;
-            let is_last = window + 1 >= windows || end_ns <= from_ns;
+            let window = windows.at(from_ns);
+            let end_ns = (window as f64 + 1.0) * windows.ns;
+            let is_last = window + 1 >= windows.count || end_ns <= from_ns;
             let to_ns = if is_last { piece.to_ns } else { end_ns.min(piece.to_ns) };
             all.push(Piece { from_ns, to_ns, deed: None });
             from_ns = to_ns;
@@ -294,14 +291,11 @@ mod tests {
 
     use super::*;
 
-    const WINDOWS: u64 = 48;
-
     fn courses() -> impl Iterator<Item = (&'static str, Trace, Course)> {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
         ["facerec", "mg", "psearchy", "streamcluster", "webserver"].into_iter().map(move |name| {
             let trace = Trace::open(&folder.join(format!("{name}.numatrace"))).expect("a committed trace");
-            let window_ns = trace.end().0.div_ceil(WINDOWS) as f64;
-            let course = Course::of(&trace, window_ns, (trace.end().0 as f64 / window_ns).ceil() as usize);
+            let course = Course::of(&trace, Windows::of(trace.end().0));
             (name, trace, course)
         })
     }

@@ -28,6 +28,7 @@ mod uncertainty;
 mod unseen;
 mod usage;
 pub mod whatif;
+mod windows;
 
 pub use blind::{Blindness, RATE_MIN, judge as blindness_of};
 pub use context::Analysis;

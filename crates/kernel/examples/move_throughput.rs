@@ -51,7 +51,7 @@ fn ours(mover: &mut Mover, addresses: &[u64], to: NodeId, asks: bool) -> f64 {
     };
     let moved = moved.expect("our own pages may be moved");
     let took = begun.elapsed().as_secs_f64();
-    assert_eq!(moved.tally.moved as usize, addresses.len(), "{:?}", moved.tally);
+    assert_eq!(moved.pages.moved as usize, addresses.len(), "{:?}", moved.pages);
     took
 }
 

@@ -8,7 +8,7 @@ use numapilot_machine::NodeId;
 
 use crate::actuator::MoveRequest;
 use crate::actuator::Mover;
-use crate::actuator::Tally;
+use crate::actuator::PageOutcomes;
 use crate::census;
 use crate::error::KernelError;
 use crate::memory::PageQuery;
@@ -57,7 +57,7 @@ pub struct Migration {
     /// Pages that were to move (or would be, in a dry run), by origin and target.
     pub wanted: BTreeMap<(NodeId, NodeId), u64>,
     /// Outcomes of the pages.
-    pub pages: Tally,
+    pub pages: PageOutcomes,
     /// Time spent in the system calls that move pages.
     pub moving: Duration,
     /// Total time.
@@ -150,11 +150,12 @@ fn flush(
     if let Some(mover) = mover {
         requests.sort_unstable();
         let moved = mover.run_known(Some(process), requests, huge, &mut |moved| {
-            let so_far = Migration { pages: Tally { moved: done.pages.moved + moved, ..done.pages }, ..done.clone() };
+            let pages = PageOutcomes { moved: done.pages.moved + moved, ..done.pages };
+            let so_far = Migration { pages, ..done.clone() };
             done.stopped |= !goes_on(&so_far);
             !done.stopped
         })?;
-        done.pages.add(&moved.tally);
+        done.pages.add(&moved.pages);
         done.moving += Duration::from_nanos(moved.moving_ns);
     }
     requests.clear();

@@ -83,7 +83,7 @@ impl PyTrace {
 
     #[getter]
     fn engine(&self) -> PyResult<String> {
-        Ok(self.opened()?.meta().engine.clone())
+        Ok(self.opened()?.meta().engine.name().to_owned())
     }
 
     #[getter]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use numapilot_query::elsewhere::Engine;
+use numapilot_query::elsewhere::QueryEngine;
 use numapilot_query::output::Format;
 
 /// Ask a trace, or a fleet of traces, in SQL
@@ -42,7 +42,7 @@ pub struct Arguments {
     pub explain: bool,
     /// Print the statements that define the same tables and views in another engine
     #[arg(long, value_enum, value_name = "ENGINE", conflicts_with_all = ["sql", "run", "file", "explain"])]
-    pub views_for: Option<Engine>,
+    pub views_for: Option<QueryEngine>,
     /// Memory limit of the query [default: half of this machine's memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub memory: Option<u64>,

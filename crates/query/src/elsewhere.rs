@@ -10,7 +10,7 @@ use crate::views;
 
 /// A query engine that can read the tables itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Engine {
+pub enum QueryEngine {
     /// SQL for DuckDB
     Duckdb,
     /// Python for Spark, which uses a session `spark`
@@ -21,11 +21,11 @@ pub enum Engine {
 
 /// The statements that define the tables and views of `source` in that engine.
 #[must_use]
-pub fn text(engine: Engine, source: &Source) -> String {
+pub fn text(engine: QueryEngine, source: &Source) -> String {
     match engine {
-        Engine::Duckdb => duckdb(source),
-        Engine::Spark => spark(source),
-        Engine::Polars => polars(source),
+        QueryEngine::Duckdb => duckdb(source),
+        QueryEngine::Spark => spark(source),
+        QueryEngine::Polars => polars(source),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use numapilot_flows::{Instrumentation, Losses, Module, Trace};
 use numapilot_machine::Machine;
+use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
 use serde::Serialize;
 use serde_json::Value;
@@ -25,8 +26,8 @@ pub struct Heading {
     pub is_simulated: bool,
     /// Whether the machine was measured, simulated or only named: a machine that was not simulated need not be the one that the program ran on.
     pub origin: Origin,
-    /// Name of the engine that recorded.
-    pub engine: String,
+    /// The engine that recorded.
+    pub engine: RecordedBy,
     /// How threads and pages were placed, in words ("threads spread, pages by first touch"). Empty where nothing was placed.
     pub placement: String,
     /// Program time in nanoseconds.

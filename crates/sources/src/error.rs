@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use numapilot_perf_events::EventsError;
+use numapilot_trace::engine::Engine;
 use thiserror::Error;
 
 /// Why a program could not be recorded (or built for recording).
@@ -47,8 +48,8 @@ pub enum SourceError {
     /// An engine cannot work on this machine, whatever the program.
     #[error("engine {engine} does not work here: {reason}; {remedy}")]
     EngineUnavailable {
-        /// The engine's name.
-        engine: &'static str,
+        /// The engine.
+        engine: Engine,
         /// What is wrong, as part of a sentence.
         reason: String,
         /// What the user can do about it.

@@ -524,14 +524,12 @@ impl Watch<'_, '_> {
     }
 
     fn program_time(&self) -> Duration {
-        match self.clock.engine {
-            Engine::Track | Engine::Fault | Engine::Pmu => self.began.elapsed(),
-            Engine::Instrument | Engine::Emulate => {
-                let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
-                let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));
-                Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
-            }
+        if !self.clock.engine.is_simulated() {
+            return self.began.elapsed();
         }
+        let cycles = u128::from(self.totals.clock_cycles.load(Ordering::Relaxed));
+        let ns = cycles * 1_000_000 / u128::from(self.clock.khz.max(1));
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     fn progress(&self) -> ProgressState {

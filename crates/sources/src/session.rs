@@ -83,11 +83,11 @@ impl Opening<'_, '_> {
             .selection
             .refusals
             .iter()
-            .map(|r| json!({ "engine": r.engine.name(), "reason": r.reason, "remedy": r.remedy }))
+            .map(|r| json!({ "engine": r.engine, "reason": r.reason, "remedy": r.remedy }))
             .collect();
         SessionStart {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            engine: self.selection.engine.name().to_owned(),
+            engine: self.selection.engine.into(),
             command: lossy(&self.options.command),
             directory: std::env::current_dir().map(|d| d.to_string_lossy().into_owned()).unwrap_or_default(),
             start_unix_ns: self

@@ -64,7 +64,7 @@ pub fn simulate(options: &RecordOptions<'_>, engine: Engine, host_khz: u32) -> R
     let mut notes = Vec::new();
     let layout = thread_layout(options)?;
     let clock_khz = match (engine, machine.clock_mhz()) {
-        (Engine::Track | Engine::Fault | Engine::Pmu, _) => host_khz,
+        (engine, _) if !engine.is_simulated() => host_khz,
         (_, Some(mhz)) => round_u32(mhz * 1000.0),
         (_, None) => {
             notes.push(format!(

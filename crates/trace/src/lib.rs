@@ -2,6 +2,7 @@
 //! tables afterwards. `docs/trace-format.md` documents both.
 
 pub mod chunk;
+pub mod engine;
 pub mod ids;
 pub mod meta;
 pub mod name;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engine::{Engine, RecordedBy};
 use crate::native::Native;
 
 /// Name of the file in the trace's folder.
@@ -61,8 +62,8 @@ pub struct Meta {
     pub format: Format,
     /// Version of the tool that wrote the tables.
     pub tool_version: String,
-    /// Engine: "instrument", "track", "import".
-    pub engine: String,
+    /// The engine that recorded.
+    pub engine: RecordedBy,
     /// Whether machine, program time and home nodes are simulated (true) or were measured (false).
     pub simulated: bool,
     /// Name of the machine.
@@ -250,7 +251,7 @@ impl Meta {
         match self.machine.get("source") {
             _ if self.simulated => Origin::Simulated,
             // An import is given the machine on which its samples were taken.
-            Some(source) if self.engine != "import" && !is_of_host(source) => Origin::OtherHost,
+            Some(source) if self.engine != Engine::Import && !is_of_host(source) => Origin::OtherHost,
             _ => Origin::Measured,
         }
     }
@@ -320,18 +321,17 @@ mod tests {
 
     #[test]
     fn a_model_that_no_engine_simulated_is_not_called_real_hardware() {
-        let origin = |engine: &str, simulated, source: Value| {
-            Meta { engine: engine.to_owned(), simulated, machine: json!({ "source": source }), ..Meta::default() }
-                .origin()
+        let origin = |engine: Engine, simulated, source: Value| {
+            Meta { engine: engine.into(), simulated, machine: json!({ "source": source }), ..Meta::default() }.origin()
         };
         let live = json!({ "live": { "root": "/" } });
-        assert_eq!(origin("instrument", true, json!("builtin")), Origin::Simulated);
-        assert_eq!(origin("instrument", true, live.clone()), Origin::Simulated);
-        assert_eq!(origin("track", false, live.clone()), Origin::Measured);
-        assert_eq!(origin("track", false, json!("builtin")), Origin::OtherHost);
-        assert_eq!(origin("fault", false, json!({ "model": { "path": "m.toml" } })), Origin::OtherHost);
-        assert_eq!(origin("import", false, json!({ "model": { "path": "m.toml" } })), Origin::Measured);
-        assert_eq!(origin("pmu", true, live), Origin::Simulated, "an emulated PMU");
+        assert_eq!(origin(Engine::Instrument, true, json!("builtin")), Origin::Simulated);
+        assert_eq!(origin(Engine::Instrument, true, live.clone()), Origin::Simulated);
+        assert_eq!(origin(Engine::Track, false, live.clone()), Origin::Measured);
+        assert_eq!(origin(Engine::Track, false, json!("builtin")), Origin::OtherHost);
+        assert_eq!(origin(Engine::Fault, false, json!({ "model": { "path": "m.toml" } })), Origin::OtherHost);
+        assert_eq!(origin(Engine::Import, false, json!({ "model": { "path": "m.toml" } })), Origin::Measured);
+        assert_eq!(origin(Engine::Pmu, true, live), Origin::Simulated, "an emulated PMU");
         assert_eq!(Meta::default().origin(), Origin::Measured, "no machine, no model");
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use common::{Random, records, thread_ring};
 use numapilot_trace::chunk::*;
+use numapilot_trace::engine::Engine;
 use numapilot_trace::record::Record;
 use numapilot_trace::wire::Encoder;
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ use serde_json::json;
 fn session() -> SessionStart {
     SessionStart {
         tool_version: "0.1.0".into(),
-        engine: "instrument".into(),
+        engine: Engine::Instrument.into(),
         command: vec!["./a.out".into(), "10".into()],
         clock_khz: 2_400_000,
         simulated: true,

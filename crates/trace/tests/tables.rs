@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::realistic::{accesses as realistic_accesses, objects as realistic_objects};
+use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::{META_FILE, Meta, MetaError};
 use numapilot_trace::tables::*;
 use serde_json::json;
@@ -59,7 +60,7 @@ fn a_lifecycle_event_costs_at_most_24_bytes() {
 fn meta() -> Meta {
     Meta {
         tool_version: "0.1.0".into(),
-        engine: "instrument".into(),
+        engine: Engine::Instrument.into(),
         simulated: true,
         machine_name: "opteron-8385".into(),
         machine: json!({"nodes": [0, 1, 2, 3]}),

@@ -450,7 +450,7 @@ impl Packer {
 
     fn settle(&mut self, decision: u64, placed: Placed, control_port: &mut dyn ControlPort) {
         let mut pages = PageOutcomes::default();
-        placed.moved.iter().for_each(|moved| pages.add(&PageOutcomes::from(&moved.pages)));
+        placed.moved.iter().for_each(|moved| pages.add(&moved.pages));
         let took_ns: u64 = placed.moved.iter().map(|moved| moved.moving.as_nanos() as u64).sum();
         let moved_bytes = pages.moved * page_bytes();
         self.counters.pages.add(&pages);

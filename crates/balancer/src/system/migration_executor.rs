@@ -7,7 +7,7 @@ use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
 use numapilot_kernel::actuator::MoveRequest;
 use numapilot_kernel::actuator::Mover;
-use numapilot_kernel::actuator::Tally;
+use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action;
@@ -21,7 +21,6 @@ use super::binding::ThreadOrder;
 use super::targets::ManagedProcess;
 use super::targets::Targets;
 use super::undo_log::UndoLog;
-use crate::event::PageOutcomes;
 
 /// Small pages per large page.
 const LARGE_PAGES: u64 = 512;
@@ -131,22 +130,24 @@ impl MigrationExecutor {
         let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| goes_on()) {
             Ok(moved) => moved,
             Err(error) => {
-                let refusal =
-                    if matches!(error, KernelError::Gone { .. }) { Refusal::Gone } else { Refusal::Unsupported };
+                let (refusal, outcome) = match error {
+                    KernelError::Gone { .. } => (Refusal::Gone, MoveOutcome::Gone),
+                    _ => (Refusal::Unsupported, MoveOutcome::NotPermitted),
+                };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal));
-                done.pages.refused += parts.len() as u64;
+                *done.pages.count_mut(outcome) += parts.len() as u64;
                 done.troubles.push(error.to_string());
                 return;
             }
         };
-        let page_ns = moved.moving_ns as f64 / moved.tally.moved.max(1) as f64;
+        let page_ns = moved.moving_ns as f64 / moved.pages.moved.max(1) as f64;
         for part in parts {
             let outcomes = &moved.outcomes[part.first..part.first + part.count];
-            let tally = Tally::of(outcomes);
-            results[part.order] = result_of(&tally, outcomes[0], page_ns);
+            let pages = PageOutcomes::of(outcomes);
+            results[part.order] = result_of(&pages, outcomes[0], page_ns);
             // An order is about one page, of which one small one may have moved and the first not.
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
-            *done.pages.count_of(outcome) += 1;
+            *done.pages.count_mut(outcome) += 1;
         }
         self.note(managed, requests, &moved.outcomes, done);
         done.took_ns += moved.moving_ns;
@@ -200,16 +201,16 @@ impl MigrationExecutor {
 }
 
 /// Result of an order from the outcomes of its pages; if none moved, that of the first page.
-fn result_of(tally: &Tally, first: MoveOutcome, page_ns: f64) -> Result<f64, Refusal> {
-    if tally.moved > 0 {
-        return Ok(page_ns * tally.moved as f64);
+fn result_of(pages: &PageOutcomes, first: MoveOutcome, page_ns: f64) -> Result<f64, Refusal> {
+    if pages.moved > 0 {
+        return Ok(page_ns * pages.moved as f64);
     }
     Err(match first {
         MoveOutcome::AlreadyThere => Refusal::AlreadyThere,
         MoveOutcome::NoRoom => Refusal::NoRoom,
         MoveOutcome::Busy | MoveOutcome::NotTried => Refusal::Busy,
         MoveOutcome::Gone => Refusal::Gone,
-        MoveOutcome::Moved | MoveOutcome::Shared | MoveOutcome::Unmovable | MoveOutcome::Other(_) => {
+        MoveOutcome::Moved | MoveOutcome::NotPermitted | MoveOutcome::Unmovable | MoveOutcome::Other(_) => {
             Refusal::Unsupported
         }
     })

@@ -23,6 +23,7 @@ use numapilot_balancer::event::Decision;
 use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Sink;
 use numapilot_balancer::event::Stop;
+use numapilot_balancer::event::by_group;
 use numapilot_balancer::packer::Packer;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Status;
@@ -413,7 +414,7 @@ fn decision_line(decision: &Decision) -> String {
 }
 
 fn action_line(action: &Action) -> String {
-    let counts = action.pages.by_name().into_iter().filter(|(_, count)| *count > 0);
+    let counts = by_group(&action.pages).into_iter().filter(|(_, count)| *count > 0);
     let pages = counts.map(|(name, count)| format!("{count} {name}"));
     let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
     let done: Vec<String> = pages.chain(threads).collect();
@@ -424,7 +425,7 @@ fn action_line(action: &Action) -> String {
 
 fn summary(stop: &Stop) -> String {
     let counters = &stop.counters;
-    let pages = counters.pages.by_name();
+    let pages = by_group(&counters.pages);
     let pages: Vec<String> =
         pages.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     let pages = if pages.is_empty() { "none moved by numapilot".to_owned() } else { pages.join(", ") };

@@ -62,7 +62,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     } else {
         output::print(&text(&done, arguments))?;
     }
-    let stayed = done.pages.busy + done.pages.no_room + done.pages.shared + done.pages.not_tried;
+    let stayed = done.pages.busy + done.pages.no_room + done.pages.not_permitted + done.pages.not_tried;
     Ok(if stayed > 0 { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
 }
 

@@ -15,6 +15,7 @@ use numapilot_host::Root;
 use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
+use numapilot_sources::Engine;
 use numapilot_sources::doctor;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
@@ -256,7 +257,7 @@ impl Watched {
 /// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
 pub fn options() -> LiveOptions {
     let diagnosis = doctor::diagnose(&doctor::probe());
-    let pmu = diagnosis.engine("pmu");
+    let pmu = diagnosis.engine(Engine::Pmu);
     let obstacle = pmu.and_then(|finding| finding.obstacles.first());
     let no_latency = match obstacle {
         Some(obstacle) => {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{ChunkWriter, RingId, SessionEnd, SessionStart, WriterOptions};
+use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::{Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, Level, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
@@ -69,7 +70,7 @@ pub struct Program {
 
 pub fn session() -> SessionStart {
     SessionStart {
-        engine: "instrument".into(),
+        engine: Engine::Instrument.into(),
         command: vec!["generated".into()],
         clock_khz: Clock::NANOSECONDS.khz,
         order_khz: 1_000_000,

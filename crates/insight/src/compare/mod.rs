@@ -199,7 +199,7 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
         }
     };
     differs("machine", |run| &run.machine);
-    differs("engine", |run| &run.engine);
+    differs("engine", |run| run.engine.name());
     differs("program", |run| &run.program);
     match time_source {
         Some(TimeSource::Modelled) => {

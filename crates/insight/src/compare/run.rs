@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use numapilot_flows::{ObjectKind, Trace};
+use numapilot_trace::engine::RecordedBy;
 use serde::Serialize;
 
 use super::change::Repeatability;
@@ -70,8 +71,8 @@ pub struct RunSummary {
     pub program: String,
     /// Name of the machine.
     pub machine: String,
-    /// Name of the engine that recorded.
-    pub engine: String,
+    /// The engine that recorded.
+    pub engine: RecordedBy,
     /// Run time, where one is known.
     pub time: Option<RunTime>,
     /// Share of memory accesses that are remote; `None` where no home is known.

@@ -2,6 +2,7 @@
 
 use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
+use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
 use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, drafts};
@@ -50,14 +51,14 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
 
 /// Why no fix can be priced in this recording, in whole sentences; `None` where fixes can be priced.
 pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Vec<String>> {
-    let engine = analysis.trace().meta().engine.as_str();
+    let engine = &analysis.trace().meta().engine;
     let evidence = analysis.trace().evidence();
-    if engine == "import" && evidence == Evidence::PageFaults {
+    if *engine == Engine::Import && evidence == Evidence::PageFaults {
         let why = "Page faults do not show how often memory is accessed, so patterns cannot be recognised and no fix has a price. Record with \
              `perf mem record`.";
         return Some(vec![why.to_owned()]);
     }
-    if evidence == Evidence::PageFaults || engine == "track" {
+    if evidence == Evidence::PageFaults || *engine == Engine::Track {
         return Some(vec![format!(
             "Engine {engine} does not see how often memory is accessed, so patterns cannot be recognised and no fix has a price. Record with \
              `--engine instrument`, or with `--engine pmu` where the processor samples memory accesses."

@@ -184,7 +184,7 @@ fn of_machine(unknown: &Unknown) -> Open {
 fn count(machine: &Machine, usage: &Usage) -> usize {
     let nodes = machine.nodes().len();
     let places = nodes * (nodes + machine.links().len());
-    let of_windows = usage.windows * places * STEPS_OF_PLACE + usage.rows.len() * 2 * nodes;
+    let of_windows = usage.windows.count * places * STEPS_OF_PLACE + usage.rows.len() * 2 * nodes;
     let of_one = MEMBER_TURNS * (of_windows + usage.course.len() + usage.paces.len());
     (STEPS / of_one.max(1)).clamp(LEAST, MOST)
 }

@@ -143,7 +143,7 @@ impl<'a> Pricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
     pub fn new(machine: &'a Machine, usage: &'a Usage) -> Result<Pricer<'a>, TrafficError> {
-        let mut rows_of = vec![Vec::new(); usage.windows];
+        let mut rows_of = vec![Vec::new(); usage.windows.count];
         for (index, row) in usage.rows.iter().enumerate() {
             rows_of[usize::from(row.window)].push(index as u32);
         }
@@ -176,7 +176,7 @@ impl<'a> Pricer<'a> {
         let usage = self.usage;
         let gathered = self.gather(change);
         let recorded = Settled {
-            windows: vec![Window::default(); usage.windows],
+            windows: vec![Window::default(); usage.windows.count],
             busy: self.paces.iter().map(|pace| pace.busy_ns).collect(),
             walked: usage.course.walk(&usage.course.worked_ns),
         };
@@ -193,7 +193,7 @@ impl<'a> Pricer<'a> {
         let mut parts_ns = [0.0; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
             let rest = gathered.sums.without(part, &gathered.rows);
-            let threads = Threads::of(self, &rest);
+            let threads = Threads::of(self.usage, &rest);
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy).end_ns;
@@ -217,9 +217,9 @@ impl<'a> Pricer<'a> {
         let usage = self.usage;
         let sums = self.sums(change);
         let rows = sums.all();
-        let threads = Threads::of(self, &rows);
+        let threads = Threads::of(usage, &rows);
         let lines: Vec<Vec<Line>> =
-            (0..usage.windows).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
+            (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
         Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
@@ -441,7 +441,7 @@ impl<'a> Pricer<'a> {
             let of = |window: usize| latency.get(window * usage.threads + thread).copied().flatten();
             let near = |away: usize| window.checked_sub(away).and_then(of).or_else(|| of(window + away));
             // Whose accesses were never sampled keeps the time that was recorded.
-            if let Some(latency) = (0..usage.windows).find_map(near) {
+            if let Some(latency) = (0..usage.windows.count).find_map(near) {
                 memory[at] = pace.accesses * latency / pace.outstanding;
             }
         }
@@ -451,7 +451,7 @@ impl<'a> Pricer<'a> {
     /// By row: accesses that one sampled access stands for, by what its thread made in its window.
     pub fn scales(&self) -> Vec<f64> {
         let usage = self.usage;
-        let mut sampled = vec![0.0; usage.windows * usage.threads];
+        let mut sampled = vec![0.0; usage.windows.count * usage.threads];
         let at = |row: &Row| usize::from(row.window) * usage.threads + row.thread as usize;
         usage.rows.iter().zip(&self.weight).for_each(|(row, weight)| sampled[at(row)] += weight);
         let scale =

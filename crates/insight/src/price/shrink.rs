@@ -5,7 +5,7 @@
 //! samples of one window are answered by the same node with probability `S + (1 - S) / (k + 1)`, where S is that of any two samples of the thread. So k
 //! follows from counting pairs, and a window's distribution is estimated as `(n f + k F) / (n + k)`: n samples with frequencies f, the thread's F.
 
-use super::Pricer;
+use crate::usage::Usage;
 
 /// Number of prior pairs without scatter: with fewer observed pairs than this, the distribution of the whole thread dominates.
 const PRIOR_PAIRS: f64 = 4.0;
@@ -23,8 +23,7 @@ pub(super) struct Threads {
 
 impl Threads {
     /// `rows`: of each row, reads by answering node, then writes.
-    pub(super) fn of(pricer: &Pricer<'_>, rows: &[Vec<f64>]) -> Threads {
-        let usage = pricer.usage;
+    pub(super) fn of(usage: &Usage, rows: &[Vec<f64>]) -> Threads {
         let weight = usage.sample_weight.max(1.0);
         let mut whole = vec![vec![0.0; 2 * usage.nodes]; usage.threads];
         for (row, counts) in usage.rows.iter().zip(rows) {

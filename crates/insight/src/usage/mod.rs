@@ -16,12 +16,11 @@ use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
 use crate::course::Course;
+use crate::windows::Windows;
 use pace::Pace;
 
 /// Number of parts of the jackknife.
 pub(crate) const PARTS: usize = 5;
-/// Number of windows of time, about as many as there are readings of counters.
-const WINDOWS: u64 = 48;
 /// Index that stands for "no node".
 pub(crate) const NONE: u16 = u16::MAX;
 
@@ -65,8 +64,7 @@ pub(crate) struct Cell {
 /// Rows, cells, paces and the course of a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
-    pub window_ns: f64,
-    pub windows: usize,
+    pub windows: Windows,
     pub threads: usize,
     pub nodes: usize,
     pub rows: Vec<Row>,
@@ -93,18 +91,15 @@ impl Usage {
     /// sites ([`Usage::group`]).
     pub fn of(analysis: &Analysis<'_>, machine: &Machine, apart: &BTreeMap<ObjectId, u32>) -> Usage {
         let trace = analysis.trace();
-        let end = trace.end().0.max(1);
-        let window_ns = end.div_ceil(WINDOWS).max(1) as f64;
-        let windows = (end as f64 / window_ns).ceil() as usize;
+        let windows = Windows::of(trace.end().0);
         let mut usage = Usage {
-            window_ns,
             windows,
             threads: trace.threads().len(),
             nodes: machine.nodes().len(),
             rows: Vec::new(),
             cells: Vec::new(),
             paces: Vec::new(),
-            course: Course::of(trace, window_ns, windows),
+            course: Course::of(trace, windows),
             charged: trace.meta().simulated,
             charged_core: Core::charged(trace.meta()),
             own_work: None,
@@ -113,7 +108,7 @@ impl Usage {
             row_of: HashMap::new(),
         };
         let mut cells: HashMap<Cell, f64> = HashMap::new();
-        let mut sampled = vec![0.0; usage.windows * usage.threads];
+        let mut sampled = vec![0.0; windows.count * usage.threads];
         let mut samples = 0_u64;
         for access in analysis.accesses() {
             let Some(from) = index_of(machine, access.node) else { continue };
@@ -127,7 +122,7 @@ impl Usage {
         usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
-        usage.paces = pace::paces(trace, machine, &usage, &sampled);
+        usage.paces = pace::paces(trace, machine, windows, &sampled);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();
@@ -155,8 +150,7 @@ impl Usage {
 
     /// The row of an access from node `from`.
     pub fn row(&mut self, access: &AccessRef, from: u16) -> u32 {
-        let window = ((access.time.0 as f64 / self.window_ns) as usize).min(self.windows - 1);
-        let row = Row { window: window as u16, thread: access.thread.0, from };
+        let row = Row { window: self.windows.at(access.time.0 as f64) as u16, thread: access.thread.0, from };
         *self.row_of.entry(row).or_insert_with(|| {
             self.rows.push(row);
             (self.rows.len() - 1) as u32

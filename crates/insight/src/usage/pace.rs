@@ -8,7 +8,7 @@ use numapilot_flows::{CountersAt, Thread, Trace};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::record::Counters;
 
-use super::Usage;
+use crate::windows::Windows;
 
 /// The pace of a thread in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -45,21 +45,22 @@ struct Sums {
 }
 
 /// The paces of all threads in all windows: `[window * threads + thread]`. `sampled`: sums of sample weights in the same order.
-pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[f64]) -> Vec<Pace> {
-    let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); usage.threads];
+pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled: &[f64]) -> Vec<Pace> {
+    let threads = trace.threads().len();
+    let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); threads];
     for reading in trace.counters() {
         readings[reading.thread.0 as usize].push(reading);
     }
     let khz = clock_khz(trace, machine);
-    let latencies = latencies(trace, machine, usage, khz);
-    let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; usage.windows * usage.threads];
+    let latencies = latencies(trace, machine, windows, khz);
+    let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; windows.count * threads];
     let has_chains = trace.counters().iter().all(|reading| reading.totals.memory_dependent.is_some());
     for (thread, readings) in trace.threads().iter().zip(&readings) {
         let index = thread.index.0 as usize;
         let sums = counted(thread, readings, machine, khz);
-        for window in 0..usage.windows {
-            let at = window * usage.threads + index;
-            let (from, to) = (window as f64 * usage.window_ns, (window + 1) as f64 * usage.window_ns);
+        for window in 0..windows.count {
+            let at = window * threads + index;
+            let (from, to) = (window as f64 * windows.ns, (window + 1) as f64 * windows.ns);
             paces[at] = match &sums {
                 Some(sums) => {
                     let sums = between(sums, from, to);
@@ -75,7 +76,7 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, usage: &Usage, sampled: &[
             };
         }
     }
-    share_cpus(trace, usage, &mut paces);
+    share_cpus(trace, windows, &mut paces);
     paces
 }
 
@@ -169,24 +170,26 @@ fn at(sums: &[Sums], time_ns: f64) -> Sums {
 }
 
 /// Sums of latencies by window and thread: as measured, else those of an idle machine.
-fn latencies(trace: &Trace, machine: &Machine, usage: &Usage, khz: f64) -> Vec<f64> {
-    let mut sums = vec![0.0; usage.windows * usage.threads];
+fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: f64) -> Vec<f64> {
+    let threads = trace.threads().len();
+    let mut sums = vec![0.0; windows.count * threads];
     if trace.counters().is_empty() {
         for access in trace.accesses().filter(numapilot_flows::AccessRef::is_memory_access) {
-            let window = ((access.time.0 as f64 / usage.window_ns) as usize).min(usage.windows - 1);
+            let window = windows.at(access.time.0 as f64);
             let idle = || match (access.node, access.home) {
                 (Some(node), Some(home)) => machine.idle_latency_or_guess_ns(node, home),
                 _ => 0.0,
             };
             let latency_ns = access.latency_cycles.map_or_else(idle, |cycles| f64::from(cycles) * 1e6 / khz);
-            sums[window * usage.threads + access.thread.0 as usize] += latency_ns * f64::from(access.weight);
+            sums[window * threads + access.thread.0 as usize] += latency_ns * f64::from(access.weight);
         }
     }
     sums
 }
 
 /// Where threads share a CPU, the clock makes each one's work last longer: what they would have needed by themselves is their share.
-fn share_cpus(trace: &Trace, usage: &Usage, paces: &mut [Pace]) {
+fn share_cpus(trace: &Trace, windows: Windows, paces: &mut [Pace]) {
+    let all = trace.threads().len();
     let mut on_cpu: std::collections::BTreeMap<u32, Vec<usize>> = std::collections::BTreeMap::new();
     for (thread, cpu) in trace.threads().iter().zip(trace.cpus()) {
         if let Some(cpu) = cpu {
@@ -194,14 +197,14 @@ fn share_cpus(trace: &Trace, usage: &Usage, paces: &mut [Pace]) {
         }
     }
     for threads in on_cpu.values().filter(|threads| threads.len() > 1) {
-        for window in 0..usage.windows {
-            let busy: f64 = threads.iter().map(|thread| paces[window * usage.threads + thread].busy_ns).sum();
-            if busy > usage.window_ns {
+        for window in 0..windows.count {
+            let busy: f64 = threads.iter().map(|thread| paces[window * all + thread].busy_ns).sum();
+            if busy > windows.ns {
                 for thread in threads {
-                    let pace = &mut paces[window * usage.threads + thread];
+                    let pace = &mut paces[window * all + thread];
                     let memory_ns = pace.busy_ns - pace.own_ns;
-                    pace.busy_ns *= usage.window_ns / busy;
-                    pace.stretch = busy / usage.window_ns;
+                    pace.busy_ns *= windows.ns / busy;
+                    pace.stretch = busy / windows.ns;
                     pace.own_ns = (pace.busy_ns - memory_ns).max(0.0);
                 }
             }

@@ -77,7 +77,7 @@ fn after(status: i32, to: NodeId) -> Option<MoveOutcome> {
         // Not moved, without a reason: something held a reference to the page.
         (Ok(_), _) | (_, libc::EBUSY | libc::EAGAIN) => None,
         (_, libc::ENOENT) => Some(MoveOutcome::Gone),
-        (_, libc::EACCES) => Some(MoveOutcome::Shared),
+        (_, libc::EACCES) => Some(MoveOutcome::NotPermitted),
         (_, libc::EFAULT) => Some(MoveOutcome::Unmovable),
         (_, libc::ENOMEM) => Some(MoveOutcome::NoRoom),
         (_, errno) => Some(MoveOutcome::Other(errno)),
@@ -179,7 +179,7 @@ mod tests {
                     Some(MoveOutcome::Moved) => prop_assert_eq!(node, NodeId(2)),
                     Some(MoveOutcome::Gone) => prop_assert_eq!(page, Page::Absent),
                     Some(MoveOutcome::Unmovable) => prop_assert_eq!(page, Page::Zero),
-                    Some(MoveOutcome::Shared) => prop_assert_eq!(page, Page::Shared),
+                    Some(MoveOutcome::NotPermitted) => prop_assert_eq!(page, Page::Shared),
                     Some(MoveOutcome::NoRoom) => prop_assert!(node == NodeId(0) && kernel.room == 0),
                     None => prop_assert_eq!(node, NodeId(0)),
                     other => prop_assert!(false, "{:?}", other),

@@ -26,7 +26,7 @@ use numapilot_machine::NodeId;
 use crate::error::KernelError;
 use crate::task::Process;
 pub use outcome::MoveOutcome;
-pub use outcome::Tally;
+pub use outcome::PageOutcomes;
 pub use page::huge_bytes;
 pub use page::page_bytes;
 
@@ -84,7 +84,7 @@ pub struct Moved {
     /// Outcome of each request, in the order of the requests.
     pub outcomes: Vec<MoveOutcome>,
     /// The outcomes, counted.
-    pub tally: Tally,
+    pub pages: PageOutcomes,
     /// Nanoseconds in system calls that move.
     pub moving_ns: u64,
     /// Number of system calls that move pages.
@@ -366,8 +366,8 @@ struct Work<'a> {
 
 impl Work<'_> {
     fn done(self) -> Moved {
-        let tally = Tally::of(&self.outcomes);
+        let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Moved { outcomes: self.outcomes, tally, moving_ns, calls: self.calls }
+        Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls }
     }
 }

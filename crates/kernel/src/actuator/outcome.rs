@@ -16,17 +16,48 @@ pub enum MoveOutcome {
     Busy,
     /// The target node has no free memory, or would keep less than [`super::MoveOptions::keep_bytes`].
     NoRoom,
-    /// Other processes map the page, and the caller may not move such pages (CAP_SYS_NICE).
-    Shared,
+    /// Not permitted: other processes map the page, and the caller may not move such pages (CAP_SYS_NICE); or nothing of the process may be moved.
+    NotPermitted,
     /// Not a movable page: the kernel's zero page, device memory, or an address that is not mapped.
     Unmovable,
     /// The kernel refused with another error number (errno).
     Other(i32),
 }
 
-/// Counts of pages (of the system's base size) by outcome; their sum is the number of requests.
+impl MoveOutcome {
+    /// Every outcome, in the order in which they are shown. `Other(0)` stands for any error number.
+    pub const ALL: [MoveOutcome; 9] = [
+        MoveOutcome::Moved,
+        MoveOutcome::AlreadyThere,
+        MoveOutcome::Gone,
+        MoveOutcome::Busy,
+        MoveOutcome::NoRoom,
+        MoveOutcome::NotPermitted,
+        MoveOutcome::Unmovable,
+        MoveOutcome::Other(0),
+        MoveOutcome::NotTried,
+    ];
+
+    /// The outcome in words, as `numapilot move` shows it. There, nothing but another process's share of a page is not permitted.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MoveOutcome::Moved => "moved",
+            MoveOutcome::AlreadyThere => "already there",
+            MoveOutcome::Gone => "gone",
+            MoveOutcome::Busy => "busy",
+            MoveOutcome::NoRoom => "no room",
+            MoveOutcome::NotPermitted => "shared",
+            MoveOutcome::Unmovable => "not movable",
+            MoveOutcome::Other(_) => "other",
+            MoveOutcome::NotTried => "not tried",
+        }
+    }
+}
+
+/// Counts of pages by outcome; their sum is the number of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PageOutcomes {
     /// Pages with outcome [`MoveOutcome::Moved`].
     pub moved: u64,
     /// Pages with outcome [`MoveOutcome::AlreadyThere`].
@@ -37,8 +68,8 @@ pub struct Tally {
     pub busy: u64,
     /// Pages with outcome [`MoveOutcome::NoRoom`].
     pub no_room: u64,
-    /// Pages with outcome [`MoveOutcome::Shared`].
-    pub shared: u64,
+    /// Pages with outcome [`MoveOutcome::NotPermitted`].
+    pub not_permitted: u64,
     /// Pages with outcome [`MoveOutcome::Unmovable`].
     pub unmovable: u64,
     /// Pages with outcome [`MoveOutcome::Other`].
@@ -47,16 +78,17 @@ pub struct Tally {
     pub not_tried: u64,
 }
 
-impl Tally {
+impl PageOutcomes {
     /// Counts outcomes.
     #[must_use]
-    pub fn of(outcomes: &[MoveOutcome]) -> Tally {
-        let mut tally = Tally::default();
-        outcomes.iter().for_each(|outcome| *tally.of_fate(*outcome) += 1);
-        tally
+    pub fn of(outcomes: &[MoveOutcome]) -> PageOutcomes {
+        let mut pages = PageOutcomes::default();
+        outcomes.iter().for_each(|outcome| *pages.count_mut(*outcome) += 1);
+        pages
     }
 
-    fn of_fate(&mut self, outcome: MoveOutcome) -> &mut u64 {
+    /// The count to which pages with this outcome belong.
+    pub fn count_mut(&mut self, outcome: MoveOutcome) -> &mut u64 {
         match outcome {
             MoveOutcome::NotTried => &mut self.not_tried,
             MoveOutcome::Moved => &mut self.moved,
@@ -64,60 +96,45 @@ impl Tally {
             MoveOutcome::Gone => &mut self.gone,
             MoveOutcome::Busy => &mut self.busy,
             MoveOutcome::NoRoom => &mut self.no_room,
-            MoveOutcome::Shared => &mut self.shared,
+            MoveOutcome::NotPermitted => &mut self.not_permitted,
             MoveOutcome::Unmovable => &mut self.unmovable,
             MoveOutcome::Other(_) => &mut self.other,
         }
     }
 
-    /// Outcomes and counts; those with any error number stand together, as `Other(0)`.
+    /// Number of pages with this outcome; those with any error number count together.
     #[must_use]
-    pub fn by_outcome(&self) -> [(MoveOutcome, u64); 9] {
-        [
-            (MoveOutcome::Moved, self.moved),
-            (MoveOutcome::AlreadyThere, self.already_there),
-            (MoveOutcome::Gone, self.gone),
-            (MoveOutcome::Busy, self.busy),
-            (MoveOutcome::NoRoom, self.no_room),
-            (MoveOutcome::Shared, self.shared),
-            (MoveOutcome::Unmovable, self.unmovable),
-            (MoveOutcome::Other(0), self.other),
-            (MoveOutcome::NotTried, self.not_tried),
-        ]
+    pub fn count(mut self, outcome: MoveOutcome) -> u64 {
+        *self.count_mut(outcome)
     }
 
     /// Names and counts, in the order in which they are shown.
     #[must_use]
     pub fn by_name(&self) -> [(&'static str, u64); 9] {
-        [
-            ("moved", self.moved),
-            ("already there", self.already_there),
-            ("gone", self.gone),
-            ("busy", self.busy),
-            ("no room", self.no_room),
-            ("shared", self.shared),
-            ("not movable", self.unmovable),
-            ("other", self.other),
-            ("not tried", self.not_tried),
-        ]
+        MoveOutcome::ALL.map(|outcome| (outcome.name(), self.count(outcome)))
     }
 
-    /// Adds another tally's counts to these.
-    pub fn add(&mut self, other: &Tally) {
-        self.moved += other.moved;
-        self.already_there += other.already_there;
-        self.gone += other.gone;
-        self.busy += other.busy;
-        self.no_room += other.no_room;
-        self.shared += other.shared;
-        self.unmovable += other.unmovable;
-        self.other += other.other;
-        self.not_tried += other.not_tried;
+    /// Adds other counts to these.
+    pub fn add(&mut self, other: &PageOutcomes) {
+        MoveOutcome::ALL.iter().for_each(|outcome| *self.count_mut(*outcome) += other.count(*outcome));
     }
 
     /// Number of pages, whatever their outcome.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.by_name().iter().map(|(_, count)| count).sum()
+        MoveOutcome::ALL.iter().map(|outcome| self.count(*outcome)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_is_counted_once_and_adds_up() {
+        let mut twice = PageOutcomes::of(&MoveOutcome::ALL);
+        assert_eq!(twice.by_name().map(|(_, count)| count), [1; 9]);
+        twice.add(&PageOutcomes::of(&[MoveOutcome::Busy, MoveOutcome::Other(5)]));
+        assert_eq!((twice.total(), twice.busy, twice.other), (11, 2, 2));
     }
 }

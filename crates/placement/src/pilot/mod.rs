@@ -24,13 +24,13 @@ mod threads;
 use std::collections::{BTreeMap, BTreeSet};
 
 use numapilot_machine::Machine;
-use numapilot_traffic::MemorySystem;
+use numapilot_traffic::{Load, MemorySystem};
 
 use crate::action::{Action, Refusal};
 use crate::error::PlacementError;
 use crate::metrics::Traffic;
 use crate::nodes::NodeFacts;
-use crate::observation::Observation;
+use crate::observation::{Observation, PageSize};
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 use groups::groups_of;
@@ -38,7 +38,7 @@ use guard::Guard;
 use ledger::Ledger;
 use memory::Memory;
 use model::Model;
-use threads::ThreadPlanner;
+use threads::{PagePrice, PlannerInputs, ThreadPlanner};
 
 /// Decisions without gain after which it looks less often.
 const CALM_DECISIONS: u32 = 8;
@@ -171,6 +171,19 @@ impl Pilot {
         }
     }
 
+    fn place_threads(&mut self, seen: &Observation, load: &Load, rates: &[f64], busy: &[f64]) -> Vec<Action> {
+        if !self.move_threads {
+            return Vec::new();
+        }
+        let price = PagePrice {
+            page_ns: self.ledger.price_ns(PageSize::Small),
+            caution: self.guard.caution,
+            patience: self.patience,
+        };
+        let (memory, model) = (&self.memory, &mut self.model);
+        self.threads.place(seen, PlannerInputs { memory, model, load, rates, busy, price })
+    }
+
     /// A change of the local share is a new phase: no time to look seldom.
     fn wake_on_change(&mut self, seen: &Observation) {
         let traffic = Traffic::of(seen);
@@ -210,7 +223,7 @@ impl Pilot {
         let gain = 1.0 - found.time;
         self.wake_on_change(seen);
         let kinds = groups.len();
-        let moved_threads = if self.move_threads { self.place_threads(seen, load, &rates, &busy) } else { Vec::new() };
+        let moved_threads = self.place_threads(seen, load, &rates, &busy);
         if !moved_threads.is_empty() {
             self.explanation =
                 format!("{} threads move to nodes that can hold the pages that they share", moved_threads.len());

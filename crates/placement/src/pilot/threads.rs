@@ -6,12 +6,12 @@
 
 use numapilot_traffic::Load;
 
-use super::Pilot;
 use super::groups::{Group, Member};
 use super::memory::{BLOCK_PAGES, Memory};
+use super::model::Model;
 use super::search::search;
 use crate::action::{Action, Outcome};
-use crate::observation::{Observation, PageSize};
+use crate::observation::Observation;
 
 /// Threads beyond which the search would take too long for a decision.
 const THREADS_MAX: usize = 256;
@@ -55,11 +55,78 @@ impl ThreadPlanner {
             .collect()
     }
 
+    /// Orders thread moves when the model has promised the same gain several times and it pays for the pages that will follow.
+    pub fn place(&mut self, seen: &Observation, state: PlannerInputs<'_>) -> Vec<Action> {
+        let PlannerInputs { memory, model, load, rates, busy, price } = state;
+        let nodes = rates.len();
+        if seen.now_ns < self.next_ns
+            || seen.threads.len() > THREADS_MAX
+            || seen.threads.iter().any(|thread| thread.node >= nodes)
+        {
+            return Vec::new();
+        }
+        let sharing = Sharing::of(memory, seen, rates.iter().sum());
+        if sharing.samples < SAMPLES_MIN {
+            return Vec::new();
+        }
+        let now: Vec<usize> = seen.threads.iter().map(|thread| thread.node).collect();
+        let then = sharing.cluster(now.clone(), &self.cpus);
+        let gain = if then == now {
+            None
+        } else {
+            let mut time = |at: &[usize]| search(model, load, busy, &sharing.groups(at, nodes), false);
+            let (stay, go) = (time(&now), time(&then));
+            // The two searches start from different placements; what counts is where they end, in time of the same work.
+            stay.zip(go).map(|(stay, go)| 1.0 - go.end_time / stay.end_time)
+        };
+        if gain.is_none_or(|gain| gain < GAIN_MIN) {
+            self.pause(seen.now_ns);
+            return Vec::new();
+        }
+        self.agreed += 1;
+        let pages = sharing.blocks.len() as f64 * BLOCK_PAGES as f64;
+        let price_ns = pages * price.page_ns * price.caution;
+        let busy_ns: f64 = seen.threads.iter().map(|thread| thread.busy_ns).sum();
+        // What the program has run is the best guess at what it will still run.
+        let worth_ns = gain.unwrap_or(0.0) * busy_ns / (seen.elapsed_ns as f64).max(1.0) * seen.now_ns as f64;
+        if self.agreed < AGREE || worth_ns < price_ns * price.patience {
+            return Vec::new();
+        }
+        self.pause(seen.now_ns);
+        let moves = now.iter().zip(&then).zip(&seen.threads).filter(|((now, then), _)| now != then);
+        let moves: Vec<(u32, usize, usize)> = moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
+        self.before = moves.iter().map(|(thread, now, _)| (*thread, *now)).collect();
+        moves.into_iter().map(|(thread, _, to)| Action::MoveThread { thread, to }).collect()
+    }
+
     fn pause(&mut self, now_ns: u64) {
         self.agreed = 0;
         self.next_ns = now_ns + self.pause_ns;
         self.pause_ns = self.pause_ns.saturating_mul(2);
     }
+}
+
+/// What a decision about threads rests on, besides the observation. Rates and shares are by node, for all nodes.
+pub(super) struct PlannerInputs<'a> {
+    pub memory: &'a Memory,
+    pub model: &'a mut Model,
+    pub load: &'a Load,
+    /// Memory accesses per second.
+    pub rates: &'a [f64],
+    /// Share of the interval in which the busiest thread ran.
+    pub busy: &'a [f64],
+    pub price: PagePrice,
+}
+
+/// What the pages that follow threads cost.
+#[derive(Clone, Copy)]
+pub(super) struct PagePrice {
+    /// Nanoseconds to move a small page.
+    pub page_ns: f64,
+    /// Factor on it after moves that had to be undone.
+    pub caution: f64,
+    /// Gain, as a multiple of the cost, from which on threads move.
+    pub patience: f64,
 }
 
 /// A block and its users, by the threads' positions in the observation.
@@ -193,58 +260,6 @@ struct Exchange {
     from: usize,
     to: usize,
     partner: Option<usize>,
-}
-
-impl Pilot {
-    /// Orders thread moves when the model has promised the same gain several times and it pays for the pages that will follow.
-    pub(super) fn place_threads(
-        &mut self,
-        seen: &Observation,
-        load: &Load,
-        rates: &[f64],
-        busy: &[f64],
-    ) -> Vec<Action> {
-        if seen.now_ns < self.threads.next_ns
-            || seen.threads.len() > THREADS_MAX
-            || seen.threads.iter().any(|thread| thread.node >= self.nodes)
-        {
-            return Vec::new();
-        }
-        let sharing = Sharing::of(&self.memory, seen, rates.iter().sum());
-        if sharing.samples < SAMPLES_MIN {
-            return Vec::new();
-        }
-        let now: Vec<usize> = seen.threads.iter().map(|thread| thread.node).collect();
-        let then = sharing.cluster(now.clone(), &self.threads.cpus);
-        let time = |pilot: &mut Pilot, at: &[usize]| {
-            search(&mut pilot.model, load, busy, &sharing.groups(at, pilot.nodes), false)
-        };
-        let gain = if then == now {
-            None
-        } else {
-            let (stay, go) = (time(self, &now), time(self, &then));
-            // The two searches start from different placements; what counts is where they end, in time of the same work.
-            stay.zip(go).map(|(stay, go)| 1.0 - go.end_time / stay.end_time)
-        };
-        if gain.is_none_or(|gain| gain < GAIN_MIN) {
-            self.threads.pause(seen.now_ns);
-            return Vec::new();
-        }
-        self.threads.agreed += 1;
-        let pages = sharing.blocks.len() as f64 * BLOCK_PAGES as f64;
-        let price_ns = pages * self.ledger.price_ns(PageSize::Small) * self.guard.caution;
-        let busy_ns: f64 = seen.threads.iter().map(|thread| thread.busy_ns).sum();
-        // What the program has run is the best guess at what it will still run.
-        let worth_ns = gain.unwrap_or(0.0) * busy_ns / (seen.elapsed_ns as f64).max(1.0) * seen.now_ns as f64;
-        if self.threads.agreed < AGREE || worth_ns < price_ns * self.patience {
-            return Vec::new();
-        }
-        self.threads.pause(seen.now_ns);
-        let moves = now.iter().zip(&then).zip(&seen.threads).filter(|((now, then), _)| now != then);
-        let moves: Vec<(u32, usize, usize)> = moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
-        self.threads.before = moves.iter().map(|(thread, now, _)| (*thread, *now)).collect();
-        moves.into_iter().map(|(thread, _, to)| Action::MoveThread { thread, to }).collect()
-    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
 
 fn setting(comparison: &Comparison) -> String {
     let machine = comparison.after.first().map_or("", |run| run.machine.as_str());
-    let engine = comparison.after.first().map_or("", |run| run.engine.as_str());
+    let engine = comparison.after.first().map_or("", |run| run.engine.name());
     format!("Engine {engine}, machine {machine}.")
 }
 

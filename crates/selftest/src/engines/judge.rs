@@ -3,7 +3,7 @@
 use numapilot_machine::NodeId;
 use serde_json::Value;
 
-use super::{Engine, Sees, ThreadPlacement};
+use super::{EngineTrial, Sees, ThreadPlacement};
 use crate::engines::truth::Truth;
 use crate::outcome::Check;
 
@@ -36,8 +36,8 @@ pub struct Evidence<'a> {
 
 /// The name of an engine's check.
 #[must_use]
-pub fn name(engine: &Engine) -> String {
-    format!("engine {}", engine.name)
+pub fn name(engine: &EngineTrial) -> String {
+    format!("engine {}", engine.engine)
 }
 
 /// Expected and found values, one by one.
@@ -60,7 +60,7 @@ impl Pieces {
 
 /// Size, owner; and as far as the engine sees them the home node, and who accessed the block from where.
 #[must_use]
-pub fn judge(engine: &Engine, evidence: &Evidence<'_>) -> Check {
+pub fn judge(engine: &EngineTrial, evidence: &Evidence<'_>) -> Check {
     let Evidence { truth, placement, recorded, report } = *evidence;
     let Some(recorded) = recorded else {
         let words = "the recording has no object at the block's address: it missed the allocation";
@@ -97,13 +97,13 @@ pub fn judge(engine: &Engine, evidence: &Evidence<'_>) -> Check {
     Check::judged(name(engine), holds, reason).with(pieces.expected.join(", "), pieces.found.join(", "))
 }
 
-fn accesses(engine: &Engine, evidence: &Evidence<'_>, recorded: Recorded, report: &Value, pieces: &mut Pieces) {
+fn accesses(engine: &EngineTrial, evidence: &Evidence<'_>, recorded: Recorded, report: &Value, pieces: &mut Pieces) {
     let Evidence { truth, placement, .. } = *evidence;
     let node_ids = node_ids(report);
     let instances = report["instances"].as_array().map_or(&[][..], Vec::as_slice);
     let row = instances.iter().find(|row| row["key"]["object"].as_u64() == Some(recorded.object));
     // On a simulated machine pages are at home where the model's first touch puts them; on this one, where the kernel says.
-    let home = truth.home().filter(|_| !engine.is_simulated).unwrap_or(placement.owner.1);
+    let home = truth.home().filter(|_| !engine.engine.is_simulated()).unwrap_or(placement.owner.1);
     let share = |field: &str, node: NodeId| {
         let index = node_ids.iter().position(|id| *id == node)?;
         row?[field][index]["value"].as_f64()
@@ -153,9 +153,10 @@ mod tests {
     use super::*;
     use crate::outcome::Verdict;
 
-    const PMU: Engine = ENGINES[0];
-    const FAULT: Engine = ENGINES[1];
-    const TRACK: Engine = ENGINES[4];
+    const PMU: EngineTrial = ENGINES[0];
+    const FAULT: EngineTrial = ENGINES[1];
+    const INSTRUMENT: EngineTrial = ENGINES[2];
+    const TRACK: EngineTrial = ENGINES[4];
 
     fn truth() -> Truth {
         Truth { address: 4096, bytes: 1000, owner_tid: 11, reader_tid: 12, homes: Some([(NodeId(0), 9)].into()) }
@@ -170,7 +171,7 @@ mod tests {
         })
     }
 
-    fn verdict(engine: &Engine, recorded: Option<Recorded>, report: &Value) -> Check {
+    fn verdict(engine: &EngineTrial, recorded: Option<Recorded>, report: &Value) -> Check {
         let (truth, placement) =
             (truth(), ThreadPlacement { owner: (CpuId(0), NodeId(0)), reader: (CpuId(1), NodeId(1)) });
         judge(engine, &Evidence { truth: &truth, placement: &placement, recorded, report })
@@ -208,12 +209,11 @@ mod tests {
 
     #[test]
     fn on_a_simulated_machine_the_kernels_nodes_do_not_count() {
-        let simulated = Engine { is_simulated: true, ..PMU };
         let truth = Truth { homes: Some([(NodeId(0), 9)].into()), ..truth() };
         let placement = ThreadPlacement { owner: (CpuId(0), NodeId(1)), reader: (CpuId(1), NodeId(0)) };
         let report = report([0.0, 1.0], [0.8, 0.2], 400.0);
         let check =
-            judge(&simulated, &Evidence { truth: &truth, placement: &placement, recorded: RIGHT, report: &report });
+            judge(&INSTRUMENT, &Evidence { truth: &truth, placement: &placement, recorded: RIGHT, report: &report });
         assert_eq!(check.verdict, Verdict::Pass, "{check:?}");
     }
 }

@@ -9,6 +9,7 @@ pub mod truth;
 
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_measure::Permit;
+use numapilot_sources::Engine;
 
 /// What an engine claims to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,26 +22,24 @@ pub enum Sees {
     Accesses,
 }
 
-/// An engine as it is tried.
+/// An engine as it is tried. Where its machine is simulated, the nodes are the model's, whatever this machine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Engine {
-    /// Name of the engine, as after `--engine`.
-    pub name: &'static str,
+pub struct EngineTrial {
+    /// The engine.
+    pub engine: Engine,
     /// What the engine claims to see.
     pub sees: Sees,
-    /// Whether its machine is simulated: then the nodes are the model's, whatever this machine has.
-    pub is_simulated: bool,
     /// Whether the program must be compiled for it.
     pub is_compiled: bool,
 }
 
 /// Engines that record programs. (`import` takes what other programs recorded: there is nothing to try.)
-pub const ENGINES: [Engine; 5] = [
-    Engine { name: "pmu", sees: Sees::Accesses, is_simulated: false, is_compiled: false },
-    Engine { name: "fault", sees: Sees::FirstTouches, is_simulated: false, is_compiled: false },
-    Engine { name: "instrument", sees: Sees::Accesses, is_simulated: true, is_compiled: true },
-    Engine { name: "emulate", sees: Sees::Accesses, is_simulated: true, is_compiled: false },
-    Engine { name: "track", sees: Sees::Objects, is_simulated: false, is_compiled: false },
+pub const ENGINES: [EngineTrial; 5] = [
+    EngineTrial { engine: Engine::Pmu, sees: Sees::Accesses, is_compiled: false },
+    EngineTrial { engine: Engine::Fault, sees: Sees::FirstTouches, is_compiled: false },
+    EngineTrial { engine: Engine::Instrument, sees: Sees::Accesses, is_compiled: true },
+    EngineTrial { engine: Engine::Emulate, sees: Sees::Accesses, is_compiled: false },
+    EngineTrial { engine: Engine::Track, sees: Sees::Objects, is_compiled: false },
 ];
 
 /// The machine on which simulating engines run the program: more than one node, whatever this machine has.

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use numapilot_flows::Trace;
 use numapilot_machine::Machine;
 use numapilot_measure::Permit;
+use numapilot_sources::Engine;
 use numapilot_sources::doctor::Diagnosis;
 use tempfile::Builder;
 
 use super::judge::{Evidence, Recorded, judge, name};
 use super::truth::{Order, SOURCE, Truth};
-use super::{ENGINES, Engine, SIMULATED, ThreadPlacement};
+use super::{ENGINES, EngineTrial, SIMULATED, ThreadPlacement};
 use crate::outcome::Check;
 
 /// Bytes of the block: no power of two, far beyond a simulated last-level cache, and no other block of this process has the size.
@@ -54,7 +55,7 @@ pub fn run(
     let mut checks = Vec::new();
     for engine in &ENGINES {
         progress(name(engine));
-        let finding = diagnosis.engine(engine.name);
+        let finding = diagnosis.engine(engine.engine);
         let obstacle = finding.filter(|finding| !finding.works).and_then(|finding| finding.obstacles.first());
         checks.push(match obstacle {
             Some(obstacle) => Check::not_judged(name(engine), format!("{}; {}", obstacle.reason, obstacle.remedy)),
@@ -71,8 +72,8 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    fn check(&self, engine: &Engine) -> Check {
-        let placement = if engine.is_simulated {
+    fn check(&self, engine: &EngineTrial) -> Check {
+        let placement = if engine.engine.is_simulated() {
             Machine::load(SIMULATED).ok().and_then(|machine| ThreadPlacement::of(&machine, None))
         } else {
             ThreadPlacement::of(self.machine, Some(&Permit::of_this_process()))
@@ -80,7 +81,7 @@ impl Recorder<'_> {
         let Some(placement) = placement else {
             return Check::not_judged(name(engine), "no node has both CPUs and memory that this process may use");
         };
-        let (bytes, passes) = if engine.name == "pmu" { (PMU_BYTES, PMU_PASSES) } else { (BYTES, PASSES) };
+        let (bytes, passes) = if engine.engine == Engine::Pmu { (PMU_BYTES, PMU_PASSES) } else { (BYTES, PASSES) };
         let order = Order { owner: placement.owner.0, reader: placement.reader.0, bytes, passes };
         let program = match self.program(engine, &order) {
             Ok(program) => program,
@@ -93,7 +94,7 @@ impl Recorder<'_> {
     }
 
     /// The program and its arguments. The error says why there is none.
-    fn program(&self, engine: &Engine, order: &Order) -> Result<Vec<OsString>, String> {
+    fn program(&self, engine: &EngineTrial, order: &Order) -> Result<Vec<OsString>, String> {
         let order = OsString::from(order.to_string());
         if !engine.is_compiled {
             let words = ["selftest", "--worker"].map(OsString::from);
@@ -112,10 +113,16 @@ impl Recorder<'_> {
     }
 
     /// Records, reports, judges. The error is why the engine, which should work here, did not: a clause.
-    fn recorded(&self, engine: &Engine, placement: &ThreadPlacement, program: Vec<OsString>) -> Result<Check, String> {
-        let trace = self.folder.join(format!("{}.numatrace", engine.name));
-        let machine = if engine.is_simulated { SIMULATED } else { "live" };
-        let options = ["record", "--quiet", "--engine", engine.name, "--machine", machine, "--output"].map(OsStr::new);
+    fn recorded(
+        &self,
+        engine: &EngineTrial,
+        placement: &ThreadPlacement,
+        program: Vec<OsString>,
+    ) -> Result<Check, String> {
+        let trace = self.folder.join(format!("{}.numatrace", engine.engine));
+        let machine = if engine.engine.is_simulated() { SIMULATED } else { "live" };
+        let options =
+            ["record", "--quiet", "--engine", engine.engine.name(), "--machine", machine, "--output"].map(OsStr::new);
         let arguments = options.into_iter().chain([trace.as_os_str(), OsStr::new("--")]);
         let printed = self.well("record", arguments.chain(program.iter().map(OsString::as_os_str)))?;
         let truth: Truth = printed

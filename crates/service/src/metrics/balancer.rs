@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use numapilot_balancer::event::EvidenceSource;
+use numapilot_balancer::event::by_group;
 use numapilot_balancer::status::Counters;
 use numapilot_balancer::status::NodeStatus;
 use numapilot_balancer::status::State;
@@ -67,7 +68,7 @@ fn used(evidence: &[EvidenceSource]) -> MetricFamily {
 fn counters(counters: &Counters) -> Vec<MetricFamily> {
     let one = |name, help, value: u64| MetricFamily::counter(name, help).value(value as f64);
     let mut pages = MetricFamily::counter("numapilot_pages_total", "Pages ordered to be moved, by outcome");
-    for (outcome, count) in counters.pages.by_name() {
+    for (outcome, count) in by_group(&counters.pages) {
         pages.push(&[("outcome", &outcome)], count as f64);
     }
     vec![

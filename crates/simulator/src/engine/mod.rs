@@ -1,6 +1,7 @@
 //! The epoch loop: threads advance with the latencies of the epoch, their load gives the latencies, until both agree. Then the policy's observer
 //! reads the counters, the policy's actions are executed, and the next epoch begins.
 
+mod advance;
 mod agenda;
 mod demand;
 mod load;
@@ -195,7 +196,7 @@ impl<'a> Engine<'a> {
             }
             let load = self.load(&epoch, elapsed, &copied);
             let solution = self.solve(load)?;
-            let weights = settle::weights(&epoch, self);
+            let weights = settle::weights(&epoch, &self.runners.all, self.program, &self.pages, &mut self.ways);
             let doubt = weights.doubt(self.ways.path_ns(), &solution.path_ns) / elapsed;
             pass += 1;
             if doubt < AGREEMENT || pass == PASSES {
@@ -220,7 +221,7 @@ impl<'a> Engine<'a> {
     fn pass(&mut self, horizon: f64, least_ns: f64) -> Result<Epoch, SimulatorError> {
         let mut around =
             RunContext { program: self.program, pages: &mut self.pages, ways: &mut self.ways, placer: &self.placer };
-        self.runners.advance(horizon, least_ns, &mut around)
+        advance::advance(&mut self.runners, horizon, least_ns, &mut around)
     }
 
     /// The answer to a load: that of a recent load like it, where there is one. Programs repeat themselves.

@@ -1,15 +1,11 @@
-//! Threads in simulated time: a discrete-event run over their timelines, with the latencies of one epoch. Events happen at exact times; nothing is
-//! rounded to epochs.
+//! Threads and their positions in their timelines: which step each is at, what it waits for, and how it comes to the next. When that happens is the
+//! agenda's to say.
 
-use crate::engine::agenda::Agenda;
 use crate::engine::place::Touch;
 use crate::engine::ways::Ways;
 use crate::error::SimulatorError;
 use crate::pages::PageTable;
 use crate::program::{Action, Program, Step, Work};
-
-/// An epoch ends early when this share of the working threads began something else.
-const CHANGED_SHARE: f64 = 0.25;
 
 /// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,60 +137,22 @@ impl Runners {
         (0..self.all.len()).try_for_each(|thread| self.settle(thread, around))
     }
 
-    /// Runs until `horizon_ns`, or until the load has changed and at least `least_ns` have passed, or until all have ended.
-    pub(crate) fn advance(
-        &mut self,
-        horizon_ns: f64,
-        least_ns: f64,
-        around: &mut RunContext<'_>,
-    ) -> Result<Epoch, SimulatorError> {
+    /// Begins an epoch: the present work of every thread takes what it takes with the present latencies, and every thread counts as changed.
+    pub(crate) fn begin_epoch(&mut self, around: &mut RunContext<'_>) {
         let threads = self.all.len();
-        let begin = self.now_ns;
-        let mut epoch = Epoch { ready_ns: vec![0.0; threads], lost_ns: vec![0.0; threads], ..Epoch::default() };
-        for thread in 0..threads {
-            self.refresh(thread, around);
-        }
+        (0..threads).for_each(|thread| self.refresh(thread, around));
         (self.changes, self.changed) = (0, (0..threads).collect());
-        let mut agenda = Agenda::new(self, around.program);
-        agenda.update(self, around.program, &mut epoch);
-        while self.now_ns < horizon_ns && !self.is_finished() {
-            let next = agenda.next_ns(self.now_ns);
-            if next.is_infinite() {
-                self.let_one_go(&agenda, around)?;
-                epoch.let_go += 1;
-                agenda.update(self, around.program, &mut epoch);
-                continue;
-            }
-            self.now_ns = next.clamp(self.now_ns, horizon_ns);
-            self.complete(&mut agenda, around, &mut epoch)?;
-            let changed = self.changes as f64 > CHANGED_SHARE * agenda.working() as f64;
-            if changed && self.now_ns - begin >= least_ns {
-                break;
-            }
-        }
-        agenda.close(self, around.program, &mut epoch);
-        epoch.end_ns = self.now_ns;
-        Ok(epoch)
     }
 
-    /// Starts the next step of every thread whose step is done.
-    fn complete(
-        &mut self,
-        agenda: &mut Agenda,
-        around: &mut RunContext<'_>,
-        epoch: &mut Epoch,
-    ) -> Result<(), SimulatorError> {
-        loop {
-            let due = agenda.due(self, around.program, epoch);
-            if due.is_empty() {
-                return Ok(());
-            }
-            for thread in due {
-                self.leave_step(thread, around.program);
-                self.settle(thread, around)?;
-            }
-            agenda.update(self, around.program, epoch);
-        }
+    /// Times that a thread began something else, in the present epoch.
+    pub(crate) fn changes(&self) -> usize {
+        self.changes
+    }
+
+    /// Takes a thread past its present step, and on until it works, waits or ends.
+    pub(crate) fn pass_step(&mut self, thread: usize, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
+        self.leave_step(thread, around.program);
+        self.settle(thread, around)
     }
 
     /// The threads that began something else since the last call, each once.
@@ -387,16 +345,8 @@ impl Runners {
         released
     }
 
-    /// Nobody works or sleeps: the follower who waits for the earliest point goes on. Without one, the program has locked itself up.
-    fn let_one_go(&mut self, agenda: &Agenda, around: &mut RunContext<'_>) -> Result<(), SimulatorError> {
-        let Some(first) = agenda.first_follower() else {
-            return Err(self.deadlock(around.program));
-        };
-        self.leave_step(first, around.program);
-        self.settle(first, around)
-    }
-
-    fn deadlock(&self, program: &Program) -> SimulatorError {
+    /// The error that says which threads wait for what.
+    pub(crate) fn deadlock(&self, program: &Program) -> SimulatorError {
         let wait = |(thread, runner): (usize, &Runner)| match runner.status {
             Status::Waiting(event) => {
                 let (arrived, needed) = (self.arrived[event as usize], program.events[event as usize].needed);

@@ -1,8 +1,10 @@
 //! Solves for consistent latencies and load within an epoch. The load follows from latencies, latencies from the load: a fixed point, near which the plain
 //! iteration oscillates where a station is saturated and threads synchronise within the epoch.
 
-use crate::engine::Engine;
-use crate::engine::runner::Epoch;
+use crate::engine::runner::{Epoch, Runner};
+use crate::engine::ways::Ways;
+use crate::pages::PageTable;
+use crate::program::Program;
 
 /// Least and greatest size of a step, as a share of the distance to the latencies that follow from the load.
 const SHORTEST: f64 = 0.05;
@@ -19,13 +21,19 @@ pub(super) struct Weights {
 }
 
 /// The weights of an epoch.
-pub(super) fn weights(epoch: &Epoch, engine: &mut Engine<'_>) -> Weights {
-    let nodes = engine.ways.path_ns().len();
-    let mut threads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); engine.runners.all.len()];
+pub(super) fn weights(
+    epoch: &Epoch,
+    runners: &[Runner],
+    program: &Program,
+    pages: &PageTable,
+    ways: &mut Ways,
+) -> Weights {
+    let nodes = ways.path_ns().len();
+    let mut threads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); runners.len()];
     for spent in epoch.spent.iter().filter(|spent| spent.accesses > 0.0) {
-        let from = engine.runners.all[spent.thread as usize].node;
-        let behaviour = engine.program.behaviours[spent.behaviour as usize];
-        let shares = engine.ways.shares(engine.program, &engine.pages, behaviour.mix, from);
+        let from = runners[spent.thread as usize].node;
+        let behaviour = program.behaviours[spent.behaviour as usize];
+        let shares = ways.shares(program, pages, behaviour.mix, from);
         let each = spent.accesses / behaviour.outstanding;
         for (to, share) in shares.reads.iter().zip(&shares.writes).map(|(reads, writes)| reads + writes).enumerate() {
             if share > 0.0 {

@@ -1,13 +1,14 @@
 //! What is true of the engines of a machine, as `doctor` reports it.
 
 use numapilot_perf_events::rights::Obstacle;
+use numapilot_trace::engine::Engine;
 use serde::Serialize;
 
 /// What is true of one engine here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Name of the engine, as after `--engine`.
-    pub engine: &'static str,
+    /// The engine.
+    pub engine: Engine,
     /// Whether the engine can record here.
     pub works: bool,
     /// Whether it records memory accesses of programs that it starts.
@@ -18,6 +19,20 @@ pub struct Finding {
     pub obstacles: Vec<Obstacle>,
     /// What it could do besides, if something were different.
     pub limits: Vec<Obstacle>,
+}
+
+impl Finding {
+    /// A finding of which only the engine is known.
+    pub(crate) fn of(engine: Engine) -> Finding {
+        Finding {
+            engine,
+            works: false,
+            records_accesses: false,
+            gives: String::new(),
+            obstacles: Vec::new(),
+            limits: Vec::new(),
+        }
+    }
 }
 
 /// What is true of all engines.
@@ -32,8 +47,8 @@ pub struct Diagnosis {
 impl Diagnosis {
     /// The finding about an engine.
     #[must_use]
-    pub fn engine(&self, name: &str) -> Option<&Finding> {
-        self.engines.iter().find(|finding| finding.engine == name)
+    pub fn engine(&self, engine: Engine) -> Option<&Finding> {
+        self.engines.iter().find(|finding| finding.engine == engine)
     }
 
     /// Whether any engine records memory accesses here.

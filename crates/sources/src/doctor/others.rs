@@ -1,6 +1,7 @@
 //! Findings about the engines that need no hardware counters.
 
 use numapilot_perf_events::rights::{Scope, closed, rights};
+use numapilot_trace::engine::Engine;
 
 use super::{Answer, EventFacts, Facts, Finding, Obstacle};
 
@@ -16,7 +17,7 @@ pub(super) fn fault(facts: &Facts) -> Finding {
         limits.extend(hinting(&facts.events));
     }
     Finding {
-        engine: "fault",
+        engine: Engine::Fault,
         works: facts.events.fault.works() && facts.memfd.works(),
         records_accesses: true,
         gives: "first touches of pages, and NUMA hinting faults where the kernel's NUMA balancing is on: thread, node and page; no access rates, no \
@@ -66,7 +67,7 @@ pub(super) fn instrument(facts: &Facts) -> Finding {
         ));
     }
     Finding {
-        engine: "instrument",
+        engine: Engine::Instrument,
         works: obstacles.is_empty(),
         records_accesses: true,
         gives: "every access of programs built with `numapilot cc`, `c++` or `fc`, on a simulated machine; no real latencies".to_owned(),
@@ -79,7 +80,7 @@ pub(super) fn emulate(facts: &Facts) -> Finding {
     let emulator = &facts.emulator;
     let gives = "every access of any program, on a simulated machine; several times slower, no real latencies";
     Finding {
-        engine: "emulate",
+        engine: Engine::Emulate,
         works: emulator.version.is_some(),
         records_accesses: true,
         gives: emulator.version.as_ref().map_or(gives.to_owned(), |version| format!("{gives} ({version})")),
@@ -93,20 +94,18 @@ pub(super) fn emulate(facts: &Facts) -> Finding {
 
 pub(super) fn import() -> Finding {
     Finding {
-        engine: "import",
         works: true,
         gives: "recordings that perf made on any machine: `numapilot import perf.data`".to_owned(),
-        ..Finding::default()
+        ..Finding::of(Engine::Import)
     }
 }
 
 pub(super) fn track(facts: &Facts) -> Finding {
     let obstacles: Vec<Obstacle> = shared_memory(facts).into_iter().collect();
     Finding {
-        engine: "track",
         works: obstacles.is_empty(),
         gives: "objects, threads and processes of any dynamically linked program; no accesses".to_owned(),
         obstacles,
-        ..Finding::default()
+        ..Finding::of(Engine::Track)
     }
 }

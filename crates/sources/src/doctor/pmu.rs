@@ -1,13 +1,14 @@
 //! Findings about engine `pmu`.
 
 use numapilot_perf_events::rights::{Scope, closed, passing_through, refused, rights};
+use numapilot_trace::engine::Engine;
 
 use super::{EventFacts, Finding, Obstacle, SamplerFact, Vendor};
 
 pub(crate) fn finding(facts: &EventFacts) -> Finding {
     let working: Vec<&SamplerFact> =
         facts.samplers.iter().filter(|sampler| sampler.own.works() || sampler.system.works()).collect();
-    let base = Finding { engine: "pmu", records_accesses: true, ..Finding::default() };
+    let base = Finding { records_accesses: true, ..Finding::of(Engine::Pmu) };
     if working.is_empty() {
         return Finding { obstacles: obstacles(facts), gives: gives_in_general(), ..base };
     }

@@ -17,7 +17,7 @@ pub fn text(diagnosis: &Diagnosis, width: usize) -> String {
         engine(&mut out, finding, width);
     }
     let working = |finding: &&Finding| finding.works && finding.records_accesses;
-    let names: Vec<&str> = diagnosis.engines.iter().filter(working).map(|finding| finding.engine).collect();
+    let names: Vec<&str> = diagnosis.engines.iter().filter(working).map(|finding| finding.engine.name()).collect();
     let summary = match names[..] {
         [] => "No engine can record memory accesses here.".to_owned(),
         [name] => format!("Memory accesses can be recorded here by engine {name}."),

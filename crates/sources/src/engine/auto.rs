@@ -23,7 +23,7 @@ pub(super) fn choose(is_live_machine: bool, diagnose: impl FnOnce() -> Diagnosis
     let diagnosis = diagnose();
     let mut refusals = Vec::new();
     for engine in ORDER {
-        let finding = diagnosis.engine(engine.name());
+        let finding = diagnosis.engine(engine);
         if engine == Engine::Track || finding.is_some_and(|finding| finding.works) {
             return (engine, refusals);
         }

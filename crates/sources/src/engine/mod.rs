@@ -71,6 +71,9 @@ pub fn select(
             }
             Ok(Selection { engine: Engine::Emulate, refusals: Vec::new(), notes, has_tracker })
         }
+        (EngineChoice::Only(Engine::Import), _) => {
+            Err(SourceError::EngineNotAvailable { name: Engine::Import.name().to_owned() })
+        }
         (_, true) => Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker }),
         (EngineChoice::Only(Engine::Instrument), false) if starts_others => {
             notes

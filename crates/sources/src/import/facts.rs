@@ -8,6 +8,7 @@ use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
 use numapilot_trace::chunk::SessionStart;
+use numapilot_trace::engine::Engine;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -85,7 +86,7 @@ impl Facts {
         });
         SessionStart {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-            engine: "import".to_owned(),
+            engine: Engine::Import.into(),
             command: command::program(&features.command).unwrap_or_default().to_vec(),
             start_unix_ns: features.wall_clock.map_or(0, |(wall, clock)| wall.wrapping_sub(clock).wrapping_add(origin)),
             start_order: origin,

@@ -216,7 +216,7 @@ fn session(
     let period = u32::from(engine == Engine::Fault);
     SessionStart {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        engine: engine.name().to_owned(),
+        engine: engine.into(),
         command: vec![command],
         start_unix_ns: start_time
             .duration_since(UNIX_EPOCH)

@@ -74,7 +74,7 @@ impl Live {
         match engine {
             Engine::Fault => Live::faults(&Scope::Children, options.ring_bytes, options.max_stack_depth).map(Some),
             Engine::Pmu => Live::accesses(&Scope::Children, options).map(Some),
-            Engine::Instrument | Engine::Emulate | Engine::Track => Ok(None),
+            Engine::Instrument | Engine::Emulate | Engine::Track | Engine::Import => Ok(None),
         }
     }
 
@@ -239,5 +239,5 @@ fn no_sampling(facts: &EventFacts) -> SourceError {
         },
         |obstacle| (obstacle.reason.clone(), obstacle.remedy.clone()),
     );
-    SourceError::EngineUnavailable { engine: "pmu", reason, remedy }
+    SourceError::EngineUnavailable { engine: Engine::Pmu, reason, remedy }
 }

@@ -19,6 +19,7 @@ use numapilot_perf::testing::streams::{self, Truth};
 use numapilot_perf::testing::{DataFile, SideBandSpec};
 use numapilot_perf::{Endian, EventAttr, Header, SampleId, Session, data_src, spe::SourceTable};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
+use numapilot_trace::engine::Engine;
 use numapilot_trace::record::Level;
 use numapilot_trace::wire::Clock;
 
@@ -185,7 +186,7 @@ impl Lab {
     fn reader(&mut self, fact: EventFact) -> (Reader<'_>, SharedWriter) {
         let clock = Clock { khz: self.khz, origin_cycles: self.start.order };
         let start = SessionStart {
-            engine: "pmu".to_owned(),
+            engine: Engine::Pmu.into(),
             command: vec!["synthetic".to_owned()],
             start_order: self.start.order,
             order_khz: self.khz,

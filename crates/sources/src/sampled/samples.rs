@@ -527,6 +527,7 @@ mod tests {
 
     use numapilot_flows::{PlacementCause, Trace};
     use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
+    use numapilot_trace::engine::Engine;
     use numapilot_trace::wire::Clock;
 
     use super::*;
@@ -540,7 +541,7 @@ mod tests {
         const KHZ: u32 = 1_000_000;
         let folder = tempfile::tempdir().unwrap();
         let start = SessionStart {
-            engine: "fault".to_owned(),
+            engine: Engine::Fault.into(),
             command: vec!["synthetic".to_owned()],
             order_khz: KHZ,
             clock_khz: KHZ,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::engine::RecordedBy;
 use crate::wire::Clock;
 
 /// Written before the program starts. Unknown fields are kept in `more`.
@@ -11,8 +12,8 @@ use crate::wire::Clock;
 pub struct SessionStart {
     /// Version of the tool that records.
     pub tool_version: String,
-    /// Engine: "instrument" or "track".
-    pub engine: String,
+    /// The engine that records.
+    pub engine: RecordedBy,
     /// The recorded program and its arguments.
     pub command: Vec<String>,
     /// Working directory of the program.

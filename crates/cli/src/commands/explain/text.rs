@@ -11,6 +11,7 @@ use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::SettingDone;
 use numapilot_balancer::event::Verdict;
+use numapilot_balancer::event::by_group;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -282,9 +283,7 @@ fn range(batch: &Batch, name: &str) -> String {
 }
 
 fn done(action: &Action) -> String {
-    let counts: Vec<String> = action
-        .pages
-        .by_name()
+    let counts: Vec<String> = by_group(&action.pages)
         .iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{count} {name}"))
