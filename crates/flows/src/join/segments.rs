@@ -87,7 +87,7 @@ pub(crate) fn is_shared_memory(path: &str) -> bool {
 pub(crate) fn title(path: &str) -> String {
     let (name, rest) = path.split_once(" (deleted)").unwrap_or((path, ""));
     let name = match (name.strip_prefix("/SYSV"), name.strip_prefix("/memfd:"), name.strip_prefix("[anon_shmem:")) {
-        (Some(key), ..) => format!("System V segment {key}"),
+        (Some(key), ..) => format!("System V segment {}", key.trim_start()),
         (_, Some(name), _) => format!("memfd {name}"),
         (_, _, Some(name)) => format!("shared memory {}", name.trim_end_matches(']')),
         _ if name.starts_with("/dev/zero") => "anonymous shared memory".to_owned(),
@@ -136,6 +136,7 @@ mod tests {
             ("/dev/zero (deleted)", "anonymous shared memory"),
             ("/dev/zero (deleted) 2", "anonymous shared memory 2"),
             ("/SYSV0052e2c1 (deleted)", "System V segment 0052e2c1"),
+            ("/SYSV id 3", "System V segment id 3"),
             ("/memfd:ring (deleted)", "memfd ring"),
             ("[anon_shmem:pool]", "shared memory pool"),
             ("/dev/shm/PostgreSQL.1", "/dev/shm/PostgreSQL.1"),

@@ -30,7 +30,7 @@ int main(void) {
     int id = shmget(IPC_PRIVATE, 5000, IPC_CREAT | 0600);
     char *segment = shmat(id, NULL, 0);
     CHECK(segment != (void *)-1 && shmctl(id, IPC_RMID, NULL) == 0);
-    truth("map %lx %d 522 -", (unsigned long)segment, 8192);
+    truth("map %lx %d 522 /SYSV id %d", (unsigned long)segment, 8192, id);
     CHECK(shmdt(segment) == 0);
     truth("unmap %lx %d", (unsigned long)segment, 8192);
     char *end = sbrk(0);
