@@ -227,8 +227,8 @@ pub struct RecordArgs {
     /// The same program built without call-outs: runs first, up to three times, with the same arguments and no input; its processor time narrows predictions
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system", "unit", "cgroup"])]
     pub native: Option<OsString>,
-    /// Functions that allocate for others, by a regular expression of their whole names (repeatable): heap objects are named after the callers. Those of common names
-    /// (`xmalloc`, `palloc`, `g_malloc`, ...), and in C and C++ those whose source shows it, are known
+    /// Functions that allocate for others, by a regular expression of their whole names (repeatable): heap objects are named after the callers. Those of common
+    /// names (`xmalloc`, `palloc`, `g_malloc`, ...), and in C and C++ those whose source shows it, are known
     #[arg(long, value_name = "REGEX", value_parser = wrapper)]
     pub wrapper: Vec<String>,
     /// Keep one memory access in N as a sample, on average (randomised)

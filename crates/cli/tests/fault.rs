@@ -85,7 +85,7 @@ fn every_first_touch_has_its_object_its_thread_and_its_line() {
     assert_eq!(touched_at(&report, line("statics")), [("statics".to_owned(), number("main"), 64)]);
     // The kernel's own count, and what it says is in memory.
     assert_eq!((number("mapped_faults"), number("mapped_resident")), (500, 500));
-    assert_eq!(touched_at(&report, line("mapped")), [("base".to_owned(), number("main"), 500)]);
+    assert_eq!(touched_at(&report, line("mapped")), [("mapped".to_owned(), number("main"), 500)]);
     let blocks = touched_at(&report, line("block"));
     assert_eq!(blocks, [("block".to_owned(), number("main"), number("block_faults"))]);
     assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0));
@@ -251,7 +251,7 @@ fn a_user_without_rights_records_its_own_programs_and_no_others() {
     let ran = ran.succeeded();
     let truth: Value = serde_json::from_str(&ran.stdout).expect("the program's word");
     let report = report(folder.path());
-    assert_eq!(touched_at(&report, line("mapped")), [("base".to_owned(), truth["main"].as_u64().expect("tid"), 500)]);
+    assert_eq!(touched_at(&report, line("mapped")), [("mapped".to_owned(), truth["main"].as_u64().expect("tid"), 500)]);
     let Some(mut command) = as_nobody(folder.path(), &["record", "--system", "--for", "1s"]) else { return };
     let ran = finish(&mut command);
     if fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")

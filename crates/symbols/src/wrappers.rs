@@ -1,83 +1,86 @@
 //! Which functions pass on what an allocator returned: the objects are those of their callers.
 //!
-//! Known by their names (`xmalloc`, `zmalloc`, `palloc`, `g_malloc0_n`, `sqlite3DbMallocRawNN`), or in C and C++ by what the source shows: the function allocates as many bytes as it is told, and returns
-//! the block. A constructor (`malloc(sizeof(struct node))`) is none: its objects have a type, and belong together.
+//! Known by their names (`xmalloc`, `zmalloc`, `palloc`, `g_malloc0_n`, `sqlite3DbMallocRawNN`), or in C and C++ by what the source shows: the function
+//! allocates as many bytes as it is told, and returns the block. A constructor (`malloc(sizeof(struct node))`) is none: its objects have a type, and
+//! belong together.
 
 use crate::statement::Statement;
 
 /// Lines around the allocation that are searched for the declaration and the return of its target.
 const LINES_MAX: usize = 100;
 
+/// Ends of the names of functions that allocate.
+const ENDINGS: [&str; 14] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "zalloc",
+    "palloc",
+    "pnalloc",
+    "memalign",
+    "aligned_alloc",
+    "valloc",
+    "mallocz",
+    "reallocarray",
+    "strdup",
+    "strndup",
+    "memdup",
+];
+/// Names of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP and CPython that no ending tells.
+const NAMES: [&str; 24] = [
+    "xalloc",
+    "my_alloc",
+    "safe_alloc",
+    "checked_alloc",
+    "mem_alloc",
+    "do_alloc",
+    "alloc_or_die",
+    "memorycontextalloc",
+    "allocsetalloc",
+    "allocsetallocfromnewblock",
+    "allocsetallocchunkfromblock",
+    "allocsetalloclarge",
+    "generationalloc",
+    "slaballoc",
+    "bumpalloc",
+    "g_slice_alloc",
+    "pcache1alloc",
+    "ngx_alloc",
+    "ngx_palloc_small",
+    "ngx_palloc_block",
+    "apr_allocator_alloc",
+    "av_buffer_alloc",
+    "zend_mm_alloc",
+    "pytype_genericalloc",
+];
+/// What variants of such functions add to the name.
+const SUFFIXES: [&str; 22] = [
+    "_usable",
+    "_internal",
+    "_impl",
+    "_array",
+    "_aligned",
+    "_extended",
+    "_nothrow",
+    "_debug",
+    "_large",
+    "_zero",
+    "_n",
+    "_x",
+    "extended",
+    "aligned",
+    "huge",
+    "zero",
+    "rawnn",
+    "raw",
+    "nn",
+    "64",
+    "0",
+    "_",
+];
+
 /// Whether a function is named like one that allocates for others.
 pub(crate) fn is_named_like_one(function: &str) -> bool {
-    const ENDINGS: [&str; 14] = [
-        "malloc",
-        "calloc",
-        "realloc",
-        "zalloc",
-        "palloc",
-        "pnalloc",
-        "memalign",
-        "aligned_alloc",
-        "valloc",
-        "mallocz",
-        "reallocarray",
-        "strdup",
-        "strndup",
-        "memdup",
-    ];
-    // Of general use, and those of PostgreSQL, GLib, SQLite, nginx, Apache, FFmpeg, PHP and CPython that no ending tells.
-    const NAMES: [&str; 24] = [
-        "xalloc",
-        "my_alloc",
-        "safe_alloc",
-        "checked_alloc",
-        "mem_alloc",
-        "do_alloc",
-        "alloc_or_die",
-        "memorycontextalloc",
-        "allocsetalloc",
-        "allocsetallocfromnewblock",
-        "allocsetallocchunkfromblock",
-        "allocsetalloclarge",
-        "generationalloc",
-        "slaballoc",
-        "bumpalloc",
-        "g_slice_alloc",
-        "pcache1alloc",
-        "ngx_alloc",
-        "ngx_palloc_small",
-        "ngx_palloc_block",
-        "apr_allocator_alloc",
-        "av_buffer_alloc",
-        "zend_mm_alloc",
-        "pytype_genericalloc",
-    ];
-    // What variants of such functions add to the name.
-    const SUFFIXES: [&str; 22] = [
-        "_usable",
-        "_internal",
-        "_impl",
-        "_array",
-        "_aligned",
-        "_extended",
-        "_nothrow",
-        "_debug",
-        "_large",
-        "_zero",
-        "_n",
-        "_x",
-        "extended",
-        "aligned",
-        "huge",
-        "zero",
-        "rawnn",
-        "raw",
-        "nn",
-        "64",
-        "0",
-        "_",
-    ];
     if function.contains("::") {
         return false;
     }
@@ -271,7 +274,14 @@ mod tests {
 
     #[test]
     fn a_block_of_as_many_bytes_as_told_that_is_returned_is_the_callers() {
-        let prefix = "void *get(size_t size) {\n    if (size > MAX) return NULL;\n    void *ptr = grab(size + PREFIX);\n    if (!ptr) return NULL;\n    *(size_t *)ptr = size;\n    return (char*)ptr + PREFIX;\n}\n";
+        let prefix = "void *get(size_t size) {
+    if (size > MAX) return NULL;
+    void *ptr = grab(size + PREFIX);
+    if (!ptr) return NULL;
+    *(size_t *)ptr = size;
+    return (char*)ptr + PREFIX;
+}
+";
         assert!(passed_on(prefix, "grab(", Some("ptr")));
         let plain = "void *get(size_t size) {\n    return (void *) grab(size);\n}\n";
         assert!(passed_on(plain, "grab(", None));
