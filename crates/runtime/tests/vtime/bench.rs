@@ -52,9 +52,10 @@ pub struct Course {
     pub threads: Vec<(u64, u64)>,
 }
 
-/// Seconds after which a program counts as stuck. 5 on an idle machine at most; beside programs that use every CPU, each of the hundred thousands of
-/// hand-overs between threads may wait for a turn of the scheduler (70 s seen).
-const GIVE_UP_S: &str = "300";
+/// Seconds of processor time after which a program is taken to make no end: what it needs, however busy the machine is, is far less.
+const CPU_LIMIT_S: &str = "--cpu=300";
+/// Seconds after which it is taken to wait for ever. On a machine with much else to do a program may take many times as long as it needs.
+const GIVE_UP_S: &str = "1800";
 
 impl Bench {
     pub fn new() -> Bench {
@@ -99,12 +100,12 @@ impl Bench {
         program
     }
 
-    /// Runs `program` by itself, and gives up after [`GIVE_UP_S`].
+    /// Runs `program` by itself, and gives up after [`CPU_LIMIT_S`] or [`GIVE_UP_S`].
     pub fn run_alone(&self, program: &Path, arguments: &[&str]) -> Output {
-        checked(Command::new("timeout").arg(GIVE_UP_S).arg(program).args(arguments), program)
+        checked(bounded().arg(program).args(arguments), program)
     }
 
-    /// Runs `program` under a fresh arena, and gives up after [`GIVE_UP_S`].
+    /// Runs `program` under a fresh arena, and gives up after [`CPU_LIMIT_S`] or [`GIVE_UP_S`].
     pub fn run(&self, setting: Setting, program: &Path, arguments: &[&str]) -> Output {
         let arena = NamedTempFile::new_in(self.dir.path()).expect("an arena's file");
         let made = Command::new(self.dir.path().join("arena"))
@@ -119,9 +120,9 @@ impl Bench {
         assert!(made.success());
         let preload = format!("LD_PRELOAD={}", self.tracker.display());
         let named = format!("NUMAPILOT_ARENA={}", arena.path().display());
-        // `timeout` itself and `env` start before the preload is set; `env` is then replaced by the program.
-        let mut command = Command::new("timeout");
-        command.arg(GIVE_UP_S).args(["env", &preload, &named, "OMP_WAIT_POLICY=passive"]).arg(program).args(arguments);
+        // What bounds it and `env` start before the preload is set; `env` is then replaced by the program.
+        let mut command = bounded();
+        command.args(["env", &preload, &named, "OMP_WAIT_POLICY=passive"]).arg(program).args(arguments);
         checked(&mut command, program)
     }
 
@@ -148,8 +149,15 @@ pub fn parse(output: &Output) -> Course {
     course
 }
 
+/// A command that ends what follows after the limits.
+fn bounded() -> Command {
+    let mut command = Command::new("prlimit");
+    command.args([CPU_LIMIT_S, "timeout", GIVE_UP_S]);
+    command
+}
+
 fn checked(command: &mut Command, program: &Path) -> Output {
-    let output = command.output().expect("timeout");
+    let output = command.output().expect("prlimit");
     assert!(
         output.status.success(),
         "{program:?} {command:?}: {} {}",
