@@ -126,8 +126,10 @@ pub struct Touches {
 enum PageKey {
     /// Process, object, page number.
     Own(ProcessIndex, Option<ObjectId>, u64),
-    /// Site, and page number from the beginning of the mapping.
+    /// Site, and page number from the beginning of the mapping: parts that begin elsewhere in the memory are sites of their own.
     Shared(SiteId, u64),
+    /// Object that a forked child inherits, and page number.
+    Inherited(ObjectId, u64),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +195,7 @@ impl Walk<'_, '_> {
                 *self.files.entry(object.site).or_default() += 1;
                 return;
             }
+            (ObjectKind::Shared, Some(object)) if object.stack.0 != 0 => PageKey::Inherited(object.id, page),
             (ObjectKind::Shared, Some(object)) => {
                 PageKey::Shared(object.site, page.wrapping_sub(object.address.0 >> PAGE_SHIFT))
             }

@@ -177,7 +177,7 @@ impl<L: Layouts> Joiner<L> {
             Some((binary, part)) => {
                 SiteKey::Symbol { binary: self.binary(binary, &[]), name: part.into(), offset: u64::MAX }
             }
-            None => mapping_site(flags, path, stack),
+            None => mapping_site(flags, path, stack, file_offset),
         };
         let site = self.site(key);
         let part = self.segments.part(flags, path, (address, file_offset));
@@ -512,8 +512,9 @@ fn binary_data(path: &str) -> Option<(&str, &str)> {
     Some((path.strip_suffix(part)?.strip_suffix(' ')?, part))
 }
 
-/// Site of a mapping, from its flags and path.
-fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
+/// Site of a mapping, from its flags and path. Parts of shared memory that begin at different offsets are apart, so that a page of a site is the same in each
+/// mapping of it.
+fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> SiteKey {
     let unnamed = path.is_empty() || path.starts_with('[');
     if flags & map_flags::STACK != 0 || path == GROWING_STACK {
         SiteKey::Named(ObjectKind::Stack, "thread stacks")
@@ -522,7 +523,8 @@ fn mapping_site(flags: u32, path: &str, stack: StackId) -> SiteKey {
     } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
     } else if is_shared_memory(path) {
-        SiteKey::Mapping(ObjectKind::Shared, path.into())
+        let part = if file_offset == 0 { path.into() } else { format!("{path} at {file_offset:#x}").into() };
+        SiteKey::Mapping(ObjectKind::Shared, part)
     } else if path.starts_with("[anon") {
         SiteKey::Mapping(ObjectKind::Anonymous, path.into())
     } else if !unnamed || path.starts_with("[v") {

@@ -135,6 +135,7 @@ mod tests {
         for (path, expected) in [
             ("/dev/zero (deleted)", "anonymous shared memory"),
             ("/dev/zero (deleted) 2", "anonymous shared memory 2"),
+            ("/memfd:heap (deleted) 2 at 0x200000", "memfd heap 2 at 0x200000"),
             ("/SYSV0052e2c1 (deleted)", "System V segment 0052e2c1"),
             ("/SYSV id 3", "System V segment id 3"),
             ("/memfd:ring (deleted)", "memfd ring"),
