@@ -1,5 +1,6 @@
 # What the guest of lab_soak.rs runs: a daemon over the whole guest, and rounds of programs that come and go, of clients that steer and read it, and of quiet
-# moments in which its size is taken. $numapilot, $moves, $seconds and $length, for how long a program runs, are set before.
+# moments in which its size is taken. $numapilot, $moves, $seconds and $length, for how long a program runs, are set before. At least four rounds, whatever time
+# they take: where the host is busy, the guest's clock may be minutes on after one.
 set -u
 cd /tmp
 cat > soak.toml <<'END'
@@ -34,7 +35,7 @@ ran_ms() { cat /proc/$daemon/task/*/schedstat | awk '{ns += $1} END {printf "%d"
 field() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$daemon/status; }
 begun=$(now)
 round=0
-while [ $(($(now) - begun)) -lt "$seconds" ]; do
+while [ $(($(now) - begun)) -lt "$seconds" ] || [ $round -lt 4 ]; do
     round=$((round + 1))
     for program in remote churn shared phases; do
         "$moves" $program 1 $length > out.$program 2> err.$program &
