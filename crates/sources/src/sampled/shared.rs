@@ -35,7 +35,7 @@ impl Sighting {
 /// Bytes in the largest unit of which there are at least ten, or one and nothing else.
 fn size(bytes: u64) -> String {
     let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    let fits = |unit: u64| bytes >= 10 * unit || bytes >= unit && bytes % unit == 0;
+    let fits = |unit: u64| bytes >= 10 * unit || bytes >= unit && bytes.is_multiple_of(unit);
     match units.into_iter().find(|(unit, _)| fits(*unit)) {
         Some((unit, name)) => format!("{} {name}", bytes / unit),
         None => format!("{bytes} B"),
