@@ -364,7 +364,7 @@ fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
     }
 }
 
-/// Functions that the user named as allocating for others; what is no regular expression is left out.
+/// Functions that the user named as allocating for others, as regular expressions.
 fn wrappers(start: &SessionStart) -> Vec<String> {
     let listed = start.more.get("wrappers").and_then(serde_json::Value::as_array);
     listed.into_iter().flatten().filter_map(serde_json::Value::as_str).map(str::to_owned).collect()

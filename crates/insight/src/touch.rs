@@ -191,7 +191,6 @@ impl Walk<'_, '_> {
         let site = object.map(|object| object.site);
         let key = match (trace.kind_of(access.object), object) {
             (ObjectKind::File | ObjectKind::Section, Some(object)) => {
-                self.out.on_files += 1;
                 *self.files.entry(object.site).or_default() += 1;
                 return;
             }
@@ -287,6 +286,7 @@ impl Walk<'_, '_> {
         self.out.sites = sites.into_iter().map(|(site, sums)| self.site(site, sums, nodes)).collect();
         let faults = |row: &TouchSite| row.pages + row.later_from.iter().sum::<u64>();
         self.out.sites.sort_by_key(|row| (std::cmp::Reverse(faults(row)), row.site));
+        self.out.on_files = self.files.values().sum();
         let mut files: BTreeMap<String, u64> = BTreeMap::new();
         for (site, faults) in &self.files {
             let Some(site) = self.analysis.trace.site(*site) else { continue };

@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod engine;
 pub mod ids;
+pub mod mapping;
 pub mod meta;
 pub mod name;
 pub mod native;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::{AllocKind, Counters, Event, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
-use super::segments::{Part, is_shared_memory};
+use super::segments::Part;
 use super::space::{Loaded, Mapping, Space, map_flags};
 use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
 use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
@@ -522,7 +523,7 @@ fn mapping_site(flags: u32, path: &str, stack: StackId, file_offset: u64) -> Sit
         SiteKey::Named(ObjectKind::Allocator, "allocator")
     } else if flags & map_flags::SHM != 0 && (path.is_empty() || stack.0 != 0) {
         SiteKey::Allocation(ObjectKind::Shared, stack)
-    } else if is_shared_memory(path) {
+    } else if is_shared_memory(path.as_bytes()) {
         let part = if file_offset == 0 { path.into() } else { format!("{path} at {file_offset:#x}").into() };
         SiteKey::Mapping(ObjectKind::Shared, part)
     } else if path.starts_with("[anon") {

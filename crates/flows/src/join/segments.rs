@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use numapilot_machine::NodeId;
+use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::wire::layout;
 
 use super::homes::Homes;
@@ -41,7 +42,7 @@ pub(crate) struct Segments {
 impl Segments {
     /// The part of shared memory that a mapping shows; `None`: it shows none, or a file of a disk, whose pages are not placed by their first toucher.
     pub fn part(&mut self, flags: u32, path: &str, (address, file_offset): (u64, u64)) -> Option<Part> {
-        let is_named = is_shared_memory(path);
+        let is_named = is_shared_memory(path.as_bytes());
         if flags & layout::MAP_SHARED == 0 || !is_named && !path.is_empty() {
             return None;
         }
@@ -74,12 +75,6 @@ impl Segments {
     pub fn is_new(&self, part: Part) -> bool {
         self.all[part.segment as usize].is_new
     }
-}
-
-/// Whether the kernel's name of a mapping is that of memory without a file on a disk, which processes share: POSIX, System V, memfd, or anonymous.
-#[must_use]
-pub(crate) fn is_shared_memory(path: &str) -> bool {
-    ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"].iter().any(|start| path.starts_with(start))
 }
 
 /// What to call shared memory with this name.

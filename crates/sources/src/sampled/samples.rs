@@ -9,7 +9,7 @@ use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
-use numapilot_trace::wire::layout;
+use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
 
 use super::output::Output;
 use super::shared::{PageKey, Sighting};
@@ -21,7 +21,6 @@ use numapilot_perf_events::places::is_memory;
 
 /// Addresses from here up are the kernel's (the trace format has none of these).
 const USER_END: u64 = 1 << 47;
-const PAGE_SHIFT: u32 = 12;
 /// No machine has more CPUs.
 const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.

@@ -2,6 +2,7 @@
 
 use foldhash::HashMap;
 use numapilot_perf::{FileIdentity, Mapping};
+use numapilot_trace::mapping::is_shared_memory;
 
 /// How a recording knows of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,12 +104,6 @@ impl SharedMemory {
         let segment = Segment { number: known[at].number, base, is_new: known[at].is_new };
         (if at == 0 { path.to_owned() } else { format!("{path} {}", at + 1) }, segment)
     }
-}
-
-/// Whether the kernel's name of a mapping is that of memory without a file on a disk, which processes share: POSIX, System V, memfd, or anonymous.
-pub(crate) fn is_shared_memory(path: &[u8]) -> bool {
-    let starts: [&[u8]; 5] = [b"/SYSV", b"/memfd:", b"/dev/zero", b"/dev/shm/", b"[anon_shmem:"];
-    starts.iter().any(|start| path.starts_with(start))
 }
 
 /// Whether the kernel's name of a mapping is that of a file on a disk.

@@ -11,16 +11,19 @@
 use foldhash::HashMap;
 use numapilot_perf::{FileIdentity, Mapping, TaskChange};
 use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
+use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout;
+use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
 
 use super::binaries::{Binaries, Placed};
 use super::output::Output;
 use super::ranges::Ranges;
-use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file, is_shared_memory};
+use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file};
 use crate::error::SourceError;
 
-const PAGE_SHIFT: u32 = 12;
+/// Bits of a mapping's protection and flags, as mmap(2) has them.
+const PROT_WRITE: u32 = 2;
+const MAP_SHARED: u32 = 1;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -431,7 +434,6 @@ impl Tasks {
         if mapping.pid == KERNEL || mapping.len == 0 || mapping.addr >= KERNEL_HALF {
             return Ok(());
         }
-        const MAP_SHARED: u32 = 1;
         let image = self.image(mapping.pid, time);
         let path = String::from_utf8_lossy(mapping.path).into_owned();
         let is_file = is_disk_file(mapping.path);
@@ -481,8 +483,6 @@ impl Tasks {
     /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
     /// its code), and binaries are unmapped unseen, so that an address within one says little.
     fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
-        const PROT_WRITE: u32 = 2;
-        const MAP_SHARED: u32 = 1;
         let image = &mut self.images[image];
         let inside = |module: &LoadedBinary| {
             mapping.addr >= module.placed.start && mapping.addr - module.placed.start < module.placed.bytes
@@ -555,8 +555,6 @@ impl Tasks {
 
     /// Remembers whose the pages of a mapping are.
     fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>, segment: Option<Segment>) {
-        const PROT_WRITE: u32 = 2;
-        const MAP_SHARED: u32 = 1;
         // A private file mapping that is written gets copies, unless the record is too old to tell.
         let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
             && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);

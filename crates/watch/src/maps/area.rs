@@ -7,6 +7,7 @@ use numapilot_kernel::maps::MapLine;
 use numapilot_kernel::maps::MapUse;
 use numapilot_kernel::maps::NumaLine;
 use numapilot_machine::NodeId;
+use numapilot_trace::mapping::is_shared_memory;
 
 /// Kind of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +167,7 @@ fn identify(line: &NumaLine<'_>, map: Option<&MapLine<'_>>) -> (Kind, String) {
         "[stack]" => Kind::Stack,
         _ if path.starts_with("[anon:") => Kind::Anonymous,
         _ if path.starts_with('[') && !path.starts_with("[anon_shmem:") => Kind::Kernel,
-        _ if is_shared(&path) => Kind::Shared,
+        _ if is_shared_memory(path.as_bytes()) => Kind::Shared,
         "" if map.is_some_and(MapLine::is_shared) => Kind::Shared,
         "" => Kind::Anonymous,
         _ => Kind::File,
@@ -174,10 +175,6 @@ fn identify(line: &NumaLine<'_>, map: Option<&MapLine<'_>>) -> (Kind, String) {
     // Names that repeat the kind are dropped.
     let name = if matches!(path.as_str(), "[heap]" | "[stack]") { String::new() } else { path };
     (kind, name)
-}
-
-fn is_shared(path: &str) -> bool {
-    ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"].iter().any(|start| path.starts_with(start))
 }
 
 /// Decodes a path from numa_maps, in which blanks and similar characters are octal escapes.
