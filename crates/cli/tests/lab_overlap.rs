@@ -33,8 +33,9 @@ struct Case {
     program: &'static str,
     /// Recorded: so many times through the memory. Seconds would be the host's, which may be busy.
     turns: u32,
-    /// The recording is repeated until it lasts this long, because policies act over seconds. Programs with phases are not repeated.
-    simulated_s: Option<&'static str>,
+    /// Simulated seconds, for which the recording is repeated, because policies act over seconds. The run ends while all threads run, as in the guest: threads
+    /// do not end at once, and where one runs alone for the last moments, the policy rightly moves pages to it. Programs with phases are not repeated.
+    simulated_s: Option<u32>,
     /// Seconds in the guest.
     guest_s: u32,
     held: Held,
@@ -52,10 +53,10 @@ enum Held {
 }
 
 const CASES: [Case; 4] = [
-    Case { program: "remote", turns: 60, simulated_s: Some("10"), guest_s: 5, held: Held::Pages },
-    Case { program: "nothing", turns: 60, simulated_s: Some("10"), guest_s: 4, held: Held::Pages },
+    Case { program: "remote", turns: 60, simulated_s: Some(10), guest_s: 5, held: Held::Pages },
+    Case { program: "nothing", turns: 60, simulated_s: Some(10), guest_s: 4, held: Held::Pages },
     Case { program: "phases", turns: 600, simulated_s: None, guest_s: 9, held: Held::Nothing },
-    Case { program: "shared", turns: 15, simulated_s: Some("30"), guest_s: 16, held: Held::Cost },
+    Case { program: "shared", turns: 15, simulated_s: Some(30), guest_s: 16, held: Held::Cost },
 ];
 
 /// Of [`Held::Cost`]: a placement's modelled time over that of an even spread, at most. The counts themselves wander: the kernel moves shared pages at faults,
@@ -88,7 +89,10 @@ fn simulated(folder: &Path, case: &Case) -> BTreeMap<String, Placement> {
     let (start, _) = own_words(&ran.stdout);
     let mut command = numapilot(&["simulate", "--quiet", "--policy"]);
     command.arg(POLICIES.join(",")).arg("--placement").arg(&csv).arg(&trace);
-    command.args(case.simulated_s.iter().flat_map(|seconds| ["--for", seconds]));
+    if let Some(seconds) = case.simulated_s {
+        // Repeated for longer than that, so that no policy is done before, however much it gains.
+        command.args(["--for", &(3 * seconds).to_string(), "--until", &seconds.to_string()]);
+    }
     let told = finish(&mut command).succeeded();
     assert!(told.stdout.contains("Final placement (simulated)"), "{}", told.stdout);
     let mut all: BTreeMap<String, Placement> = BTreeMap::new();
