@@ -58,6 +58,7 @@ pub use results::Figure;
 pub use results::Handoff;
 pub use results::Host;
 pub use results::LatencyCell;
+pub use results::Overlap;
 pub use results::Relation;
 pub use results::Results;
 pub use results::StairPoint;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Results};
 
 use super::text::limits;
-use super::words::{gb_per_s, origin, spread_words};
+use super::words::{gb_per_s, origin, overlap_words, spread_words};
 use super::{Picture, is_quiet, remarks, svg};
 use crate::plain_page;
 use crate::svg_writer::escape;
@@ -23,6 +23,9 @@ pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
             // Each picture has its title in it.
             let _ = writeln!(out, "<figure>{svg}</figure>");
         }
+    }
+    if let Some(overlap) = &results.overlap {
+        let _ = writeln!(out, "<h2>Misses outstanding</h2>\n<p>{}</p>", escape(&overlap_words(overlap)));
     }
     bandwidths(&mut out, results);
     if let Some(calibration) = calibration {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_measure::{
     BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, Kernel, LatencyCell, Level,
-    Limit, Proof, Relation, Spread, StairPoint, Staircase, Target, Walk,
+    Limit, Overlap, Proof, Relation, Spread, StairPoint, Staircase, Target, Walk,
 };
 
 use super::*;
@@ -135,7 +135,10 @@ fn every_picture_is_whole_and_only_of_what_was_measured() {
         assert!(drawn.contains("Some &lt;CPU&gt;"), "{picture:?}");
         assert_eq!(svg(picture, &Results::default()), None, "{picture:?}");
     }
-    let page = html(&results(), Some(&calibration()));
+    let (from, cpu) = (NodeId(0), CpuId(2));
+    let overlap = Overlap { from, cpu, chains: 16, ns: figure(7.5), outstanding: 12.0, range: (11.5, 12.5) };
+    let page = html(&Results { overlap: Some(overlap), ..results() }, Some(&calibration()));
+    assert!(page.contains("A core keeps 12.0 misses outstanding (11.5 to 12.5): 16 random chases"), "{page}");
     assert_eq!(page.matches("<svg").count(), 5);
     assert!(page.contains("not within 10 s") && !page.contains("<CPU>"));
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
 
 use super::remarks;
-use super::words::{columns, gb_per_s, ns, origin, rows, spread_words, walk_words};
+use super::words::{columns, gb_per_s, ns, origin, overlap_words, rows, spread_words, walk_words};
 use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
@@ -143,16 +143,7 @@ fn caches(out: &mut String, results: &Results, look: Look) {
 fn overlap(out: &mut String, results: &Results, look: Look) {
     let Some(overlap) = &results.overlap else { return };
     heading(out, "Misses outstanding", look);
-    let words = format!(
-        "A core keeps {:.1} misses outstanding ({:.1} to {:.1}): {} random chases side by side on CPU {} take {} ns a load.",
-        overlap.outstanding,
-        overlap.range.0,
-        overlap.range.1,
-        overlap.chains,
-        overlap.cpu,
-        ns(overlap.ns.best())
-    );
-    paragraph(out, &words, look);
+    paragraph(out, &overlap_words(overlap), look);
 }
 
 fn bandwidth(out: &mut String, results: &Results, look: Look) {

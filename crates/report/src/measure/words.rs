@@ -1,7 +1,7 @@
 //! Measured figures in words.
 
 use numapilot_machine::NodeId;
-use numapilot_measure::{Figure, Kernel, Results, Target, Walk};
+use numapilot_measure::{Figure, Kernel, Overlap, Results, Target, Walk};
 
 /// The kernel that stands for reading in pictures of bandwidth, and what was measured of it.
 pub(super) const SHOWN_KERNEL: Kernel = Kernel::Read;
@@ -55,6 +55,19 @@ pub(super) fn walk_words(walk: Walk) -> String {
         Walk::RandomInPages => "random chase, page by page".to_owned(),
         Walk::Strided(stride) => format!("chase with a stride of {stride} bytes"),
     }
+}
+
+/// How many misses a core keeps outstanding, and how that was measured.
+pub(super) fn overlap_words(overlap: &Overlap) -> String {
+    format!(
+        "A core keeps {:.1} misses outstanding ({:.1} to {:.1}): {} random chases side by side on CPU {} take {} ns a load.",
+        overlap.outstanding,
+        overlap.range.0,
+        overlap.range.1,
+        overlap.chains,
+        overlap.cpu,
+        ns(overlap.ns.best())
+    )
 }
 
 /// `±0.4 %`, with a mark where no repetition confirmed another.
