@@ -9,6 +9,8 @@ use crate::page_groups;
 
 /// Totals since the start; they only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+// A journal of an older version lacks the newer totals.
+#[serde(default)]
 pub struct Counters {
     /// Observations made.
     pub observations: u64,
@@ -21,7 +23,6 @@ pub struct Counters {
     /// Number of hinting faults.
     pub hint_faults: u64,
     /// Uses of file pages that processes only read, as the kernel reports them (`--replicate`).
-    #[serde(default)]
     pub file_uses: u64,
     /// Pages by the outcome of their orders, without undo actions.
     #[serde(with = "page_groups")]
@@ -31,15 +32,12 @@ pub struct Counters {
     /// Bytes copied between nodes, including undo actions.
     pub moved_bytes: u64,
     /// Bytes that the kernel's own NUMA balancing moved in the same time, for all processes; `None`: the kernel has no such counter.
-    #[serde(default)]
     pub kernel_moved_bytes: Option<u64>,
     /// Nanoseconds spent on moving.
     pub moving_ns: u64,
     /// Processor time spent in the policy, in nanoseconds.
-    #[serde(default)]
     pub deciding_ns: u64,
     /// Processor time before the first observation in nanoseconds: opening events, reading the machine, allocating probe buffers.
-    #[serde(default)]
     pub starting_ns: u64,
     /// Threads moved.
     pub threads_moved: u64,
@@ -55,6 +53,7 @@ pub struct Counters {
 
 /// Resources that the loop itself uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct OwnUse {
     /// Processor time since the start, user and system, in nanoseconds.
     pub cpu_ns: u64,
@@ -88,5 +87,25 @@ impl OwnUse {
         let cpu_percent =
             before.map_or(0.0, |(last, elapsed_ns)| share(cpu_ns.saturating_sub(last.cpu_ns), elapsed_ns));
         OwnUse { cpu_ns, cpu_percent, resident_bytes: pages * page_bytes(), open_files }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_of_an_older_version_are_read() {
+        let whole = Counters { samples: 7, kernel_moved_bytes: Some(1), back_offs: 2, ..Counters::default() };
+        let text = serde_json::to_value(whole).unwrap();
+        for name in text.as_object().unwrap().keys() {
+            let mut older = text.clone();
+            older.as_object_mut().unwrap().remove(name);
+            let read: Counters =
+                serde_json::from_value(older).unwrap_or_else(|error| panic!("without {name}: {error}"));
+            assert_eq!(read.samples, if name == "samples" { 0 } else { 7 });
+        }
+        let own: OwnUse = serde_json::from_str("{\"cpu_ns\": 3}").unwrap();
+        assert_eq!(own, OwnUse { cpu_ns: 3, ..OwnUse::default() });
     }
 }
