@@ -195,6 +195,8 @@ Examples:
   numapilot record --pid 4711 --for 10s                     a program that runs already, with all processes below it
   numapilot record --unit postgresql --for 10s              all processes of a systemd unit
   numapilot record --system --for 10s                       all processes of this machine (needs rights)
+  numapilot record --unit postgresql --detach -o pg         in the background, without a terminal, until:
+  numapilot record --stop pg
 
 With engines `instrument` and `emulate` the program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls
 speak of it, and times are the program's own on that machine (docs/virtual-time.md).
@@ -273,6 +275,13 @@ pub struct RecordArgs {
     /// Keep the raw chunks beside the tables
     #[arg(long)]
     pub keep_raw: bool,
+    /// Record in the background, without a terminal, until `--stop`, `--for` or the end; messages and the program's output go to TRACE.log
+    #[arg(long)]
+    pub detach: bool,
+    /// End the recording that is being written to this trace, as Ctrl-C would (a program that the recorder started is interrupted; processes that ran already
+    /// run on), and wait until the trace is complete
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["detach", "pid", "system", "unit", "cgroup", "command", "output"])]
+    pub stop: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
@@ -288,7 +297,7 @@ pub struct RecordArgs {
     #[arg(long = "for", value_name = "TIME", conflicts_with = "duration", value_parser = time)]
     pub for_time: Option<Duration>,
     /// The program and its arguments
-    #[arg(last = true, required_unless_present_any = ["pid", "system", "unit", "cgroup"],
+    #[arg(last = true, required_unless_present_any = ["pid", "system", "unit", "cgroup", "stop"],
         conflicts_with_all = ["unit", "cgroup"], value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
 }

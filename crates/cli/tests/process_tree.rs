@@ -162,6 +162,25 @@ fn a_recording_of_a_tree_ends_when_all_of_it_has_ended() {
 }
 
 #[test]
+fn a_recording_in_the_background_ends_and_the_tree_runs_on() {
+    if !events_work() {
+        return;
+    }
+    let folder = scratch();
+    let tree = Tree::start(folder.path());
+    let trace = folder.path().join("tree.numatrace");
+    let at = trace.to_str().expect("UTF-8");
+    run(&["record", "--engine", "fault", "--pid", &tree.main(), "--detach", "-o", at]).succeeded();
+    run(&["record", "--stop", at]).succeeded();
+    let is_there = |pid: &u32| Path::new(&format!("/proc/{pid}/exe")).exists();
+    assert!(tree.pids.iter().all(is_there));
+    let told = fs::read_to_string(folder.path().join("tree.numatrace.log")).expect("the recorder's messages");
+    assert!(told.contains("attached to 3 processes with 3 threads"), "{told}");
+    // The worker and the helper touch memory all the time.
+    assert!(tree.pids[1..].iter().all(|pid| recorded(&trace).contains(pid)), "{:?}", recorded(&trace));
+}
+
+#[test]
 fn stat_counts_the_tree_and_has_a_row_for_each_process() {
     let folder = scratch();
     let tree = Tree::start(folder.path());
@@ -269,7 +288,7 @@ fn units_and_cgroups_are_taken_with_strangers_that_join_later() {
     let folder = scratch();
     let Some(group) = Group::make("numapilot-test") else { return };
     let why = run(&["stat", "--for", "1", "--unit", &group.unit()]);
-    assert!(why.code == 1 && why.stderr.contains("the unit has no processes"), "{}", why.stderr);
+    assert!(why.code == 1 && why.stderr.contains("it has no processes"), "{}", why.stderr);
     let why = run(&["maps", "--cgroup", group.0.to_str().expect("UTF-8")]);
     assert!(why.code == 1 && why.stderr.contains("no process is in this cgroup"), "{}", why.stderr);
     let (tree, stranger) = (Tree::start(folder.path()), Tree::start(folder.path()));
@@ -294,6 +313,54 @@ fn units_and_cgroups_are_taken_with_strangers_that_join_later() {
     let found = recorded(&trace);
     assert!(found.contains(&stranger.pids[2]) && found.contains(&tree.pids[2]), "{found:?}: {said}");
     assert!(!found.contains(&stranger.pids[1]), "{found:?}");
+}
+
+#[test]
+fn a_service_waits_for_its_unit_and_says_so() {
+    let folder = scratch();
+    // The unit of this name: it comes later.
+    let name = "numapilot-later";
+    let Some(group) = Group::make(name) else { return };
+    let unit = group.unit();
+    drop(group);
+    if !events_work() {
+        return;
+    }
+    let (at, config) = (folder.path().display(), folder.path().join("n.toml"));
+    let text = format!(
+        "unit = [\"{unit}\"]\ndry-run = true\n[journal]\nfile = \"{at}/journal\"\n[control]\nsocket = \"{at}/control\"\n\
+         [state]\nfolder = \"{at}/state\"\n"
+    );
+    fs::write(&config, text).expect("the configuration");
+    let mut daemon = numapilot(&["balance", "--quiet", "--config"]).arg(&config).spawn().expect("it starts");
+    let socket = folder.path().join("control");
+    let ctl = |arguments: &[&str]| {
+        numapilot(&["ctl"]).args(arguments).arg("--socket").arg(&socket).output().expect("an answer")
+    };
+    let targets = || {
+        let answer = ctl(&["status", "--json"]);
+        let status: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+        status["targets"].as_array().map(|_| pids_of(&status["targets"]))
+    };
+    let until = |is: &dyn Fn(Option<Vec<u32>>) -> bool| {
+        let begun = Instant::now();
+        while !is(targets()) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", targets());
+            thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until(&|targets| targets == Some(Vec::new()));
+    let group = Group::make(name).expect("a cgroup, as before");
+    let tree = Tree::start(folder.path());
+    tree.pids.iter().for_each(|pid| group.add(*pid));
+    until(&|targets| targets.map(|pids| sorted(&pids)) == Some(sorted(&tree.pids)));
+    drop(tree);
+    until(&|targets| targets == Some(Vec::new()));
+    assert!(ctl(&["stop"]).status.success() && daemon.wait().expect("it ends").success());
+    let told = numapilot(&["explain", "--json", "--journal"]).arg(folder.path().join("journal")).output();
+    let told = String::from_utf8(told.expect("an answer").stdout).expect("UTF-8");
+    let is_told = told.contains(&format!("unit {unit}.service: no such unit runs here"));
+    assert!(is_told || told.contains("there are no cgroups"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
 use std::path::Path;
@@ -78,6 +79,45 @@ fn a_killed_recorder_is_no_recorder_and_its_trace_opens() {
     let trace = folder.path().join("run.numatrace").display().to_string();
     let report = run(&["report", &trace]).succeeded();
     assert!(report.stdout.contains("killed"), "{}", report.stdout);
+}
+
+#[test]
+fn a_recording_in_the_background_is_ended_by_its_name() {
+    let folder = scratch();
+    let bare = folder.path().join("run").display().to_string();
+    let (whole, log) = (format!("{bare}.numatrace"), format!("{bare}.numatrace.log"));
+    let program = ["--", "sh", "-c", "echo started; exec sleep 600", "--detach"];
+    let start = || run(&[&["record", "--engine", "track", "--detach", "-o", &bare][..], &program].concat());
+    let ran = start().succeeded();
+    assert!(ran.stderr.contains(&format!("--stop {whole}")) && ran.stderr.contains(&log), "{}", ran.stderr);
+    let ran = run(&["report", &bare]);
+    assert!(ran.code == 1 && ran.stderr.contains("is still being recorded by process"), "{}", ran.stderr);
+    let again = start();
+    let says = "another recording is being written there, by process ";
+    assert!(again.code == 1 && again.stderr.contains(says), "{}", again.stderr);
+    let ran = run(&["record", "--stop", &bare]).succeeded();
+    assert!(ran.stderr.contains("next: numapilot report"), "{}", ran.stderr);
+    let told = fs::read_to_string(&log).expect("the recorder's messages");
+    assert!(told.contains("started\n") && told.contains("engine track"), "{told}");
+    let report = run(&["report", &bare]).succeeded();
+    assert!(!report.stdout.contains("killed"), "{}", report.stdout);
+    let ran = run(&["record", "--stop", &bare]);
+    assert!(ran.code == 1 && ran.stderr.contains("no recording is running there; it has ended"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_recorder_that_cannot_start_shows_its_messages_and_status() {
+    let folder = scratch();
+    let trace = folder.path().join("none").display().to_string();
+    let of = |options: &[&str]| run(&[&["record", "--detach", "-o", &trace][..], options].concat());
+    let ran = of(&["--engine", "track", "--", "/no/such/program"]);
+    assert!(ran.code == 127 && ran.stderr.contains("/no/such/program"), "{}: {}", ran.code, ran.stderr);
+    let ran = of(&["--pid", "4194303"]);
+    assert!(ran.code == 2 && ran.stderr.contains("4194303"), "{}: {}", ran.code, ran.stderr);
+    let ran = run(&["record", "--stop", &trace]);
+    assert!(ran.code == 1 && ran.stderr.contains("no recording is running there"), "{}", ran.stderr);
+    let ran = run(&["record", "--stop", &trace, "--pid", "1"]);
+    assert!(ran.code == 2 && ran.stderr.contains("cannot be used with"), "{}", ran.stderr);
 }
 
 #[test]

@@ -19,9 +19,10 @@ pub enum FlowError {
     NotATrace(PathBuf),
     /// The recorder of the trace is still running.
     #[error(
-        "{} is still being recorded{}: open it when the recording has ended; an interrupt (Ctrl-C, `kill -INT`) to the recorder's process ends it",
+        "{} is still being recorded{}: open it when the recording has ended; Ctrl-C, or `numapilot record --stop {}`, ends it",
         path.display(),
-        by(recorder)
+        by(recorder),
+        path.display()
     )]
     StillRecording {
         /// The trace.

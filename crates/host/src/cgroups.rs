@@ -55,7 +55,7 @@ pub enum CgroupError {
         named: PathBuf,
     },
     /// No unit of this name has a cgroup.
-    #[error("--unit {unit}: no such unit runs here{alike}; `systemctl list-units --state=running` lists those that do")]
+    #[error("unit {unit}: no such unit runs here{alike}; `systemctl list-units --state=running` lists those that do")]
     NoUnit {
         /// Its name, with the suffix.
         unit: String,
@@ -64,7 +64,7 @@ pub enum CgroupError {
     },
     /// The unit has a cgroup without processes.
     #[error(
-        "--unit {unit}: the unit has no processes{alike}; `systemctl status {unit}` says why, `systemctl start {unit}` starts it"
+        "unit {unit}: it has no processes{alike}; `systemctl status {unit}` says why, `systemctl start {unit}` starts it"
     )]
     EmptyUnit {
         /// Its name, with the suffix.

@@ -5,7 +5,10 @@
 //! process afterwards (ids are reused; start times tell). Who is a member stays one until it ends, whatever parent it gets.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
 
 use crate::Root;
 use crate::TaskStat;
@@ -13,6 +16,8 @@ use crate::cgroups;
 
 /// Rounds of looking for children of members that were found in the round before.
 const ROUNDS_MAX: usize = 8;
+/// Time after which units' cgroups are looked up again: a unit starts, or another instance of it. All folders of the hierarchy are read for that.
+const UNITS_AGAIN: Duration = Duration::from_secs(2);
 
 /// Processes that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +28,15 @@ pub enum Group {
     Trees(Vec<u32>),
     /// All processes of the cgroups with these folders, and of the cgroups within.
     Cgroups(Vec<PathBuf>),
+    /// All processes of these systemd units, whenever they run: units may start later, stop and start again.
+    Units(Vec<String>),
 }
 
 impl Group {
-    /// Whether processes may join that no member started: a cgroup takes whom it is given.
+    /// Whether processes may join that no member started: a cgroup takes whom it is given, and systemd starts units.
     #[must_use]
     pub fn takes_strangers(&self) -> bool {
-        matches!(self, Group::Cgroups(_))
+        matches!(self, Group::Cgroups(_) | Group::Units(_))
     }
 }
 
@@ -52,6 +59,18 @@ pub struct Members {
     group: Group,
     known: BTreeMap<u32, Member>,
     is_first: bool,
+    units: FoundUnits,
+}
+
+/// Units as they were last looked up.
+#[derive(Clone, Debug, Default)]
+struct FoundUnits {
+    /// When; `None`: never.
+    at: Option<Instant>,
+    /// Folders of those that have processes.
+    folders: Vec<PathBuf>,
+    /// Why the others have none.
+    missing: Vec<String>,
 }
 
 /// A process as /proc shows it.
@@ -71,6 +90,14 @@ pub trait ProcessTable {
     fn line(&mut self, pid: u32) -> Option<ProcessLine>;
     /// Ids of the processes of a group of cgroups.
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32>;
+    /// Folders of a unit's cgroups, or why it has no processes.
+    fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
+        folders_of_unit(&Root::default(), unit)
+    }
+}
+
+fn folders_of_unit(root: &Root, unit: &str) -> Result<Vec<PathBuf>, String> {
+    cgroups::of_unit(root, unit).map(|found| found.folders).map_err(|error| error.to_string())
 }
 
 struct Proc<'a> {
@@ -94,13 +121,17 @@ impl ProcessTable for Proc<'_> {
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
         cgroups::processes(folders)
     }
+
+    fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
+        folders_of_unit(self.root, unit)
+    }
 }
 
 impl Members {
     /// A group of which nothing has been read yet.
     #[must_use]
     pub fn new(group: Group) -> Members {
-        Members { group, known: BTreeMap::new(), is_first: true }
+        Members { group, known: BTreeMap::new(), is_first: true, units: FoundUnits::default() }
     }
 
     /// What belongs together.
@@ -125,6 +156,10 @@ impl Members {
                 self.take_children(table);
             }
             Group::Cgroups(folders) => self.take_cgroups(&folders, table),
+            Group::Units(units) => {
+                self.find_units(&units, table);
+                self.take_cgroups(&self.units.folders.clone(), table);
+            }
         }
         self.is_first = false;
         self.known.values().filter(|member| before.binary_search(&member.pid).is_err()).copied().collect()
@@ -185,6 +220,34 @@ impl Members {
         false
     }
 
+    fn find_units(&mut self, units: &[String], table: &mut dyn ProcessTable) {
+        if self.units.at.is_some_and(|at| at.elapsed() < UNITS_AGAIN) {
+            return;
+        }
+        let mut found = FoundUnits { at: Some(Instant::now()), ..FoundUnits::default() };
+        for unit in units {
+            match table.of_unit(unit) {
+                Ok(folders) => found.folders.extend(folders),
+                Err(why) => found.missing.push(why),
+            }
+        }
+        self.units = found;
+    }
+
+    /// Cgroups that do not exist and units without processes, each with the next step: nothing is seen of them. Units as at the last reading.
+    #[must_use]
+    pub fn missing(&self) -> Vec<String> {
+        let is_missing = |folder: &&PathBuf| !folder.join("cgroup.procs").exists();
+        let says = |folder: &Path| {
+            format!("{}: there is no such cgroup (now); `systemd-cgls` shows those that there are", folder.display())
+        };
+        match &self.group {
+            Group::Cgroups(folders) => folders.iter().filter(is_missing).map(|folder| says(folder)).collect(),
+            Group::Units(_) => self.units.missing.clone(),
+            Group::Processes(_) | Group::Trees(_) => Vec::new(),
+        }
+    }
+
     fn take_cgroups(&mut self, folders: &[PathBuf], table: &mut dyn ProcessTable) {
         let pids = table.of_cgroups(folders);
         let mut fresh: Vec<(u32, ProcessLine)> = Vec::new();
@@ -216,7 +279,7 @@ impl Members {
     pub fn pids(&self) -> Vec<u32> {
         let named = match &self.group {
             Group::Processes(pids) | Group::Trees(pids) => pids.as_slice(),
-            Group::Cgroups(_) => &[],
+            Group::Cgroups(_) | Group::Units(_) => &[],
         };
         let first = named.iter().copied().filter(|pid| self.known.contains_key(pid));
         let mut pids: Vec<u32> = first.chain(self.known.keys().copied().filter(|pid| !named.contains(pid))).collect();
@@ -271,6 +334,8 @@ mod tests {
         /// Number of the reading before which a line becomes another, or goes.
         changes: Vec<(usize, u32, Option<ProcessLine>)>,
         groups: Vec<u32>,
+        /// Units that have processes.
+        units: Vec<&'static str>,
     }
 
     impl Scripted {
@@ -305,8 +370,13 @@ mod tests {
             self.lines.get(&pid).copied()
         }
 
-        fn of_cgroups(&mut self, _: &[PathBuf]) -> Vec<u32> {
-            self.groups.clone()
+        fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
+            if folders.is_empty() { Vec::new() } else { self.groups.clone() }
+        }
+
+        fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
+            let folder = self.units.iter().find(|found| **found == unit);
+            folder.map(|found| vec![found.into()]).ok_or_else(|| format!("unit {unit} does not run"))
         }
     }
 
@@ -317,6 +387,26 @@ mod tests {
     /// A postmaster (10) with two backends, one of which has a child with a lower id; and a stranger.
     fn tree() -> Scripted {
         Scripted::of(&[(1, 0, 0), (10, 1, 100), (11, 10, 110), (12, 10, 120), (5, 12, 130), (20, 1, 140)])
+    }
+
+    #[test]
+    fn a_unit_is_waited_for_and_followed_through_a_restart() {
+        let mut members = Members::new(Group::Units(vec!["database".to_owned()]));
+        let mut table = Scripted { groups: vec![10, 11], ..tree() };
+        assert!(members.refresh_from(&mut table).is_empty());
+        assert_eq!(members.missing(), ["unit database does not run"]);
+        table.units = vec!["database"];
+        assert!(members.refresh_from(&mut table).is_empty(), "units are not looked up at every reading");
+        members.units.at = None;
+        assert_eq!(pids(&members.refresh_from(&mut table)), [10, 11]);
+        assert!(members.missing().is_empty() && members.group().takes_strangers());
+        // It stops, and starts anew in the same cgroup.
+        table.lines = BTreeMap::new();
+        table.groups.clear();
+        assert!(members.refresh_from(&mut table).is_empty() && members.is_empty());
+        table.lines.insert(30, ProcessLine { parent: 1, start_ticks: 900 });
+        table.groups = vec![30];
+        assert_eq!(pids(&members.refresh_from(&mut table)), [30]);
     }
 
     #[test]

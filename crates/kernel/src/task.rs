@@ -138,6 +138,16 @@ pub fn user_of(pid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// Whether a process ignores a signal (`SigIgn` of `/proc/PID/status`); false if it has ended or does not show.
+#[must_use]
+pub fn ignores(pid: u32, signal: libc::c_int) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
+    let bit = u32::try_from(signal - 1).ok().and_then(|bit| 1_u64.checked_shl(bit)).unwrap_or(0);
+    mask & bit != 0
+}
+
 /// A process held by a descriptor: it refers to the process that had the id when it was opened, even after the id is reused (pidfd_open, Linux 5.3).
 #[derive(Debug)]
 pub struct Process {
@@ -171,6 +181,20 @@ impl Process {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Sends it a signal (`pidfd_send_signal`, Linux 5.1): to this process, and never to one that was given its id later.
+    ///
+    /// # Errors
+    /// It has ended, or belongs to another user.
+    pub fn signal(&self, signal: libc::c_int) -> Result<(), KernelError> {
+        let none = std::ptr::null_mut::<libc::siginfo_t>();
+        // SAFETY: an open descriptor, a number, and no siginfo (the kernel fills it in as kill(2) does).
+        let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, self.fd.as_raw_fd(), signal, none, 0) };
+        if sent == 0 {
+            return Ok(());
+        }
+        Err(KernelError::of_call("pidfd_send_signal", self.pid, io::Error::last_os_error()))
     }
 
     /// Waits until it ends, the time is over, or a signal is caught, whichever comes first.
@@ -229,7 +253,22 @@ mod tests {
         process.wait(Duration::from_secs(100));
         assert!(!process.is_running());
         child.wait().unwrap();
+        assert!(matches!(process.signal(0), Err(KernelError::Gone { .. })), "not to whoever has its id next");
         assert!(matches!(Process::open(child.id()), Err(KernelError::Gone { .. })));
         assert!(matches!(threads_of(child.id()), Err(KernelError::Gone { .. })));
+    }
+
+    #[test]
+    fn a_signal_is_sent_and_ignored_ones_are_known() {
+        let script = "trap '' INT; echo ready; exec sleep 100";
+        let mut child = Command::new("sh").args(["-c", script]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        assert!(ignores(child.id(), libc::SIGINT) && !ignores(child.id(), libc::SIGTERM));
+        Process::open(child.id()).unwrap().signal(libc::SIGTERM).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGTERM));
+        assert!(!ignores(child.id(), libc::SIGINT), "it has ended");
     }
 }

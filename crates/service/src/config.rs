@@ -22,6 +22,8 @@ pub enum Who {
     System,
     /// The processes of a cgroup, given by its folder.
     Cgroup(PathBuf),
+    /// The processes of these systemd units, whenever they run.
+    Units(Vec<String>),
     /// The processes with these ids.
     Processes(Vec<u32>),
 }
@@ -90,6 +92,7 @@ pub struct Config {
 struct Raw {
     system: Option<bool>,
     cgroup: Option<PathBuf>,
+    unit: Option<Spanned<Vec<String>>>,
     pid: Option<Vec<u32>>,
     pack: Option<Spanned<bool>>,
     policy: Option<Spanned<String>>,
@@ -200,7 +203,7 @@ impl Config {
     #[must_use]
     pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
         let pairs: [(&'static str, bool); 14] = [
-            ("system, cgroup or pid", self.who == other.who),
+            ("system, cgroup, unit or pid", self.who == other.who),
             ("pack", self.pack == other.pack),
             ("policy", self.policy == other.policy),
             ("dry-run", self.dry_run == other.dry_run),
@@ -264,15 +267,31 @@ impl Fail<'_> {
     }
 
     fn who(&self, raw: &Raw) -> Result<Who, ServiceError> {
-        let named = [raw.system == Some(true), raw.cgroup.is_some(), raw.pid.is_some()];
-        match (named.iter().filter(|is| **is).count(), &raw.cgroup, &raw.pid) {
-            (1, Some(folder), _) => Ok(Who::Cgroup(folder.clone())),
-            (1, _, Some(pids)) => Ok(Who::Processes(pids.clone())),
-            (1, _, _) => Ok(Who::System),
-            (0, _, _) => {
-                Err(self.at(None, "no process is selected: set one of `system = true`, `cgroup` and `pid`".to_owned()))
+        let named = [
+            (raw.system == Some(true)).then_some(Who::System),
+            raw.cgroup.clone().map(Who::Cgroup),
+            raw.unit.as_ref().map(|units| self.units(units)).transpose()?.map(Who::Units),
+            raw.pid.clone().map(Who::Processes),
+        ];
+        let mut named: Vec<Who> = named.into_iter().flatten().collect();
+        match (named.pop(), named.is_empty()) {
+            (Some(who), true) => Ok(who),
+            (None, _) => Err(self
+                .at(None, "no process is selected: set one of `system = true`, `cgroup`, `unit` and `pid`".to_owned())),
+            _ => Err(self.at(None, "set only one of `system`, `cgroup`, `unit` and `pid`".to_owned())),
+        }
+    }
+
+    /// Names of units, each as `systemctl` takes it.
+    fn units(&self, units: &Spanned<Vec<String>>) -> Result<Vec<String>, ServiceError> {
+        let is_name = |unit: &String| !unit.trim().is_empty() && !unit.contains('/');
+        match units.get_ref().iter().find(|unit| !is_name(unit)) {
+            None if !units.get_ref().is_empty() => Ok(units.get_ref().clone()),
+            wrong => {
+                let which = wrong.map_or("an empty list".to_owned(), |unit| format!("{unit:?}"));
+                let what = format!("{which} names no systemd unit: a name such as \"postgresql\" is wanted");
+                Err(self.at(Some(units.span().start), what))
             }
-            _ => Err(self.at(None, "set only one of `system`, `cgroup` and `pid`".to_owned())),
         }
     }
 
@@ -369,6 +388,13 @@ mod tests {
     }
 
     #[test]
+    fn units_are_named_as_systemd_names_them() {
+        let config = parse("unit = [\"postgresql\", \"nginx.service\"]").unwrap();
+        assert_eq!(config.who, Who::Units(vec!["postgresql".to_owned(), "nginx.service".to_owned()]));
+        assert_eq!(config.needs_restart(&parse("unit = [\"nginx\"]").unwrap()), ["system, cgroup, unit or pid"]);
+    }
+
+    #[test]
     fn every_key_is_taken() {
         let config = parse(
             "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\n\
@@ -420,6 +446,9 @@ mod tests {
             ("", None, "no process is selected"),
             ("system = false", None, "no process is selected"),
             ("system = true\npid = [1]", None, "only one"),
+            ("unit = [\"nginx\"]\npid = [1]", None, "only one"),
+            ("seed = 1\nunit = []", Some(2), "an empty list"),
+            ("unit = [\"nginx\", \"a/b\"]", Some(1), "\"a/b\" names no systemd unit"),
         ] {
             let error = parse(text).unwrap_err();
             let place = line.map_or("n.toml: ".to_owned(), |line| format!("n.toml, line {line}: "));

@@ -45,6 +45,7 @@ impl Plan {
             who: match config.who.clone() {
                 config::Who::System => Who::System,
                 config::Who::Cgroup(folder) => Who::Group(Group::Cgroups(vec![folder])),
+                config::Who::Units(units) => Who::Group(Group::Units(units)),
                 config::Who::Processes(pids) => Who::Group(Group::Trees(pids)),
             },
             policy: config.policy.clone(),

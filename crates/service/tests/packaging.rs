@@ -48,7 +48,9 @@ fn the_shipped_configuration_is_taken_and_names_every_default() {
             Some(key) if key.contains(" = ") && !key.starts_with(' ') => key,
             _ => line,
         })
-        .filter(|line| !["cgroup", "pid", "rate", "machine"].iter().any(|key| line.starts_with(&format!("{key} ="))))
+        .filter(|line| {
+            !["cgroup", "unit", "pid", "rate", "machine"].iter().any(|key| line.starts_with(&format!("{key} =")))
+        })
         .map(|line| format!("{line}\n"))
         .collect();
     let mut spelt_out = load(&all);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
@@ -123,15 +122,11 @@ impl Balancer {
         let found = match &self.options.who {
             Who::Child => return,
             Who::System => task::processes().map_err(BalancerError::from),
-            Who::Group(group) => {
-                if let Some(folder) = missing_cgroup(group) {
-                    let what = format!(
-                        "{}: there is no such cgroup (now); `systemd-cgls` shows those that there are",
-                        folder.display()
-                    );
-                    self.trouble(what, control_port);
-                }
-                Ok(self.joined())
+            Who::Group(_) => {
+                let joined = self.joined();
+                let missing = self.members.as_ref().map(Members::missing).unwrap_or_default();
+                missing.into_iter().for_each(|what| self.trouble(what, control_port));
+                Ok(joined)
             }
         };
         let pids = match found {
@@ -285,12 +280,6 @@ impl Balancer {
             }
         }
     }
-}
-
-/// A cgroup of the group that does not exist: it was never there, or its unit was stopped.
-fn missing_cgroup(group: &Group) -> Option<PathBuf> {
-    let Group::Cgroups(folders) = group else { return None };
-    folders.iter().find(|folder| !folder.join("cgroup.procs").exists()).cloned()
 }
 
 /// Kernel threads have no memory of their own.

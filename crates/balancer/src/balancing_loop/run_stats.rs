@@ -105,6 +105,7 @@ impl RunStats {
                     Who::Group(Group::Processes(pids)) => json!({ "processes": pids, "children": false }),
                     Who::Group(Group::Trees(pids)) => json!({ "processes": pids }),
                     Who::Group(Group::Cgroups(folders)) => json!({ "cgroup": folders }),
+                    Who::Group(Group::Units(units)) => json!({ "unit": units }),
                     Who::System => json!("system"),
                     Who::Child => json!("child"),
                 },

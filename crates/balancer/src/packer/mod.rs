@@ -285,17 +285,20 @@ impl Packer {
 
     /// Brings the list of processes up to date.
     fn find(&mut self, control_port: &mut dyn ControlPort) {
+        let mut missing = Vec::new();
         let pids = match &self.options.who {
             Who::System => task::processes().unwrap_or_default(),
             Who::Group(_) => {
                 let members = self.members.as_mut();
                 members.map_or_else(Vec::new, |members| {
                     members.refresh(&Root::default());
+                    missing = members.missing();
                     members.pids()
                 })
             }
             Who::Child => Vec::new(),
         };
+        missing.into_iter().for_each(|what| self.trouble(what, control_port));
         let own = std::process::id();
         let mut added = Vec::new();
         for pid in pids.into_iter().filter(|pid| *pid != own) {

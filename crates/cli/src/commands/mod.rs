@@ -1,6 +1,7 @@
 //! One file per command: arguments in, calls to the crates that do the work, output out.
 
 mod advise;
+mod background;
 mod balance;
 mod check;
 mod compare;

@@ -40,6 +40,7 @@ use numapilot_sources::run_natively;
 use numapilot_trace::name::output_folder;
 use numapilot_trace::native::Native;
 
+use super::background;
 use super::group::group;
 use super::run::summary;
 use crate::args;
@@ -47,6 +48,13 @@ use crate::args::RecordArgs;
 
 /// Records the program, then writes the tables. Returns the program's exit status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
+    if let Some(trace) = &arguments.stop {
+        return background::stop(trace, arguments.quiet);
+    }
+    if arguments.detach {
+        let folder = arguments.output.as_deref().map_or_else(|| default_output(arguments), output_folder);
+        return background::start(&folder, arguments.quiet);
+    }
     let machine = Machine::load(&arguments.machine)?;
     let output = arguments
         .output

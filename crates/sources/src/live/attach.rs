@@ -210,6 +210,7 @@ fn session(
             let name = |folder: &std::path::PathBuf| folder.file_name().map(|name| name.to_string_lossy().into_owned());
             folders.iter().filter_map(name).collect::<Vec<_>>().join(" + ")
         }
+        (Some(Group::Units(units)), _) => units.join(" + "),
         (None, _) => "everything on this machine".to_owned(),
     };
     // 0: the events say it, each sample its own.

@@ -114,7 +114,8 @@ impl Recorder {
     }
 
     /// Whether that process is still running; `None` if it belongs to another machine or container.
-    fn is_alive(&self) -> Option<bool> {
+    #[must_use]
+    pub fn is_alive(&self) -> Option<bool> {
         let here = Recorder::here();
         let is_here =
             !self.boot_id.is_empty() && self.boot_id == here.boot_id && self.pid_namespace == here.pid_namespace;

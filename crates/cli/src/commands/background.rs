@@ -1,0 +1,207 @@
+//! Recordings without a terminal: `record --detach` starts a recorder in a session of its own, `record --stop` ends one, as Ctrl-C would.
+
+use std::ffi::OsString;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitCode;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use indicatif::ProgressBar;
+use numapilot_kernel::task;
+use numapilot_kernel::task::Process;
+use numapilot_trace::chunk::Activity;
+use numapilot_trace::chunk::Recorder;
+use numapilot_trace::chunk::activity;
+use numapilot_trace::meta::META_FILE;
+use numapilot_trace::name;
+
+/// Between two looks at a recorder that starts or ends.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A recorder that fails after it has begun (the program does not exist, say) mostly does so within this time: its messages are shown here then.
+const FAILS_WITHIN: Duration = Duration::from_millis(300);
+/// A start that takes longer than this is explained.
+const EXPLAINED_AFTER: Duration = Duration::from_secs(2);
+
+/// Starts this command line again without `--detach`, as a recorder that outlives the terminal and this process, and waits until it records. Its messages and
+/// the program's output go to a file beside the trace.
+///
+/// # Errors
+/// Another recording is being written to `folder`, or the recorder cannot be started.
+pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
+    if let Activity::Recording(recorder) = activity(folder) {
+        bail!(
+            "{}: another recording is being written there, by process {}; end it with `numapilot record --stop {}`, or choose another name (-o)",
+            folder.display(),
+            recorder.pid,
+            folder.display()
+        );
+    }
+    let log = log_of(folder);
+    let mut child = spawn(&log)?;
+    let begun = Instant::now();
+    let mut ready_since = None;
+    while ready_since.is_none_or(|since: Instant| since.elapsed() < FAILS_WITHIN) {
+        if let Some(status) = child.try_wait().context("the recorder's end")? {
+            return ended(status, &log);
+        }
+        if ready_since.is_none() && records(folder, &child) {
+            ready_since = Some(Instant::now());
+        }
+        let (before, now) = (begun.elapsed(), begun.elapsed() + LOOK_EVERY);
+        if ready_since.is_none() && !is_quiet && before < EXPLAINED_AFTER && now >= EXPLAINED_AFTER {
+            eprintln!("numapilot: process {} starts recording; its messages go to {}", child.id(), log.display());
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    if !is_quiet {
+        eprintln!(
+            "numapilot: recording to {} in the background (process {}); messages and the program's output go to {}; \
+             `numapilot record --stop {}` ends the recording",
+            folder.display(),
+            child.id(),
+            log.display(),
+            folder.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `run.numatrace.log` of `run.numatrace`.
+fn log_of(folder: &Path) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    name.push(".log");
+    PathBuf::from(name)
+}
+
+fn spawn(log: &Path) -> Result<Child> {
+    let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
+    let program = std::env::current_exe().context("numapilot's own file")?;
+    let mut command = Command::new(program);
+    command.args(without_detach(std::env::args_os().skip(1)));
+    command.stdin(Stdio::null()).stderr(file.try_clone().context("the recorder's messages")?).stdout(file);
+    // SAFETY: both calls are async-signal-safe and change only the new process: a session without a terminal, and an interrupt that arrives, which shells
+    // ignore in background jobs.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::setsid() < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
+    command.spawn().context("the recorder cannot be started")
+}
+
+/// The arguments of the recorder: all but `--detach`; the program's own, behind `--`, stay as they are.
+fn without_detach(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut is_own = true;
+    arguments
+        .filter(|argument| {
+            is_own &= argument != "--";
+            !is_own || argument != "--detach"
+        })
+        .collect()
+}
+
+/// Whether the child has begun to write the trace.
+fn records(folder: &Path, child: &Child) -> bool {
+    matches!(activity(folder), Activity::Recording(recorder) if recorder.pid == child.id())
+}
+
+/// The messages and exit status of a recorder that has ended already.
+fn ended(status: ExitStatus, log: &Path) -> Result<ExitCode> {
+    let text = fs::read(log).with_context(|| format!("{}: cannot be read", log.display()))?;
+    eprint!("{}", String::from_utf8_lossy(&text));
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Ends the recording that is being written to a trace, as Ctrl-C would, and waits until the trace is complete.
+///
+/// # Errors
+/// No recording is running there, its recorder is out of reach, or it ends without a complete trace.
+pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
+    let folder = name::find(trace);
+    let shown = folder.display();
+    let recorder = match activity(&folder) {
+        Activity::Recording(recorder) | Activity::Unknown(recorder) => recorder,
+        Activity::Ended if folder.join(META_FILE).is_file() => {
+            bail!("{shown}: no recording is running there; it has ended: numapilot report {shown}")
+        }
+        Activity::Ended => bail!("{shown}: no recording is running there"),
+    };
+    let process = opened(&recorder).with_context(|| shown.to_string())?;
+    process.signal(interrupt_of(recorder.pid)).with_context(|| shown.to_string())?;
+    let bar = if is_quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_message(format!("process {} ends the recording and writes the trace", recorder.pid));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    while process.is_running() {
+        process.wait(LOOK_EVERY);
+    }
+    bar.finish_and_clear();
+    if !folder.join(META_FILE).is_file() {
+        let log = log_of(&folder);
+        let more = if log.is_file() { format!(": {} says why", log.display()) } else { String::new() };
+        bail!("{shown}: the recorder has ended without completing the trace{more}");
+    }
+    if !is_quiet {
+        eprintln!("numapilot: the recording to {shown} has ended; next: numapilot report {shown}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recorder by a descriptor, which cannot come to mean another process.
+fn opened(recorder: &Recorder) -> Result<Process> {
+    let elsewhere = || {
+        format!(
+            "its recorder, process {} on {}, runs in another container or on another machine: end it there",
+            recorder.pid, recorder.host
+        )
+    };
+    if recorder.is_alive() != Some(true) {
+        bail!(elsewhere());
+    }
+    let process = Process::open(recorder.pid)?;
+    // The id may have gone to another process before it was opened.
+    if recorder.is_alive() != Some(true) {
+        bail!("its recorder, process {}, has just ended", recorder.pid);
+    }
+    Ok(process)
+}
+
+/// The signal that ends a recorder: an interrupt, or where the recorder was started with interrupts ignored (`nohup`, a script's background job), SIGTERM.
+fn interrupt_of(pid: u32) -> i32 {
+    if task::ignores(pid, libc::SIGINT) { libc::SIGTERM } else { libc::SIGINT }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_own_arguments_stay() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let of = |text: &str| without_detach(words(text).into_iter());
+        assert_eq!(of("record --detach -o run -- ./app --detach"), words("record -o run -- ./app --detach"));
+        assert_eq!(of("record --pid 7 --detach"), words("record --pid 7"));
+    }
+
+    #[test]
+    fn messages_go_beside_the_trace() {
+        assert_eq!(log_of(Path::new("a/run.numatrace")), Path::new("a/run.numatrace.log"));
+    }
+}
