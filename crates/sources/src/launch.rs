@@ -38,7 +38,8 @@ impl Exit {
         }
     }
 
-    fn from_wait(status: libc::c_int) -> Option<Exit> {
+    /// From a status of `wait(2)`; `None`: the process was only stopped or continued.
+    pub fn from_wait(status: libc::c_int) -> Option<Exit> {
         if libc::WIFEXITED(status) {
             Some(Exit::Code(libc::WEXITSTATUS(status)))
         } else if libc::WIFSIGNALED(status) {

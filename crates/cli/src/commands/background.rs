@@ -22,6 +22,7 @@ use anyhow::bail;
 use indicatif::ProgressBar;
 use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
+use numapilot_sources::Exit;
 use numapilot_trace::chunk::Activity;
 use numapilot_trace::chunk::Recorder;
 use numapilot_trace::chunk::activity;
@@ -52,7 +53,7 @@ pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
     let log = log_of(folder);
     let mut child = spawn(&log)?;
     let begun = Instant::now();
-    let mut ready_since = None;
+    let (mut ready_since, mut is_explained) = (None, is_quiet);
     while ready_since.is_none_or(|since: Instant| since.elapsed() < FAILS_WITHIN) {
         if let Some(status) = child.try_wait().context("the recorder's end")? {
             return ended(status, &log);
@@ -60,9 +61,9 @@ pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
         if ready_since.is_none() && records(folder, &child) {
             ready_since = Some(Instant::now());
         }
-        let (before, now) = (begun.elapsed(), begun.elapsed() + LOOK_EVERY);
-        if ready_since.is_none() && !is_quiet && before < EXPLAINED_AFTER && now >= EXPLAINED_AFTER {
+        if ready_since.is_none() && !is_explained && begun.elapsed() >= EXPLAINED_AFTER {
             eprintln!("numapilot: process {} starts recording; its messages go to {}", child.id(), log.display());
+            is_explained = true;
         }
         std::thread::sleep(LOOK_EVERY);
     }
@@ -126,7 +127,7 @@ fn records(folder: &Path, child: &Child) -> bool {
 fn ended(status: ExitStatus, log: &Path) -> Result<ExitCode> {
     let text = fs::read(log).with_context(|| format!("{}: cannot be read", log.display()))?;
     eprint!("{}", String::from_utf8_lossy(&text));
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    let code = Exit::from_wait(status.into_raw()).map_or(1, Exit::shell_code);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
