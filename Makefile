@@ -116,7 +116,7 @@ docs: setup-docs
 	@echo "The book: $(CURDIR)/$(BOOK)/index.html"
 
 fuzz:
-	@for target in wire chunks tables meta perf_records perf_files go_table capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
+	@for target in wire chunks tables meta perf_records perf_files go_table generated capi; do fuzz/run $$target $(or $(FUZZ_SECONDS),60) || exit 1; done
 
 clean:
 	@rm -rf $(BUILD)

@@ -91,6 +91,37 @@ fn every_first_touch_has_its_object_its_thread_and_its_line() {
     assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0));
 }
 
+/// Fills a block by the C library, which is the program's doing. A leaf function without a frame hides its caller from the kernel, so either of two
+/// functions is right.
+const FILL: &str = "
+#include <stdlib.h>
+#include <string.h>
+__attribute__((noinline)) void fill_block(char *b, size_t n) { memset(b, 1, n); __asm__ volatile(\"\" ::: \"memory\"); }
+__attribute__((noinline)) void work(void) {
+    char *b = malloc(300 * 4096);
+    fill_block(b, 300 * 4096);
+    __asm__ volatile(\"\" :: \"r\"(b) : \"memory\");
+}
+int main(void) { work(); return 0; }
+";
+
+#[test]
+fn what_the_c_library_touches_is_its_callers_doing_with_and_without_lines() {
+    for (flag, has_lines) in [("-g", true), ("-g0", false)] {
+        let folder = scratch();
+        let program = build_plain(folder.path(), "fill", FILL, &[flag, "-fno-omit-frame-pointer"]);
+        let Some(_) = record(folder.path(), &[], &[program.to_str().expect("a path")]) else { return };
+        let report = report(folder.path());
+        let sites = report["page_faults"]["sites"].as_array().expect("sites");
+        let rows = sites.iter().flat_map(|site| site["lines"].as_array().expect("lines"));
+        let of_block: Vec<&Value> = rows.filter(|row| row["pages"].as_u64() >= Some(299)).collect();
+        let [row] = of_block.as_slice() else { panic!("{flag}: {of_block:?}") };
+        assert!(["fill_block", "work"].contains(&row["function"].as_str().expect("a name")), "{flag}: {row}");
+        let source = (row["file"].as_str().map(|file| file.ends_with("fill.c")), row["line"].as_u64() > Some(0));
+        assert_eq!(source, (Some(has_lines), has_lines), "{flag}: {row}");
+    }
+}
+
 #[test]
 fn the_text_says_what_the_evidence_carries() {
     let folder = scratch();

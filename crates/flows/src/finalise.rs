@@ -4,10 +4,12 @@
 //! join's thread also decodes and merges. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use numapilot_symbols::Unresolved;
-use numapilot_trace::chunk::{Damage, Problem, RawTrace, SessionEnd, SessionStart};
+use foldhash::{HashMap, HashMapExt};
+use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
+use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
 use numapilot_trace::record::Record;
@@ -16,7 +18,7 @@ use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, 
 
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
-use crate::join::{Conventions, Joined, JoinedAccess, Joiner};
+use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
@@ -84,7 +86,8 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
     let raw = RawTrace::open(dir)?;
     let mut problems = raw.problems().to_vec();
     // The run cannot be repeated, so the trace must survive a power failure.
-    let made = make((lock, Durability::Synced), dir, raw.start(), &mut *progress, |feed| {
+    let opened = Opened { start: raw.start(), generated: generated(raw.generated()) };
+    let made = make((lock, Durability::Synced), dir, opened, &mut *progress, |feed| {
         let mut merge = raw.merge();
         for record in &mut merge {
             if !feed.push(record?) {
@@ -105,7 +108,8 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
 /// The source cannot be read, or the tables cannot be written (a full disk). There is no `meta.json` then.
 pub fn finalise_stream<S: RecordSource>(dir: &Path, source: &mut S) -> Result<Summary, StreamError<S::Error>> {
     let start = source.start().map_err(StreamError::Source)?;
-    let made = make((FolderLock::take(dir), Durability::Written), dir, &start, &mut |_, _| {}, |feed| {
+    let opened = Opened { start: &start, generated: generated(&source.generated()) };
+    let made = make((FolderLock::take(dir), Durability::Written), dir, opened, &mut |_, _| {}, |feed| {
         std::thread::scope(|scope| {
             let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
             let (give_back, empties) = channel::<Vec<Record>>();
@@ -142,6 +146,31 @@ fn read_all<S: RecordSource>(
     }
 }
 
+/// What is known of a recording before its first record.
+struct Opened<'a> {
+    start: &'a SessionStart,
+    generated: Generated,
+}
+
+/// What the recorder found of generated code, by process.
+fn generated(found: &[chunk::GeneratedCode]) -> Generated {
+    let mut functions: HashMap<u32, Vec<GeneratedFunction>> = HashMap::new();
+    for code in found {
+        let files: Vec<Arc<str>> = code.files.iter().map(|file| file.as_str().into()).collect();
+        let line = |&(address, file, line): &(u64, u32, u32)| {
+            Some(GeneratedLine { address, file: files.get(file as usize)?.clone(), line })
+        };
+        let of_process = functions.entry(code.pid).or_default();
+        of_process.extend(code.functions.iter().map(|function| GeneratedFunction {
+            address: function.address,
+            bytes: function.bytes,
+            name: function.name.clone(),
+            lines: function.lines.iter().filter_map(line).collect(),
+        }));
+    }
+    functions.into_iter().map(|(pid, functions)| (pid, GeneratedCode::new(functions))).collect()
+}
+
 /// Metadata of a recording: what it has besides its records.
 struct SessionFacts<'a> {
     start: &'a SessionStart,
@@ -163,7 +192,7 @@ struct Made {
 fn make<E: From<FlowError>>(
     (lock, durability): (FolderLock, Durability),
     dir: &Path,
-    start: &SessionStart,
+    opened: Opened<'_>,
     progress: Progress<'_>,
     work: impl FnOnce(&mut Feed<'_>) -> Result<(), E>,
 ) -> Result<Made, E> {
@@ -173,7 +202,7 @@ fn make<E: From<FlowError>>(
     let (give_back, empties) = channel::<AccessColumns>();
     let (joined, written) = std::thread::scope(|scope| {
         let encoder = scope.spawn(move || write_accesses(table, &receiver, &give_back));
-        let mut feed = Feed::new(start, sender, empties, progress);
+        let mut feed = Feed::new(opened, sender, empties, progress);
         let joined = work(&mut feed).map(|()| feed.finish());
         (joined, encoder.join())
     });
@@ -231,11 +260,12 @@ struct Feed<'a> {
 
 impl<'a> Feed<'a> {
     fn new(
-        start: &SessionStart,
+        opened: Opened<'_>,
         sender: SyncSender<AccessColumns>,
         empties: Receiver<AccessColumns>,
         progress: Progress<'a>,
     ) -> Feed<'a> {
+        let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
             Some(Engine::Instrument | Engine::Emulate) => {
                 Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
@@ -245,7 +275,7 @@ impl<'a> Feed<'a> {
             Some(Engine::Fault) => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
             Some(Engine::Track) | None => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
         };
-        let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order);
+        let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order, generated);
         let mut batch = AccessColumns::default();
         batch.reserve(BATCH_ROWS);
         Feed { joiner, batch, sender, empties, progress, records: 0, tied: Vec::new() }
@@ -432,9 +462,19 @@ fn unresolved(names: &Names) -> serde_json::Value {
     rows.collect()
 }
 
+/// Names of mappings that hold the kernel's code.
+const KERNELS: [&str; 3] = ["[kernel]", "[vdso]", "[vsyscall]"];
+
 fn remedy(module: &str, why: Unresolved) -> String {
     match why {
-        Unresolved::NoFile => "keep the binaries where they were; generated code has no names".to_owned(),
+        Unresolved::InMemoryOnly if KERNELS.contains(&module) => "the kernel's own code: nothing to do".to_owned(),
+        Unresolved::InMemoryOnly if module == "[stack]" => "no code: a call stack was followed wrongly".to_owned(),
+        Unresolved::InMemoryOnly => {
+            "if a runtime generated it, have it write its names for perf: `java -XX:+UnlockDiagnosticVMOptions \
+             -XX:+DumpPerfMapAtExit`, `node --perf-basic-prof`, `python3 -X perf`"
+                .to_owned()
+        }
+        Unresolved::NoFile => "keep the binaries where they were".to_owned(),
         Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
         Unresolved::NoSymbol => numapilot_symbols::advice(module),
     }

@@ -284,13 +284,35 @@ pub struct LocationId(pub u32);
 /// One code address with the functions at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// Path of the binary, or `[vdso]`, `[anon]`; empty where unknown.
+    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names); empty where unknown.
     pub module: Arc<str>,
     /// Offset in the binary (address minus load bias); the address itself where there is no binary.
     pub offset: u64,
     /// Functions at that address, innermost inlined one first; the last one is the function that has the code. Never empty:
     /// an unresolved address has one frame named `module+0xoffset`.
     pub frames: Vec<Frame>,
+}
+
+impl Location {
+    /// The module of code that was generated at run time, and whose names the runtime wrote down.
+    pub(crate) const GENERATED: &str = "[jit]";
+
+    /// Whether the program generated this code while it ran, and its name is known.
+    #[must_use]
+    pub fn is_generated(&self) -> bool {
+        &*self.module == Location::GENERATED
+    }
+
+    /// The innermost function that is not of the libraries that programs are built on: its place in `frames`. Memory that holds no code of a known name
+    /// has none: an address there in a call stack is most often not code at all.
+    #[must_use]
+    pub fn own_frame(&self) -> Option<usize> {
+        if self.is_generated() {
+            return Some(0);
+        }
+        let is_own = |frame: &Frame| !numapilot_symbols::is_machinery(&self.module, &frame.file, &frame.function);
+        if self.module.starts_with('[') { None } else { self.frames.iter().position(is_own) }
+    }
 }
 
 /// One function at a code address.

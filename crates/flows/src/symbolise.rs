@@ -140,9 +140,14 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     let mut symbolizer = ElfSymbolizer::new();
     let mut results = Vec::new();
     for (binary, indices) in share {
-        let Binary { path, build_id } = &joined.binaries[*binary as usize];
+        let Binary { path, build_id, generated_by } = &joined.binaries[*binary as usize];
         let offsets: Vec<u64> = indices.iter().map(|&index| joined.locations[index as usize].offset).collect();
-        let resolved = symbolizer.resolve(path, build_id, &offsets);
+        let resolved = match generated_by.and_then(|pid| joined.generated.get(&pid)) {
+            Some(code) => {
+                offsets.iter().map(|&at| code.find(at).map(|frame| vec![frame]).ok_or(Unresolved::NoSymbol)).collect()
+            }
+            None => symbolizer.resolve(path, build_id, &offsets),
+        };
         results.extend(indices.iter().copied().zip(resolved));
     }
     results

@@ -65,7 +65,7 @@ pub struct PageRow {
 /// A place in the code that reaches an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CodeRow {
-    /// Code address, as an index of the trace.
+    /// One of its code addresses, as an index of the trace.
     pub location: LocationId,
     /// Number of samples.
     pub samples: u64,
@@ -187,7 +187,7 @@ impl Analysis<'_> {
             objects,
             threads: self.thread_parts(own, &series),
             pages,
-            code: code_rows(own),
+            code: self.code_rows(own),
             mean_handover_ns: mean_handover(own),
             series,
         }
@@ -203,7 +203,7 @@ impl Analysis<'_> {
         Some(ThreadDetail {
             row,
             sites: own.sites(),
-            code: code_rows(&accesses),
+            code: self.code_rows(&accesses),
             series: own.series_of(bins, accesses.iter().copied()),
         })
     }
@@ -263,25 +263,33 @@ impl Analysis<'_> {
         };
         parts.into_iter().map(row).collect()
     }
-}
 
-fn code_rows(own: &[AccessRef]) -> Vec<CodeRow> {
-    let mut all = Tally::default();
-    let mut parts: HashMap<LocationId, AllSums> = HashMap::new();
-    for access in own {
-        all.add(access);
-        parts.entry(access.location).or_default().add(access);
+    /// By function and line: several instructions of one line, or several compilations of one function, are one place.
+    fn code_rows(&self, own: &[AccessRef]) -> Vec<CodeRow> {
+        let mut all = Tally::default();
+        let mut firsts = HashMap::new();
+        let mut places: HashMap<LocationId, LocationId> = HashMap::new();
+        let mut parts: HashMap<LocationId, AllSums> = HashMap::new();
+        for access in own {
+            all.add(access);
+            let place = *places.entry(access.location).or_insert_with(|| {
+                let code = self.trace.location(access.location);
+                let frame = code.frames.first().map(|frame| (&*frame.function, &*frame.file, frame.line));
+                *firsts.entry((&*code.module, frame)).or_insert(access.location)
+            });
+            parts.entry(place).or_default().add(access);
+        }
+        let row = |(location, sums): (LocationId, AllSums)| CodeRow {
+            location,
+            samples: sums.all.samples,
+            share: sums.all.share_of(&all),
+            writes: sums.writes.share_of(&sums.all),
+            remote: sums.remote.share_of(&sums.known),
+        };
+        let mut rows: Vec<CodeRow> = parts.into_iter().map(row).collect();
+        rows.sort_by(|a, b| b.share.value.total_cmp(&a.share.value).then(a.location.cmp(&b.location)));
+        rows
     }
-    let row = |(location, sums): (LocationId, AllSums)| CodeRow {
-        location,
-        samples: sums.all.samples,
-        share: sums.all.share_of(&all),
-        writes: sums.writes.share_of(&sums.all),
-        remote: sums.remote.share_of(&sums.known),
-    };
-    let mut rows: Vec<CodeRow> = parts.into_iter().map(row).collect();
-    rows.sort_by(|a, b| b.share.value.total_cmp(&a.share.value).then(a.location.cmp(&b.location)));
-    rows
 }
 
 /// Per instance, then averaged over all hand-overs.

@@ -141,12 +141,15 @@ struct Page {
     site: Option<SiteId>,
 }
 
+/// A code address, and which of the functions there.
+type Place = (LocationId, usize);
+
 #[derive(Default)]
 struct SiteSums {
     pages: u64,
     on_node: Vec<u64>,
     later_from: Vec<u64>,
-    lines: HashMap<(LocationId, ThreadIndex, Option<NodeId>), u64>,
+    lines: HashMap<(Place, ThreadIndex, Option<NodeId>), u64>,
     uses: PageUse,
 }
 
@@ -172,6 +175,10 @@ fn bump(counts: &mut Vec<u64>, at: usize, by: u64) {
 /// Sums while faults are walked.
 struct Walk<'a, 't> {
     analysis: &'a Analysis<'t>,
+    /// Paths of the processes' executables.
+    programs: foldhash::HashSet<&'t str>,
+    /// Whose doing faults at an instruction and call stack are.
+    places: HashMap<(LocationId, StackId), Place>,
     /// First touches by thread, page and moment: where the page went, how many, why.
     placed: HashMap<(ThreadIndex, u64, TimeNs), (NodeId, u32, PlacementCause)>,
     pages: HashMap<PageKey, Page>,
@@ -234,14 +241,17 @@ impl Walk<'_, '_> {
     fn first(&mut self, access: &AccessRef, site: Option<SiteId>, (node, pages, cause): (NodeId, u64, PlacementCause)) {
         self.out.first_touches += pages;
         self.out.placed_elsewhere += if cause == PlacementCause::Policy { pages } else { 0 };
-        let location = self.line_of(access.location, access.stack);
+        let key = (access.location, access.stack);
+        let known = self.places.get(&key).copied();
+        let place = known.unwrap_or_else(|| self.place_of(access.location, access.stack));
+        self.places.insert(key, place);
         let sums = self.sites.entry(site).or_default();
         sums.pages += pages;
         if let Some(at) = self.analysis.node_position(node) {
             bump(&mut self.out.on_node, at, pages);
             bump(&mut sums.on_node, at, pages);
         }
-        *sums.lines.entry((location, access.thread, access.node)).or_default() += pages;
+        *sums.lines.entry((place, access.thread, access.node)).or_default() += pages;
     }
 
     fn used(&mut self, access: &AccessRef, site: Option<SiteId>, key: PageKey) {
@@ -258,14 +268,26 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The faulting instruction's place, or that of the innermost caller whose source is known: faults in a library are its caller's doing.
-    fn line_of(&self, location: LocationId, stack: StackId) -> LocationId {
+    /// Whose doing a fault is. What the C library and containers do is their caller's doing, and so is what a library does whose source is not known,
+    /// if the caller's is. What a library does that calls the program is not: code of the program, or code that it generated, counts without a line,
+    /// too.
+    fn place_of(&self, location: LocationId, stack: StackId) -> Place {
         let trace = self.analysis.trace;
-        let is_known = |id: &LocationId| trace.location(*id).frames.iter().any(|frame| frame.line > 0);
-        if is_known(&location) {
-            return location;
+        let (mut of_program, mut of_library) = (None, None);
+        for id in std::iter::once(location).chain(trace.stack(stack).iter().copied()) {
+            let code = trace.location(id);
+            let Some(place) = code.own_frame().map(|frame| (id, frame)) else { continue };
+            if code.is_generated() {
+                return of_program.unwrap_or(place);
+            }
+            let is_program = self.programs.contains(&*code.module);
+            if code.frames[place.1].line > 0 {
+                return of_program.filter(|_| !is_program).unwrap_or(place);
+            }
+            let without_line = if is_program { &mut of_program } else { &mut of_library };
+            *without_line = without_line.or(Some(place));
         }
-        trace.stack(stack).iter().copied().find(is_known).unwrap_or(location)
+        of_program.or(of_library).unwrap_or((location, 0))
     }
 
     fn finish(mut self) -> Touches {
@@ -300,15 +322,23 @@ impl Walk<'_, '_> {
 
     fn site(&self, site: Option<SiteId>, sums: SiteSums, nodes: usize) -> TouchSite {
         let trace = self.analysis.trace;
-        let mut lines: Vec<TouchLine> = sums
-            .lines
-            .into_iter()
-            .map(|((location, thread, node), pages)| {
-                let frame = trace.location(location).frames.first().cloned().unwrap_or_default();
-                let (function, file) = (frame.function.to_string(), frame.file.to_string());
-                TouchLine { function, file, line: frame.line, thread, node, pages }
-            })
-            .collect();
+        // Several instructions of one line are one place.
+        let mut by_line: BTreeMap<(&str, &str, u32, ThreadIndex, Option<NodeId>), u64> = BTreeMap::new();
+        for (((location, frame), thread, node), pages) in sums.lines {
+            let frame = trace.location(location).frames.get(frame);
+            let (function, file, line) =
+                frame.map_or(("", "", 0), |frame| (&*frame.function, &*frame.file, frame.line));
+            *by_line.entry((function, file, line, thread, node)).or_default() += pages;
+        }
+        let line = |((function, file, line, thread, node), pages): ((&str, &str, _, _, _), _)| TouchLine {
+            function: function.to_owned(),
+            file: file.to_owned(),
+            line,
+            thread,
+            node,
+            pages,
+        };
+        let mut lines: Vec<TouchLine> = by_line.into_iter().map(line).collect();
         lines.sort_by(|a, b| b.pages.cmp(&a.pages).then_with(|| (a.thread, a.line).cmp(&(b.thread, b.line))));
         lines.truncate(LINES_MAX);
         let fill = |mut counts: Vec<u64>| {
@@ -338,6 +368,8 @@ impl Analysis<'_> {
         }
         let mut walk = Walk {
             analysis: self,
+            programs: self.trace.processes().iter().map(|process| &*process.exe).collect(),
+            places: HashMap::new(),
             placed: HashMap::new(),
             pages: HashMap::new(),
             sites: HashMap::new(),

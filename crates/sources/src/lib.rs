@@ -16,6 +16,7 @@ mod emulated;
 pub mod engine;
 mod error;
 mod faulted;
+mod generated;
 mod host;
 pub mod import;
 mod launch;

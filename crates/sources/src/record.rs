@@ -250,12 +250,16 @@ impl<'a, 'm> Prepared<'a, 'm> {
         let failure = drained.failure.or_else(|| drained.live.and_then(|outcome| outcome.failure));
         let result = match failure {
             Some(failure) => Err(failure),
-            None => {
-                let mut end = HostInstant::now();
-                end.order = if self.stamps.is_sequence() { self.arena.order_now() } else { end.order };
-                let closing = Closing { recording: &recording, end, start: *start, order: order.source };
-                drained.files.finish(&closing).map_err(|error| error.to_string())
-            }
+            None => match drained.files.add_generated(wall_time) {
+                Err(error) => Err(error.to_string()),
+                Ok(told) => {
+                    recording.notes.extend(told);
+                    let mut end = HostInstant::now();
+                    end.order = if self.stamps.is_sequence() { self.arena.order_now() } else { end.order };
+                    let closing = Closing { recording: &recording, end, start: *start, order: order.source };
+                    drained.files.finish(&closing).map_err(|error| error.to_string())
+                }
+            },
         };
         if let Err(error) = result {
             recording.stopped = Some(StopReason::WriteFailed(error));

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
@@ -23,6 +24,7 @@ use crate::drain::Sink;
 use crate::engine::Selection;
 use crate::engine::Target;
 use crate::error::SourceError;
+use crate::generated;
 use crate::host::Host;
 use crate::launch::Exit;
 use crate::live::News;
@@ -182,6 +184,14 @@ impl TraceFiles {
     /// Passes the tracker's announcements of threads to a receiver.
     pub fn tell(&mut self, news: Arc<News>) {
         self.news = Some(news);
+    }
+
+    /// Adds what the processes generated of code while they ran, in a recording that began so long ago. Returns what is to be told.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn add_generated(&self, wall_time: Duration) -> Result<Vec<String>, ChunkError> {
+        generated::add(&self.writer, wall_time)
     }
 
     /// Writes the session's end. After a failed write the file ends in a torn chunk, and no end is written: readers then know.

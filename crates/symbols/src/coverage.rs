@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionKind, elf};
 
 use crate::demangle::{demangle, tidy};
-use crate::unresolved::{Unresolved, check_build_id};
+use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 type Dwarf<'d> = gimli::Dwarf<EndianSlice<'d, LittleEndian>>;
 
@@ -56,9 +56,7 @@ impl Coverage {
     /// # Errors
     /// If the file does not exist, is not an ELF file for this architecture, or is not the recorded binary.
     pub fn read(path: &str, build_id: &[u8]) -> Result<Coverage, Unresolved> {
-        if path.starts_with('[') || path.is_empty() {
-            return Err(Unresolved::NoFile);
-        }
+        check_path(path)?;
         let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
         let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
         check_build_id(file.build_id().ok().flatten(), build_id)?;

@@ -12,7 +12,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, elf}
 
 use crate::debug_data::opened;
 use crate::separate::DebugFolders;
-use crate::unresolved::{Unresolved, check_build_id};
+use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// Most symbols that are read from one binary.
 const SYMBOLS_MAX: usize = 4 << 20;
@@ -49,9 +49,7 @@ impl ModuleLayout {
     /// # Errors
     /// If the file does not exist, is not an ELF file, or is not the recorded binary.
     pub fn read_with(path: &str, build_id: &[u8], folders: &DebugFolders) -> Result<ModuleLayout, Unresolved> {
-        if path.starts_with('[') || path.is_empty() {
-            return Err(Unresolved::NoFile);
-        }
+        check_path(path)?;
         let metadata = std::fs::metadata(Path::new(path)).map_err(|_| Unresolved::NoFile)?;
         if !metadata.is_file() {
             return Err(Unresolved::NoFile);

@@ -104,7 +104,8 @@ impl SiteNamer {
 
     fn first_user(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
         let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
-        frames.iter().position(|frame| !is_machinery(frame) && !is_named(frame.function))
+        let is_own = |frame: &SiteFrame<'_>| !is_machinery(frame.module, frame.file, frame.function);
+        frames.iter().position(|frame| is_own(frame) && !is_named(frame.function))
     }
 
     /// The frame from `at` outwards whose function does not only pass the block on; `at` itself where nothing but such functions is known.
@@ -178,8 +179,11 @@ fn is_library(module: &str) -> bool {
     LIBRARIES.iter().any(|library| base.starts_with(library))
 }
 
-fn is_machinery(frame: &SiteFrame<'_>) -> bool {
-    if is_library(frame.module) || is_system_header(frame.file) {
+/// Whether a function belongs to what programs are built on (the C library, allocators, containers of C++ and Rust, wrappers of these), and so does
+/// what its caller wants. `module` is the binary's path, `file` the source file or empty.
+#[must_use]
+pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
+    if is_library(module) || is_system_header(file) {
         return true;
     }
     const PREFIXES: [&str; 16] = [
@@ -200,7 +204,7 @@ fn is_machinery(frame: &SiteFrame<'_>) -> bool {
         "__gthread",
         "_alloc",
     ];
-    PREFIXES.iter().any(|prefix| frame.function.starts_with(prefix)) || wrappers::is_named_like_one(frame.function)
+    PREFIXES.iter().any(|prefix| function.starts_with(prefix)) || wrappers::is_named_like_one(function)
 }
 
 /// Headers of the standard libraries: templates and generics that were compiled into the program.

@@ -12,7 +12,7 @@ use object::{Object, ObjectSection};
 use crate::demangle::{short_function, tidy};
 use crate::go_table::GoTable;
 use crate::separate::{DebugFolders, has_plausible_sizes};
-use crate::unresolved::{Unresolved, check_build_id};
+use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// Upper limit on code offsets: no binary has code beyond it, and the symbol library overflows on such addresses.
 const OFFSET_END: u64 = 1 << 48;
@@ -157,7 +157,8 @@ fn add_go_functions(path: &str, offsets: &[u64], resolved: &mut [Resolved]) -> O
 }
 
 fn check_file(path: &str, build_id: &[u8]) -> Result<(), Unresolved> {
-    if path.is_empty() || path.starts_with('[') || !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
+    check_path(path)?;
+    if !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return Err(Unresolved::NoFile);
     }
     let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);

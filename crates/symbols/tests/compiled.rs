@@ -95,7 +95,7 @@ fn another_build_or_no_binary_gives_a_reason_and_no_name() {
     let path = program.binary.to_str().unwrap();
     let mut symbolizer = ElfSymbolizer::new();
     assert_eq!(symbolizer.resolve(path, &[1, 2, 3], &[0x1000]), [Err(Unresolved::OtherBuild)]);
-    assert_eq!(symbolizer.resolve("[vdso]", &[], &[1]), [Err(Unresolved::NoFile)]);
+    assert_eq!(symbolizer.resolve("[vdso]", &[], &[1]), [Err(Unresolved::InMemoryOnly)]);
     assert_eq!(symbolizer.resolve("/nonexistent", &[], &[1]), [Err(Unresolved::NoFile)]);
     assert_eq!(symbolizer.resolve(program.source.to_str().unwrap(), &[], &[1]), [Err(Unresolved::NotElf)]);
     assert_eq!(symbolizer.resolve(path, &[], &[u64::MAX, 0]), [Err(Unresolved::NoSymbol), Err(Unresolved::NoSymbol)]);

@@ -1,7 +1,7 @@
 //! Records that are finalised without a raw form on disk. The source is kept and can be read again, so a second copy of its records would only cost
 //! time and space.
 
-use crate::chunk::{SessionEnd, SessionStart};
+use crate::chunk::{GeneratedCode, SessionEnd, SessionStart};
 use crate::record::Record;
 
 /// A recording that is read piece by piece.
@@ -17,6 +17,11 @@ pub trait RecordSource: Send {
     /// # Errors
     /// The recording cannot be read.
     fn start(&mut self) -> Result<SessionStart, Self::Error>;
+
+    /// Code that the recorded processes generated, as far as there is a description of it. It is called once, before [`RecordSource::read`].
+    fn generated(&mut self) -> Vec<GeneratedCode> {
+        Vec::new()
+    }
 
     /// Appends the next records to `out`, about ten thousand at a time; false after the last.
     ///

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use common::{Random, records, thread_ring};
 use numapilot_trace::chunk::*;
 use numapilot_trace::engine::Engine;
-use numapilot_trace::record::Record;
+use numapilot_trace::record::{Event, Record};
 use numapilot_trace::wire::Encoder;
 use proptest::prelude::*;
 use serde_json::json;
@@ -73,6 +73,48 @@ fn what_was_written_is_read_and_merged_by_order() {
     expected.sort_by_key(|record| record.stamp.order);
     let merged: Vec<Record> = raw.merge().map(Result::unwrap).collect();
     assert_eq!(merged, expected);
+}
+
+#[test]
+fn generated_code_is_kept_however_much_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ChunkWriter::create(folder.path(), &session(), SMALL).unwrap();
+    let function =
+        |n: u64, name: String| GeneratedFunction { address: n << 12, bytes: 64, name, lines: vec![(n << 12, 0, 7)] };
+    let many: Vec<GeneratedFunction> = (0..5000).map(|n| function(n, format!("{n}{}", "x".repeat(4000)))).collect();
+    let code =
+        GeneratedCode { pid: 4711, source: "/tmp/perf-4711.map".into(), files: vec!["a.js".into()], functions: many };
+    writer.generated(&code).unwrap();
+    let too_large = GeneratedCode { functions: vec![function(1, "x".repeat(9 << 20))], ..GeneratedCode::default() };
+    assert!(matches!(writer.generated(&too_large), Err(ChunkError::TooLarge { .. })));
+    writer.finish(&SessionEnd::default(), false).unwrap();
+    let raw = RawTrace::open(folder.path()).unwrap();
+    assert_eq!((raw.problems(), raw.missing_chunks()), (&[][..], 0), "what was too large left nothing behind");
+    assert!(raw.generated().len() > 1, "20 MB are more than a chunk holds");
+    assert!(raw.generated().iter().all(|part| (part.pid, &part.files) == (4711, &code.files)));
+    let read: Vec<GeneratedFunction> = raw.generated().iter().flat_map(|part| part.functions.clone()).collect();
+    assert_eq!(read, code.functions);
+}
+
+#[test]
+fn the_writer_knows_whose_threads_have_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = ChunkWriter::create(folder.path(), &session(), SMALL).unwrap();
+    assert!(writer.pids().is_empty());
+    let mut pids = Vec::new();
+    for (slot, records) in sample_rings(3, 50).iter().enumerate() {
+        let mut encoder = Encoder::new(session().clock());
+        for record in records {
+            let mut bytes = Vec::new();
+            encoder.encode(record, &mut bytes);
+            writer.append(RingId { slot: slot as u32, generation: 1 }, &bytes).unwrap();
+            pids.extend(if let Event::ThreadStart { pid, .. } = record.event { Some(pid) } else { None });
+        }
+    }
+    pids.sort_unstable();
+    pids.dedup();
+    assert!(!pids.is_empty());
+    assert_eq!(writer.pids().iter().copied().collect::<Vec<_>>(), pids);
 }
 
 proptest! {

@@ -6,7 +6,10 @@ use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Record;
 
 use super::{ADDRESS_END, Binary, CodeAddress, Joiner, Layouts, RawStack};
-use crate::model::LocationId;
+use crate::model::{Location, LocationId};
+
+/// Forks, one after the other, over which generated code is looked for.
+const FORKS_MAX: usize = 16;
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACK_IDS_MAX: u32 = 1 << 26;
@@ -43,6 +46,10 @@ impl<L: Layouts> Joiner<L> {
             let address = CodeAddress { binary: module.binary, offset: ip.wrapping_sub(module.bias) };
             return self.location(address);
         }
+        if let Some(pid) = self.generator(process, ip) {
+            let binary = self.generated_binary(pid);
+            return self.location(CodeAddress { binary, offset: ip });
+        }
         let mapping = space.mappings.get(ip);
         let named = mapping.filter(|piece| piece.value.path != 0);
         let (name, offset) = match named {
@@ -63,15 +70,39 @@ impl<L: Layouts> Joiner<L> {
     }
 
     pub(super) fn binary(&mut self, path: &str, build_id: &[u8]) -> u32 {
-        let key = (Arc::from(path), build_id.to_vec());
-        if let Some(&binary) = self.binary_ids.get(&key) {
-            return binary;
+        self.binary_id(Binary { path: Arc::from(path), build_id: build_id.to_vec(), generated_by: None })
+    }
+
+    /// The code that a process generated.
+    fn generated_binary(&mut self, pid: u32) -> u32 {
+        self.binary_id(Binary { path: Arc::from(Location::GENERATED), build_id: Vec::new(), generated_by: Some(pid) })
+    }
+
+    fn binary_id(&mut self, binary: Binary) -> u32 {
+        if let Some(&id) = self.binary_ids.get(&binary) {
+            return id;
         }
-        let binary = self.out.binaries.len() as u32;
-        self.out.binaries.push(Binary { path: key.0.clone(), build_id: key.1.clone() });
-        self.is_own_binary.push(is_own_library(path));
-        self.binary_ids.insert(key, binary);
-        binary
+        let id = self.out.binaries.len() as u32;
+        self.is_own_binary.push(is_own_library(&binary.path));
+        self.out.binaries.push(binary.clone());
+        self.binary_ids.insert(binary, id);
+        id
+    }
+
+    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory.
+    fn generator(&self, process: ProcessIndex, ip: u64) -> Option<u32> {
+        if self.out.generated.is_empty() {
+            return None;
+        }
+        let mut at = Some(process);
+        for _ in 0..FORKS_MAX {
+            let process = self.out.processes.get(at?.0 as usize)?;
+            if let Some(code) = self.out.generated.get(&process.pid) {
+                return code.covers(ip).then_some(process.pid);
+            }
+            at = process.parent.filter(|parent| !process.by_exec && *parent != process.index);
+        }
+        None
     }
 
     /// Whether a location is in one of numapilot's own libraries, which stacks and functions of the program leave out.

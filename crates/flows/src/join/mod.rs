@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_symbols::{LayoutItem, ModuleLayout};
+use numapilot_symbols::{GeneratedCode, LayoutItem, ModuleLayout};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Event, Record};
 use numapilot_trace::tables::{
@@ -121,10 +121,12 @@ pub(crate) enum SiteKey {
 }
 
 /// A binary file, the same in all processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Binary {
     pub path: Arc<str>,
     pub build_id: Vec<u8>,
+    /// The process that generated this code, where it is no file's.
+    pub generated_by: Option<u32>,
 }
 
 /// A code address, before it has a name.
@@ -132,7 +134,7 @@ pub(crate) struct Binary {
 pub(crate) struct CodeAddress {
     /// Binary number.
     pub binary: u32,
-    /// Address in the file (address in the process minus bias); the address itself for `[anon]`.
+    /// Address in the file (address in the process minus bias); the address itself for `[anon]` and generated code.
     pub offset: u64,
 }
 
@@ -146,6 +148,9 @@ struct Module {
     bytes: u64,
     layout: Option<Arc<ModuleLayout>>,
 }
+
+/// Code that processes generated, by process id.
+pub(crate) type Generated = HashMap<u32, GeneratedCode>;
 
 /// The result of the join, except the accesses.
 #[derive(Debug, Default)]
@@ -162,6 +167,8 @@ pub(crate) struct Joined {
     pub syncs: SyncColumns,
     pub lost: LossColumns,
     pub binaries: Vec<Binary>,
+    /// Code that processes generated, by process id.
+    pub generated: Generated,
     pub locations: Vec<CodeAddress>,
     pub stacks: Vec<RawStack>,
     pub counters: Vec<CountersAt>,
@@ -206,7 +213,7 @@ pub(crate) struct Joiner<L> {
     site_ids: HashMap<SiteKey, SiteId>,
     module_rows: HashMap<ModuleId, u32>,
     modules: Vec<Module>,
-    binary_ids: HashMap<(Arc<str>, Vec<u8>), u32>,
+    binary_ids: HashMap<Binary, u32>,
     /// By binary: whether it is a library of numapilot itself.
     is_own_binary: Vec<bool>,
     location_ids: HashMap<CodeAddress, LocationId>,
@@ -222,11 +229,12 @@ pub(crate) struct Joiner<L> {
 }
 
 impl<L: Layouts> Joiner<L> {
-    /// An empty join. `start_order` is the order stamp at the start of the recording, which is subtracted in the tables.
-    pub fn new(layouts: L, conventions: Conventions, start_order: u64) -> Joiner<L> {
+    /// An empty join of processes that generated this code. `start_order` is the order stamp at the start of the recording, which is subtracted in the
+    /// tables.
+    pub fn new(layouts: L, conventions: Conventions, start_order: u64, generated: Generated) -> Joiner<L> {
         let mut joiner = Joiner {
             layouts,
-            out: Joined::default(),
+            out: Joined { generated, ..Joined::default() },
             spaces: Vec::new(),
             running: Vec::new(),
             site_ids: HashMap::new(),

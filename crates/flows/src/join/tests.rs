@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use numapilot_machine::NodeId;
-use numapilot_symbols::ModuleLayout;
+use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
 use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, Record, Stamp};
 use proptest::prelude::*;
 
-use super::{Conventions, JoinedAccess, Joiner, Layouts};
-use crate::model::ObjectKind;
+use super::{Conventions, Generated, JoinedAccess, Joiner, Layouts};
+use crate::model::{LocationId, ObjectKind};
 
 struct NoLayouts;
 
@@ -137,7 +137,7 @@ impl World {
 
     fn with(conventions: Conventions) -> World {
         let mut world = World {
-            joiner: Joiner::new(NoLayouts, conventions, 0),
+            joiner: Joiner::new(NoLayouts, conventions, 0, Generated::default()),
             oracle: Oracle::default(),
             order: 0,
             processes: 0,
@@ -452,4 +452,37 @@ fn a_page_of_shared_memory_is_touched_first_in_one_process_only() {
     // Private memory at the same addresses is each process's own.
     assert_eq!(placed(1, "", false).len(), 4);
     assert_eq!(placed(2, "/var/lib/data", false), [], "the page cache's");
+}
+
+#[test]
+fn generated_code_is_that_of_the_process_that_made_it() {
+    let function =
+        |name: &str| GeneratedFunction { address: 0x1000, bytes: 64, name: name.to_owned(), lines: Vec::new() };
+    let code = |name: &str| GeneratedCode::new(vec![function(name)]);
+    let generated = [(10, code("parents")), (12, code("own"))].into_iter().collect();
+    let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);
+    let start = |process: u32, parent: Option<u32>, by_exec: bool| Event::ProcessStart {
+        index: ProcessIndex(process),
+        pid: 10 + process,
+        parent_pid: 0,
+        parent: parent.map(ProcessIndex),
+        by_exec,
+        exe: String::new(),
+        arguments: Vec::new(),
+    };
+    // A parent, a fork of it, a fork that generated its own, a child with an image of its own, and a fork of the fork.
+    let family = [(0, None, false), (1, Some(0), false), (2, Some(0), false), (3, Some(0), true), (4, Some(1), false)];
+    for (process, parent, by_exec) in family {
+        let event = start(process, parent, by_exec);
+        joiner
+            .push(&Record { stamp: Stamp::default(), thread: ThreadIndex(process), event }, &mut |_: &JoinedAccess| {});
+    }
+    let places: Vec<_> = (0..5).map(|process| joiner.code_location(ProcessIndex(process), 0x1020)).collect();
+    assert_eq!(joiner.code_location(ProcessIndex(0), 0x1020), places[0]);
+    let beyond = joiner.code_location(ProcessIndex(0), 0x1040);
+    let joined = joiner.finish();
+    let binary = |location: LocationId| &joined.binaries[joined.locations[location.0 as usize].binary as usize];
+    let makers: Vec<Option<u32>> = places.iter().map(|place| binary(*place).generated_by).collect();
+    assert_eq!(makers, [Some(10), Some(10), Some(12), None, Some(10)]);
+    assert_eq!((binary(places[3]).path.as_ref(), binary(beyond).path.as_ref()), ("[anon]", "[anon]"));
 }

@@ -116,10 +116,12 @@ pub fn touched_objects(rows: &[TouchSite], trace: &Trace, nodes: &[NodeId], top:
 
 fn touch_line(line: &numapilot_insight::TouchLine, trace: &Trace) -> String {
     let file = line.file.rsplit('/').next().unwrap_or("");
-    let place = match (file.is_empty(), line.function.is_empty()) {
-        (false, _) => format!("{file}:{}", line.line),
-        (true, false) => line.function.clone(),
-        (true, true) => "unknown code".to_owned(),
+    let place = match (file, line.line, &*line.function) {
+        ("", _, "") => "unknown code".to_owned(),
+        ("", _, function) => function.to_owned(),
+        (file, 0, "") => file.to_owned(),
+        (file, 0, function) => format!("{function} ({file})"),
+        (file, number, _) => format!("{file}:{number}"),
     };
     let thread = trace.thread(line.thread);
     let name = thread.map_or("", |thread| &*thread.name);

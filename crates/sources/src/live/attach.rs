@@ -30,6 +30,7 @@ use crate::engine::Engine;
 use crate::engine::EngineChoice;
 use crate::engine::Refusal;
 use crate::error::SourceError;
+use crate::generated;
 use crate::host::Host;
 use crate::launch::Exit;
 use crate::options::Progress;
@@ -384,6 +385,13 @@ fn result(
 }
 
 fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording, start: &HostInstant) {
+    let generated =
+        if outcome.failure.is_none() { generated::add(&writer, recording.wall_time) } else { Ok(Vec::new()) };
+    let mut failure = outcome.failure.clone();
+    match generated {
+        Ok(told) => recording.notes.extend(told),
+        Err(error) => failure = Some(error.to_string()),
+    }
     let end = HostInstant::now();
     let session = SessionEnd {
         end_monotonic_ns: end.monotonic_ns,
@@ -397,8 +405,7 @@ fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording
         })),
         ..SessionEnd::default()
     };
-    let failure =
-        outcome.failure.clone().or_else(|| writer.into_inner()?.finish(&session, false).err().map(|e| e.to_string()));
+    let failure = failure.or_else(|| writer.into_inner()?.finish(&session, false).err().map(|e| e.to_string()));
     if let Some(failure) = failure {
         recording.stopped = Some(StopReason::WriteFailed(failure));
     }

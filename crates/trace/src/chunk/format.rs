@@ -24,6 +24,8 @@ pub enum ChunkKind {
     Ring = 2,
     /// JSON: [`SessionEnd`](super::SessionEnd). The last chunk of a recording that ended in an orderly way.
     SessionEnd = 3,
+    /// JSON: [`GeneratedCode`](super::GeneratedCode). Before the session's end; none in most recordings.
+    GeneratedCode = 4,
 }
 
 /// Compression of payloads.
@@ -117,6 +119,7 @@ impl ChunkHeader {
             1 => ChunkKind::SessionStart,
             2 => ChunkKind::Ring,
             3 => ChunkKind::SessionEnd,
+            4 => ChunkKind::GeneratedCode,
             _ => return Err(BadHeader::Damaged),
         };
         let thread = u32_at(bytes, 36);

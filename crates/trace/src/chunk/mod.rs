@@ -5,6 +5,7 @@
 //! does not match, and continues after it. Format: `docs/trace-format.md`, section "raw/".
 
 mod format;
+mod generated;
 mod merge;
 mod reader;
 mod recorder;
@@ -12,6 +13,7 @@ mod session;
 mod writer;
 
 pub use format::{ChunkHeader, ChunkKind, Compression, HEADER_BYTES, MAX_RAW_BYTES};
+pub use generated::{GeneratedCode, GeneratedFunction};
 pub use merge::Merge;
 pub use reader::{Damage, Problem, RawTrace, RingId, RingReader};
 pub use recorder::{Activity, RECORDER_FILE, Recorder, activity};

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::format::{BadHeader, ChunkHeader, ChunkKind, HEADER_BYTES, MAGIC, VERSION, unpack};
+use super::generated::GeneratedCode;
 use super::session::{SessionEnd, SessionStart};
 use super::{ChunkError, RAW_FOLDER};
 use crate::record::Record;
@@ -77,13 +78,14 @@ pub struct RawTrace {
     rings: Vec<(RingId, Vec<ChunkRef>)>,
     start: SessionStart,
     end: Option<SessionEnd>,
+    generated: Vec<GeneratedCode>,
     problems: Vec<Problem>,
     missing_chunks: u64,
 }
 
 impl RawTrace {
     /// Opens the raw form in `trace` (the `NAME.numatrace` folder). Damaged parts are left out and listed in
-    /// [`RawTrace::problems`]. Memory: about 100 bytes per chunk.
+    /// [`RawTrace::problems`]. Memory: about 100 bytes per chunk, and what there is of generated code.
     ///
     /// # Errors
     /// If there are no chunk files, they cannot be read, or every copy of the session header is damaged.
@@ -102,6 +104,7 @@ impl RawTrace {
         let mut buffers = Buffers::default();
         let mut start = None;
         let mut end = None;
+        let mut generated = Vec::new();
         let mut rings: BTreeMap<RingId, Vec<ChunkRef>> = BTreeMap::new();
         let mut sequences = (0, 0);
         for chunk in chunks {
@@ -114,12 +117,14 @@ impl RawTrace {
                 }
                 ChunkKind::SessionEnd => end = json(&files, &chunk, &mut buffers, &mut problems)?,
                 ChunkKind::SessionStart => {}
+                ChunkKind::GeneratedCode => generated.extend(json(&files, &chunk, &mut buffers, &mut problems)?),
             }
         }
         let first = files.first().map_or(folder, |(path, _)| path.clone());
         let start = start.ok_or(ChunkError::NoSession(first))?;
         let missing_chunks = sequences.1.saturating_sub(sequences.0);
-        Ok(RawTrace { files, rings: rings.into_iter().collect(), start, end, problems, missing_chunks })
+        let rings = rings.into_iter().collect();
+        Ok(RawTrace { files, rings, start, end, generated, problems, missing_chunks })
     }
 
     /// What the recorder wrote before the program started.
@@ -132,6 +137,12 @@ impl RawTrace {
     #[must_use]
     pub fn end(&self) -> Option<&SessionEnd> {
         self.end.as_ref()
+    }
+
+    /// What the recorder found of code that the processes generated, in the order in which it was written.
+    #[must_use]
+    pub fn generated(&self) -> &[GeneratedCode] {
+        &self.generated
     }
 
     /// Damage found at opening. Reading payloads may find more: see [`RingReader::problems`] and [`super::Merge::problems`].

@@ -1,12 +1,13 @@
 //! Appends chunks. Each chunk is written by one `write_all` when it is complete, so a crash or a full disk leaves at most one incomplete chunk,
 //! at the end of the last file.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::format::{ChunkHeader, ChunkKind, Compression, MAX_RAW_BYTES};
+use super::generated::GeneratedCode;
 use super::reader::RingId;
 use super::recorder::{Hold, RECORDER_FILE};
 use super::session::{SessionEnd, SessionStart};
@@ -51,6 +52,7 @@ pub struct ChunkWriter {
     options: WriterOptions,
     session: SessionStart,
     rings: HashMap<RingId, Pending>,
+    pids: BTreeSet<u32>,
     spare: Vec<Vec<u8>>,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     packed: Vec<u8>,
@@ -88,6 +90,7 @@ impl ChunkWriter {
             options,
             session: session.clone(),
             rings: HashMap::new(),
+            pids: BTreeSet::new(),
             spare: Vec::new(),
             compressor,
             packed: Vec::new(),
@@ -125,6 +128,7 @@ impl ChunkWriter {
                 // The bytes are kept, so that the reader reports them. The stamps' bases after them are unknown.
                 pending.state.bases_known = false;
             }
+            self.pids.extend(pending.state.pid);
             pending.bytes.extend_from_slice(now);
             rest = later;
             if pending.bytes.len() >= limit {
@@ -196,6 +200,28 @@ impl ChunkWriter {
             self.file.sync_all().map_err(ChunkError::io("sync", &self.path))?;
         }
         Ok(())
+    }
+
+    /// Writes what was found of code that a process generated. It becomes several chunks where it is too large for one.
+    ///
+    /// # Errors
+    /// If writing fails, as in [`ChunkWriter::append`].
+    pub fn generated(&mut self, code: &GeneratedCode) -> Result<(), ChunkError> {
+        let json = serde_json::to_vec(code).unwrap_or_default();
+        if json.len() <= MAX_RAW_BYTES || code.functions.len() < 2 {
+            return self.write_json(ChunkKind::GeneratedCode, &json);
+        }
+        let (first, second) = code.functions.split_at(code.functions.len() / 2);
+        for half in [first, second] {
+            self.generated(&GeneratedCode { functions: half.to_vec(), ..code.clone_without_functions() })?;
+        }
+        Ok(())
+    }
+
+    /// Processes whose threads have written records so far.
+    #[must_use]
+    pub fn pids(&self) -> &BTreeSet<u32> {
+        &self.pids
     }
 
     /// Bytes written to files so far.

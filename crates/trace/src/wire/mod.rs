@@ -65,6 +65,8 @@ pub struct RingState {
     pub bases_known: bool,
     /// Thread of the ring, once it is known.
     pub thread: Option<ThreadIndex>,
+    /// Process of that thread, by the number that its start record has.
+    pub pid: Option<u32>,
     /// Bytes of the ring consumed so far (offset of the next byte in the ring's stream).
     pub offset: u64,
     /// Records skipped because the bases of their stamps are unknown.
@@ -75,7 +77,16 @@ impl RingState {
     /// The state before a ring's first byte.
     #[must_use]
     pub fn new(clock: Clock) -> RingState {
-        RingState { clock, order: Order(0), clock_cycles: 0, bases_known: false, thread: None, offset: 0, skipped: 0 }
+        RingState {
+            clock,
+            order: Order(0),
+            clock_cycles: 0,
+            bases_known: false,
+            thread: None,
+            pid: None,
+            offset: 0,
+            skipped: 0,
+        }
     }
 }
 

@@ -138,6 +138,7 @@ pub(super) fn step(state: &mut RingState, frame: Frame, record: &[u8]) {
             state.clock_cycles = state.clock_cycles.wrapping_add(u64::from(high(deltas)));
             if kind == REC_THREAD_START {
                 state.thread = u32::try_from(frame.value).ok().map(ThreadIndex);
+                state.pid = Some(low(word(record, 16)));
             }
         }
     }

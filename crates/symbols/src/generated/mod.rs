@@ -1,0 +1,183 @@
+//! Names of code that a program generated while it ran (a just-in-time compiler's), from what its runtime wrote down for `perf`: a map
+//! (`/tmp/perf-PID.map`) or a dump (`jit-PID.dump`).
+//!
+//! A map has no times, and memory of code is used again: where several functions were at an address, any of them may be the one that ran,
+//! and the name says so.
+
+mod jitdump;
+mod names;
+mod perf_map;
+
+pub use jitdump::read_jitdump;
+pub use perf_map::read_perf_map;
+
+use std::sync::Arc;
+
+use crate::resolver::ResolvedFrame;
+
+/// Entries that one look-up visits at most: what covers an address begins shortly before it, except in hostile input.
+const VISITED_MAX: usize = 4096;
+/// Functions that a name lists, where several were at an address.
+const LISTED_MAX: usize = 2;
+
+/// A function that was generated at run time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeneratedFunction {
+    /// Address of its first instruction.
+    pub address: u64,
+    /// Its length; at least 1, and it does not wrap around.
+    pub bytes: u64,
+    /// Its name, as the runtime wrote it.
+    pub name: String,
+    /// Source lines, in ascending order of their addresses: each is valid up to the next one. Empty where the runtime wrote none.
+    pub lines: Vec<GeneratedLine>,
+}
+
+/// Where the code from an address on comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeneratedLine {
+    /// First address.
+    pub address: u64,
+    /// Source file.
+    pub file: Arc<str>,
+    /// Line in it, from 1.
+    pub line: u32,
+}
+
+/// What was read from a map or a dump.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeneratedFile {
+    /// Functions in the order in which they were generated.
+    pub functions: Vec<GeneratedFunction>,
+    /// Lines or records that could not be read, and were left out.
+    pub damaged: u64,
+}
+
+/// The generated code of one process, by address.
+#[derive(Debug, Default)]
+pub struct GeneratedCode {
+    /// In ascending order of addresses; of equal ones the latest comes last.
+    functions: Vec<GeneratedFunction>,
+    /// By function: the highest end among it and those before it.
+    ends: Vec<u64>,
+}
+
+impl GeneratedCode {
+    /// An index of functions that are given in the order in which they were generated.
+    #[must_use]
+    pub fn new(mut functions: Vec<GeneratedFunction>) -> GeneratedCode {
+        functions.retain(|function| function.bytes > 0 && function.address.checked_add(function.bytes).is_some());
+        functions.sort_by_key(|function| function.address);
+        let mut highest = 0;
+        let end = |function: &GeneratedFunction| {
+            highest = highest.max(function.address + function.bytes);
+            highest
+        };
+        let ends = functions.iter().map(end).collect();
+        GeneratedCode { functions, ends }
+    }
+
+    /// Whether there is no function at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// Whether a function was generated at `address`.
+    #[must_use]
+    pub fn covers(&self, address: u64) -> bool {
+        self.at(address).next().is_some()
+    }
+
+    /// The function at `address`; `None` where none was generated. If several were there one after the other, the name lists them, and there is no line.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<ResolvedFrame> {
+        let mut found: Vec<ResolvedFrame> = Vec::new();
+        for function in self.at(address) {
+            let frame = function.frame(address);
+            if found.iter().all(|known| known.function != frame.function) {
+                found.push(frame);
+            }
+        }
+        if found.len() < 2 {
+            return found.pop();
+        }
+        let listed: Vec<&str> = found.iter().take(LISTED_MAX).map(|frame| &*frame.function).collect();
+        let others = found.len() - listed.len();
+        let more = if others > 0 { format!(" or one of {others} more") } else { String::new() };
+        Some(ResolvedFrame { function: format!("{}{more}", listed.join(" or ")), ..ResolvedFrame::default() })
+    }
+
+    /// Functions that cover `address`, those that begin nearest to it first.
+    fn at(&self, address: u64) -> impl Iterator<Item = &GeneratedFunction> {
+        let below = self.functions.partition_point(|function| function.address <= address);
+        let reaches = move |index: &usize| self.ends[*index] > address;
+        let before = (0..below).rev().take(VISITED_MAX).take_while(reaches).map(|index| &self.functions[index]);
+        before.filter(move |function| address - function.address < function.bytes)
+    }
+}
+
+impl GeneratedFunction {
+    fn frame(&self, address: u64) -> ResolvedFrame {
+        let mut frame = names::parse(&self.name);
+        let next = self.lines.partition_point(|line| line.address <= address);
+        if let Some(line) = next.checked_sub(1).and_then(|index| self.lines.get(index)) {
+            frame.file = crate::demangle::tidy(&line.file);
+            frame.line = line.line;
+        }
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(address: u64, bytes: u64, name: &str) -> GeneratedFunction {
+        GeneratedFunction { address, bytes, name: name.to_owned(), lines: Vec::new() }
+    }
+
+    fn name(code: &GeneratedCode, address: u64) -> Option<String> {
+        code.find(address).map(|frame| frame.function)
+    }
+
+    #[test]
+    fn each_address_has_the_function_that_covers_it() {
+        let code = GeneratedCode::new(vec![function(0x2000, 0x10, "b"), function(0x1000, 0x100, "a")]);
+        assert_eq!(name(&code, 0xfff), None);
+        assert_eq!(name(&code, 0x1000).as_deref(), Some("a"));
+        assert_eq!(name(&code, 0x10ff).as_deref(), Some("a"));
+        assert_eq!(name(&code, 0x1100), None);
+        assert_eq!(name(&code, 0x200f).as_deref(), Some("b"));
+        assert_eq!(name(&code, u64::MAX), None);
+        assert!(code.covers(0x1000) && !code.covers(0x1100));
+    }
+
+    #[test]
+    fn memory_that_held_several_functions_names_them_all() {
+        let twice = vec![function(0x1000, 0x100, "old"), function(0x1000, 0x80, "new"), function(0x1040, 0x10, "new")];
+        let code = GeneratedCode::new(twice);
+        assert_eq!(name(&code, 0x1044).as_deref(), Some("new or old"));
+        assert_eq!(name(&code, 0x1090).as_deref(), Some("old"));
+        let many = (0..5).map(|n| function(0x1000, 8, &format!("f{n}"))).collect();
+        assert_eq!(name(&GeneratedCode::new(many), 0x1004).as_deref(), Some("f4 or f3 or one of 3 more"));
+    }
+
+    #[test]
+    fn lines_hold_up_to_the_next_one() {
+        let line = |address, line| GeneratedLine { address, file: "a.js".into(), line };
+        let lines = vec![line(0x1008, 3), line(0x1010, 4)];
+        let code = GeneratedCode::new(vec![GeneratedFunction { lines, ..function(0x1000, 0x20, "f") }]);
+        let at = |address| code.find(address).map(|frame| (frame.file, frame.line));
+        assert_eq!(at(0x1004), Some((String::new(), 0)));
+        assert_eq!(at(0x100f), Some(("a.js".to_owned(), 3)));
+        assert_eq!(at(0x101f), Some(("a.js".to_owned(), 4)));
+    }
+
+    #[test]
+    fn functions_beyond_the_end_of_addresses_are_left_out() {
+        let code = GeneratedCode::new(vec![function(u64::MAX - 1, 8, "a"), function(5, 0, "b")]);
+        assert!(code.is_empty());
+        assert_eq!(code.find(u64::MAX), None);
+    }
+}
