@@ -180,6 +180,42 @@ pub struct DoctorArgs {
     pub look: LookArgs,
 }
 
+/// Options that say what to record, and how: without effect where a recording is only ended.
+const RECORDING: [&str; 32] = [
+    "output",
+    "force",
+    "engine",
+    "machine",
+    "cpus",
+    "bind",
+    "placement",
+    "plan",
+    "native",
+    "wrapper",
+    "period",
+    "rate",
+    "l3_misses_only",
+    "lines",
+    "window",
+    "seed",
+    "max_stack",
+    "max_threads",
+    "ring_size",
+    "env",
+    "duration",
+    "max_size",
+    "main_only",
+    "keep_raw",
+    "detach",
+    "pid",
+    "system",
+    "for_time",
+    "no_children",
+    "unit",
+    "cgroup",
+    "command",
+];
+
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -280,7 +316,7 @@ pub struct RecordArgs {
     pub detach: bool,
     /// End the recording that is being written to this trace, as Ctrl-C would (a program that the recorder started is interrupted; processes that ran already
     /// run on), and wait until the trace is complete
-    #[arg(long, value_name = "TRACE", conflicts_with_all = ["detach", "pid", "system", "unit", "cgroup", "command", "output"])]
+    #[arg(long, value_name = "TRACE", conflicts_with_all = RECORDING)]
     pub stop: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(long, short)]
@@ -611,6 +647,19 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn ending_a_recording_takes_no_option_of_recordings() {
+        let command = Arguments::command();
+        let record = command.find_subcommand("record").expect("record");
+        let with_stop = ["stop", "quiet", "help"];
+        for option in record.get_arguments().filter(|option| !with_stop.contains(&option.get_id().as_str())) {
+            assert!(RECORDING.contains(&option.get_id().as_str()), "{}", option.get_id());
+        }
+        let refused = Arguments::try_parse_from(["numapilot", "record", "--stop", "pg", "--engine", "fault"]);
+        assert!(refused.is_err_and(|error| error.to_string().contains("--engine")));
+        assert!(Arguments::try_parse_from(["numapilot", "record", "--stop", "pg", "--quiet"]).is_ok());
     }
 
     #[test]

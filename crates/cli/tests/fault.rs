@@ -211,7 +211,7 @@ fn a_running_program_is_recorded_without_a_restart() {
     let folder = scratch();
     let program = program(folder.path(), &[]);
     let Some((pid, ran)) = attached(folder.path(), Command::new(&program).arg("wait")) else { return };
-    assert!(ran.stderr.contains("attached to 1 processes"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("attached to 1 process "), "{}", ran.stderr);
     let report = report(folder.path());
     let after: Vec<_> = touched_at(&report, line("after"));
     assert_eq!(after.iter().map(|(_, tid, pages)| (tid.to_string(), *pages)).collect::<Vec<_>>(), [(pid, 300)]);

@@ -135,7 +135,7 @@ fn a_recording_takes_the_tree_and_what_it_starts_later() {
     let alone = folder.path().join("alone.numatrace");
     let mut command = numapilot(&["record", "--engine", "fault", "--no-children", "--for", "1s", "--pid"]);
     let ran = finish(command.arg(tree.pids[2].to_string()).arg("-o").arg(&alone)).succeeded();
-    assert!(ran.stderr.contains("attached to 1 processes"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("attached to 1 process "), "{}", ran.stderr);
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn units_and_cgroups_are_taken_with_strangers_that_join_later() {
     group.add(stranger.pids[2]);
     let ended = recorder.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("attached to 3 processes") && said.contains("1 processes joined"), "{said}");
+    assert!(said.contains("attached to 3 processes") && said.contains("1 process joined"), "{said}");
     let found = recorded(&trace);
     assert!(found.contains(&stranger.pids[2]) && found.contains(&tree.pids[2]), "{found:?}: {said}");
     assert!(!found.contains(&stranger.pids[1]), "{found:?}");

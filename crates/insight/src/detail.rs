@@ -7,6 +7,7 @@ use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
 use serde::Serialize;
 
+use crate::callers::CallerRow;
 use crate::context::{AllSums, Analysis};
 use crate::decision::DecisionRow;
 use crate::estimate::{Estimate, Tally};
@@ -90,6 +91,8 @@ pub struct ObjectDetail {
     pub series: Series,
     /// Its pages from low to high addresses, in at most as many stretches as asked for. Empty for a site with several instances.
     pub pages: Vec<PageRow>,
+    /// Call stacks that allocated it, most accesses first; empty where there is only one.
+    pub callers: Vec<CallerRow>,
     /// Code that reaches it, most accesses first.
     pub code: Vec<CodeRow>,
     /// Mean time in nanoseconds between two successive sampled accesses by *different* threads: whether moving the object from
@@ -170,7 +173,8 @@ impl Analysis<'_> {
                 .unwrap_or_default(),
             _ => Vec::new(),
         };
-        Some(self.detail(row, objects, &own, bins, pages))
+        let callers = self.caller_rows(site, &own);
+        Some(ObjectDetail { callers, ..self.detail(row, objects, &own, bins, pages) })
     }
 
     fn detail(
@@ -187,6 +191,7 @@ impl Analysis<'_> {
             objects,
             threads: self.thread_parts(own, &series),
             pages,
+            callers: Vec::new(),
             code: self.code_rows(own),
             mean_handover_ns: mean_handover(own),
             series,

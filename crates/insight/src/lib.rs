@@ -5,6 +5,7 @@
 //! `docs/metrics.md`.
 
 mod blind;
+mod callers;
 pub mod check;
 pub mod compare;
 mod context;
@@ -31,6 +32,7 @@ pub mod whatif;
 mod windows;
 
 pub use blind::{Blindness, RATE_MIN, judge as blindness_of};
+pub use callers::CallerRow;
 pub use context::Analysis;
 pub use decision::{DecisionRow, Pattern, RowKey};
 pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};

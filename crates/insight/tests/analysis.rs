@@ -5,7 +5,7 @@ use numapilot_flows::{
 };
 use numapilot_insight::{Analysis, Estimate, Pattern, RowKey, Source, Verdict, imbalance_of, link_traffic};
 use numapilot_machine::{Endpoint, Machine, NodeId};
-use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::Counters;
 use proptest::prelude::*;
 
@@ -15,6 +15,10 @@ const NODES: [NodeId; 4] = [NodeId(0), NodeId(1), NodeId(2), NodeId(3)];
 type Sketch = (u64, u32, u32, u64, u16, bool);
 
 fn trace(sketches: &[Sketch], weight: u32) -> Trace {
+    Trace::from_tables(tables(sketches, weight))
+}
+
+fn tables(sketches: &[Sketch], weight: u32) -> Tables {
     let mut tables = Tables { end: TimeNs(1000), ..Tables::default() };
     tables.sites = vec![
         Site {
@@ -57,7 +61,7 @@ fn trace(sketches: &[Sketch], weight: u32) -> Trace {
             ..AccessRef::at(address)
         });
     }
-    Trace::from_tables(tables)
+    tables
 }
 
 fn analysis(trace: &Trace) -> Analysis<'_> {
@@ -111,6 +115,39 @@ fn the_decision_row_by_hand() {
     assert_eq!(detail.threads[0].thread, ThreadIndex(1));
     assert_eq!(detail.mean_handover_ns, Some(1.0));
     assert_eq!(detail.series.bins.iter().map(|bin| bin.samples).sum::<u64>(), 8);
+}
+
+#[test]
+fn the_allocations_of_a_site_are_split_by_the_callers_that_made_them() {
+    // Both instances of site 0 come from `block_new`, called from two functions; another instance of the second is never accessed.
+    let sketches = [(1, 0, 0, 0, 0, true), (2, 1, 1, 0, 0, false), (3, 1, 1, 64, 0, false), (4, 0, 1, 0, 0, false)];
+    let mut tables = tables(&sketches, 10);
+    let location = |function: &str, line| {
+        let frame = Frame { function: function.into(), file: "/src/stream.cpp".into(), line, ..Frame::default() };
+        Location { frames: vec![frame], ..Location::default() }
+    };
+    tables.locations.extend([
+        location("block_new", 412),
+        location("load", 7),
+        location("grow", 9),
+        location("main", 3),
+    ]);
+    let stack = |ids: &[u32]| ids.iter().map(|&id| LocationId(id)).collect::<Vec<_>>();
+    tables.stacks = vec![Vec::new(), stack(&[2, 3, 5]), stack(&[2, 4, 5])];
+    tables.objects[0].stack = StackId(1);
+    tables.objects[1].stack = StackId(2);
+    tables.objects[2].site = SiteId(0);
+    tables.objects[2].stack = StackId(2);
+    let trace = Trace::from_tables(tables);
+    let detail = analysis(&trace).site_detail(SiteId(0), 10, 16).unwrap();
+    let rows: Vec<_> =
+        detail.callers.iter().map(|row| (row.instances, row.bytes, row.samples, row.path.join(" < "))).collect();
+    let grow = "grow (stream.cpp:9) < main (stream.cpp:3)".to_owned();
+    let load = "load (stream.cpp:7) < main (stream.cpp:3)".to_owned();
+    assert_eq!(rows, [(2, 0x20_000, 3, grow), (1, 0x10_000, 1, load)]);
+    assert_eq!((detail.callers[0].share.value, detail.callers[0].remote.value), (0.75, 2.0 / 3.0));
+    // One call stack says nothing more than the site.
+    assert!(analysis(&trace).object_detail(ObjectId(0), 10, 16).unwrap().callers.is_empty());
 }
 
 #[test]

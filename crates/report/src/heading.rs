@@ -116,37 +116,98 @@ impl Heading {
     /// What limits the figures, one sentence each; empty when nothing was lost.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
-        let losses = &self.losses;
-        let nameless = match self.unresolved.join("; ") {
-            places if places.is_empty() => "code addresses have no function name".to_owned(),
-            places => format!("code addresses have no function name: {places}"),
+        let places = match self.unresolved.join("; ") {
+            places if places.is_empty() => places,
+            places => format!(": {places}"),
         };
-        let counted = [
-            (losses.ring_full, "records were dropped because a ring stayed full: raise --ring-size"),
-            (losses.no_slot, "records were dropped because too many threads ran at the same time: raise --max-threads"),
-            (
-                losses.after_end,
-                "records came from threads that had already ended (frees by the C library), so these blocks seem to stay allocated",
-            ),
-            (
-                losses.stopped,
-                "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
-            ),
-            (losses.stack_table, "call stacks were dropped because the stack table was full"),
-            (losses.damaged_chunks, "damaged chunks of the raw trace were skipped"),
-            (losses.torn_chunks, "torn chunks at the end of a file were dropped: the recorder was killed"),
-            (losses.failed_unwinds, "call stacks end early because unwinding failed"),
-            (losses.truncated_stacks, "call stacks were cut at the greatest depth: raise --max-stack"),
-            (losses.unresolved_locations, nameless.as_str()),
-            (losses.accesses_without_object, "sampled accesses are to memory of no known object"),
-            (losses.accesses_without_home, "sampled accesses are to pages with an unknown home node"),
-            (losses.unmatched_frees, "frees are of blocks allocated before the recording began"),
-            (losses.inconsistent_records, "records contradicted each other and were skipped"),
-            (losses.unread, "records of perf, or damaged stretches of them, are missing; the notes give the reason"),
-        ];
-        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+        let counted = LOSSES.iter().map(|(count, one, many)| (count(&self.losses), *one, *many));
+        let sentence = |(count, one, many): (u64, &str, &str)| {
+            let places = if many == NAMELESS { &*places } else { "" };
+            format!("{count} {}{places}", if count == 1 { one } else { many })
+        };
+        counted.filter(|(count, ..)| *count > 0).map(sentence).collect()
     }
 }
+
+const NAMELESS: &str = "code addresses have no function name";
+
+/// How to count a loss, and its sentence for one and for several.
+type LossInWords = (fn(&Losses) -> u64, &'static str, &'static str);
+
+/// Every loss, in the order in which they are told.
+const LOSSES: [LossInWords; 15] = [
+    (
+        |losses| losses.ring_full,
+        "record was dropped because a ring stayed full: raise --ring-size",
+        "records were dropped because a ring stayed full: raise --ring-size",
+    ),
+    (
+        |losses| losses.no_slot,
+        "record was dropped because too many threads ran at the same time: raise --max-threads",
+        "records were dropped because too many threads ran at the same time: raise --max-threads",
+    ),
+    (
+        |losses| losses.after_end,
+        "record came from a thread that had already ended (a free by the C library), so that block seems to stay allocated",
+        "records came from threads that had already ended (frees by the C library), so these blocks seem to stay allocated",
+    ),
+    (
+        |losses| losses.stopped,
+        "record was not written because recording had stopped (disk full, limit reached, or recorder gone)",
+        "records were not written because recording had stopped (disk full, limit reached, or recorder gone)",
+    ),
+    (
+        |losses| losses.stack_table,
+        "call stack was dropped because the stack table was full",
+        "call stacks were dropped because the stack table was full",
+    ),
+    (
+        |losses| losses.damaged_chunks,
+        "damaged chunk of the raw trace was skipped",
+        "damaged chunks of the raw trace were skipped",
+    ),
+    (
+        |losses| losses.torn_chunks,
+        "torn chunk at the end of a file was dropped: the recorder was killed",
+        "torn chunks at the end of a file were dropped: the recorder was killed",
+    ),
+    (
+        |losses| losses.failed_unwinds,
+        "call stack ends early because unwinding failed",
+        "call stacks end early because unwinding failed",
+    ),
+    (
+        |losses| losses.truncated_stacks,
+        "call stack was cut at the greatest depth: raise --max-stack",
+        "call stacks were cut at the greatest depth: raise --max-stack",
+    ),
+    (|losses| losses.unresolved_locations, "code address has no function name", NAMELESS),
+    (
+        |losses| losses.accesses_without_object,
+        "sampled access is to memory of no known object",
+        "sampled accesses are to memory of no known object",
+    ),
+    (
+        |losses| losses.accesses_without_home,
+        "sampled access is to a page with an unknown home node",
+        "sampled accesses are to pages with an unknown home node",
+    ),
+    (
+        |losses| losses.unmatched_frees,
+        "free is of a block allocated before the recording began",
+        "frees are of blocks allocated before the recording began",
+    ),
+    (
+        |losses| losses.inconsistent_records,
+        "record contradicted others and was skipped",
+        "records contradicted each other and were skipped",
+    ),
+    (
+        |losses| losses.unread,
+        "record of perf, or damaged stretch of them, is missing; the notes give the reason",
+        "records of perf, or damaged stretches of them, are missing; the notes give the reason",
+    ),
+];
 
 /// `97 % of pigz (not: try.c, yarn.c)`, `none of libz.so.1`.
 fn instrumented(found: &Instrumentation) -> Vec<String> {
@@ -239,5 +300,9 @@ mod tests {
         };
         heading.losses = losses;
         assert_eq!(heading.limits().len(), number);
+        assert!(
+            heading.limits().iter().all(|limit| !limit.contains(" are ") && !limit.contains(" were ")),
+            "one of each"
+        );
     }
 }

@@ -4,6 +4,7 @@ use numapilot_insight::{Estimate, Source};
 pub use numapilot_text::units::bare_percent;
 pub use numapilot_text::units::bytes;
 pub use numapilot_text::units::count;
+pub use numapilot_text::units::counted;
 pub use numapilot_text::units::percent;
 pub use numapilot_text::units::short_percent;
 pub use numapilot_text::units::time_ns;

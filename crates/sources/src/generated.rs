@@ -19,6 +19,8 @@ use crate::sampled::SharedWriter;
 
 /// Larger files are not read.
 const FILE_BYTES_MAX: u64 = 512 << 20;
+/// All files of a recording together: they are held in memory.
+const ALL_BYTES_MAX: u64 = 1 << 30;
 /// Times of files are those of the kernel's last tick, and those of processes are rounded.
 const CLOCK_SLACK: Duration = Duration::from_secs(2);
 /// Where runtimes put dumps that go through `perf inject`, below the home folder.
@@ -31,6 +33,8 @@ const TOLD_MAX: usize = 3;
 struct Found {
     codes: Vec<GeneratedCode>,
     problems: Vec<String>,
+    /// Length of the files that were read.
+    bytes: u64,
 }
 
 /// A process of the recording, as far as it is still there.
@@ -104,7 +108,7 @@ impl Found {
         if !process.seen.insert((file.1.dev(), file.1.ino())) {
             return false;
         }
-        let content = process.accept(&file, began).and_then(|()| contents(&file.0)).and_then(|bytes| read(&bytes));
+        let content = process.accept(&file, began).and_then(|()| self.contents(&file.0)).and_then(|bytes| read(&bytes));
         match content {
             Ok(content) => {
                 if content.damaged > 0 {
@@ -126,6 +130,20 @@ impl Found {
                 false
             }
         }
+    }
+}
+
+impl Found {
+    fn contents(&mut self, file: &File) -> Result<Vec<u8>, &'static str> {
+        let left = ALL_BYTES_MAX.saturating_sub(self.bytes);
+        let mut bytes = Vec::new();
+        let read =
+            file.take(left.min(FILE_BYTES_MAX) + 1).read_to_end(&mut bytes).map_err(|_| "it cannot be read")? as u64;
+        if read > left {
+            return Err("with those of other processes it is larger than 1 GiB");
+        }
+        self.bytes += read;
+        Ok(bytes)
     }
 }
 
@@ -215,12 +233,6 @@ fn open(path: &Path) -> std::io::Result<Option<(File, Metadata)>> {
             Ok(Some((file, facts)))
         }
     }
-}
-
-fn contents(file: &File) -> Result<Vec<u8>, &'static str> {
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| "it cannot be read")?;
-    Ok(bytes)
 }
 
 fn read_dump(bytes: &[u8]) -> Result<GeneratedFile, &'static str> {

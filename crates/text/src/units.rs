@@ -9,6 +9,12 @@ pub fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", " k", " M", " G", " T", " P"])
 }
 
+/// `1 thread`, `12.3 k threads`: a count with its noun, and whatever else differs with the number.
+#[must_use]
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number as f64), if number == 1 { one } else { many })
+}
+
 /// `15.2 MiB`: bytes with a binary prefix.
 #[must_use]
 pub fn bytes(value: u64) -> String {

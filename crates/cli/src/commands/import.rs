@@ -33,11 +33,11 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
     }
     let dir = options.output.display();
     eprintln!(
-        "numapilot: {} of {} samples are accesses; {} objects, {} threads in {dir}; next: numapilot report {dir}",
+        "numapilot: {} of {} samples are accesses; {}, {} in {dir}; next: numapilot report {dir}",
         units::count(imported.counts.accesses as f64),
         units::count(imported.counts.samples as f64),
-        units::count(summary.objects as f64),
-        summary.threads,
+        units::counted(summary.objects, "object", "objects"),
+        units::counted(summary.threads, "thread", "threads"),
     );
     Ok(())
 }

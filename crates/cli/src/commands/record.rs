@@ -97,10 +97,10 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     if !arguments.quiet {
         unseen(summary.instrumentation.as_ref());
         eprintln!(
-            "numapilot: {} accesses, {} objects, {} threads in {}; next: numapilot report {}",
-            units::count(summary.accesses as f64),
-            units::count(summary.objects as f64),
-            summary.threads,
+            "numapilot: {}, {}, {} in {}; next: numapilot report {}",
+            units::counted(summary.accesses, "access", "accesses"),
+            units::counted(summary.objects, "object", "objects"),
+            units::counted(summary.threads, "thread", "threads"),
             recording.dir.display(),
             recording.dir.display()
         );
@@ -287,11 +287,11 @@ impl Progress for Line {
     fn update(&mut self, state: &ProgressState) {
         let lost = if state.lost > 0 { format!(", {} lost", units::count(state.lost as f64)) } else { String::new() };
         self.bar.set_message(format!(
-            "recording: {} of program time, {} threads, {} records, {} samples{lost}",
+            "recording: {} of program time, {}, {}, {}{lost}",
             units::time_ns(u64::try_from(state.program_time.as_nanos()).unwrap_or(u64::MAX)),
-            state.live_threads,
-            units::count(state.records as f64),
-            units::count(state.samples as f64)
+            units::counted(u64::from(state.live_threads), "thread", "threads"),
+            units::counted(state.records, "record", "records"),
+            units::counted(state.samples, "sample", "samples")
         ));
         self.bar.tick();
     }
@@ -316,7 +316,8 @@ fn describe(recording: &Recording) {
     }
     let lost = recording.losses.records();
     if lost > 0 {
-        eprintln!("numapilot: {lost} records were lost; the report says where");
+        let lost = units::counted(lost, "record was", "records were");
+        eprintln!("numapilot: {lost} lost; the report says where");
     }
     eprintln!(
         "numapilot: engine {}: {} of program time in {} of real time, {} records",

@@ -1,6 +1,7 @@
 //! One object's flow (OEF): its allocations, accesses by thread over time, pages, and the code that accesses it.
 
 use numapilot_flows::Trace;
+use numapilot_insight::CallerRow;
 use numapilot_insight::ObjectDetail;
 use numapilot_insight::ObjectThread;
 use numapilot_insight::PageRow;
@@ -31,6 +32,11 @@ pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize
     text.push('\n');
     text.push_str(&look.heading("ALLOCATED\n"));
     text.push_str(&allocations(detail, trace, top, look));
+    if !detail.callers.is_empty() {
+        text.push('\n');
+        text.push_str(&look.heading("BY CALLER\n"));
+        text.push_str(&callers(&detail.callers, top, look));
+    }
     text.push('\n');
     text.push_str(&look.heading("BY THREAD, OVER PROGRAM TIME\n"));
     text.push_str(&by_thread(detail, trace, top.max(16), look));
@@ -71,6 +77,32 @@ fn allocations(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> 
             text.push_str(&shorten(&clean(&format!("    {depth:>2}  {frame}")), look.width));
             text.push('\n');
         }
+    }
+    text
+}
+
+fn callers(rows: &[CallerRow], top: usize, look: Look) -> String {
+    let mut table = Table::new()
+        .column("SHARE%", Align::Right)
+        .column("REMOTE%", Align::Right)
+        .column("INSTANCES", Align::Right)
+        .column("BYTES", Align::Right)
+        .flexible("CALLED FROM, WHERE CALL STACKS PART", 24);
+    for row in rows.iter().take(top) {
+        table.row([
+            format!("{:.1}", row.share.value * 100.0),
+            if row.samples == 0 { "-".to_owned() } else { units::bare_percent(row.remote.value) },
+            units::count(row.instances as f64),
+            units::bytes(row.bytes),
+            if row.path.is_empty() { "(unknown)".to_owned() } else { row.path.join(" < ") },
+        ]);
+    }
+    let mut text = table.render(look, 2);
+    if rows.len() > top {
+        text.push_str(&look.faint(&format!(
+            "  and {} more\n",
+            units::counted((rows.len() - top) as u64, "call stack", "call stacks")
+        )));
     }
     text
 }

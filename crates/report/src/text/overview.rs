@@ -89,10 +89,6 @@ fn top_object(row: &DecisionRow, look: Look) -> String {
     format!("{}{draws}{remote}{usage}", look.strong(&format!("{name}{place}")))
 }
 
-fn plural(number: usize, one: &str, many: &str) -> String {
-    if number == 1 { format!("1 {one}") } else { format!("{} {many}", units::count(number as f64)) }
-}
-
 /// What was recorded, how, and what limits the figures.
 #[must_use]
 pub fn heading(heading: &Heading, look: Look) -> String {
@@ -115,16 +111,16 @@ pub fn heading(heading: &Heading, look: Look) -> String {
         Origin::Measured => "this is real hardware",
         origin => origin.words(),
     };
-    let nodes = plural(heading.node_count, "node", "nodes");
+    let nodes = units::counted(heading.node_count as u64, "node", "nodes");
     let placement = if heading.placement.is_empty() { String::new() } else { format!("; {}", heading.placement) };
     text.push_str(&line("Machine", &format!("{} ({nodes}, {kind}){placement}", heading.machine)));
     let seen = format!(
         "engine {}; {} of program time, {}, {}, {}",
         heading.engine,
         units::time_ns(heading.program_time_ns),
-        plural(heading.thread_count, "thread", "threads"),
-        plural(heading.process_count, "process", "processes"),
-        plural(heading.object_count, "object", "objects")
+        units::counted(heading.thread_count as u64, "thread", "threads"),
+        units::counted(heading.process_count as u64, "process", "processes"),
+        units::counted(heading.object_count as u64, "object", "objects")
     );
     text.push_str(&line("Recorded", &seen));
     if !heading.instrumented.is_empty() {

@@ -14,6 +14,7 @@ use numapilot_host::Root;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
 use numapilot_kernel::task::Process;
+use numapilot_text::units;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
 use numapilot_trace::chunk::SessionStart;
@@ -120,8 +121,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     recording.notes.splice(1..1, named.into_iter().flatten());
     if watch.joined > 0 {
         let note = format!(
-            "{} processes joined that no recorded process had started; they were recorded from then on",
-            watch.joined
+            "{} joined without having been started by a recorded one, and recorded from then on",
+            units::counted(watch.joined, "process", "processes")
         );
         recording.notes.push(note);
     }
@@ -351,14 +352,15 @@ fn result(
     known: Known,
 ) -> Recording {
     let mut notes = vec![format!(
-        "attached to {} processes with {} threads that were running already: their mappings are known, but no heap blocks, and {} pages were in \
-         memory before, so their first toucher is unknown",
-        known.processes, known.threads, known.pages
+        "attached to {} with {} already running: their mappings are known, but no heap blocks; the first toucher of {} in memory before is unknown",
+        units::counted(known.processes, "process", "processes"),
+        units::counted(known.threads, "thread", "threads"),
+        units::counted(known.pages, "page", "pages")
     )];
     if known.closed > 0 {
         notes.push(format!(
-            "{} processes could not be inspected, so their memory has no names; run with CAP_SYS_PTRACE to inspect them",
-            known.closed
+            "{} not be inspected, so some memory has no names; run with CAP_SYS_PTRACE to inspect all",
+            units::counted(known.closed, "process could", "processes could")
         ));
     }
     // Stopping at a limit or signal is not a loss here.
