@@ -211,7 +211,7 @@ fn a_damaged_record_costs_itself_and_is_told() {
     assert!(
         meta["notes"].to_string().contains(&format!("damaged.data: damaged in 1 place, the first at byte {second}"))
     );
-    assert!(report["limits"].to_string().contains("1 records of perf, or damaged stretches of them, are missing"));
+    assert!(report["limits"].to_string().contains("1 record of perf, or damaged stretch of them, is missing"));
 }
 
 /// Samples of cycles that have addresses: the report says what was sampled, and claims nothing about accesses in any form.

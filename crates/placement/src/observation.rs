@@ -73,6 +73,29 @@ pub struct ThreadState {
     pub memory_accesses: f64,
 }
 
+/// A range of a process that is mapped read-only, of which there may be copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOnlyRange {
+    /// Process, by its number in the observation.
+    pub process: u32,
+    /// First page, in units of 4 KiB.
+    pub first: u64,
+    /// Number of pages of 4 KiB.
+    pub pages: u64,
+    /// Nodes that have copies of all its pages now, a bit each; 0: there is only one.
+    pub copies: u64,
+}
+
+impl ReadOnlyRange {
+    /// The range that holds a page; `ranges` are ascending.
+    #[must_use]
+    pub fn of(ranges: &[ReadOnlyRange], process: u32, page: u64) -> Option<ReadOnlyRange> {
+        let next = ranges.partition_point(|range| (range.process, range.first) <= (process, page));
+        let range = ranges[next.checked_sub(1)?];
+        (range.process == process && page < range.first.saturating_add(range.pages)).then_some(range)
+    }
+}
+
 /// Everything that a policy sees at one decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
@@ -96,8 +119,8 @@ pub struct Observation {
     pub collapses: Vec<(PageKey, usize)>,
     /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless the policy requires it.
     pub mapped: Vec<(u32, u64, u64)>,
-    /// Ranges that are mapped read-only: (process, first page, pages of 4 KiB), ascending.
-    pub read_only: Vec<(u32, u64, u64)>,
+    /// Ranges that are mapped read-only, ascending by process and first page.
+    pub read_only: Vec<ReadOnlyRange>,
     /// Outcomes of the actions of the last decision, in their order.
     pub outcomes: Vec<Outcome>,
     /// Utilisation of each directed link in the machine's order, where counters tell.

@@ -22,6 +22,7 @@ use numapilot_placement::Action as Order;
 use numapilot_placement::Outcome;
 use numapilot_placement::PageKey;
 use numapilot_placement::PageSize;
+use numapilot_placement::ReadOnlyRange;
 use numapilot_placement::Refusal;
 use numapilot_replica::mappings::Action;
 use numapilot_replica::mappings::Event as Answer;
@@ -143,13 +144,13 @@ impl Copies {
         self.registry.page(pid, page)
     }
 
-    /// Ranges that are mapped read-only: (process by the number that policies use, first page, number of pages), ascending.
+    /// Ranges that are mapped read-only and the nodes that have copies of them, ascending; processes by the numbers that policies use.
     #[must_use]
-    pub fn ranges(&self, targets: &Targets) -> Vec<(u32, u64, u64)> {
-        let number = |pid: u32| targets.all.get(&pid).map(ManagedProcess::number);
-        let ranges = self.registry.ranges().filter_map(|(pid, first, pages)| Some((number(pid)?, first, pages)));
-        let mut ranges: Vec<(u32, u64, u64)> = ranges.collect();
-        ranges.sort_unstable();
+    pub fn ranges(&self, targets: &Targets) -> Vec<ReadOnlyRange> {
+        let with_number =
+            |range: ReadOnlyRange| Some(ReadOnlyRange { process: targets.all.get(&range.process)?.number(), ..range });
+        let mut ranges: Vec<ReadOnlyRange> = self.registry.ranges().filter_map(with_number).collect();
+        ranges.sort_unstable_by_key(|range| (range.process, range.first));
         ranges
     }
 

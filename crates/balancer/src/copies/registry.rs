@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use numapilot_placement::ReadOnlyRange;
+
 use super::files::Found;
 use super::files::Part;
 
@@ -189,10 +191,13 @@ impl CopyRegistry {
         all
     }
 
-    /// The ranges of these pages as policies know them: (owner's process, first page, number of pages).
-    pub fn ranges(&self) -> impl Iterator<Item = (u32, u64, u64)> + '_ {
-        let known = self.owners.iter().filter(|(part, _)| self.files.get(&part.inode).is_some_and(|f| !f.is_refused));
-        known.map(|(part, place)| (place.0, place.1 / 4096, part.bytes / 4096))
+    /// The ranges of these pages as policies know them, with the owner's process id as the process.
+    pub fn ranges(&self) -> impl Iterator<Item = ReadOnlyRange> + '_ {
+        self.owners.iter().filter_map(|(part, (pid, start))| {
+            let file = self.files.get(&part.inode).filter(|file| !file.is_refused)?;
+            let copies = file.copies.iter().filter(|node| **node < 64).fold(0, |mask, node| mask | 1 << node);
+            Some(ReadOnlyRange { process: *pid, first: start / 4096, pages: part.bytes / 4096, copies })
+        })
     }
 
     /// Pages of a file, as policies know them, for which copies were ordered: used to report to policies that the copies are gone.
@@ -253,6 +258,12 @@ mod tests {
         let node_of = |pid| Some(pid as usize - 7);
         assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
         assert_eq!(registry.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
+        let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: 0b11 };
+        assert_eq!(
+            registry.ranges().collect::<Vec<_>>(),
+            [range],
+            "all its pages have copies, not only those that were ordered"
+        );
         registry.saw(8, vec![found(0x90000, Some(1))]);
         assert_eq!(registry.wanted(node_of).len(), 2, "who shows its copy goes on to");
         assert_eq!(registry.wanted_pages(42).len(), 16);

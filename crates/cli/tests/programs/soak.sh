@@ -62,6 +62,8 @@ while [ $(($(now) - begun)) -lt "$seconds" ] || [ $round -lt 4 ]; do
     # Quiet: whoever has ended is no target any more.
     sleep 3
     echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(ls /proc/$daemon/fd | wc -l) $(field Threads) $(ran_ms)"
+    # Which they are, should their number grow.
+    echo "OPEN $(ls -l /proc/$daemon/fd | sed -n 's/.* -> //p' | sed 's/[0-9][0-9]*/N/g' | sort | uniq -c | tr -s ' \n' ' ')"
 done
 kill -TERM $daemon
 wait $daemon || echo "FAILED the daemon ended with $?"

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::observation::{PageKey, PageSize, Sample};
+use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
 
 /// Small pages in a block.
 pub(super) const BLOCK_PAGES: u64 = 512;
@@ -328,7 +328,7 @@ pub(super) struct Memory {
     /// What was mapped at the last decision: blocks that are not active were held against it then.
     mapped: Vec<(u32, u64, u64)>,
     /// Ranges that are mapped read-only.
-    read_only: Vec<(u32, u64, u64)>,
+    read_only: Vec<ReadOnlyRange>,
     /// Evidence that a mapping (process, first page) is read-only: one of its blocks says little about the next phase of the others.
     ranges: BTreeMap<(u32, u64), Reading>,
 }
@@ -349,21 +349,36 @@ pub(super) fn has_process(mapped: &[(u32, u64, u64)], process: u32) -> bool {
 }
 
 impl Memory {
-    /// Ranges that are mapped read-only.
-    pub fn know_read_only(&mut self, ranges: &[(u32, u64, u64)]) {
+    /// Takes in which ranges are mapped read-only, and on which nodes they have copies: a file is copied as a whole, not only the pages for which
+    /// copies were ordered.
+    pub fn know_read_only(&mut self, ranges: &[ReadOnlyRange]) {
         if self.read_only != ranges {
             self.read_only = ranges.to_vec();
+        }
+    }
+
+    /// Nodes that have copies of a page as part of a range that is mapped read-only, a bit each; `None`: it is not of such a range.
+    pub fn copies_of_range(&self, process: u32, page: u64) -> Option<u64> {
+        ReadOnlyRange::of(&self.read_only, process, page).map(|range| range.copies)
+    }
+
+    /// Gives the pages of the blocks with samples the copies that their ranges have.
+    fn note_copies(&mut self) {
+        for key in self.active.iter().filter(|_| !self.read_only.is_empty()) {
+            let Some(block) = self.blocks.get_mut(key) else { continue };
+            for page in &mut block.pages {
+                let number = key.1 * BLOCK_PAGES + u64::from(page.index);
+                if let Some(range) = ReadOnlyRange::of(&self.read_only, key.0, number) {
+                    page.copies = range.copies;
+                }
+            }
         }
     }
 
     /// Whether all sampled pages of a block are of ranges that are mapped read-only. A page whose copies collapsed needs as many reads as others.
     fn cannot_be_written(&self, key: (u32, u64)) -> bool {
         let Some(block) = self.blocks.get(&key).filter(|_| !self.read_only.is_empty()) else { return false };
-        let is_within = |page: u64| {
-            let next = self.read_only.partition_point(|(process, first, _)| (*process, *first) <= (key.0, page));
-            let range = next.checked_sub(1).map(|at| self.read_only[at]);
-            range.is_some_and(|(process, first, pages)| process == key.0 && page < first + pages)
-        };
+        let is_within = |page: u64| self.copies_of_range(key.0, page).is_some();
         block.reads_since_write >= block.reads_needed - READ_ONLY_SAMPLES
             && block.pages.iter().all(|page| is_within(key.1 * BLOCK_PAGES + u64::from(page.index)))
     }
@@ -412,6 +427,7 @@ impl Memory {
             }
         }
         self.note_writes(mapped, nodes);
+        self.note_copies();
     }
 
     /// Forgets what is no longer mapped: blocks outside of `mapped` (process, first page, pages), which is ascending.
@@ -537,7 +553,8 @@ mod tests {
         let mut memory = Memory::default();
         memory.learn(&[sample(10, 0, 0), sample(700, 1, 0)], &[], 2);
         assert!(!memory.is_read_only((1, 0), &[]), "one read says little");
-        memory.know_read_only(&[(0, 0, 1 << 20), (1, 8, 4), (1, 600, 50)]);
+        let range = |process, first, pages| ReadOnlyRange { process, first, pages, copies: 0 };
+        memory.know_read_only(&[range(0, 0, 1 << 20), range(1, 8, 4), range(1, 600, 50)]);
         assert!(memory.is_read_only((1, 0), &[]) && !memory.is_read_only((1, 1), &[]), "page 700 is outside");
         memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, 0, &[]);
         assert!(!memory.is_read_only((1, 0), &[]));

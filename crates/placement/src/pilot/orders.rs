@@ -120,11 +120,18 @@ impl Pilot {
             if urgency < 1.0 {
                 continue;
             }
+            let copies = page.copies;
             let page = self.memory.key(block, index);
-            let action = if to == nodes {
-                Action::Replicate { page, nodes: readers.clone() }
-            } else {
-                Action::Migrate { page, to }
+            // The copies that there are serve their nodes, which makes them look unused here: they stay.
+            let with_copies = |more: &[usize]| {
+                let has_one = |node: &usize| more.contains(node) || copies >> node & 1 == 1;
+                Action::Replicate { page, nodes: (0..nodes).filter(has_one).collect() }
+            };
+            let action = match to {
+                to if to == nodes => with_copies(&readers),
+                // To move a copied page is to release all its copies: the node that has none gets one, too.
+                to if copies != 0 && group.read_only => with_copies(&[to]),
+                to => Action::Migrate { page, to },
             };
             candidates.push(MoveCandidate {
                 urgency,
@@ -169,6 +176,10 @@ impl Pilot {
     ) {
         let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
         let Some(block) = self.memory.blocks.get_mut(&key) else { return };
+        // To move a page of a file that has copies is to release all of them.
+        if block.pages.iter().any(|page| page.copies != 0) {
+            return;
+        }
         let unseen = BLOCK_PAGES as f64 - block.pages.len() as f64;
         block.unseen_regret_ns += (regret_ns / unseen.max(1.0)) as f32;
         let urgency = f64::from(block.unseen_regret_ns) / (price_ns * self.patience).max(1.0);
