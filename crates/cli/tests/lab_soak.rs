@@ -15,6 +15,7 @@ struct Size {
     at_s: u64,
     resident_kib: u64,
     anonymous_kib: u64,
+    /// File descriptors, but the process descriptors (pidfd) of processes that live or have just ended.
     descriptors: u64,
     threads: u64,
     ran_ms: u64,

@@ -33,6 +33,18 @@ done
 now() { cut -d. -f1 /proc/uptime; }
 ran_ms() { cat /proc/$daemon/task/*/schedstat | awk '{ns += $1} END {printf "%d", ns / 1e6}'; }
 field() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$daemon/status; }
+# Descriptors of processes (pidfd) that are no more: number and inode, which is of one process for ever.
+ended() {
+    for info in $(grep -l '^Pid:[[:space:]]*-1$' /proc/$daemon/fdinfo/*); do
+        echo "$info $(sed -n 's/^ino:[[:space:]]*//p' "$info")"
+    done 2> ended.errors
+}
+# Descriptors, but those of processes that live or have just ended: it has one of each process that it manages, also of those by which this is counted, until it
+# notices at its next look that the process has ended. $1, $2: the ended ones before and after some looks.
+descriptors() {
+    of_processes=$(grep -l '^Pid:' /proc/$daemon/fdinfo/* | wc -l)
+    echo $(($(ls /proc/$daemon/fdinfo | wc -l) - of_processes + $(sort "$1" "$2" | uniq -d | wc -l)))
+}
 begun=$(now)
 round=0
 while [ $(($(now) - begun)) -lt "$seconds" ] || [ $round -lt 4 ]; do
@@ -60,8 +72,10 @@ while [ $(($(now) - begun)) -lt "$seconds" ] || [ $round -lt 4 ]; do
         grep -h '^checksum' out.$program | sed "s/^/SUM $program /"
     done 2> /dev/null
     # Quiet: whoever has ended is no target any more.
+    ended > ended.before
     sleep 3
-    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(ls /proc/$daemon/fd | wc -l) $(field Threads) $(ran_ms)"
+    ended > ended.after
+    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(descriptors ended.before ended.after) $(field Threads) $(ran_ms)"
     # Which they are, should their number grow.
     echo "OPEN $(ls -l /proc/$daemon/fd | sed -n 's/.* -> //p' | sed 's/[0-9][0-9]*/N/g' | sort | uniq -c | tr -s ' \n' ' ')"
 done
