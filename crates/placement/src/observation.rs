@@ -1,5 +1,6 @@
 //! The input of a policy. A real machine can supply every value: counters, samples, NUMA hinting faults, `/proc`.
 
+use numapilot_machine::NodeSet;
 use numapilot_traffic::Load;
 
 use crate::action::Outcome;
@@ -82,18 +83,8 @@ pub struct ReadOnlyRange {
     pub first: u64,
     /// Number of pages of 4 KiB.
     pub pages: u64,
-    /// Nodes that have copies of all its pages now, a bit each; 0: there is only one.
-    pub copies: u64,
-}
-
-impl ReadOnlyRange {
-    /// The range that holds a page; `ranges` are ascending.
-    #[must_use]
-    pub fn of(ranges: &[ReadOnlyRange], process: u32, page: u64) -> Option<ReadOnlyRange> {
-        let next = ranges.partition_point(|range| (range.process, range.first) <= (process, page));
-        let range = ranges[next.checked_sub(1)?];
-        (range.process == process && page < range.first.saturating_add(range.pages)).then_some(range)
-    }
+    /// Nodes that have copies of all its pages now; empty: there is only one.
+    pub copies: NodeSet,
 }
 
 /// Everything that a policy sees at one decision.

@@ -55,7 +55,7 @@ fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) 
             process: 1,
             first: FIRST,
             pages: PAGES,
-            copies: copies.iter().fold(0, |mask, node| mask | 1 << node),
+            copies: copies.iter().copied().collect(),
         }],
         outcomes,
         load: Some(Load { classes: (0..NODES).map(class).collect(), background: Vec::new() }),

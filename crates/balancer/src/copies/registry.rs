@@ -195,7 +195,7 @@ impl CopyRegistry {
     pub fn ranges(&self) -> impl Iterator<Item = ReadOnlyRange> + '_ {
         self.owners.iter().filter_map(|(part, (pid, start))| {
             let file = self.files.get(&part.inode).filter(|file| !file.is_refused)?;
-            let copies = file.copies.iter().filter(|node| **node < 64).fold(0, |mask, node| mask | 1 << node);
+            let copies = file.copies.iter().copied().collect();
             Some(ReadOnlyRange { process: *pid, first: start / 4096, pages: part.bytes / 4096, copies })
         })
     }
@@ -217,6 +217,8 @@ pub fn sampled_pages(part: &Part) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_machine::NodeSet;
+
     use super::*;
 
     const PART: Part = Part { inode: 42, offset: 0, bytes: 64 << 12 };
@@ -258,7 +260,7 @@ mod tests {
         let node_of = |pid| Some(pid as usize - 7);
         assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
         assert_eq!(registry.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
-        let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: 0b11 };
+        let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: NodeSet(0b11) };
         assert_eq!(
             registry.ranges().collect::<Vec<_>>(),
             [range],

@@ -22,6 +22,7 @@ use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 
 pub use capacity::Looker;
@@ -44,7 +45,6 @@ use crate::event::Target;
 use crate::event::Targets;
 use crate::event::Trouble;
 use crate::packing::Demand;
-use crate::packing::NodeSet;
 use crate::packing::Packing;
 use crate::packing::PackingSettings;
 use crate::packing::pack;
@@ -503,7 +503,7 @@ impl Packer {
 }
 
 fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
-    demand.memory_bytes.iter().enumerate().filter(|(node, _)| nodes.0 >> node & 1 == 0).map(|(_, bytes)| bytes).sum()
+    demand.memory_bytes.iter().enumerate().filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
 }
 
 fn words(packing: &Packing, units: usize) -> String {

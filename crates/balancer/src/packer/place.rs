@@ -13,12 +13,12 @@ use numapilot_kernel::migrate::Route;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 
 use super::units::Allowed;
 use super::units::Watched;
 use crate::event::Setting;
-use crate::packing::NodeSet;
 use crate::system::binding;
 use crate::system::bound::Bound;
 use crate::system::settings::Settings;

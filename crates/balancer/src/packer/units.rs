@@ -18,10 +18,10 @@ use numapilot_kernel::maps;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeSet;
 
 use crate::event::Target;
 use crate::packing::Demand;
-use crate::packing::NodeSet;
 
 /// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.
 const LEAST_CPUS: f64 = 0.1;

@@ -7,6 +7,8 @@
 
 mod search;
 
+use numapilot_machine::NodeSet;
+
 pub use search::pack;
 pub use search::place;
 
@@ -50,46 +52,6 @@ impl Demand {
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.memory_bytes.iter().sum()
-    }
-}
-
-/// Nodes by index, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeSet(pub u64);
-
-impl NodeSet {
-    /// The set of the first `count` nodes; at most 64.
-    #[must_use]
-    pub fn all(count: usize) -> NodeSet {
-        NodeSet(if count >= 64 { u64::MAX } else { (1 << count) - 1 })
-    }
-
-    /// Indices of the nodes, ascending.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut left = self.0;
-        std::iter::from_fn(move || {
-            let node = left.trailing_zeros() as usize;
-            left &= left.wrapping_sub(1);
-            (node < 64).then_some(node)
-        })
-    }
-
-    /// Number of nodes.
-    #[must_use]
-    pub fn len(self) -> usize {
-        self.0.count_ones() as usize
-    }
-
-    /// Whether the set is empty.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl FromIterator<usize> for NodeSet {
-    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> NodeSet {
-        NodeSet(nodes.into_iter().fold(0, |set, node| set | 1 << node))
     }
 }
 
@@ -189,7 +151,7 @@ impl<'a> Objective<'a> {
     fn moving(&self, process: usize, set: NodeSet) -> f64 {
         let demand = &self.demands[process];
         let outside: u64 =
-            demand.memory_bytes.iter().enumerate().filter(|(node, _)| set.0 >> node & 1 == 0).map(|(_, b)| b).sum();
+            demand.memory_bytes.iter().enumerate().filter(|(node, _)| !set.contains(*node)).map(|(_, b)| b).sum();
         outside as f64 * self.settings.move_s_per_byte / self.settings.horizon_s
     }
 

@@ -1,9 +1,10 @@
 //! Search for a packing by descent. It starts from the present packing and from two others, and moves one or two processes at a time until nothing improves.
 //! Then it repeats this from random changes of the best packing. The result is deterministic.
 
+use numapilot_machine::NodeSet;
+
 use super::Demand;
 use super::MachineCapacity;
-use super::NodeSet;
 use super::Objective;
 use super::Packing;
 use super::PackingSettings;
@@ -114,7 +115,7 @@ fn bound_now(demand: &Demand, capacity: &MachineCapacity) -> NodeSet {
 
 /// The largest candidate set that a process is allowed to use.
 fn widest(demand: &Demand, candidates: &[NodeSet]) -> NodeSet {
-    let may = |set: &&NodeSet| demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0;
+    let may = |set: &&NodeSet| demand.allowed.is_empty() || set.is_subset(demand.allowed);
     let largest = candidates.iter().filter(may).max_by_key(|set| set.len());
     largest.or(candidates.last()).copied().unwrap_or_default()
 }
@@ -372,10 +373,7 @@ mod tests {
             }
             let packing = packed(&capacity, &demands);
             for (demand, set) in demands.iter().zip(&packing.nodes) {
-                assert!(
-                    !set.is_empty() && (demand.allowed.is_empty() || set.0 & !demand.allowed.0 == 0),
-                    "{packing:?}"
-                );
+                assert!(!set.is_empty() && (demand.allowed.is_empty() || set.is_subset(demand.allowed)), "{packing:?}");
             }
             // However crowded node 1 is, those three stay there; the others keep away from it.
             assert!(packing.is_change && packing.nodes[3..].iter().all(|set| set.0 & 0b0010 == 0), "{packing:?}");
@@ -486,7 +484,7 @@ mod tests {
             // Taken up, with memory following, nothing moves again.
             let settled: Vec<Demand> = demands.iter().zip(&packing.nodes).map(|(demand, set)| {
                 let share = demand.memory() / set.len() as u64;
-                let held = (0..capacity.nodes.len()).map(|node| if set.0 >> node & 1 != 0 { share } else { 0 });
+                let held = (0..capacity.nodes.len()).map(|node| if set.contains(node) { share } else { 0 });
                 Demand { memory_bytes: held.collect(), bound: *set, ..demand.clone() }
             }).collect();
             if packing.is_change {

@@ -4,10 +4,10 @@ use anyhow::Result;
 use anyhow::anyhow;
 use numapilot_balancer::packer;
 use numapilot_balancer::packing::MachineCapacity;
-use numapilot_balancer::packing::NodeSet;
 use numapilot_balancer::packing::PackingSettings;
 use numapilot_balancer::packing::place;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 use serde_json::json;
 

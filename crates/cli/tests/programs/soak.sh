@@ -37,13 +37,12 @@ field() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" /proc/$daemon/status; }
 ended() {
     for info in $(grep -l '^Pid:[[:space:]]*-1$' /proc/$daemon/fdinfo/*); do
         echo "$info $(sed -n 's/^ino:[[:space:]]*//p' "$info")"
-    done 2> ended.errors
+    done 2> /dev/null
 }
 # Descriptors, but those of processes that live or have just ended: it has one of each process that it manages, also of those by which this is counted, until it
-# notices at its next look that the process has ended. $1, $2: the ended ones before and after some looks.
+# notices at its next look that the process has ended. ended.before, ended.after: those with some looks in between.
 descriptors() {
-    of_processes=$(grep -l '^Pid:' /proc/$daemon/fdinfo/* | wc -l)
-    echo $(($(ls /proc/$daemon/fdinfo | wc -l) - of_processes + $(sort "$1" "$2" | uniq -d | wc -l)))
+    echo $(($(grep -L '^Pid:' /proc/$daemon/fdinfo/* 2> /dev/null | wc -l) + $(sort ended.before ended.after | uniq -d | wc -l)))
 }
 begun=$(now)
 round=0
@@ -75,7 +74,7 @@ while [ $(($(now) - begun)) -lt "$seconds" ] || [ $round -lt 4 ]; do
     ended > ended.before
     sleep 3
     ended > ended.after
-    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(descriptors ended.before ended.after) $(field Threads) $(ran_ms)"
+    echo "SIZE $(($(now) - begun)) $(field VmRSS) $(field RssAnon) $(descriptors) $(field Threads) $(ran_ms)"
     # Which they are, should their number grow.
     echo "OPEN $(ls -l /proc/$daemon/fd | sed -n 's/.* -> //p' | sed 's/[0-9][0-9]*/N/g' | sort | uniq -c | tr -s ' \n' ' ')"
 done

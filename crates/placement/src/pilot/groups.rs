@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeSet;
+
 use super::memory::{BLOCK_PAGES, Block, Memory};
 use crate::observation::PageSize;
 
@@ -70,7 +72,7 @@ struct Kind {
     /// Main user; all ones if there is none.
     main: u8,
     /// Nodes with at least half of an equal share.
-    users: u64,
+    users: NodeSet,
 }
 
 /// Splits this interval's accesses (`rate_of_node`: memory accesses per second that each node makes) among groups of pages by the samples.
@@ -198,22 +200,19 @@ impl<'b> Shares<'b> {
     fn add(&self, member: Member, home: u8, users: &[f32], rate: f64, read_only: bool, groups: &mut Grouping) {
         let main = users.iter().position(|share| *share >= MAIN_SHARE);
         let equal = 0.5 / self.nodes as f32;
-        let mask = users
-            .iter()
-            .enumerate()
-            .filter(|(_, share)| **share >= equal)
-            .fold(0u64, |mask, (node, _)| mask | 1 << node);
+        let sharers: NodeSet =
+            users.iter().enumerate().filter(|(_, share)| **share >= equal).map(|(node, _)| node).collect();
         let page = match member {
             Member::Seen(_, position) => self.block.pages.get(position),
             Member::Large(_) => self.block.pages.first(),
             Member::Unseen(_) => None,
         };
         // Everybody who uses it has a copy of his own: there is no better place for it.
-        if page.is_some_and(|page| page.copies != 0 && mask & !page.copies == 0) {
+        if page.is_some_and(|page| !page.copies.is_empty() && sharers.is_subset(page.copies)) {
             return;
         }
         let large = matches!(member, Member::Large(_));
-        let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: mask };
+        let kind = Kind { home, large, read_only, main: main.map_or(u8::MAX, |node| node as u8), users: sharers };
         let group = groups.of(kind, self.nodes);
         for (node, share) in users.iter().enumerate() {
             group.reads[node] += rate * f64::from(*share) * (1.0 - self.write_share);

@@ -57,8 +57,8 @@ impl Pilot {
             for block in range.1 / BLOCK_PAGES..last.div_ceil(BLOCK_PAGES) {
                 let pages = (block * BLOCK_PAGES).max(range.1)..((block + 1) * BLOCK_PAGES).min(last);
                 let cost_ns = price_ns * (pages.end - pages.start) as f64;
-                let has_copies = self.memory.copies_of_range(range.0, pages.start).is_some_and(|copies| copies != 0);
-                if has_copies || self.memory.blocks.contains_key(&(range.0, block)) {
+                let is_known = self.memory.blocks.contains_key(&(range.0, block));
+                if is_known || self.memory.is_of_copied_range(range.0, pages.start) {
                     continue;
                 }
                 if cost_ns > *surplus_ns || cost_ns > left_ns {

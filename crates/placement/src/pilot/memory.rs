@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeSet;
+
 use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
 
 /// Small pages in a block.
@@ -57,8 +59,8 @@ pub(super) struct PageMemory {
     pub moved_ns: u64,
     /// Nanoseconds after which that move has paid for itself, as predicted then.
     pub payback_ns: f32,
-    /// Nodes that have copies of it, a bit each; 0: there is only one.
-    pub copies: u64,
+    /// Nodes that have copies of it; empty: there is only one.
+    pub copies: NodeSet,
 }
 
 /// 2 MiB of a process.
@@ -158,7 +160,7 @@ impl Block {
                 regret_ns: 0.0,
                 moved_ns: 0,
                 payback_ns: 0.0,
-                copies: 0,
+                copies: NodeSet::default(),
             });
             self.pages.len() - 1
         });
@@ -296,8 +298,23 @@ fn range_of_block(mapped: &[(u32, u64, u64)], block: (u32, u64)) -> Option<(u32,
 
 /// The range (process, first page, pages) that holds a page; ranges are ascending.
 pub(super) fn range_of(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> Option<(u32, u64, u64)> {
-    let next = mapped.partition_point(|range| (range.0, range.1) <= (process, page));
-    next.checked_sub(1).map(|at| mapped[at]).filter(|range| range.0 == process && page < range.1 + range.2)
+    range_at(mapped, |range| *range, process, page).copied()
+}
+
+/// The one of ascending ranges that holds a page. `extent`: its process, first page and number of pages.
+fn range_at<R>(ranges: &[R], extent: impl Fn(&R) -> (u32, u64, u64), process: u32, page: u64) -> Option<&R> {
+    let next = ranges.partition_point(|range| {
+        let (of, first, _) = extent(range);
+        (of, first) <= (process, page)
+    });
+    let range = &ranges[next.checked_sub(1)?];
+    let (of, first, pages) = extent(range);
+    (of == process && page < first + pages).then_some(range)
+}
+
+/// Nodes that have copies of a page as part of a range that is mapped read-only; `None`: it is not of such a range.
+fn copies_at(read_only: &[ReadOnlyRange], process: u32, page: u64) -> Option<NodeSet> {
+    range_at(read_only, |range| (range.process, range.first, range.pages), process, page).map(|range| range.copies)
 }
 
 /// Whether any part of a block is mapped.
@@ -357,9 +374,9 @@ impl Memory {
         }
     }
 
-    /// Nodes that have copies of a page as part of a range that is mapped read-only, a bit each; `None`: it is not of such a range.
-    pub fn copies_of_range(&self, process: u32, page: u64) -> Option<u64> {
-        ReadOnlyRange::of(&self.read_only, process, page).map(|range| range.copies)
+    /// Whether a page is of a range that is mapped read-only and has copies.
+    pub fn is_of_copied_range(&self, process: u32, page: u64) -> bool {
+        copies_at(&self.read_only, process, page).is_some_and(|copies| !copies.is_empty())
     }
 
     /// Gives the pages of the blocks with samples the copies that their ranges have.
@@ -368,8 +385,8 @@ impl Memory {
             let Some(block) = self.blocks.get_mut(key) else { continue };
             for page in &mut block.pages {
                 let number = key.1 * BLOCK_PAGES + u64::from(page.index);
-                if let Some(range) = ReadOnlyRange::of(&self.read_only, key.0, number) {
-                    page.copies = range.copies;
+                if let Some(copies) = copies_at(&self.read_only, key.0, number) {
+                    page.copies = copies;
                 }
             }
         }
@@ -378,7 +395,7 @@ impl Memory {
     /// Whether all sampled pages of a block are of ranges that are mapped read-only. A page whose copies collapsed needs as many reads as others.
     fn cannot_be_written(&self, key: (u32, u64)) -> bool {
         let Some(block) = self.blocks.get(&key).filter(|_| !self.read_only.is_empty()) else { return false };
-        let is_within = |page: u64| self.copies_of_range(key.0, page).is_some();
+        let is_within = |page: u64| copies_at(&self.read_only, key.0, page).is_some();
         block.reads_since_write >= block.reads_needed - READ_ONLY_SAMPLES
             && block.pages.iter().all(|page| is_within(key.1 * BLOCK_PAGES + u64::from(page.index)))
     }
@@ -472,9 +489,8 @@ impl Memory {
 
     /// Nodes that have copies of a page now.
     pub fn has_copies(&mut self, page: PageKey, nodes: &[usize]) {
-        let mask = nodes.iter().filter(|node| **node < 64).fold(0, |mask, node| mask | 1 << node);
         if let Some(page) = self.page_mut(page.process, page.page) {
-            page.copies = mask;
+            page.copies = nodes.iter().copied().collect();
         }
     }
 
@@ -553,7 +569,7 @@ mod tests {
         let mut memory = Memory::default();
         memory.learn(&[sample(10, 0, 0), sample(700, 1, 0)], &[], 2);
         assert!(!memory.is_read_only((1, 0), &[]), "one read says little");
-        let range = |process, first, pages| ReadOnlyRange { process, first, pages, copies: 0 };
+        let range = |process, first, pages| ReadOnlyRange { process, first, pages, copies: NodeSet::default() };
         memory.know_read_only(&[range(0, 0, 1 << 20), range(1, 8, 4), range(1, 600, 50)]);
         assert!(memory.is_read_only((1, 0), &[]) && !memory.is_read_only((1, 1), &[]), "page 700 is outside");
         memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, 0, &[]);

@@ -124,14 +124,16 @@ impl Pilot {
             let page = self.memory.key(block, index);
             // The copies that there are serve their nodes, which makes them look unused here: they stay.
             let with_copies = |more: &[usize]| {
-                let has_one = |node: &usize| more.contains(node) || copies >> node & 1 == 1;
+                let has_one = |node: &usize| more.contains(node) || copies.contains(*node);
                 Action::Replicate { page, nodes: (0..nodes).filter(has_one).collect() }
             };
-            let action = match to {
-                to if to == nodes => with_copies(&readers),
+            let action = if to == nodes {
+                with_copies(&readers)
+            } else if group.read_only && !copies.is_empty() {
                 // To move a copied page is to release all its copies: the node that has none gets one, too.
-                to if copies != 0 && group.read_only => with_copies(&[to]),
-                to => Action::Migrate { page, to },
+                with_copies(&[to])
+            } else {
+                Action::Migrate { page, to }
             };
             candidates.push(MoveCandidate {
                 urgency,
@@ -177,7 +179,7 @@ impl Pilot {
         let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
         let Some(block) = self.memory.blocks.get_mut(&key) else { return };
         // To move a page of a file that has copies is to release all of them.
-        if block.pages.iter().any(|page| page.copies != 0) {
+        if block.pages.iter().any(|page| !page.copies.is_empty()) {
             return;
         }
         let unseen = BLOCK_PAGES as f64 - block.pages.len() as f64;
