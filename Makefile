@@ -101,6 +101,7 @@ lint: setup-demo setup-web
 	@cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
 	@cargo fmt --manifest-path crates/query/Cargo.toml --check
 	@cargo clippy $(CARGO_FLAGS) $(QUERY) --all-targets -- -D warnings
+	@cargo test $(CARGO_FLAGS) --quiet -p numapilot --test tidy
 
 # The HTML report's script and style, from web/ into crates/report/assets: only after a change there; the built files are committed.
 page: setup-web

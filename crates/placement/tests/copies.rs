@@ -11,7 +11,7 @@ const FIRST: u64 = 4096;
 const PAGES: u64 = 1024;
 const NODES: usize = 4;
 
-/// A second in which a thread of each node reads a file on node 1. Those of the nodes in `copies` read their own copies; `seen`: nodes of which there are samples.
+/// A second in which a thread of each node reads a file on node 1. Those of the nodes in `copies` read their own copies; samples come from the nodes in `seen`.
 fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) -> Observation {
     let home = |from: usize| if copies.contains(&from) { from } else { 1 };
     let at = |node: usize, amount: f64| (0..NODES).map(|n| if n == node { amount } else { 0.0 }).collect::<Vec<f64>>();
