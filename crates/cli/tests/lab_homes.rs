@@ -8,14 +8,19 @@ use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Comparison;
 
-/// Compares all pages of the program's data; `least`: pages that each node has at least, as a program whose pages are all on one would show nothing;
-/// `same`: share of the pages that are on the same node without any reason.
-fn compare(test: &str, name: &str, variant: &str, least: usize, same: f64) {
+const THREADS: usize = 4;
+/// Pages per thread that may be elsewhere for a known reason, whatever the program's size: they are those that a thread touches while it begins, before
+/// the kernel has it on its node, and those that it meets another thread on. One per thread is usual.
+const EXPLAINED_PER_THREAD: usize = 2;
+
+/// Compares all pages of the program's data; `least`: pages that each node has at least, as a program whose pages are all on one would show nothing.
+fn compare(test: &str, name: &str, variant: &str, least: usize) {
     if !numapilot_lab::wanted(test) {
         return;
     }
     let program = workload(name).display().to_string();
-    let command = [program.as_str(), "--size", "test", "--threads", "4", "--variant", variant].map(str::to_owned);
+    let threads = THREADS.to_string();
+    let command = [program.as_str(), "--size", "test", "--threads", &threads, "--variant", variant].map(str::to_owned);
     let comparison = Comparison {
         recorder: BINARY.into(),
         engine: "instrument".to_owned(),
@@ -35,25 +40,18 @@ fn compare(test: &str, name: &str, variant: &str, least: usize, same: f64) {
         compared.homes.same_on
     );
     assert!(data.share_explained() >= 0.99, "{data:?}: {:x?}", compared.homes.examples);
-    // Reasons that are known explain a few pages per thread, no more.
-    assert!(data.share_same() >= same, "{data:?}: {:?}", compared.homes.reasons);
+    assert!(data.explained <= EXPLAINED_PER_THREAD * THREADS, "{data:?}: {:?}", compared.homes.reasons);
 }
 
 #[test]
 fn pages_have_the_same_homes_as_on_a_real_kernel() {
-    compare("pages_have_the_same_homes_as_on_a_real_kernel", "psearchy", "naive", 100, 0.98);
+    compare("pages_have_the_same_homes_as_on_a_real_kernel", "psearchy", "naive", 100);
 }
 
 /// Blocks of mappings of their own are given back, and the tracker's memory for a thread may come to lie where they were.
 #[test]
 fn what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program() {
-    compare(
-        "what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program",
-        "bfs",
-        "naive",
-        1,
-        0.98,
-    );
+    compare("what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_program", "bfs", "naive", 1);
 }
 
 /// Neighbouring threads write to the two ends of a page at nearly the same time, and wait for each other's clocks. Of its
@@ -61,5 +59,5 @@ fn what_the_tracker_has_at_addresses_that_were_given_back_is_no_page_of_the_prog
 /// and three at whose first touch threads met. Before the tracker had pages made at once, 3 to 5 had no reason.
 #[test]
 fn a_page_is_the_threads_that_came_first_where_neighbours_share_it() {
-    compare("a_page_is_the_threads_that_came_first_where_neighbours_share_it", "mg", "parallel", 1, 0.87);
+    compare("a_page_is_the_threads_that_came_first_where_neighbours_share_it", "mg", "parallel", 1);
 }

@@ -100,9 +100,32 @@ pub enum LabError {
         /// The end of the guest's console.
         console: String,
     },
+    /// A CPU of the guest executed code that its kernel had replaced, because of a defect of the emulator.
+    #[error(
+        "a CPU of the guest executed a breakpoint at {place} that its kernel had already removed ({how}); the emulator ran an old translation: start the \
+         guest again\n--- standard error so far ---\n{stderr}\n--- console ---\n{console}"
+    )]
+    StaleCode {
+        /// Function of the kernel and offset in it.
+        place: String,
+        /// How the guest was run.
+        how: String,
+        /// The end of the command's standard error so far.
+        stderr: String,
+        /// The end of the guest's console.
+        console: String,
+    },
     /// QEMU's monitor answered with an error.
     #[error("QEMU's monitor: {0}")]
     Monitor(String),
+}
+
+impl LabError {
+    /// Whether a defect of the emulator ended the guest: neither the command nor the guest's kernel did, and it may go well another time.
+    #[must_use]
+    pub fn is_emulators(&self) -> bool {
+        matches!(self, LabError::Stuck { .. } | LabError::StaleCode { .. })
+    }
 }
 
 /// Gives a system error its file and what was being done.

@@ -34,6 +34,7 @@ use crate::machine::FILES;
 use crate::machine::Machine;
 use crate::qemu::Qemu;
 use crate::snapshot;
+use crate::stale;
 use crate::topology::Topology;
 use crate::truth::Truth;
 use crate::truth::TruthOptions;
@@ -44,8 +45,8 @@ use crate::watch;
 const BOOT: Duration = Duration::from_secs(180);
 /// Default time limit of a command.
 const RUN: Duration = Duration::from_secs(300);
-/// How often a command is repeated after its guest locked up ([`lockup`]).
-const STUCK: usize = 2;
+/// How often a command is repeated after a defect of the emulator ended its guest ([`lockup`], [`stale`]).
+const REPEATS: usize = 2;
 /// Interval of the checks for a lock-up.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -203,21 +204,21 @@ impl Lab {
     }
 
     /// Runs a command to its end: program, arguments, environment and folder of `command` count. Its folder (by default this process's) is
-    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself. Where the emulator loses a CPU of the guest
-    /// ([`LabError::Stuck`]), the command runs again from its beginning, in a new guest with an exchange folder of its own; [`Outcome::how`] says so.
+    /// shared for writing; of all other files of the host the guest sees a copy that it may change for itself. Where a defect of the emulator ends the guest
+    /// ([`LabError::is_emulators`]), the command runs again from its beginning, in a new guest with an exchange folder of its own; [`Outcome::how`] says so.
     ///
     /// # Errors
     /// If the guest cannot be had, dies, or takes too long; not if the command fails.
     pub fn run(&self, command: &Command) -> Result<Outcome, LabError> {
-        let mut stuck = 0;
+        let mut defects = 0;
         loop {
             match self.run_once(command) {
-                Err(error @ LabError::Stuck { .. }) if stuck < STUCK => {
-                    stuck += 1;
+                Err(error) if error.is_emulators() && defects < REPEATS => {
+                    defects += 1;
                     crate::say(&format!("{error}\nstarting the guest again"));
                 }
-                Ok(mut outcome) if stuck > 0 => {
-                    outcome.how += &format!("; before, the emulator stopped running a CPU {stuck} times");
+                Ok(mut outcome) if defects > 0 => {
+                    outcome.how += &format!("; guests before it that a defect of the emulator ended: {defects}");
                     return Ok(outcome);
                 }
                 other => return other,
@@ -274,6 +275,12 @@ impl Lab {
         }
         guest.quit();
         let run = started.elapsed().saturating_sub(boot);
+        if accelerator == Accelerator::Emulated
+            && let Some(place) = stale::breakpoint(&guest.said())
+        {
+            let stderr = tail(&read_text(&files.path().join("stderr")));
+            return Err(LabError::StaleCode { place, how, stderr, console: tail(&guest.said()) });
+        }
         let mut outcome = outcome(guest, files, how, (boot, run))?;
         if let Some(options) = &self.truth {
             outcome.truth = Some(watch::read(outcome.files(), &outcome.console)?);

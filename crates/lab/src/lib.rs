@@ -35,6 +35,7 @@ mod qmp;
 mod samples;
 mod say;
 mod snapshot;
+mod stale;
 mod time_limit;
 mod topology;
 mod truth;

@@ -8,6 +8,7 @@
 //! recording gets its totals without an end; its ring is not drained after that, because stamps there build on earlier stamps.
 
 mod ending;
+mod owner;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
@@ -23,6 +24,8 @@ use crate::arena::Arena;
 use crate::arena::Slot;
 pub use ending::Accounting;
 use ending::EndCertainty;
+use owner::Closed;
+use owner::is_gone;
 
 /// A ring is worth draining from this many bytes on (or an eighth of it, where that is less) ...
 const WORTH_BYTES: u64 = 128 << 10;
@@ -32,9 +35,6 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// How often owners are checked for being alive. Two checks in a row must fail, and the ring be still.
 const DEATH_CHECK: Duration = Duration::from_millis(250);
-
-/// A closed slot stays its thread's while the system knows the thread, for this long at most.
-const CLOSED_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a sink found in a piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,8 +105,8 @@ struct Ring {
     thread: Option<u32>,
     /// Whether the thread's end record has been drained.
     ended: bool,
-    /// When the slot was first seen closed.
-    closed_since: Option<Instant>,
+    /// Since when the slot is seen closed.
+    closed: Option<Closed>,
 }
 
 /// The drainer's state.
@@ -207,8 +207,8 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 wire::SLOT_CLOSED => {
                     busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
                     // What the thread frees on its last steps in the C library still goes into its ring.
-                    let is_over = is_gone(slot.pid(), slot.tid()) || self.has_waited(index, now);
-                    if is_over && slot.take_closed() {
+                    let closed = self.rings[index as usize].closed.get_or_insert_with(|| Closed::seen(now));
+                    if closed.is_over(slot.pid(), slot.tid(), now) && slot.take_closed() {
                         busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
                         self.finish(index, &slot);
                     }
@@ -322,11 +322,6 @@ impl<'a, S: Sink> Drainer<'a, S> {
         }
     }
 
-    /// Whether the grace period of a closed slot's owner is over: an owner that no thread waits for, or that has another thread id by now, keeps no slot.
-    fn has_waited(&mut self, index: u32, now: Instant) -> bool {
-        now.duration_since(*self.rings[index as usize].closed_since.get_or_insert(now)) >= CLOSED_PATIENCE
-    }
-
     /// A slot whose owner is gone goes to the next thread.
     fn finish(&mut self, index: u32, slot: &Slot<'_>) {
         self.conclude(index, slot, EndCertainty::Gone);
@@ -361,17 +356,6 @@ impl<'a, S: Sink> Drainer<'a, S> {
             self.finish(index, slot);
         }
     }
-}
-
-/// Whether the system knows no such thread.
-fn is_gone(pid: u32, tid: u32) -> bool {
-    let (Ok(pid), Ok(tid)) = (i32::try_from(pid), i32::try_from(tid)) else { return false };
-    if pid <= 0 || tid <= 0 {
-        return false;
-    }
-    // SAFETY: signal 0 sends nothing; the call only looks whether the thread exists.
-    let result = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };
-    result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 #[cfg(test)]
