@@ -12,6 +12,7 @@ import { about } from "./views/about";
 import { filterBar } from "./views/filterbar";
 import { flame } from "./views/flame";
 import { functions } from "./views/functions";
+import { heap } from "./views/heap";
 import { latency } from "./views/latency";
 import { matrix } from "./views/matrix";
 import { metrics } from "./views/metrics";
@@ -75,6 +76,7 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
         metrics(context),
         about(context),
     ];
+    const memory = heap(context);
     const top = h(
         "header",
         { class: "top" },
@@ -87,29 +89,36 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
             h("button", { type: "button", class: "quiet", title: "Light or dark (t)", click: turnTheme }, "Light / dark"),
         ),
     );
-    const main = h(
-        "main",
-        { id: "top", tabindex: -1 },
-        h("div", { class: "first" }, first.element, machine.element),
-        time.element,
-        table.element,
-        detail.element,
-        graph.element,
-        list.element,
-        strips.element,
-        h("div", { class: "halves" }, nodes.element, waits.element),
-        series.element,
-        rest.element,
-    );
+    const isHeapOnly = memory !== null && context.model.head.heap_only;
+    const cards = isHeapOnly
+        ? [first.element, memory.element, rest.element]
+        : [
+              h("div", { class: "first" }, first.element, machine.element),
+              time.element,
+              table.element,
+              detail.element,
+              memory?.element,
+              graph.element,
+              list.element,
+              strips.element,
+              h("div", { class: "halves" }, nodes.element, waits.element),
+              series.element,
+              rest.element,
+          ];
+    const main = h("main", { id: "top", tabindex: -1 }, ...cards);
     append(document.body, [
-        h("a", { href: "#objects-section", class: "skip", click: () => document.getElementById("objects-section")?.focus() }, "Skip to the objects"),
+        isHeapOnly
+            ? h("a", { href: "#heap-section", class: "skip", click: () => document.getElementById("heap-section")?.focus() }, "Skip to the heap")
+            : h("a", { href: "#objects-section", class: "skip", click: () => document.getElementById("objects-section")?.focus() }, "Skip to the objects"),
         top,
         bar.element,
         main,
         definitions,
     ]);
     keys(context, definitions, () => table.focusSearch());
-    return [bar, first, machine, time, table, detail, graph, list, strips, nodes, waits, series, rest];
+    if (isHeapOnly) return [bar, first, memory, rest];
+    const drawn = [bar, first, machine, time, table, detail, memory, graph, list, strips, nodes, waits, series, rest];
+    return drawn.filter((view) => view !== null);
 }
 
 function turnTheme(): void {

@@ -131,6 +131,41 @@ export interface DecisionRow {
     pattern: Pattern;
 }
 
+/** What was done with some heap blocks; null where the trace does not say. */
+export interface HeapUse {
+    allocations: number;
+    reallocations: number;
+    allocated_bytes: number;
+    allocations_per_second: number | null;
+    bytes_per_second: number | null;
+    frees: number;
+    remote_frees: number | null;
+    median_lifetime_ns: number | null;
+    left_blocks: number;
+    left_bytes: number;
+    allocating_threads: number;
+    freeing_threads: number | null;
+}
+
+export interface HeapSite extends HeapUse {
+    site: number;
+    name: string;
+    place: string;
+    function: string;
+    at_peak_bytes: number;
+    peak_live_bytes: number;
+    peak_live_blocks: number;
+}
+
+export interface Heap {
+    total: HeapUse;
+    peak_bytes: number;
+    peak_blocks: number;
+    peak_time: number | null;
+    site_count: number;
+    sites: HeapSite[];
+}
+
 export interface ThreadRow {
     thread: number;
     process: number;
@@ -197,6 +232,9 @@ export interface Head {
     threads: ThreadRow[];
     function_count: number;
     functions: FunctionRow[];
+    heap: Heap | null;
+    /** Whether allocations were recorded and no accesses. */
+    heap_only: boolean;
     marks: [time: number, text: string][];
     processes: Process[];
     strings: string[];

@@ -381,6 +381,7 @@ Examples:
   numapilot report app.numatrace --findings             all findings, and the predicted gain of every fix
   numapilot report app.numatrace --plan app.toml        the first findings' fixes as a plan (docs/plan-format.md)
   numapilot report app.numatrace --functions --stacks
+  numapilot report app.numatrace --heap                 what the heap did; of a recording with --engine track, that is the report
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
   numapilot report app.numatrace --svg pages.svg --view pages --object block
@@ -414,6 +415,9 @@ pub struct ReportArgs {
     /// All threads
     #[arg(long)]
     pub threads: bool,
+    /// The heap, as heap profilers show it: bytes live at the peak, allocated and never freed by allocation site, lifetimes, frees by other threads
+    #[arg(long)]
+    pub heap: bool,
     /// The node-to-node matrix and the links
     #[arg(long)]
     pub matrix: bool,
@@ -454,10 +458,10 @@ pub struct ExportArgs {
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Picture to write
-    #[arg(long, value_name = "VIEW", requires = "svg", default_value = "traffic", value_parser = words(View::ALL.map(View::word), View::from_word))]
-    pub view: View,
-    /// Write a profile for pprof
+    /// Picture to write [default: traffic; with --heap, and of recordings of allocations alone: heap]
+    #[arg(long, value_name = "VIEW", requires = "svg", value_parser = words(View::ALL.map(View::word), View::from_word))]
+    pub view: Option<View>,
+    /// Write a profile for pprof: of memory accesses; with --heap, and of recordings of allocations alone, of the heap
     #[arg(long, value_name = "FILE")]
     pub pprof: Option<PathBuf>,
     /// Write a profile for the Firefox Profiler (gzipped if the name ends in .gz)

@@ -167,6 +167,48 @@ fn a_program_that_fails_is_not_judged() {
     assert!(ran.stderr.contains("status 7") && ran.stderr.contains("nothing was judged"), "{}", ran.stderr);
 }
 
+/// One thread fills an array, four on both nodes read it.
+const READERS: &str = r"
+#include <pthread.h>
+#include <stdlib.h>
+enum { WORDS = 1 << 20 };
+static long *shared;
+static void *reads(void *sum) {
+    for (int round = 0; round < 8; round++)
+        for (int i = 0; i < WORDS; i += 8) *(long *)sum += ((volatile long *)shared)[i];
+    return sum;
+}
+int main(void) {
+    pthread_t threads[4];
+    long sums[4][64] = {{0}};
+    shared = malloc(WORDS * sizeof *shared);
+    for (int i = 0; i < WORDS; i++) shared[i] = 1;
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, reads, sums[i]);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    return sums[0][0] != 8 * WORDS / 8;
+}";
+
+#[test]
+fn a_program_that_was_built_without_call_outs_is_judged_in_the_emulator() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "readers", READERS, &[]).display().to_string();
+    let judged = |engine: &[&str], limit: &str| {
+        run(&[&["check", "--json", "--max-remote-of", limit], engine, &["--", &program]].concat())
+    };
+    let unseen = judged(&[], "shared=10%");
+    assert!(unseen.code == 1 && unseen.stderr.contains("numapilot cc"), "{}", unseen.stderr);
+    for (limit, code) in [("shared=10%", 3), ("shared=90%", 0)] {
+        let ran = judged(&["--engine", "emulate"], limit);
+        assert_eq!(ran.code, code, "{limit}: {} {}", ran.stdout, ran.stderr);
+        let found = json(&ran.stdout);
+        // Two of the four threads are on the other node.
+        let remote = number(&found, "/limits/0/found/value");
+        assert!((0.35..0.65).contains(&remote), "{found}");
+    }
+    let measured = judged(&["--engine", "fault"], "shared=10%");
+    assert!(measured.code == 2 && measured.stderr.contains("not a simulated one"), "{}", measured.stderr);
+}
+
 #[test]
 fn a_recording_compared_with_itself_gives_no_evidence() {
     let found = json(&run(&["compare", &committed(), &committed(), "--json"]).succeeded().stdout);

@@ -80,6 +80,9 @@ fn the_page_works_in_a_browser() {
         numapilot_fixtures::write(kind, &size, &trace).expect("a synthetic trace");
         page(&pages, kind.word(), &trace);
     }
+    let trace = folder.path().join("track.numatrace");
+    record(&trace, &["--engine", "track"], &workload("streamcluster"), &arguments).succeeded();
+    page(&pages, "track", &trace);
     let mut driver = node(&["--test", "--test-reporter=spec", "test/page.test.mjs"]);
     let ran = finish(driver.env("NUMAPILOT_PAGES", &pages).env("CHROMIUM", chromium()));
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);

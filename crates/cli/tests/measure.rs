@@ -163,8 +163,14 @@ fn a_chase_from_a_node_to_anothers_memory_goes_there() {
     let counts = &truth.regions[0].cpus[cpu as usize];
     let there = counts.nodes[2].loads;
     eprintln!("{}: CPU {cpu} made {there} loads from node 2 among {} accesses", outcome.how, counts.accesses);
-    // The rest is the program's own: its stack, what it reads of /proc. That is as much on a busy host, where the chase gets less far in its time.
-    assert!(there > 100_000 && there * 4 > counts.accesses * 3, "{there} of {}", counts.accesses);
+    // What it says that it timed, whatever else the program and its kernel did in that time: that is more on a busy host, where the chase gets less far.
+    let results: Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    let timed = results["latency"][0]["loads"].as_u64().expect("loads");
+    assert!(
+        timed > 100_000 && there >= timed,
+        "{there} loads from node 2, {timed} timed, {} accesses",
+        counts.accesses
+    );
 }
 
 #[test]

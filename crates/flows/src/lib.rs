@@ -34,5 +34,5 @@ pub use model::{
     Thread, Wait,
 };
 pub use named::{NameError, Named};
-pub use sizes::SiteSize;
+pub use sizes::{HeapPeak, SiteSize};
 pub use trace::{Evidence, Losses, Tables, Trace};

@@ -130,6 +130,8 @@ pub struct Object {
     pub birth: TimeNs,
     /// Program time of death in the process that made it; `None` if it lived until the end.
     pub death: Option<TimeNs>,
+    /// Thread that freed or unmapped it; `None` if it lived to the end, or if its end was not recorded as such (also: traces before format 1.3).
+    pub death_thread: Option<ThreadIndex>,
     /// Thread that allocated it (for a stack: the thread whose stack it is).
     pub thread: Option<ThreadIndex>,
     /// CPU on which that thread ran then.

@@ -3,6 +3,7 @@
 use numapilot_trace::ids::ObjectId;
 
 use crate::filter::Filter;
+use crate::model::ObjectKind;
 use crate::model::SiteId;
 use crate::trace::Trace;
 
@@ -30,6 +31,9 @@ pub enum NameError {
     /// Sites have this name, but no sampled access reached them.
     #[error("an object of that name exists, but no sampled access reached it")]
     NotAccessed,
+    /// Sites have this name, but allocate no heap blocks.
+    #[error("an object of that name exists, but it is no heap block")]
+    NoBlock,
 }
 
 impl Trace {
@@ -38,6 +42,25 @@ impl Trace {
     /// # Errors
     /// No site or instance has that number or name, or none of that name was accessed.
     pub fn objects_named(&self, name: &str) -> Result<Vec<Named>, NameError> {
+        let is_accessed = |site| self.filtered(&Filter { site: Some(site), ..Filter::default() }).next().is_some();
+        self.named(name, is_accessed, NameError::NotAccessed)
+    }
+
+    /// The heap blocks that `name` denotes, whether accessed or not: a plain name gives every site of that name that allocates blocks.
+    ///
+    /// # Errors
+    /// No site or instance has that number or name, or none of that name allocates blocks.
+    pub fn blocks_named(&self, name: &str) -> Result<Vec<Named>, NameError> {
+        let is_heap = |site| self.site(site).is_some_and(|site| site.kind == ObjectKind::Heap);
+        self.named(name, is_heap, NameError::NoBlock)
+    }
+
+    fn named(
+        &self,
+        name: &str,
+        is_wanted: impl Fn(SiteId) -> bool,
+        otherwise: NameError,
+    ) -> Result<Vec<Named>, NameError> {
         if let Some(site) = name.strip_prefix(['S', 's']).and_then(|rest| rest.parse().ok()).map(SiteId) {
             self.site(site).ok_or(NameError::NoSite)?;
             return Ok(vec![Named::Site(site)]);
@@ -49,13 +72,11 @@ impl Trace {
         let sites = self.sites().iter().enumerate();
         let named: Vec<SiteId> =
             sites.filter(|(_, site)| &*site.name == name).map(|(index, _)| SiteId(index as u32)).collect();
-        let is_accessed =
-            |site: &&SiteId| self.filtered(&Filter { site: Some(**site), ..Filter::default() }).next().is_some();
-        let accessed: Vec<Named> = named.iter().filter(is_accessed).map(|&site| Named::Site(site)).collect();
-        match (named.is_empty(), accessed.is_empty()) {
+        let wanted: Vec<Named> = named.iter().filter(|&&site| is_wanted(site)).map(|&site| Named::Site(site)).collect();
+        match (named.is_empty(), wanted.is_empty()) {
             (true, _) => Err(NameError::NoName),
-            (false, true) => Err(NameError::NotAccessed),
-            (false, false) => Ok(accessed),
+            (false, true) => Err(otherwise),
+            (false, false) => Ok(wanted),
         }
     }
 }

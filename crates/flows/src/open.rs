@@ -22,7 +22,7 @@ use crate::model::{
     Thread, Wait,
 };
 use crate::rows::alloc_kind_from_name;
-use crate::sizes::{Life, SiteSize, Span, keep_within_processes, site_sizes};
+use crate::sizes::{HeapPeak, Life, SiteSize, Span, heap_peak, keep_within_processes, site_sizes};
 use crate::trace::{Losses, Tables, Trace};
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
@@ -76,7 +76,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
     let thread_columns: ThreadColumns = reader.read()?;
     let process_columns: ProcessColumns = reader.read()?;
     let lives = (lives, processes_of);
-    let site_sizes = sizes(lives, &thread_columns, &process_columns, sites.len());
+    let (site_sizes, heap_peak) = sizes(lives, &thread_columns, &process_columns, sites.len());
     let threads = threads(thread_columns, &counters).map_err(inconsistent)?;
     let marks: MarkColumns = reader.read()?;
     let tables = Tables {
@@ -84,6 +84,7 @@ fn read_tables(dir: &Path, reader: &TraceReader, meta: &Meta) -> Result<Tables, 
         objects,
         sites,
         site_sizes,
+        heap_peak,
         threads,
         processes: processes(process_columns).map_err(inconsistent)?,
         locations: locations(reader.read()?).map_err(inconsistent)?,
@@ -153,6 +154,7 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
             node: row.node.map(NodeId),
             stack: StackId(row.stack),
             alloc_kind: row.alloc_kind.as_deref().and_then(alloc_kind_from_name),
+            death_thread: row.death_thread.map(ThreadIndex),
         });
     }
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
@@ -161,16 +163,21 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
 /// Birth, death and size of each object, by order stamps.
 fn lives(columns: &ObjectColumns) -> Vec<Life> {
     let rows = columns.site.iter().zip(&columns.bytes).zip(columns.birth_order.iter().zip(&columns.death_order));
-    rows.map(|((&site, &bytes), (&birth, &death))| Life { site, bytes, birth, death }).collect()
+    let rows = rows.zip(&columns.kind);
+    rows.map(|(((&site, &bytes), (&birth, &death)), kind)| {
+        let is_block = ObjectKind::from_word(kind) == Some(ObjectKind::Heap);
+        Life { site, is_block, bytes, birth, death }
+    })
+    .collect()
 }
 
-/// Memory that the objects of each site take. Objects of a process that has ended are live until the last event recorded of it.
+/// Memory that the objects of each site take, and the heap's peak. Objects of a process that has ended are live until the last event recorded of it.
 fn sizes(
     (mut lives, process_of): (Vec<Life>, Vec<u32>),
     threads: &ThreadColumns,
     processes: &ProcessColumns,
     sites: usize,
-) -> Vec<SiteSize> {
+) -> (Vec<SiteSize>, HeapPeak) {
     let ended = processes.end_ns.iter().map(Option::is_some);
     let mut spans: Vec<Span> = ended.map(|ended| Span { ended, ..Span::default() }).collect();
     let starts = threads.start_order.iter().zip(&threads.end_order);
@@ -184,7 +191,7 @@ fn sizes(
         span.last = span.last.max(life.death.unwrap_or(life.birth));
     }
     keep_within_processes(&mut lives, &process_of, &spans);
-    site_sizes(&lives, sites)
+    (site_sizes(&lives, sites), heap_peak(&lives, sites))
 }
 
 fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread>, String> {

@@ -167,6 +167,7 @@ fn objects(joined: &Joined, names: &Names) -> ObjectColumns {
             death_order: lifetime.death,
             stack: object.stack.0,
             alloc_kind: object.alloc_kind.map(|kind| calls[kind as usize].clone()),
+            death_thread: object.death_thread.map(|thread| thread.0),
         });
     }
     columns

@@ -3,6 +3,7 @@
 //! Pure functions of births and deaths. Moments are order stamps where the tables have them, because program times of different threads do not order their
 //! events. An object is live at a moment if it was born at or before it, and dies after it.
 
+use numapilot_trace::ids::ObjectId;
 use serde::Serialize;
 
 /// Sizes of all objects of a site, also of those that no sampled access reached.
@@ -18,11 +19,36 @@ pub struct SiteSize {
     pub peak_live_instances: u64,
 }
 
+/// The moment at which the heap blocks of all recorded processes together took most memory (the first such), and what each site had then.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeapPeak {
+    /// The block whose birth made it; `None` where no block was recorded.
+    pub object: Option<ObjectId>,
+    /// Heap blocks that were live then.
+    pub blocks: u64,
+    /// Sum of their sizes in bytes.
+    pub bytes: u64,
+    /// Bytes of each site's live blocks, by site id.
+    pub by_site: Vec<u64>,
+    /// A bit for each object, by id: whether it is a block that was live then.
+    live: Vec<u64>,
+}
+
+impl HeapPeak {
+    /// Whether this object is a block that was live at the peak.
+    #[must_use]
+    pub fn holds(&self, object: ObjectId) -> bool {
+        self.live.get(object.0 as usize / 64).is_some_and(|bits| bits >> (object.0 % 64) & 1 == 1)
+    }
+}
+
 /// Lifetime and size of one object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Life {
     /// Number of its site.
     pub site: u32,
+    /// Whether it is a heap block.
+    pub is_block: bool,
     /// Its size in bytes.
     pub bytes: u64,
     /// Moment of its birth.
@@ -37,18 +63,63 @@ struct Live {
     instances: u64,
 }
 
-/// The sizes of sites 0 to `sites` - 1. A death that is not after its own birth (threads' program times differ) counts as right after it.
-pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
-    let death = |life: &Life| life.death.map(|death| death.max(life.birth.saturating_add(1)));
-    let mut births: Vec<u32> = (0..lives.len() as u32).collect();
+impl Life {
+    /// Its death; one that is not after its own birth (threads' program times differ) counts as right after it.
+    fn end(&self) -> Option<u64> {
+        self.death.map(|death| death.max(self.birth.saturating_add(1)))
+    }
+}
+
+/// The peak of all heap blocks. `lives[n]` is object n's; those of no site below `sites` do not count.
+pub(crate) fn heap_peak(lives: &[Life], sites: usize) -> HeapPeak {
+    let counts = |life: &Life| life.is_block && (life.site as usize) < sites;
+    let blocks = || (0..lives.len() as u32).filter(|&at| counts(&lives[at as usize]));
+    let mut births: Vec<u32> = blocks().collect();
     births.sort_by_key(|&at| lives[at as usize].birth);
-    let mut deaths: Vec<u32> = (0..lives.len() as u32).filter(|&at| lives[at as usize].death.is_some()).collect();
-    deaths.sort_by_key(|&at| death(&lives[at as usize]));
+    let mut deaths: Vec<(u64, u64)> =
+        blocks().filter_map(|at| Some((lives[at as usize].end()?, lives[at as usize].bytes))).collect();
+    deaths.sort_unstable();
+    let mut peak = HeapPeak { by_site: vec![0; sites], ..HeapPeak::default() };
+    let mut live = Live::default();
+    let mut next_death = deaths.into_iter().peekable();
+    for at in births {
+        let life = &lives[at as usize];
+        while let Some((_, bytes)) = next_death.next_if(|&(death, _)| death <= life.birth) {
+            live.bytes = live.bytes.saturating_sub(bytes);
+            live.instances = live.instances.saturating_sub(1);
+        }
+        live.bytes = live.bytes.saturating_add(life.bytes);
+        live.instances += 1;
+        if live.bytes > peak.bytes || peak.object.is_none() {
+            (peak.object, peak.blocks, peak.bytes) = (Some(ObjectId(at)), live.instances, live.bytes);
+        }
+    }
+    // A second walk in place of a copy of every site's sum at each new peak. Of blocks born at the same moment, those after the one that made it are not in it.
+    let Some(last) = peak.object.map(|object| (lives[object.0 as usize].birth, object.0)) else { return peak };
+    peak.live = vec![0; lives.len().div_ceil(64)];
+    for at in blocks().filter(|&at| (lives[at as usize].birth, at) <= last) {
+        let life = &lives[at as usize];
+        if life.end().is_none_or(|end| end > last.0) {
+            let bytes = &mut peak.by_site[life.site as usize];
+            *bytes = bytes.saturating_add(life.bytes);
+            peak.live[at as usize / 64] |= 1 << (at % 64);
+        }
+    }
+    peak
+}
+
+/// The sizes of sites 0 to `sites` - 1; objects of other sites do not count.
+pub(crate) fn site_sizes(lives: &[Life], sites: usize) -> Vec<SiteSize> {
+    let mut births: Vec<u32> =
+        (0..lives.len() as u32).filter(|&at| (lives[at as usize].site as usize) < sites).collect();
+    births.sort_by_key(|&at| lives[at as usize].birth);
+    let mut deaths: Vec<u32> = births.iter().copied().filter(|&at| lives[at as usize].death.is_some()).collect();
+    deaths.sort_by_key(|&at| lives[at as usize].end());
     let mut sizes = vec![SiteSize::default(); sites];
     let mut live = vec![Live::default(); sites];
     let mut next_death = deaths.into_iter().map(|at| &lives[at as usize]).peekable();
     for life in births.into_iter().map(|at| &lives[at as usize]) {
-        while let Some(dead) = next_death.next_if(|dead| death(dead).is_some_and(|death| death <= life.birth)) {
+        while let Some(dead) = next_death.next_if(|dead| dead.end().is_some_and(|end| end <= life.birth)) {
             let live = &mut live[dead.site as usize];
             live.bytes = live.bytes.saturating_sub(dead.bytes);
             live.instances = live.instances.saturating_sub(1);
@@ -97,7 +168,7 @@ mod tests {
     use super::*;
 
     fn life(site: u32, bytes: u64, birth: u64, death: Option<u64>) -> Life {
-        Life { site, bytes, birth, death }
+        Life { site, is_block: site != 2, bytes, birth, death }
     }
 
     #[test]
@@ -110,6 +181,24 @@ mod tests {
         let size = site_sizes(&churn, 1)[0];
         assert_eq!((size.peak_live_bytes, size.peak_live_instances), (1 << 20, 1));
         assert_eq!((size.total_allocated_bytes, size.allocated_instances), (1000 << 20, 1000));
+    }
+
+    #[test]
+    fn the_peak_of_the_heap_is_of_one_moment_and_says_whose_it_was() {
+        // Site 0 has 100 bytes until 10, site 1 then 80 and soon 80 more: the peaks of the sites are of different moments. Site 2 is no block.
+        let lives = [
+            life(0, 100, 1, Some(10)),
+            life(2, 999, 2, None),
+            life(1, 80, 10, None),
+            life(1, 80, 20, None),
+            life(0, 5, 30, Some(31)),
+        ];
+        let peak = heap_peak(&lives, 3);
+        assert_eq!((peak.bytes, peak.blocks, peak.object), (165, 3, Some(ObjectId(4))));
+        assert_eq!(peak.by_site, [5, 160, 0]);
+        assert_eq!((0..5).filter(|&at| peak.holds(ObjectId(at))).collect::<Vec<_>>(), [2, 3, 4]);
+        assert!(!peak.holds(ObjectId(64)));
+        assert_eq!(heap_peak(&[], 1), HeapPeak { by_site: vec![0], ..HeapPeak::default() });
     }
 
     #[test]
@@ -156,6 +245,13 @@ mod tests {
                 prop_assert_eq!(SiteSize { peak_live_instances: 0, ..found }, expected);
                 prop_assert!(found.peak_live_instances <= found.allocated_instances);
             }
+            // The heap's peak is of sites 0 and 1, the blocks here, together.
+            let together: Vec<Life> = lives.iter().filter(|life| life.is_block).map(|&life| Life { site: 0, ..life }).collect();
+            let peak = heap_peak(&lives, 3);
+            prop_assert_eq!(peak.bytes, brute_force(&together, 0).peak_live_bytes);
+            prop_assert_eq!(peak.by_site.iter().sum::<u64>(), peak.bytes);
+            prop_assert_eq!(peak.by_site[2], 0);
+            prop_assert_eq!(peak.object.is_some(), !together.is_empty());
         }
     }
 }

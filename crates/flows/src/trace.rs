@@ -14,7 +14,7 @@ pub use crate::losses::Losses;
 use crate::model::{
     CountersAt, Location, LocationId, Object, ObjectKind, Placement, Process, Site, SiteId, Thread, Wait,
 };
-use crate::sizes::{Life, SiteSize, site_sizes};
+use crate::sizes::{HeapPeak, Life, SiteSize, heap_peak, site_sizes};
 
 /// The tables of a trace; [`Trace::from_tables`] adds the flows. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct Tables {
     pub sites: Vec<Site>,
     /// Memory of each site's objects; if empty, it is computed from the program times of births and deaths.
     pub site_sizes: Vec<SiteSize>,
+    /// The peak of all heap blocks; computed where `site_sizes` is.
+    pub heap_peak: HeapPeak,
     /// Threads, by index.
     pub threads: Vec<Thread>,
     /// Process images, by index.
@@ -83,7 +85,7 @@ impl Trace {
             tables.stacks.push(Vec::new());
         }
         if tables.site_sizes.len() != tables.sites.len() {
-            tables.site_sizes = sizes_by_program_time(&tables);
+            (tables.site_sizes, tables.heap_peak) = sizes_by_program_time(&tables);
         }
         let by_thread = tables.accesses.thread_order();
         let by_object = tables.accesses.object_order();
@@ -202,6 +204,12 @@ impl Trace {
     #[must_use]
     pub fn site_size(&self, id: SiteId) -> SiteSize {
         self.tables.site_sizes.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// The moment at which all heap blocks together took most memory, whatever was sampled.
+    #[must_use]
+    pub fn heap_peak(&self) -> &HeapPeak {
+        &self.tables.heap_peak
     }
 
     /// The site of an object.
@@ -334,17 +342,19 @@ fn evidence(meta: &Meta) -> Evidence {
     }
 }
 
-fn sizes_by_program_time(tables: &Tables) -> Vec<SiteSize> {
-    let known = tables.objects.iter().filter(|object| (object.site.0 as usize) < tables.sites.len());
-    let lives: Vec<Life> = known
-        .map(|object| Life {
-            site: object.site.0,
-            bytes: object.bytes,
-            birth: object.birth.0,
-            death: object.death.map(|death| death.0),
-        })
-        .collect();
-    site_sizes(&lives, tables.sites.len())
+fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {
+    let is_block =
+        |object: &Object| tables.sites.get(object.site.0 as usize).is_some_and(|site| site.kind == ObjectKind::Heap);
+    let lives = tables.objects.iter().map(|object| Life {
+        site: object.site.0,
+        is_block: is_block(object),
+        bytes: object.bytes,
+        birth: object.birth.0,
+        death: object.death.map(|death| death.0),
+    });
+    let lives: Vec<Life> = lives.collect();
+    let sites = tables.sites.len();
+    (site_sizes(&lives, sites), heap_peak(&lives, sites))
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {

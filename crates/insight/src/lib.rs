@@ -17,6 +17,7 @@ mod estimate;
 mod facts;
 mod fixes;
 mod headline;
+mod heap;
 mod patterns;
 mod price;
 mod rows;
@@ -39,6 +40,7 @@ pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, Threa
 pub use estimate::{Estimate, Tally, Weight};
 pub use fixes::{Fix, FixKind};
 pub use headline::{Headline, Verdict};
+pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse};
 pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use statistics::Statistics;

@@ -28,7 +28,7 @@ pub fn climb(
         let bytes = bytes.min(region.bytes());
         // SAFETY: the region is borrowed for writing until the chase is over.
         let chase = unsafe { Chase::lay(region.base(), bytes, walk, line_bytes, seed, &[cpu]) }?;
-        points.push(StairPoint { bytes: bytes as u64, ns: chase.time(cpu, each)? });
+        points.push(StairPoint { bytes: bytes as u64, ns: chase.time(cpu, each)?.0 });
     }
     let plain: Vec<(f64, f64)> = points.iter().map(|point| (point.bytes as f64, point.ns.best())).collect();
     Ok((points, levels(&plain)))

@@ -105,15 +105,20 @@ impl Chase {
         self.start
     }
 
-    /// Chases on a CPU for this long; nanoseconds per load.
+    /// Chases on a CPU for this long; nanoseconds per load, and how many loads were timed in all repetitions.
     ///
     /// # Errors
     /// The CPU is gone.
-    pub fn time(&self, cpu: CpuId, time: Duration) -> Result<Figure, MeasureError> {
-        timed(cpu, || {
+    pub fn time(&self, cpu: CpuId, time: Duration) -> Result<(Figure, u64), MeasureError> {
+        let mut loads = 0;
+        let figure = timed(cpu, || {
             let mut runner = Runner::new(self);
-            (Watch::begin(cpu), runner.repetitions(time))
-        })
+            let watch = Watch::begin(cpu);
+            let values = runner.repetitions(time);
+            loads = (values.len() * runner.loads()) as u64;
+            (watch, values)
+        })?;
+        Ok((figure, loads))
     }
 
     /// Chases [`CHAINS`] chains side by side on a CPU for this long; nanoseconds per load. The chains are stretches of the one ring, far apart.
@@ -243,8 +248,9 @@ mod tests {
         for walk in [Walk::Random, Walk::RandomInPages, Walk::Strided(128), Walk::Strided(64)] {
             // SAFETY: the memory is ours, and outlives the chase.
             let chase = unsafe { Chase::lay(memory.0.as_mut_ptr(), 1 << 18, walk, 64, 1, &[cpu]) }.expect("a ring");
-            let figure = chase.time(cpu, Duration::from_millis(10)).expect("a time");
+            let (figure, loads) = chase.time(cpu, Duration::from_millis(10)).expect("a time");
             assert!(figure.spread.repetitions >= REPETITIONS_MIN);
+            assert!(loads >= figure.spread.repetitions as u64 * CHASE_UNROLL as u64);
             assert!((0.1..1000.0).contains(&figure.best()), "{walk:?}: {figure:?}");
             let many = chase.time_side_by_side(cpu, Duration::from_millis(10)).expect("a time");
             assert!(many.spread.repetitions >= REPETITIONS_MIN && many.best() > 0.01, "{walk:?}: {many:?}");

@@ -126,6 +126,8 @@ pub struct LatencyCell {
     pub walk: Walk,
     /// Bytes of the array.
     pub bytes: u64,
+    /// Loads that were timed, in all repetitions.
+    pub loads: u64,
     /// Latency in nanoseconds per load.
     pub ns: Figure,
 }

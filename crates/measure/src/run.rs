@@ -216,9 +216,9 @@ impl Runner<'_> {
             return Ok(());
         }
         let found = chase.time(cpu, step.time);
-        if let Some(ns) = self.keep(&what, found)? {
+        if let Some((ns, loads)) = self.keep(&what, found)? {
             let (target, bytes) = (target.clone(), bytes as u64);
-            let alone = LatencyCell { from, cpu, target, walk, bytes, ns };
+            let alone = LatencyCell { from, cpu, target, walk, bytes, loads, ns };
             self.overlap(step, &alone, chase)?;
             self.results.latency.push(alone);
         }

@@ -109,6 +109,7 @@ mod tests {
                 target: Target::Node(NodeId(*to)),
                 walk: Walk::Random,
                 bytes: 1 << 20,
+                loads: 0,
                 ns: Figure { spread, disturbance: Disturbance::default() },
             }
         };

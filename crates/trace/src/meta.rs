@@ -15,7 +15,7 @@ pub const META_FILE: &str = "meta.json";
 /// Major version of the format that this build writes. It increases when tables or columns change in meaning or are removed.
 pub const FORMAT_MAJOR: u32 = 1;
 /// Minor version of the format that this build writes. It increases when tables or columns are added.
-pub const FORMAT_MINOR: u32 = 2;
+pub const FORMAT_MINOR: u32 = 3;
 /// Largest `meta.json` that is read, bytes.
 const MAX_BYTES: u64 = 64 << 20;
 

@@ -10,12 +10,16 @@ const SECTIONS: readonly [id: string, title: string][] = [
     ["top", "Findings"],
     ["time-section", "Time"],
     ["objects-section", "Objects"],
+    ["heap-section", "Heap"],
     ["code-section", "Code"],
     ["threads-section", "Threads"],
     ["nodes-section", "Nodes"],
     ["metrics-section", "Metrics"],
     ["about-section", "About"],
 ];
+
+/** The sections of a page of allocations alone. */
+const OF_HEAP = new Set(["heap-section", "about-section"]);
 
 export function filterBar(context: Context): View {
     const { model, store } = context;
@@ -31,8 +35,10 @@ export function filterBar(context: Context): View {
             ["writes", "writes only"],
         ].map(([value, text]) => h("option", { value }, text)),
     );
-    const sections = h("nav", { "aria-label": "Sections" }, ...SECTIONS.map(([id, title]) => h("a", { href: `#${id}`, click: jump(id) }, title)));
-    const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, only));
+    const { heap, heap_only: isHeapOnly } = model.head;
+    const shown = SECTIONS.filter(([id]) => (isHeapOnly ? OF_HEAP.has(id) : heap !== null || id !== "heap-section"));
+    const sections = h("nav", { "aria-label": "Sections" }, ...shown.map(([id, title]) => h("a", { href: `#${id}`, click: jump(id) }, title)));
+    const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, !isHeapOnly && only));
     return {
         element,
         render: (selection) => {

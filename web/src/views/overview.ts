@@ -54,6 +54,7 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const all = served.reduce((sum, node) => sum + node[0], 0);
     const busiest = served.reduce((best, node, index) => (node[0] > served[best][0] ? index : best), 0);
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
+    if (head.heap_only) return [];
     if (samples === 0 && accesses[0] === 0) {
         return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
     }

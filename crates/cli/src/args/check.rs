@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use numapilot_sources::Engine;
 
 use super::{Bind, LookArgs};
 
@@ -14,9 +15,10 @@ Examples:
   numapilot check --machine opteron-8385 --max-remote-of block=20% --runs 3 -- ./app --threads 16
   numapilot check --max-remote 30% --sarif numa.sarif -- ./app       annotations for code review
   numapilot check --baseline main.numatrace --max-slowdown 5% -- ./app
+  numapilot check --engine emulate --max-remote 30% -- ./app         a program that was built without numapilot
   numapilot check --max-remote 30% --trace app.numatrace             judge a recording that exists
 
-The program must be built with `numapilot cc`, `c++` or `fc`; it runs on the simulated machine, so any host gives the same verdict.
+The program must be built with `numapilot cc`, `c++` or `fc`, or be emulated; it runs on the simulated machine, so any host gives the same verdict.
 Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as
 exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does).")]
 pub struct CheckArgs {
@@ -35,6 +37,9 @@ pub struct CheckArgs {
     /// Greatest rise of the predicted run time over the baseline's
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage, requires = "baseline")]
     pub max_slowdown: Option<f64>,
+    /// instrument, for a program built with `numapilot cc`, `c++` or `fc`, or emulate, for any program, several times slower
+    #[arg(long, value_name = "NAME", default_value = "instrument", value_parser = simulating_engine)]
+    pub engine: Engine,
     /// Machine to simulate: model name or file
     #[arg(long, short, value_name = "NAME|FILE", default_value = "xeon-2s")]
     pub machine: String,
@@ -54,7 +59,7 @@ pub struct CheckArgs {
     #[arg(long, short, value_name = "DIR", conflicts_with = "trace")]
     pub output: Option<PathBuf>,
     /// Judge these recordings of one version of the program instead of running it
-    #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with_all = ["command", "runs", "machine", "cpus", "bind"])]
+    #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with_all = ["command", "runs", "engine", "machine", "cpus", "bind"])]
     pub trace: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -70,6 +75,18 @@ pub struct CheckArgs {
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "trace", value_name = "PROGRAM ARGS")]
     pub command: Vec<OsString>,
+}
+
+/// An engine that simulates the machine: only those give the same verdict on any host.
+fn simulating_engine(name: &str) -> Result<Engine, String> {
+    match Engine::from_name(name) {
+        Some(engine @ (Engine::Instrument | Engine::Emulate)) => Ok(engine),
+        Some(engine) => Err(format!(
+            "engine {} records this machine and not a simulated one; take `instrument` or `emulate`, or judge a recording with --trace",
+            engine.name()
+        )),
+        None => Err("there is no such engine; take `instrument` or `emulate`".to_owned()),
+    }
 }
 
 fn object_limit(text: &str) -> Result<(String, f64), String> {

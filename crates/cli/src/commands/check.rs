@@ -9,7 +9,7 @@ use numapilot_insight::check::{Limit, Verdict, judge};
 use numapilot_insight::compare::RunSummary;
 use numapilot_machine::Machine;
 use numapilot_report::check as shown;
-use numapilot_sources::{Engine, EngineChoice, Existing, RecordOptions};
+use numapilot_sources::{EngineChoice, Existing, RecordOptions};
 use serde_json::json;
 
 use super::exit::BEYOND_LIMITS;
@@ -76,7 +76,7 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
         .map(|run| {
             let folder = scratch.folder.join(format!("run-{run}.numatrace"));
             let mut options = RecordOptions::new(arguments.command.clone(), folder.clone(), &machine);
-            options.engine = EngineChoice::Only(Engine::Instrument);
+            options.engine = EngineChoice::Only(arguments.engine);
             options.existing = Existing::Replace;
             options.bind = binding(arguments.bind);
             options.cpus = cpu_list(arguments.cpus.as_deref())?;

@@ -11,13 +11,14 @@ use flate2::write::GzEncoder;
 use numapilot_report::export::Export;
 use numapilot_report::export::ExportError;
 use numapilot_report::pictures;
+use numapilot_report::pictures::View;
 
 use crate::args::ExportArgs;
 use crate::output;
 
 /// Writes every file that the arguments name. Returns a line for each, to print after the report; `None` if one of them was standard output, after which
-/// nothing else may be printed.
-pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str) -> Result<Option<Vec<String>>> {
+/// nothing else may be printed. `of_heap`: a profile for pprof is of the heap and not of accesses.
+pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str, of_heap: bool) -> Result<Option<Vec<String>>> {
     let files = [&arguments.svg, &arguments.pprof, &arguments.firefox, &arguments.csv];
     let to_standard_output = files.into_iter().flatten().filter(|path| is_standard_output(path)).count();
     if to_standard_output > 1 {
@@ -25,11 +26,13 @@ pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str) -> Result
     }
     let mut written = Vec::new();
     if let Some(path) = &arguments.svg {
-        let picture = pictures::svg(arguments.view, export, scope)?;
+        // Of a recording without accesses, the picture that shows something.
+        let view = arguments.view.unwrap_or(if of_heap { View::Heap } else { View::Traffic });
+        let picture = pictures::svg(view, export, scope)?;
         save("Picture", path, &mut written, |out| Ok(out.write_all(picture.as_bytes())?))?;
     }
     if let Some(path) = &arguments.pprof {
-        save("pprof", path, &mut written, |out| export.pprof(out))?;
+        save("pprof", path, &mut written, |out| if of_heap { export.pprof_heap(out) } else { export.pprof(out) })?;
     }
     if let Some(path) = &arguments.firefox {
         save("Firefox", path, &mut written, |out| {

@@ -7,3 +7,8 @@ use numapilot_flows::{Named, Trace};
 pub fn choose_objects(trace: &Trace, option: &str, name: &str) -> Result<Vec<Named>> {
     trace.objects_named(name).map_err(|error| anyhow!("{option} {name}: {error}"))
 }
+
+/// The same of heap blocks, whether accessed or not.
+pub fn choose_blocks(trace: &Trace, option: &str, name: &str) -> Result<Vec<Named>> {
+    trace.blocks_named(name).map_err(|error| anyhow!("{option} {name}: {error}"))
+}

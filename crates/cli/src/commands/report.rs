@@ -14,6 +14,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_report::Heading;
 use numapilot_report::export::Export;
+use numapilot_report::export::ExportError;
 use numapilot_report::findings;
 use numapilot_report::html;
 use numapilot_report::json;
@@ -27,6 +28,7 @@ use serde_json::json as value;
 
 use crate::args::ReportArgs;
 use crate::commands::exports;
+use crate::commands::objects::choose_blocks;
 use crate::commands::objects::choose_objects;
 use crate::commands::planned;
 use crate::commands::summary::refuse_blind;
@@ -113,16 +115,26 @@ impl View<'_> {
         Ok(filter)
     }
 
-    /// Writes the files that the arguments name. They show only what `--object` and `--thread` select.
+    /// Writes the files that the arguments name.
     fn export(&self, analysis: &Analysis<'_>) -> Result<Option<Vec<String>>> {
         let arguments = self.arguments;
         if !arguments.export.is_any() {
             return Ok(Some(Vec::new()));
         }
+        let of_heap = arguments.heap || analysis.is_heap_only();
+        let (analysis, scope) = self.chosen(analysis, of_heap)?;
+        let export = Export { heading: self.heading, analysis: &analysis, machine: self.machine };
+        exports::write(&arguments.export, &export, &scope.join(", "), of_heap)
+    }
+
+    /// Only what `--object` and `--thread` select as well, and all filters in words. `of_heap`: an object is heap blocks, accessed or not.
+    fn chosen(&self, analysis: &Analysis<'_>, of_heap: bool) -> Result<(Analysis<'_>, Vec<String>)> {
+        let arguments = self.arguments;
         let mut filter = analysis.filter().clone();
         let mut scope = self.scope();
         if let Some(name) = &arguments.object {
-            match choose_objects(self.trace, "--object", name)?.as_slice() {
+            let choose = if of_heap { choose_blocks } else { choose_objects };
+            match choose(self.trace, "--object", name)?.as_slice() {
                 [Named::Site(site)] => filter.site = Some(*site),
                 [Named::Object(object)] => filter.object = Some(*object),
                 several => {
@@ -132,7 +144,7 @@ impl View<'_> {
                     });
                     let numbers: Vec<String> = numbers.collect();
                     bail!(
-                        "--object {name}: several sites have that name, and a file shows only one; choose one of {}",
+                        "--object {name}: several sites have that name, and files and the heap show only one; choose one of {}",
                         numbers.join(", ")
                     );
                 }
@@ -143,9 +155,7 @@ impl View<'_> {
             filter.thread = Some(self.choose_thread(name)?);
             scope.push(format!("thread {name}"));
         }
-        let analysis = Analysis::new(self.trace, analysis.nodes(), analysis.memory_nodes(), filter);
-        let export = Export { heading: self.heading, analysis: &analysis, machine: self.machine };
-        exports::write(&arguments.export, &export, &scope.join(", "))
+        Ok((Analysis::new(self.trace, analysis.nodes(), analysis.memory_nodes(), filter), scope))
     }
 
     /// The filters as text, one phrase each; empty for the whole recording.
@@ -179,14 +189,16 @@ impl View<'_> {
     fn text(&self, analysis: &Analysis<'_>, found: &Findings, look: Look) -> Result<String> {
         let arguments = self.arguments;
         let touches = analysis.touches();
-        let mut parts = match &touches {
-            Some(touches) => vec![text::touches(touches, analysis.nodes())],
-            None => vec![text::headline(&analysis.headline(), analysis.nodes(), look)],
+        let is_heap_only = analysis.is_heap_only();
+        let headline = match &touches {
+            Some(touches) => text::touches(touches, analysis.nodes()),
+            None if is_heap_only => text::heap_headline(&self.heading.engine.to_string(), look),
+            None => text::headline(&analysis.headline(), analysis.nodes(), look),
         };
-        parts.push(text::heading(self.heading, look));
+        let mut parts = vec![headline, text::heading(self.heading, look)];
         let section = |title: &str, body: String| format!("{}\n{body}", look.heading(title));
         // Findings are based on memory accesses; page faults are none.
-        let is_of_accesses = touches.is_none() && self.trace.evidence() == Evidence::Accesses;
+        let is_of_accesses = touches.is_none() && self.trace.evidence() == Evidence::Accesses && !is_heap_only;
         if is_of_accesses && (arguments.findings || self.is_whole()) {
             let body = findings::text(found, self.trace, self.machine, arguments.findings, look);
             parts.push(section("FINDINGS", body));
@@ -196,15 +208,8 @@ impl View<'_> {
             return Ok(parts.join("\n"));
         }
         let before = parts.len();
-        if let Some(name) = &arguments.object {
-            for chosen in choose_objects(self.trace, "--object", name)? {
-                parts.push(self.object_text(analysis, &chosen, look)?);
-            }
-        }
-        if let Some(name) = &arguments.thread {
-            let thread = self.choose_thread(name)?;
-            let detail = analysis.thread_detail(thread, slices(look)).context("no such thread")?;
-            parts.push(text::thread(&detail, self.trace, analysis.nodes(), arguments.top, look));
+        if !is_heap_only {
+            parts.extend(self.details_text(analysis, look)?);
         }
         if arguments.instances {
             let rows = analysis.objects(None, usize::MAX);
@@ -220,6 +225,9 @@ impl View<'_> {
         }
         if arguments.stacks {
             parts.push(section("CALL STACKS", text::stacks(&analysis.stacks(), self.trace, arguments.top, look)));
+        }
+        if arguments.heap || (is_heap_only && parts.len() == before) {
+            parts.push(section("HEAP", self.heap_text(analysis, look)?));
         }
         if arguments.matrix {
             parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
@@ -246,7 +254,7 @@ impl View<'_> {
     /// Whether the report covers the whole recording, without filters or drill-downs.
     fn is_whole(&self) -> bool {
         let asked = self.arguments;
-        let drills = asked.functions || asked.stacks || asked.threads || asked.matrix || asked.instances;
+        let drills = asked.functions || asked.stacks || asked.threads || asked.matrix || asked.instances || asked.heap;
         !drills && asked.object.is_none() && asked.thread.is_none() && self.scope().is_empty()
     }
 
@@ -254,6 +262,28 @@ impl View<'_> {
         let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
         let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
         text::links(&links, machine, unrouted, look)
+    }
+
+    /// The object and the thread that the arguments name, by their accesses.
+    fn details_text(&self, analysis: &Analysis<'_>, look: Look) -> Result<Vec<String>> {
+        let mut parts = Vec::new();
+        if let Some(name) = &self.arguments.object {
+            for chosen in choose_objects(self.trace, "--object", name)? {
+                parts.push(self.object_text(analysis, &chosen, look)?);
+            }
+        }
+        if let Some(name) = &self.arguments.thread {
+            let thread = self.choose_thread(name)?;
+            let detail = analysis.thread_detail(thread, slices(look)).context("no such thread")?;
+            parts.push(text::thread(&detail, self.trace, analysis.nodes(), self.arguments.top, look));
+        }
+        Ok(parts)
+    }
+
+    fn heap_text(&self, analysis: &Analysis<'_>, look: Look) -> Result<String> {
+        let (analysis, _) = self.chosen(analysis, true)?;
+        let profile = analysis.heap().ok_or(ExportError::NoHeap).context("--heap")?;
+        Ok(text::heap(&profile, self.trace, self.arguments.top, look))
     }
 
     fn object_text(&self, analysis: &Analysis<'_>, chosen: &Named, look: Look) -> Result<String> {
@@ -276,7 +306,8 @@ impl View<'_> {
         } else if self.trace.evidence() == Evidence::Accesses && (arguments.findings || self.is_whole()) {
             out["findings"] = findings::json(found, self.trace, self.machine);
         }
-        if let Some(name) = &arguments.object {
+        let is_heap_only = analysis.is_heap_only();
+        if let Some(name) = arguments.object.as_ref().filter(|_| !is_heap_only) {
             let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?
                 .iter()
                 .map(|chosen| {
@@ -289,7 +320,7 @@ impl View<'_> {
                 .collect();
             out["objects"] = Value::from(details?);
         }
-        if let Some(name) = &arguments.thread {
+        if let Some(name) = arguments.thread.as_ref().filter(|_| !is_heap_only) {
             let thread = self.choose_thread(name)?;
             out["thread"] = value!(analysis.thread_detail(thread, TIME_SLICES).context("no such thread")?);
         }
@@ -301,6 +332,13 @@ impl View<'_> {
         }
         if arguments.functions {
             out["functions"] = value!(analysis.functions().into_iter().take(top).collect::<Vec<_>>());
+        }
+        if arguments.heap || is_heap_only {
+            let (analysis, _) = self.chosen(analysis, true)?;
+            let mut profile = analysis.heap().ok_or(ExportError::NoHeap).context("--heap")?;
+            profile.sites.truncate(top);
+            profile.threads.truncate(top);
+            out["heap"] = value!(profile);
         }
         if arguments.stacks {
             let rows: Vec<_> = analysis.stacks().into_iter().take(top).collect();

@@ -94,7 +94,7 @@ impl<L: Layouts> Joiner<L> {
             && let Some(old) = self.block_starting_at(process, address)
         {
             // Reallocated in place, without a free: a new instance starts where the old one ends.
-            self.end_block(record, process, old);
+            self.end_block(record, process, old, Some(record.thread));
         }
         self.end_overlapped(record, process, address, length);
         let object_kind = if kind == AllocKind::Shm { ObjectKind::Shared } else { ObjectKind::Heap };
@@ -112,7 +112,7 @@ impl<L: Layouts> Joiner<L> {
         self.spaces[process.0 as usize].blocks.overlaps(address, length, &mut stale);
         for &old in &stale {
             self.out.losses.inconsistent_records += 1;
-            self.end_block(record, process, old);
+            self.end_block(record, process, old, None);
         }
         self.scratch_stale = stale;
     }
@@ -122,20 +122,23 @@ impl<L: Layouts> Joiner<L> {
         (self.out.objects[object as usize].address.0 == address).then_some(object)
     }
 
-    fn died(&mut self, record: &Record, object: u32) {
-        self.out.objects[object as usize].death = Some(record.stamp.time);
+    /// `by`: the thread that ended it, where the record says so.
+    fn died(&mut self, record: &Record, object: u32, by: Option<ThreadIndex>) {
+        let row = &mut self.out.objects[object as usize];
+        row.death = Some(record.stamp.time);
+        row.death_thread = by;
         self.out.lifetimes[object as usize].death = Some(self.order(record));
     }
 
     pub(super) fn free(&mut self, record: &Record, address: u64) {
         let process = self.known_thread(record.thread).process;
         match self.block_starting_at(process, address) {
-            Some(object) => self.end_block(record, process, object),
+            Some(object) => self.end_block(record, process, object, Some(record.thread)),
             None => self.out.losses.unmatched_frees += 1,
         }
     }
 
-    fn end_block(&mut self, record: &Record, process: ProcessIndex, object: u32) {
+    fn end_block(&mut self, record: &Record, process: ProcessIndex, object: u32, by: Option<ThreadIndex>) {
         let row = &mut self.out.objects[object as usize];
         let length = row.bytes.max(1);
         let (address, space) = (row.address.0, &mut self.spaces[process.0 as usize]);
@@ -146,7 +149,7 @@ impl<L: Layouts> Joiner<L> {
             Arc::make_mut(&mut space.homes).clear(first, end.saturating_sub(first));
         }
         if row.process == process {
-            self.died(record, object);
+            self.died(record, object, by);
         }
     }
 
@@ -242,7 +245,7 @@ impl<L: Layouts> Joiner<L> {
             let alive = mappings.get(start).filter(|piece| piece.value.object == object).is_some()
                 || mappings.between(start, end).any(|piece| piece.value.object == object);
             if !alive {
-                self.died(record, object);
+                self.died(record, object, Some(record.thread));
             }
         }
     }
@@ -359,7 +362,7 @@ impl<L: Layouts> Joiner<L> {
         let (process, object) = (thread.process, thread.stack_object);
         self.out.thread_extras[index.0 as usize].end_order = Some(self.order(record));
         let Some(object) = object else { return };
-        self.died(record, object.0);
+        self.died(record, object.0, None);
         let stack = &self.out.objects[object.0 as usize];
         let (low, high) = (stack.address.0, stack.address.0 + stack.bytes);
         let stacks = &mut self.spaces[process.0 as usize].stacks;

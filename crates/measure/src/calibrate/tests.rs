@@ -51,6 +51,7 @@ fn measured(truth: &Machine, neighbours: usize, outstanding: f64) -> Results {
                 target: target.clone(),
                 walk: Walk::Random,
                 bytes: 1 << 30,
+                loads: 0,
                 ns,
             });
             let (kernel, bytes_per_s) = (Kernel::Read, figure(most));
@@ -187,6 +188,7 @@ fn guessed(machine: &Machine) -> Results {
                 target: target.clone(),
                 walk: Walk::Random,
                 bytes: 1 << 30,
+                loads: 0,
                 ns,
             });
             let (kernel, bytes_per_s) = (Kernel::Read, figure(20e9));

@@ -28,6 +28,11 @@ pub enum ExportError {
         "the table `{0}` is about one object: name it with --object, by its number (1734, or S3 where the site has one instance)"
     )]
     NeedsObject(&'static str),
+    /// The trace holds no heap blocks.
+    #[error(
+        "no heap block was recorded: the program allocated none, or the engine does not follow allocations (attached and imported recordings do not)"
+    )]
+    NoHeap,
     /// The trace says nothing of the machine.
     #[error("the trace holds no description of its machine, so it has no links")]
     NoMachine,

@@ -32,6 +32,14 @@ impl Export<'_> {
         pprof::write(self, out)
     }
 
+    /// Writes the heap as a gzipped pprof profile: blocks and bytes allocated, live at the heap's peak, and never freed, by the call stack of the allocation.
+    ///
+    /// # Errors
+    /// If no heap block was recorded, or writing fails.
+    pub fn pprof_heap(&self, out: &mut dyn Write) -> Result<(), ExportError> {
+        pprof::write_heap(self, out)
+    }
+
     /// Writes a profile for the Firefox Profiler (processed format, JSON).
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use fxprof_processed_profile as reference;
 use numapilot_fixtures::Kind;
-use numapilot_flows::Filter;
+use numapilot_flows::{Filter, Object};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use serde_json::Value;
@@ -350,6 +350,11 @@ fn every_table_of_every_kind_is_even_and_has_no_formulas() {
             if opened.trace.objects().is_empty() && table == Table::Pages {
                 continue;
             }
+            if opened.trace.heap_peak().object.is_none() && table == Table::Heap {
+                let write = |export: &Export<'_>| export.csv(table, &mut Vec::new()).map_err(|error| error.to_string());
+                assert_eq!(opened.with(Filter::default(), write), Err(ExportError::NoHeap.to_string()), "{what}");
+                continue;
+            }
             let object = Some(ObjectId(0)).filter(|_| table == Table::Pages);
             let rows = csv(&opened, Filter { object, ..Filter::default() }, table);
             assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{what}");
@@ -402,4 +407,44 @@ fn a_table_that_needs_an_object_says_so() {
     assert!(error.to_string().contains("--object"), "{error}");
     let pages = csv(&opened, Filter { object: Some(ObjectId(30)), ..Filter::default() }, Table::Pages);
     assert!(pages.len() > 1);
+}
+
+#[test]
+fn heap_profiles_sum_up_to_the_blocks_of_the_trace() {
+    let opened = open(Kind::Big, 4000, 500, 8);
+    let gzipped = written(&opened, Filter::default(), |export, out| export.pprof_heap(out));
+    let mut profile = Vec::new();
+    flate2::read::GzDecoder::new(gzipped.as_slice()).read_to_end(&mut profile).expect("gzip");
+    let strings: Vec<&str> =
+        all(&profile, 6).into_iter().map(|text| std::str::from_utf8(text).expect("UTF-8")).collect();
+    let types: Vec<&str> = all(&profile, 1).into_iter().map(|kind| strings[number(kind, 1) as usize]).collect();
+    assert_eq!(types, ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space", "left_objects", "left_space"]);
+    let mut sums = vec![0; types.len()];
+    for sample in all(&profile, 2) {
+        for (sum, value) in sums.iter_mut().zip(packed(sample, 2)) {
+            *sum += value;
+        }
+    }
+    let trace = &opened.trace;
+    let blocks: Vec<_> = trace.objects().iter().filter(|object| object.alloc_kind.is_some()).collect();
+    let total = |kept: &dyn Fn(&&&Object) -> bool| -> [u64; 2] {
+        let kept: Vec<_> = blocks.iter().filter(kept).collect();
+        [kept.len() as u64, kept.iter().map(|block| block.bytes).sum()]
+    };
+    let [allocated, left] = [total(&|_| true), total(&|block| block.death.is_none())];
+    // The most that was live at once, counted anew at every allocation.
+    let live = |at: TimeNs| total(&move |block| block.birth <= at && block.death.is_none_or(|death| death > at));
+    let peak = blocks.iter().map(|block| live(block.birth)).max_by_key(|[_, bytes]| *bytes).expect("blocks");
+    assert_eq!(sums, [allocated, peak, left].concat());
+
+    let rows = csv(&opened, Filter::default(), Table::Heap);
+    let sum = |name: &str| -> u64 {
+        let column = rows[0].iter().position(|other| other == name).unwrap_or_else(|| panic!("no column {name}"));
+        rows[1..].iter().map(|row| row[column].parse::<u64>().expect("a number")).sum()
+    };
+    assert_eq!(
+        ["allocations", "allocated_bytes", "left_blocks", "left_bytes"].map(sum),
+        [allocated, left].concat()[..]
+    );
+    assert_eq!(sum("at_peak_bytes"), peak[1]);
 }

@@ -44,6 +44,15 @@ pub struct Finding {
     pub evidence: Vec<String>,
 }
 
+/// What is said in place of a verdict on a recording of allocations alone.
+#[must_use]
+pub fn heap_only() -> Vec<Words> {
+    vec![
+        strong("Allocations were recorded, and no memory accesses: this is what the program's heap did."),
+        plain(" Whether memory lies far from the threads that use it is shown by recordings of accesses."),
+    ]
+}
+
 /// One or two sentences on the whole recording, for the top of the page.
 #[must_use]
 pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<Words> {

@@ -5,6 +5,7 @@ use numapilot_insight::Analysis;
 use numapilot_insight::DecisionRow;
 use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
+use numapilot_insight::HeapProfile;
 use numapilot_insight::Matrix;
 use numapilot_insight::ThreadRow;
 use numapilot_insight::Verdict;
@@ -44,6 +45,7 @@ pub struct Figures {
     matrix: Matrix,
     threads: Vec<ThreadRow>,
     functions: Vec<FunctionRow>,
+    heap: Option<HeapProfile>,
 }
 
 impl Figures {
@@ -55,6 +57,7 @@ impl Figures {
             matrix: analysis.matrix(),
             threads: analysis.threads(),
             functions: analysis.functions(),
+            heap: analysis.heap(),
         }
     }
 }
@@ -62,10 +65,14 @@ impl Figures {
 /// Builds the head. The columns must be complete, because the head holds their strings.
 pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
-    let Figures { headline, sites, matrix, threads, functions } = figures;
+    let Figures { headline, sites, matrix, threads, functions, heap: allocated } = figures;
     let priced = page.findings;
     let duration = headline.totals.duration.0;
-    let verdict = findings::verdict(headline, priced, analysis.nodes());
+    let verdict = if analysis.is_heap_only() {
+        findings::heap_only()
+    } else {
+        findings::verdict(headline, priced, analysis.nodes())
+    };
     let mut found = findings::priced(priced, analysis.trace(), page.machine);
     if found.is_empty() {
         found = findings::findings(sites, analysis.nodes());
@@ -97,6 +104,8 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
         "threads": threads,
         "function_count": functions.len(),
         "functions": &functions[..functions.len().min(ROWS_WITH_INTERVALS)],
+        "heap": allocated.as_ref().map(heap),
+        "heap_only": analysis.is_heap_only(),
         "marks": analysis.trace().marks(),
         "processes": analysis.trace().processes(),
         "strings": tables.strings(),
@@ -105,6 +114,18 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
     let program =
         page.heading.command.first().map_or("program", |command| command.rsplit('/').next().unwrap_or(command));
     Head { value: compact(value), program: program.to_owned(), summary }
+}
+
+/// The heap with its first sites. Without its threads: the page's tables of threads are of accesses.
+fn heap(profile: &HeapProfile) -> Value {
+    json!({
+        "total": profile.total,
+        "peak_bytes": profile.peak_bytes,
+        "peak_blocks": profile.peak_blocks,
+        "peak_time": profile.peak_time,
+        "site_count": profile.sites.len(),
+        "sites": &profile.sites[..profile.sites.len().min(ROWS_WITH_INTERVALS)],
+    })
 }
 
 fn grain(cube: &Cube) -> Value {

@@ -45,6 +45,7 @@ fn results() -> Results {
                     target: target.clone(),
                     walk,
                     bytes: 128 << 20,
+                    loads: 1 << 20,
                     ns: figure(ns * part),
                 });
             }

@@ -1,8 +1,9 @@
-//! Call stacks from the outermost function down: as wide as the accesses under them, the darker the more of these are remote.
+//! Call stacks from the outermost function down: as wide as the amount under them (accesses, bytes of the heap), the darker the larger a part of it (remote
+//! accesses, bytes never freed).
 
 use std::collections::BTreeMap;
 
-use numapilot_flows::Trace;
+use numapilot_flows::{LocationId, Trace};
 
 use crate::export::{Export, places};
 use crate::svg_writer::{SvgWriter, Type, text_width};
@@ -24,26 +25,26 @@ const SIZE: f64 = 11.0;
 
 /// A function called from its parent, with everything under it.
 #[derive(Default)]
-struct Call<'a> {
-    accesses: f64,
-    /// Number of accesses with a known home node.
+pub(super) struct Call<'a> {
+    amount: f64,
+    /// The part of it of which is known whether it is dark.
     known: f64,
-    remote: f64,
+    dark: f64,
     /// By name, so that the picture does not depend on the order of samples.
     callees: BTreeMap<&'a str, Call<'a>>,
 }
 
 impl<'a> Call<'a> {
-    fn add(&mut self, weight: f64, is_remote: Option<bool>) {
-        self.accesses += weight;
-        if let Some(is_remote) = is_remote {
-            self.known += weight;
-            self.remote += if is_remote { weight } else { 0.0 };
+    fn add(&mut self, amount: f64, is_dark: Option<bool>) {
+        self.amount += amount;
+        if let Some(is_dark) = is_dark {
+            self.known += amount;
+            self.dark += if is_dark { amount } else { 0.0 };
         }
     }
 
-    fn remote_share(&self) -> f64 {
-        if self.known > 0.0 { self.remote / self.known } else { 0.0 }
+    fn dark_share(&self) -> f64 {
+        if self.known > 0.0 { self.dark / self.known } else { 0.0 }
     }
 
     fn depth(&self) -> usize {
@@ -55,10 +56,74 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Call stacks, with amounts under them.
+#[derive(Default)]
+pub(super) struct Flame<'a> {
+    root: Call<'a>,
+    /// The amount under stacks that are deeper than is drawn.
+    cut: f64,
+}
+
+impl<'a> Flame<'a> {
+    /// Adds amounts under the functions of a stack, given innermost first; each with whether it is dark, where that is known.
+    pub(super) fn add(
+        &mut self,
+        trace: &'a Trace,
+        stack: impl DoubleEndedIterator<Item = LocationId>,
+        amounts: &[(f64, Option<bool>)],
+    ) {
+        let frames: Vec<&str> = stack
+            .rev()
+            .flat_map(|place| trace.location(place).frames.iter().rev())
+            .map(|frame| if frame.function.is_empty() { "(unknown)" } else { &*frame.function })
+            .collect();
+        let count = |call: &mut Call<'a>| {
+            for &(amount, is_dark) in amounts {
+                call.add(amount, is_dark);
+            }
+        };
+        if frames.len() > DEPTH {
+            self.cut += amounts.iter().map(|(amount, _)| amount).sum::<f64>();
+        }
+        let mut call = &mut self.root;
+        count(call);
+        for name in frames.into_iter().take(DEPTH) {
+            call = call.descend(name);
+            count(call);
+        }
+    }
+
+    /// The dark part of all amounts.
+    pub(super) fn dark(&self) -> f64 {
+        self.root.dark
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.root.amount <= 0.0
+    }
+}
+
+/// What widths and colours stand for, in words.
+pub(super) struct Meaning {
+    /// `Code that accesses memory: app`.
+    pub title: String,
+    /// The line below the title.
+    pub finding: String,
+    /// What amounts are of: `accesses`.
+    pub what: &'static str,
+    /// What a width is: `accesses made by a function and what it calls`.
+    pub width: &'static str,
+    /// What light colours stand for: `local`.
+    pub light: &'static str,
+    /// What dark colours stand for: `remote`.
+    pub dark: &'static str,
+}
+
+/// Accesses by the code that makes them.
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let title = format!("Code that accesses memory: {}", export.heading.program());
-    let (root, cut) = tree(export);
-    if root.accesses <= 0.0 {
+    let flame = of_accesses(export);
+    if flame.is_empty() {
         return nothing(export, scope, &title);
     }
     let totals = export.analysis.totals();
@@ -68,26 +133,37 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         units::count(totals.accesses.value),
         found(totals.source)
     );
+    let width = "accesses made by a function and what it calls";
+    picture(export, scope, &flame, &Meaning { title, finding, what: "accesses", width, light: "local", dark: "remote" })
+}
+
+/// Draws call stacks from the outermost function down.
+pub(super) fn picture(export: &Export<'_>, scope: &str, flame: &Flame<'_>, meaning: &Meaning) -> String {
+    let root = &flame.root;
     let rows = root.depth();
-    let mut writer = begin(export, scope, &title, &finding, ROW * rows as f64 + 62.0);
+    let mut writer = begin(export, scope, &meaning.title, &meaning.finding, ROW * rows as f64 + 62.0);
     let width = WIDTH - 2.0 * MARGIN;
-    let mut hidden = 0;
-    draw(&mut writer, ("all", &root), (MARGIN, width), 0, root.accesses, &mut hidden);
+    let mut drawing = Drawing { writer: &mut writer, meaning, all: root.amount, hidden: 0 };
+    drawing.draw(("all", root), (MARGIN, width), 0);
+    let hidden = drawing.hidden;
     let y = TOP + ROW * rows as f64 + 26.0;
-    legend(&mut writer, y);
-    let mut notes = vec!["width: accesses made by a function and what it calls".to_owned()];
+    let x = legend(&mut writer, meaning, y);
+    let mut notes = vec![format!("width: {}", meaning.width)];
     if hidden > 0 {
         notes.push(format!("{hidden} boxes too narrow to draw"));
     }
-    if cut > 0.0 {
-        notes.push(format!("{} of accesses go deeper than {DEPTH} calls", short_percent(cut / root.accesses)));
+    if flame.cut > 0.0 {
+        notes.push(format!(
+            "{} of {} go deeper than {DEPTH} calls",
+            short_percent(flame.cut / root.amount),
+            meaning.what
+        ));
     }
-    writer.text((MARGIN + 250.0, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
+    writer.text((x, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
     writer.finish()
 }
 
-/// The calls, and the accesses whose stacks are deeper than is drawn.
-fn tree<'a>(export: &'a Export<'a>) -> (Call<'a>, f64) {
+fn of_accesses<'a>(export: &'a Export<'a>) -> Flame<'a> {
     let trace: &Trace = export.trace();
     // Stacks are few, accesses are many: sums per stack first.
     let mut sums: BTreeMap<_, [f64; 3]> = BTreeMap::new();
@@ -96,64 +172,51 @@ fn tree<'a>(export: &'a Export<'a>) -> (Call<'a>, f64) {
         let kind = access.is_remote().map_or(2, usize::from);
         sum[kind] += f64::from(access.weight);
     }
-    let mut root = Call::default();
-    let mut cut = 0.0;
-    for ((stack, location), sums) in sums {
-        let frames: Vec<&str> = places(trace, stack, location)
-            .rev()
-            .flat_map(|place| trace.location(place).frames.iter().rev())
-            .map(|frame| if frame.function.is_empty() { "(unknown)" } else { &*frame.function })
-            .collect();
-        let count = |call: &mut Call<'a>| {
-            for (weight, is_remote) in sums.into_iter().zip([Some(false), Some(true), None]) {
-                call.add(weight, is_remote);
-            }
-        };
-        if frames.len() > DEPTH {
-            cut += sums.iter().sum::<f64>();
-        }
-        let mut call = &mut root;
-        count(call);
-        for name in frames.into_iter().take(DEPTH) {
-            call = call.descend(name);
-            count(call);
-        }
+    let mut flame = Flame::default();
+    for ((stack, location), [local, remote, unknown]) in sums {
+        let amounts = [(local, Some(false)), (remote, Some(true)), (unknown, None)];
+        flame.add(trace, places(trace, stack, location), &amounts);
     }
-    (root, cut)
+    flame
 }
 
-fn draw(
-    writer: &mut SvgWriter,
-    (name, call): (&str, &Call<'_>),
-    (x, width): (f64, f64),
-    depth: usize,
+/// A picture while its boxes are drawn.
+struct Drawing<'a> {
+    writer: &'a mut SvgWriter,
+    meaning: &'a Meaning,
     all: f64,
-    hidden: &mut usize,
-) {
-    let y = TOP + ROW * depth as f64;
-    let remote = call.remote_share();
-    let style = format!(r##"fill="{}" stroke="#ffffff" stroke-width="0.6""##, scale::colour(0.06 + 0.8 * remote));
-    let story = format!(
-        "{}: {} of accesses, {} remote",
-        shorten(name, 200),
-        short_percent(call.accesses / all),
-        short_percent(remote)
-    );
-    writer.titled_rect((x, y), (width, ROW - 1.0), &style, &clean(&story));
-    let name = clean(name);
-    if width > 24.0 {
-        let kind = Type::new(SIZE, scale::ink_on(0.06 + 0.8 * remote));
-        writer.text((x + 3.5, y + 13.0), kind, &label(&name, width - 6.0));
-    }
-    let mut next = x;
-    for (callee, inner) in &call.callees {
-        let part = inner.accesses / call.accesses * width;
-        if part >= NARROWEST {
-            draw(writer, (callee, inner), (next, part), depth + 1, all, hidden);
-        } else {
-            *hidden += 1;
+    hidden: usize,
+}
+
+impl Drawing<'_> {
+    fn draw(&mut self, (name, call): (&str, &Call<'_>), (x, width): (f64, f64), depth: usize) {
+        let y = TOP + ROW * depth as f64;
+        let dark = call.dark_share();
+        let style = format!(r##"fill="{}" stroke="#ffffff" stroke-width="0.6""##, scale::colour(0.06 + 0.8 * dark));
+        let story = format!(
+            "{}: {} of {}, {} {}",
+            shorten(name, 200),
+            short_percent(call.amount / self.all),
+            self.meaning.what,
+            short_percent(dark),
+            self.meaning.dark
+        );
+        self.writer.titled_rect((x, y), (width, ROW - 1.0), &style, &clean(&story));
+        let name = clean(name);
+        if width > 24.0 {
+            let kind = Type::new(SIZE, scale::ink_on(0.06 + 0.8 * dark));
+            self.writer.text((x + 3.5, y + 13.0), kind, &label(&name, width - 6.0));
         }
-        next += part;
+        let mut next = x;
+        for (callee, inner) in &call.callees {
+            let part = inner.amount / call.amount * width;
+            if part >= NARROWEST {
+                self.draw((callee, inner), (next, part), depth + 1);
+            } else {
+                self.hidden += 1;
+            }
+            next += part;
+        }
     }
 }
 
@@ -180,13 +243,15 @@ fn short_name(name: &str) -> &str {
     end.map_or(name, |end| &name[..end])
 }
 
-fn legend(writer: &mut SvgWriter, y: f64) {
+/// Draws the scale of colours; returns where the next text goes.
+fn legend(writer: &mut SvgWriter, meaning: &Meaning, y: f64) -> f64 {
     const STEPS: usize = 40;
     let bar = 110.0;
-    writer.text((MARGIN, y + 9.0), Type::new(SIZE, FAINT), "local");
+    let from = MARGIN + text_width(meaning.light, SIZE).ceil() + 8.0;
+    writer.text((MARGIN, y + 9.0), Type::new(SIZE, FAINT), meaning.light);
     for step in 0..STEPS {
         let share = step as f64 / (STEPS - 1) as f64;
-        let x = MARGIN + 34.0 + bar * step as f64 / STEPS as f64;
+        let x = from + bar * step as f64 / STEPS as f64;
         writer.rect(
             (x, y),
             (bar / STEPS as f64 + 0.4, 11.0),
@@ -194,7 +259,8 @@ fn legend(writer: &mut SvgWriter, y: f64) {
             &format!(r#"fill="{}""#, scale::colour(0.06 + 0.8 * share)),
         );
     }
-    writer.text((MARGIN + 34.0 + bar + 6.0, y + 9.0), Type::new(SIZE, FAINT), "remote");
+    writer.text((from + bar + 6.0, y + 9.0), Type::new(SIZE, FAINT), meaning.dark);
+    from + bar + 6.0 + text_width(meaning.dark, SIZE).ceil() + 24.0
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub(crate) mod axis;
 mod flame;
+mod heap;
 mod imbalance;
 mod matrix;
 mod objects;
@@ -37,12 +38,22 @@ pub enum View {
     Flame,
     /// Accesses served by each memory controller.
     Imbalance,
+    /// Call stacks that allocate, as wide as what of theirs was live at the heap's peak.
+    Heap,
 }
 
 impl View {
     /// All views.
-    pub const ALL: [View; 7] =
-        [View::Traffic, View::Matrix, View::Objects, View::Timeline, View::Pages, View::Flame, View::Imbalance];
+    pub const ALL: [View; 8] = [
+        View::Traffic,
+        View::Matrix,
+        View::Objects,
+        View::Timeline,
+        View::Pages,
+        View::Flame,
+        View::Imbalance,
+        View::Heap,
+    ];
 
     /// The name of the view on the command line.
     #[must_use]
@@ -55,6 +66,7 @@ impl View {
             View::Pages => "pages",
             View::Flame => "flame",
             View::Imbalance => "imbalance",
+            View::Heap => "heap",
         }
     }
 
@@ -78,6 +90,7 @@ pub fn svg(view: View, export: &Export<'_>, scope: &str) -> Result<String, Expor
         View::Pages => pages::svg(export, scope),
         View::Flame => Ok(flame::svg(export, scope)),
         View::Imbalance => Ok(imbalance::svg(export, scope)),
+        View::Heap => heap::svg(export, scope),
     }
 }
 

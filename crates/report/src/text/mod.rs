@@ -2,6 +2,7 @@
 
 mod code;
 mod elide;
+mod heap;
 mod matrix;
 mod object;
 mod objects;
@@ -15,6 +16,8 @@ mod touches;
 pub use code::functions;
 pub use code::stacks;
 pub use elide::elide_all;
+pub use heap::heap;
+pub use heap::heap_headline;
 pub use matrix::end;
 pub use matrix::links;
 pub use matrix::matrix;

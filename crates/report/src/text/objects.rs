@@ -175,7 +175,7 @@ pub fn size_words(row: &DecisionRow) -> String {
 }
 
 /// The function's own name: without parameters, and without template arguments where there are any.
-fn short_function(function: &str) -> &str {
+pub(super) fn short_function(function: &str) -> &str {
     // Go's `main.(*Grid).fill` has a receiver in brackets, not parameters.
     let begins = |&(at, _): &(usize, &str)| at > 0 && !function[..at].ends_with('.');
     let end = function.match_indices(['(', '<']).find(begins).map_or(function.len(), |(at, _)| at);

@@ -4,6 +4,7 @@ use numapilot_flows::Trace;
 use numapilot_insight::ThreadDetail;
 use numapilot_insight::ThreadRow;
 use numapilot_machine::NodeId;
+use numapilot_trace::ids::ThreadIndex;
 
 use super::code::code;
 use super::objects::objects;
@@ -13,16 +14,17 @@ use super::table::Table;
 use super::timeline;
 use crate::units;
 
-/// Name and start function; a name that only repeats the program's is left out.
-fn name(row: &ThreadRow, trace: &Trace) -> String {
-    let exe = trace.process(row.process).map_or("", |process| process.exe.rsplit('/').next().unwrap_or(""));
+/// Name and start function of a thread; a name that only repeats the program's is left out.
+pub(super) fn name_of(trace: &Trace, index: ThreadIndex) -> String {
+    let Some(thread) = trace.thread(index) else { return String::new() };
+    let (name, start) = (&*thread.name, &*thread.start_function);
+    let exe = trace.process(thread.process).map_or("", |process| process.exe.rsplit('/').next().unwrap_or(""));
     // The kernel keeps 15 bytes of a name.
-    let is_program = !row.name.is_empty() && (exe == row.name || (row.name.len() >= 15 && exe.starts_with(&row.name)));
-    match (row.name.is_empty() || is_program, row.start_function.is_empty()) {
-        (true, true) => row.name.clone(),
-        (false, false) => format!("{} ({})", row.name, row.start_function),
-        (true, false) => row.start_function.clone(),
-        (false, true) => row.name.clone(),
+    let is_program = !name.is_empty() && (exe == name || (name.len() >= 15 && exe.starts_with(name)));
+    match (name.is_empty() || is_program, start.is_empty()) {
+        (false, false) => format!("{name} ({start})"),
+        (true, false) => start.to_owned(),
+        (_, true) => name.to_owned(),
     }
 }
 
@@ -48,7 +50,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
             row.wait_cycles.zip(clock_khz).map(|(cycles, khz)| units::time_ns((cycles as f64 * 1e6 / khz) as u64));
         table.row([
             row.thread.to_string(),
-            name(row, trace),
+            name_of(trace, row.thread),
             process,
             row.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
             row.cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()),

@@ -6,26 +6,37 @@
 //! 3. Else the kernel: `fault` records which thread touches which page first, on almost any machine.
 //! 4. Else `track`, which has no accesses.
 //!
+//! Into some programs no tracker can be loaded (static ones, those of another C library): of these 2 and 3 are left, which then know no heap blocks.
+//!
 //! `emulate` is never chosen automatically: it makes the program several times slower.
 
 use super::{Engine, Refusal};
 use crate::doctor::Diagnosis;
 
-/// Engines for a program that is not instrumented, on the machine that this is, the best first.
-const ORDER: [Engine; 3] = [Engine::Pmu, Engine::Fault, Engine::Track];
+/// Engines for a program that is not instrumented, on the machine that this is, the best first; `track` comes after them.
+const WITHOUT_TRACKER: [Engine; 2] = [Engine::Pmu, Engine::Fault];
 
 /// The best engine for an uninstrumented program, and why the better ones refused. `track` is there whatever the diagnosis says: what is in its way
 /// is found when the program is started.
 pub(super) fn choose(is_live_machine: bool, diagnose: impl FnOnce() -> Diagnosis) -> (Engine, Vec<Refusal>) {
+    let (engine, refusals) = choose_without_tracker(is_live_machine, diagnose);
+    (engine.unwrap_or(Engine::Track), refusals)
+}
+
+/// The same for a program into which no tracker can be loaded; `None` where no engine is left.
+pub(super) fn choose_without_tracker(
+    is_live_machine: bool,
+    diagnose: impl FnOnce() -> Diagnosis,
+) -> (Option<Engine>, Vec<Refusal>) {
+    let mut refusals = Vec::new();
     if !is_live_machine {
-        return (Engine::Track, Vec::new());
+        return (None, refusals);
     }
     let diagnosis = diagnose();
-    let mut refusals = Vec::new();
-    for engine in ORDER {
+    for engine in WITHOUT_TRACKER {
         let finding = diagnosis.engine(engine);
-        if engine == Engine::Track || finding.is_some_and(|finding| finding.works) {
-            return (engine, refusals);
+        if finding.is_some_and(|finding| finding.works) {
+            return (Some(engine), refusals);
         }
         let obstacles = finding.map(|finding| finding.obstacles.as_slice()).unwrap_or_default();
         refusals.extend(obstacles.iter().map(|obstacle| Refusal {
@@ -34,7 +45,7 @@ pub(super) fn choose(is_live_machine: bool, diagnose: impl FnOnce() -> Diagnosis
             remedy: obstacle.remedy.clone(),
         }));
     }
-    (Engine::Track, refusals)
+    (None, refusals)
 }
 
 #[cfg(test)]
@@ -69,6 +80,19 @@ mod tests {
             assert_eq!((chosen, engines), (engine, refused), "{machine}");
             assert!(refusals.iter().all(|refusal| !refusal.reason.is_empty() && !refusal.remedy.is_empty()));
         }
+    }
+
+    #[test]
+    fn where_no_tracker_can_be_loaded_the_kernel_is_left() {
+        let taken = |name: &str, is_live: bool| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/doctor").join(format!("{name}.json"));
+            let facts: Facts = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+            choose_without_tracker(is_live, || diagnose(&facts)).0
+        };
+        assert_eq!(taken("amd-zen4-root", true), Some(Engine::Pmu));
+        assert_eq!(taken("firecracker", true), Some(Engine::Fault));
+        assert_eq!(taken("docker", true), None);
+        assert_eq!(taken("amd-zen4-root", false), None);
     }
 
     #[test]

@@ -55,6 +55,12 @@ pub fn select(
             script.display()
         ));
     }
+    let is_live = matches!(machine.source(), MachineSource::Live { .. });
+    if choice == EngineChoice::Auto
+        && let Some(obstacle) = preload_obstacle(binary)
+    {
+        return without_tracker(binary, obstacle, notes, || auto::choose_without_tracker(is_live, diagnose));
+    }
     let has_tracker = takes_tracker(choice, binary, &mut notes)?;
     let starts_others = target.script.is_some() || is_launcher(&binary.path);
     let refusal = instrument_refusal(binary, starts_others);
@@ -91,7 +97,6 @@ pub fn select(
                 notes.push(format!("{name} starts {}, which is instrumented", inner.display()));
                 return Ok(Selection { engine: Engine::Instrument, refusals: Vec::new(), notes, has_tracker });
             }
-            let is_live = matches!(machine.source(), MachineSource::Live { .. });
             let (engine, mut refusals) = auto::choose(is_live, diagnose);
             refusals.insert(0, refusal);
             if engine == Engine::Track {
@@ -107,19 +112,56 @@ pub fn select(
 /// # Errors
 /// It cannot, and the engine works only with it.
 fn takes_tracker(choice: EngineChoice, binary: &Binary, notes: &mut Vec<String>) -> Result<bool, SourceError> {
-    let name = binary.path.display();
     match (preload_obstacle(binary), choice) {
         (None, _) => Ok(true),
         (Some((reason, _)), EngineChoice::Only(Engine::Fault | Engine::Pmu)) => {
-            notes.push(format!(
-                "{name}: {reason}: its mappings are known from the kernel, but its heap blocks are not, so accesses to the heap are shown as accesses to the \
-                 allocator's or anonymous memory"
-            ));
+            notes.push(no_blocks(binary, &reason));
             Ok(false)
         }
         (Some((reason, remedy)), _) => {
             let engine = if let EngineChoice::Only(engine) = choice { engine.name() } else { "auto" };
             Err(SourceError::EngineRefused { engine, path: binary.path.clone(), reason, remedy })
+        }
+    }
+}
+
+/// What a recording without the tracker does not show.
+fn no_blocks(binary: &Binary, reason: &str) -> String {
+    format!(
+        "{}: {reason}: its mappings are known from the kernel, but its heap blocks are not, so accesses to the heap are shown as accesses to the \
+         allocator's or anonymous memory",
+        binary.path.display()
+    )
+}
+
+/// What `auto` takes for a program into which no tracker can be loaded.
+///
+/// # Errors
+/// No engine works without the tracker here, or none can record this program.
+fn without_tracker(
+    binary: &Binary,
+    (reason, remedy): (String, String),
+    mut notes: Vec<String>,
+    choose: impl FnOnce() -> (Option<Engine>, Vec<Refusal>),
+) -> Result<Selection, SourceError> {
+    let refused = |remedy: String| {
+        let (path, reason) = (binary.path.clone(), reason.clone());
+        Err(SourceError::EngineRefused { engine: "auto", path, reason, remedy })
+    };
+    // A program of another processor does not run here, and the kernel may forbid events of a privileged one, which would then be seen as doing nothing.
+    if matches!(binary.kind, BinaryKind::ForeignElf { .. }) || binary.privileged.is_some() {
+        return refused(remedy);
+    }
+    match choose() {
+        (Some(engine), refusals) => {
+            notes.push(no_blocks(binary, &reason));
+            Ok(Selection { engine, refusals, notes, has_tracker: false })
+        }
+        (None, refusals) => {
+            let kernel = refusals.iter().find(|refusal| refusal.engine == Engine::Fault);
+            let kernel = kernel
+                .map(|refusal| format!("; or let engine fault record it, which needs no library: {}", refusal.remedy));
+            refused(remedy + &kernel.unwrap_or_default())
         }
     }
 }

@@ -246,6 +246,8 @@ table! {
         stack: u32, "stacks.stack; 0 unknown", Dictionary;
         /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; null for objects that are not blocks.
         alloc_kind: Option<Arc<str>>, "", Dictionary;
+        /// Thread that freed or unmapped it (since 1.3); null: it lived to the end, or its end was not recorded as such.
+        death_thread: Option<u32>, "threads.thread", Dictionary;
     }
 }
 

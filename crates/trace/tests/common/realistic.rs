@@ -79,6 +79,7 @@ pub fn objects(rows: usize) -> ObjectColumns {
             death_order: Some(order + life * 2 + random.below(1000)),
             stack: 1 + site * 3 + random.below(3) as u32,
             alloc_kind: Some(Arc::<str>::from("new")),
+            death_thread: Some((thread + u32::from(random.below(4) == 0)) % 8),
         });
     }
     out

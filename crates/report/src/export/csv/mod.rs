@@ -3,6 +3,7 @@
 //!
 //! Text that a spreadsheet would take for a formula gets an apostrophe in front: names come from programs, and may be hostile.
 
+mod heap;
 mod rows;
 mod sheet;
 mod tables;
@@ -28,11 +29,12 @@ pub enum Table {
     Series,
     Accesses,
     Losses,
+    Heap,
 }
 
 impl Table {
     /// All tables.
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 13] = [
         Table::Objects,
         Table::Sites,
         Table::Instances,
@@ -45,6 +47,7 @@ impl Table {
         Table::Series,
         Table::Accesses,
         Table::Losses,
+        Table::Heap,
     ];
 
     /// The name of the table on the command line.
@@ -63,6 +66,7 @@ impl Table {
             Table::Series => "series",
             Table::Accesses => "accesses",
             Table::Losses => "losses",
+            Table::Heap => "heap",
         }
     }
 
@@ -89,6 +93,7 @@ pub(super) fn write(export: &Export<'_>, table: Table, out: &mut dyn Write) -> R
         Table::Series => tables::series(export, sheet),
         Table::Accesses => tables::accesses(export, sheet),
         Table::Losses => tables::losses(export, sheet),
+        Table::Heap => heap::sites(export, sheet),
     }?;
     out.flush()?;
     Ok(())

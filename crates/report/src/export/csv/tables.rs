@@ -32,6 +32,7 @@ pub fn objects(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportE
         "samples",
         "accesses",
         "remote_accesses",
+        "death_thread",
     ])?;
     let mut sums = vec![(0u64, 0u64, 0u64); export.trace().objects().len()];
     for access in export.accesses() {
@@ -68,6 +69,7 @@ pub fn objects(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportE
         for number in [samples, accesses, remote] {
             sheet.plain(number);
         }
+        sheet.maybe(object.death_thread);
         sheet.end()?;
     }
     Ok(())

@@ -1,22 +1,15 @@
-//! A profile for pprof: `profile.proto`, gzipped. Field numbers are those of its public definition
-//! (<https://github.com/google/pprof/blob/main/proto/profile.proto>).
-//!
-//! A sample stands for all accesses with the same call stack, thread, node, home and object. Samples are written one by one, then the tables
-//! that they refer to, the strings last: the order of fields is free.
+//! The writer of profiles. Samples are written one by one, then the tables that they refer to, the strings last: the order of fields is free.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::{LocationId, SiteId};
-use numapilot_insight::LINE_BYTES;
-use numapilot_machine::NodeId;
-use numapilot_trace::ids::{StackId, ThreadIndex};
+use numapilot_flows::LocationId;
 
-use super::wire::Message;
-use super::{Export, ExportError, places};
+use crate::export::wire::Message;
+use crate::export::{Export, ExportError};
 use crate::text::{clean, shorten};
 
 /// Room for one binary's addresses: places in it are at these multiples plus their offset in the file.
@@ -41,25 +34,8 @@ mod profile {
     pub const DEFAULT_SAMPLE_TYPE: u64 = 14;
 }
 
-/// The key by which accesses are summed to one sample.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Key {
-    stack: StackId,
-    location: LocationId,
-    thread: ThreadIndex,
-    node: Option<NodeId>,
-    home: Option<NodeId>,
-    site: Option<SiteId>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    accesses: u64,
-    latency_cycles: u64,
-}
-
 /// Texts, each once; number 0 is the empty one.
-struct Strings {
+pub(super) struct Strings {
     numbers: HashMap<Arc<str>, u64>,
     texts: Vec<Arc<str>>,
 }
@@ -71,7 +47,7 @@ impl Strings {
         strings
     }
 
-    fn number(&mut self, text: &str) -> u64 {
+    pub(super) fn number(&mut self, text: &str) -> u64 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
@@ -83,98 +59,43 @@ impl Strings {
     }
 }
 
-struct Writer<'a, W: Write> {
-    export: &'a Export<'a>,
-    out: W,
-    strings: Strings,
+pub(super) struct Writer<'a> {
+    pub(super) export: &'a Export<'a>,
+    out: BufWriter<GzEncoder<&'a mut dyn Write>>,
+    pub(super) strings: Strings,
     /// Whether a sample uses each code address.
     used: Vec<bool>,
     buffer: Message,
+    /// A sample and its stack, kept for their room.
+    message: Message,
+    stack: Vec<u64>,
 }
 
-pub fn write(export: &Export<'_>, out: &mut dyn Write) -> Result<(), ExportError> {
-    let out = std::io::BufWriter::with_capacity(256 << 10, GzEncoder::new(out, Compression::fast()));
+/// Writes a profile. `shown`: the value that is shown unless another one is chosen, and the sampling period in accesses, if there is one.
+pub(super) fn write_profile<'a>(
+    export: &'a Export<'a>,
+    out: &'a mut dyn Write,
+    shown: (&str, Option<u64>),
+    samples: impl FnOnce(&mut Writer<'a>) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let out = BufWriter::with_capacity(256 << 10, GzEncoder::new(out, Compression::fast()));
     let used = vec![false; export.trace().locations().len()];
-    let mut writer = Writer { export, out, strings: Strings::new(), used, buffer: Message::default() };
-    writer.samples()?;
+    let (buffer, message) = (Message::default(), Message::default());
+    let mut writer = Writer { export, out, strings: Strings::new(), used, buffer, message, stack: Vec::new() };
+    samples(&mut writer)?;
     writer.places()?;
-    writer.header()?;
+    writer.header(shown)?;
     writer.strings()?;
     let encoder = writer.out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
     encoder.finish()?.flush()?;
     Ok(())
 }
 
-impl<W: Write> Writer<'_, W> {
+impl Writer<'_> {
     fn put(&mut self, field: u64, message: &Message) -> Result<(), ExportError> {
         self.buffer.clear();
         self.buffer.message(field, message);
         self.out.write_all(self.buffer.as_bytes())?;
-        Ok(())
-    }
-
-    fn sums(&self) -> Vec<(Key, Sums)> {
-        let mut sums: HashMap<Key, Sums> = HashMap::new();
-        for access in self.export.accesses() {
-            let key = Key {
-                stack: access.stack,
-                location: access.location,
-                thread: access.thread,
-                node: access.node,
-                home: access.home,
-                site: self.export.site_of(&access),
-            };
-            let sum = sums.entry(key).or_default();
-            sum.accesses += u64::from(access.weight);
-            let latency = u64::from(access.latency_cycles.unwrap_or(0));
-            sum.latency_cycles = sum.latency_cycles.saturating_add(latency * u64::from(access.weight));
-        }
-        let mut sums: Vec<(Key, Sums)> = sums.into_iter().collect();
-        sums.sort_unstable_by_key(|(key, _)| *key);
-        sums
-    }
-
-    fn samples(&mut self) -> Result<(), ExportError> {
-        let export = self.export;
-        let sums = self.sums();
-        let khz = u128::from(export.trace().meta().clock.khz);
-        let has_latency = khz > 0 && sums.iter().any(|(_, sums)| sums.latency_cycles > 0);
-        self.value_types(has_latency)?;
-        let mut threads: HashMap<ThreadIndex, u64> = HashMap::new();
-        let mut sites: HashMap<Option<SiteId>, u64> = HashMap::new();
-        let keys = ["node", "home", "object", "thread"].map(|key| self.strings.number(key));
-        let mut message = Message::default();
-        let mut stack = Vec::new();
-        for (key, sums) in &sums {
-            message.clear();
-            stack.clear();
-            for place in places(export.trace(), key.stack, key.location) {
-                let place = if (place.0 as usize) < self.used.len() { place.0 } else { 0 };
-                self.used[place as usize] = true;
-                stack.push(u64::from(place) + 1);
-            }
-            message.numbers(1, &stack);
-            let is_remote = matches!((key.node, key.home), (Some(node), Some(home)) if node != home);
-            let remote = if is_remote { sums.accesses } else { 0 };
-            let bytes = sums.accesses * LINE_BYTES as u64;
-            let latency_ns = (u128::from(sums.latency_cycles) * 1_000_000 / khz.max(1)) as u64;
-            let values = [sums.accesses, remote, bytes, latency_ns];
-            message.numbers(2, if has_latency { &values } else { &values[..3] });
-            let thread =
-                *threads.entry(key.thread).or_insert_with(|| self.strings.number(&export.thread_name(key.thread)));
-            let site = *sites.entry(key.site).or_insert_with(|| self.strings.number(&export.site_name(key.site)));
-            let mut node = |node: Option<NodeId>| match node {
-                Some(node) => self.strings.number(&node.to_string()),
-                None => self.strings.number("unknown"),
-            };
-            for (key, text) in keys.into_iter().zip([node(key.node), node(key.home), site, thread]) {
-                let mut label = Message::default();
-                label.number(1, key);
-                label.number(2, text);
-                message.message(3, &label);
-            }
-            self.put(profile::SAMPLE, &message)?;
-        }
         Ok(())
     }
 
@@ -185,12 +106,40 @@ impl<W: Write> Writer<'_, W> {
         message
     }
 
-    fn value_types(&mut self, has_latency: bool) -> Result<(), ExportError> {
-        let all = [("accesses", "count"), ("remote_accesses", "count"), ("bytes", "bytes"), ("latency", "nanoseconds")];
-        for (kind, unit) in &all[..if has_latency { 4 } else { 3 }] {
+    /// The types of the values of each sample: their names and units.
+    pub(super) fn value_types(&mut self, types: &[(&str, &str)]) -> Result<(), ExportError> {
+        for (kind, unit) in types {
             let message = self.value_type(kind, unit);
             self.put(profile::SAMPLE_TYPE, &message)?;
         }
+        Ok(())
+    }
+
+    /// A sample: its values, its stack and its labels (key and text, by their numbers).
+    pub(super) fn sample(
+        &mut self,
+        stack: impl Iterator<Item = LocationId>,
+        values: &[u64],
+        labels: &[(u64, u64)],
+    ) -> Result<(), ExportError> {
+        self.message.clear();
+        self.stack.clear();
+        for place in stack {
+            let place = if (place.0 as usize) < self.used.len() { place.0 } else { 0 };
+            self.used[place as usize] = true;
+            self.stack.push(u64::from(place) + 1);
+        }
+        self.message.numbers(1, &self.stack);
+        self.message.numbers(2, values);
+        for &(key, text) in labels {
+            let mut label = Message::default();
+            label.number(1, key);
+            label.number(2, text);
+            self.message.message(3, &label);
+        }
+        self.buffer.clear();
+        self.buffer.message(profile::SAMPLE, &self.message);
+        self.out.write_all(self.buffer.as_bytes())?;
         Ok(())
     }
 
@@ -253,19 +202,19 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    fn header(&mut self) -> Result<(), ExportError> {
+    fn header(&mut self, (shown, period): (&str, Option<u64>)) -> Result<(), ExportError> {
         let meta = self.export.trace().meta();
         let mut message = Message::default();
         message.number(profile::TIME_NANOS, meta.start_unix_ns);
         message.number(profile::DURATION_NANOS, meta.duration_ns);
-        if let Some(period) = meta.sampling.as_ref().map(|sampling| sampling.period).filter(|&period| period > 0) {
+        if let Some(period) = period {
             let kind = self.value_type("accesses", "count");
             message.message(profile::PERIOD_TYPE, &kind);
             message.number(profile::PERIOD, period);
         }
         let comments: Vec<u64> = self.comments().iter().map(|text| self.strings.number(text)).collect();
         message.numbers(profile::COMMENT, &comments);
-        message.number(profile::DEFAULT_SAMPLE_TYPE, self.strings.number("accesses"));
+        message.number(profile::DEFAULT_SAMPLE_TYPE, self.strings.number(shown));
         self.out.write_all(message.as_bytes())?;
         Ok(())
     }
