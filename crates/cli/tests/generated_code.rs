@@ -25,8 +25,7 @@ fn recorded(folder: &Path, engine: &[&str], mode: &str) -> Option<Value> {
         numapilot_not_run::not_run!(PageFaultEvents, "{}", ran.stderr);
         return None;
     }
-    if engine.contains(&"emulate") && ran.stderr.contains("NUMAPILOT_QEMU") {
-        numapilot_not_run::not_run!(QemuPlugins, "{}", ran.stderr);
+    if engine.contains(&"emulate") && has_no_emulator(&ran) {
         return None;
     }
     let ran = ran.succeeded();

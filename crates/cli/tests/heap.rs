@@ -30,8 +30,8 @@ fn has(row: &Value, fields: &[(&str, u64)]) {
     }
 }
 
-/// Records the program and returns its trace.
-fn recorded(folder: &Path, engine: &str) -> PathBuf {
+/// Records the program and returns its trace; `None` where the engine does not run here.
+fn recorded(folder: &Path, engine: &str) -> Option<PathBuf> {
     let program = if engine == "instrument" {
         build(folder, "handed", "cc", SOURCE, &[])
     } else {
@@ -39,9 +39,13 @@ fn recorded(folder: &Path, engine: &str) -> PathBuf {
     };
     let trace = folder.join(format!("{engine}.numatrace"));
     let machine: &[&str] = if engine == "emulate" { &["--machine", "xeon-2s"] } else { &[] };
-    let ran = record(&trace, &[&["--engine", engine], machine].concat(), &program, &[BLOCKS.to_string()]).succeeded();
+    let ran = record(&trace, &[&["--engine", engine], machine].concat(), &program, &[BLOCKS.to_string()]);
+    if engine == "emulate" && has_no_emulator(&ran) {
+        return None;
+    }
+    let ran = ran.succeeded();
     assert_eq!(ran.stdout, format!("{BLOCKS}\n"));
-    trace
+    Some(trace)
 }
 
 /// What the program did, to the block.
@@ -68,7 +72,7 @@ fn check(heap: &Value) {
 fn every_engine_with_the_tracker_counts_the_heap_alike() {
     let folder = scratch();
     for engine in ["track", "instrument", "emulate"] {
-        let trace = recorded(folder.path(), engine);
+        let Some(trace) = recorded(folder.path(), engine) else { continue };
         let report = report_json(&trace, &["--heap", "-n", "1000"]);
         check(&report["heap"]);
         // What accesses tell stands beside the heap where there are any.
@@ -79,7 +83,7 @@ fn every_engine_with_the_tracker_counts_the_heap_alike() {
 #[test]
 fn a_recording_of_allocations_is_reported_as_a_heap() {
     let folder = scratch();
-    let trace = recorded(folder.path(), "track");
+    let trace = recorded(folder.path(), "track").expect("it runs anywhere");
     let name = trace.to_str().expect("UTF-8");
     let report = report_json(&trace, &["-n", "1000"]);
     check(&report["heap"]);

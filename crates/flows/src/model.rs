@@ -286,7 +286,7 @@ pub struct LocationId(pub u32);
 /// One code address with the functions at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names); empty where unknown.
+    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names), `[python]` (run by an interpreter); empty where unknown.
     pub module: Arc<str>,
     /// Offset in the binary (address minus load bias); the address itself where there is no binary.
     pub offset: u64,
@@ -298,6 +298,8 @@ pub struct Location {
 impl Location {
     /// The module of code that was generated at run time, and whose names the runtime wrote down.
     pub(crate) const GENERATED: &str = "[jit]";
+    /// The module of functions that a Python interpreter runs.
+    pub(crate) const PYTHON: &str = numapilot_symbols::PYTHON;
 
     /// Whether the program generated this code while it ran, and its name is known.
     #[must_use]
@@ -309,7 +311,7 @@ impl Location {
     /// has none: an address there in a call stack is most often not code at all.
     #[must_use]
     pub fn own_frame(&self) -> Option<usize> {
-        if self.is_generated() {
+        if self.is_generated() || &*self.module == Location::PYTHON {
             return Some(0);
         }
         let is_own = |frame: &Frame| !numapilot_symbols::is_machinery(&self.module, &frame.file, &frame.function);

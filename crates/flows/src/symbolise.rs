@@ -142,7 +142,11 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
     for (binary, indices) in share {
         let Binary { path, build_id, generated_by } = &joined.binaries[*binary as usize];
         let offsets: Vec<u64> = indices.iter().map(|&index| joined.locations[index as usize].offset).collect();
-        let resolved = match generated_by.and_then(|pid| joined.generated.get(&pid)) {
+        let generated = match generated_by {
+            Some(pid) => joined.generated.get(pid),
+            None => (&**path == Location::PYTHON).then_some(&joined.interpreted),
+        };
+        let resolved = match generated {
             Some(code) => {
                 offsets.iter().map(|&at| code.find(at).map(|frame| vec![frame]).ok_or(Unresolved::NoSymbol)).collect()
             }

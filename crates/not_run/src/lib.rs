@@ -40,6 +40,8 @@ pub enum Need {
     Perf,
     /// Events that `perf` can record here.
     PerfRecord,
+    /// A Python that numapilot can follow.
+    Python,
     /// A QEMU user-mode emulator that takes plugins.
     QemuPlugins,
     /// The rights of root, and `setpriv` to give them up.
@@ -50,7 +52,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 14] = [
+    pub const ALL: [Need; 15] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
@@ -62,6 +64,7 @@ impl Need {
         Need::PageFaultEvents,
         Need::Perf,
         Need::PerfRecord,
+        Need::Python,
         Need::QemuPlugins,
         Need::Root,
         Need::TwoCpus,
@@ -82,6 +85,7 @@ impl Need {
             Need::PageFaultEvents => "page-fault-events",
             Need::Perf => "perf",
             Need::PerfRecord => "perf-record",
+            Need::Python => "python",
             Need::QemuPlugins => "qemu-plugins",
             Need::Root => "root",
             Need::TwoCpus => "two-cpus",

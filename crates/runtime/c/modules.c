@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "memsim.h"
+#include "python.h"
 #include "track.h"
 
 #include <dlfcn.h>
@@ -49,6 +50,7 @@ static void unlock_modules(void) {
 
 void np_modules_after_fork(void) {
     unlock_modules();
+    np_python_after_fork();
 }
 
 struct image {
@@ -147,7 +149,7 @@ static void announce(struct np_slot *slot, const struct image *image) {
 
 /* -- the whole list -- */
 
-struct scan { struct np_slot *slot; bool first; bool changed; };
+struct scan { struct np_slot *slot; bool first; bool changed; char python[512]; };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     struct scan *scan = context;
@@ -158,6 +160,8 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
         subs_seen = info->dlpi_subs;
     }
     scan->changed = true;
+    if (info->dlpi_name != NULL && strstr(info->dlpi_name, "libpython3") != NULL && strlen(info->dlpi_name) < sizeof scan->python)
+        strcpy(scan->python, info->dlpi_name);
     struct image image = {.bias = info->dlpi_addr, .path = info->dlpi_name};
     read_segments(&image, info->dlpi_phdr, info->dlpi_phnum);
     if (image.hi > image.lo) announce(scan->slot, &image);
@@ -186,14 +190,16 @@ void np_modules_scan(struct np_slot *slot) {
     if (!lock_modules()) return;
     scan_number++;
     unlock_modules();
-    struct scan scan = {slot, true, false};
+    struct scan scan = {slot, true, false, {0}};
     dl_iterate_phdr(visit, &scan);
     if (scan.changed) end_unseen(slot);
+    if (scan.python[0] != 0) np_python_find(scan.python);
 }
 
 void np_modules_init(struct np_slot *slot) {
     find_object = (int (*)(void *, struct found_object *))np_real("_dl_find_object");
     np_modules_scan(slot);
+    np_python_find(NULL);
 }
 
 /* -- by address -- */

@@ -7,6 +7,7 @@
  * stack is the same, and nothing needs to be walked. A full table costs nothing but doubles: the number then lives in the
  * thread's cache alone.
  */
+#include "python.h"
 #include "track.h"
 
 #define CACHE_ENTRIES 4096u
@@ -97,21 +98,45 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     memo->id = 0;
     uintptr_t stack_lo = slot->stack_lo;
     (void)stack_lo;
-    unsigned count = np_unwind(slot, memo, frames, depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, &flags, &hash);
+    unsigned most = depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, count = np_unwind(slot, memo, frames, most, &flags, &hash);
 #ifndef NP_PLUGIN /* an emulator maps its guest's whole */
     if (np_unlikely(slot->stack_lo < stack_lo)) np_map_stack_grown(slot, slot->stack_lo, stack_lo - slot->stack_lo);
 #endif
     if (np_unlikely(flags & 2)) __atomic_fetch_add(&np_arena->failed_unwinds, 1, __ATOMIC_RELAXED);
     if (np_unlikely(count == 0)) return 0;
+    memo->native_hash = hash;
+#ifndef NP_PLUGIN
+    struct np_python python;
+    memo->is_python = np_python_walk(&python, &hash);
+#endif
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
     if (np_unlikely(entry->hash != hash)) {
+#ifndef NP_PLUGIN
+        if (np_unlikely(memo->is_python)) count = np_python_merge(slot, &python, frames, count, most, &flags);
+#endif
         uint32_t id = find_id(slot, hash, frames, count, flags);
         if (id == 0) return 0;
         *entry = (struct cached){hash, id, 0};
     }
     if (memo->loads <= NP_MEMO_LOADS && !(flags & 2)) memo->id = entry->id;
     return entry->id;
+}
+
+/* The id of the stack whose native frames are those of the memo; 0: it has to be walked. */
+static uint32_t remembered(struct np_stack_cache *cache, const struct np_memo *memo) {
+#ifndef NP_PLUGIN
+    if (np_unlikely(memo->is_python)) {
+        struct np_python python;
+        uint64_t hash = memo->native_hash;
+        if (!np_python_walk(&python, &hash)) return 0;
+        hash |= hash == 0;
+        const struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
+        return entry->hash == hash ? entry->id : 0;
+    }
+#endif
+    (void)cache;
+    return memo->id;
 }
 
 uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
@@ -122,7 +147,10 @@ uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
         return walk(slot, NULL, &lone);
     }
     struct np_memo *memo = &cache->memos[(regs.pc ^ regs.sp << 3) * 0x9e3779b97f4a7c15ull >> (64 - MEMOS_LOG2)];
-    if (np_likely(np_memo_holds(memo, regs))) return memo->id;
+    if (np_likely(np_memo_holds(memo, regs))) {
+        uint32_t id = remembered(cache, memo);
+        if (np_likely(id != 0)) return id;
+    }
     memo->regs = regs;
     return walk(slot, cache, memo);
 }

@@ -115,6 +115,7 @@ struct np_arena {
     uint32_t next_thread_index;            /* fetch_add; creation order, from 0 */
     uint32_t next_process_index;           /* fetch_add, from 0 */
     uint32_t next_module_id;               /* fetch_add, from 1 */
+    uint32_t next_code_id;                 /* fetch_add, from 1 */
 
     _Alignas(64) uint32_t epoch_futex;     /* virtual time: waiters for slower threads sleep here */
     uint32_t epoch_waiters;
@@ -276,7 +277,17 @@ enum np_record {
     NP_REC_LOST = 21,        /* value count; word 2: np_loss */
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */
     NP_REC_MARK = 23,        /* value byte count; text follows: a mark that the program set (phase names) */
+    NP_REC_CODE = 24,        /* value code id: an interpreter's function; word 2: name bytes | file bytes; word 3: bytes of its table of lines | first
+                                line (0: no table, for its length); word 4: minor version of Python 3, which says how the table is written; name, file
+                                and table follow, each padded */
 };
+
+/* A frame of NP_REC_STACK that is no return address but a place in an interpreter's function: these upper 16 bits, 28 of the code id, and the number of the
+ * instruction. No address of a program or kernel looks like it, nor does text that a kernel's walk along frame pointers took for an address. */
+#define NP_CODE_FRAME (0x7f8dull << 48)
+#define NP_CODE_SHIFT 20
+#define NP_CODE_IDS (1u << 28)
+#define NP_CODE_UNITS (1 << NP_CODE_SHIFT)
 
 enum np_alloc_kind {
     NP_ALLOC_MALLOC = 0, NP_ALLOC_CALLOC = 1, NP_ALLOC_REALLOC = 2, NP_ALLOC_ALIGNED = 3, NP_ALLOC_NEW = 4, NP_ALLOC_NEW_ARRAY = 5,

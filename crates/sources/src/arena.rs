@@ -191,6 +191,7 @@ impl Arena {
             ptr::copy_nonoverlapping(config, &raw mut (*header).config, 1);
             (*header).ids.0.next_stack_id = 1;
             (*header).ids.0.next_module_id = 1;
+            (*header).ids.0.next_code_id = 1;
             (*header).state.0.state = wire::STATE_RUN;
         }
         std::sync::atomic::fence(Ordering::Release);

@@ -30,8 +30,8 @@ pub(crate) fn record_bytes(bytes: &[u8], first: u64) -> Option<u64> {
     let kind = u32::from(first as u8);
     let length = match (kind, (first >> 8) & 0xff) {
         (wire::REC_PAD, _) => first >> 16,
-        (wire::REC_TIME..=wire::REC_MARK, 0) => long_record_bytes(bytes, kind, first >> 16)?,
-        (wire::REC_TIME..=wire::REC_MARK, words) => words * 8,
+        (wire::REC_TIME..=wire::REC_CODE, 0) => long_record_bytes(bytes, kind, first >> 16)?,
+        (wire::REC_TIME..=wire::REC_CODE, words) => words * 8,
         _ => return None,
     };
     (length >= 8 && length.is_multiple_of(8) && length <= bytes.len() as u64).then_some(length)
@@ -48,6 +48,7 @@ fn long_record_bytes(bytes: &[u8], kind: u32, value: u64) -> Option<u64> {
         wire::REC_MAP => 48 + padded(halves(5)?.0),
         wire::REC_PROCESS_START => 40 + padded(halves(3)?.0) + padded(halves(3)?.1),
         wire::REC_MODULE => 48 + padded(halves(5)?.0) + padded(halves(5)?.1),
+        wire::REC_CODE => 40 + padded(halves(2)?.0) + padded(halves(2)?.1) + padded(halves(3)?.0),
         _ => return None,
     })
 }

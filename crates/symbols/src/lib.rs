@@ -15,6 +15,7 @@ mod generated;
 mod go_table;
 mod layout;
 mod naming;
+mod python;
 mod resolver;
 mod separate;
 mod source;
@@ -27,10 +28,13 @@ pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
 pub use coverage::Coverage;
 pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
-pub use generated::{GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, read_jitdump, read_perf_map};
+pub use generated::{
+    GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, PythonCode, python_function, read_jitdump,
+    read_perf_map,
+};
 pub use go_table::{GoFunction, GoTable};
 pub use layout::{LayoutItem, ModuleLayout};
-pub use naming::{SiteFrame, SiteName, SiteNamer, is_machinery, wrapper};
+pub use naming::{PYTHON, SiteFrame, SiteName, SiteNamer, is_machinery, wrapper};
 pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
 pub use separate::{DebugFolders, Refusal, Separate, Shared, advice};
 pub use source::{Assigned, CallPlace, SourceCache};

@@ -47,6 +47,9 @@ pub struct SiteName {
     pub module: String,
 }
 
+/// The module of functions of a Python interpreter.
+pub const PYTHON: &str = "[python]";
+
 /// Functions in a row that pass on a block.
 const WRAPPERS_MAX: usize = 8;
 
@@ -79,7 +82,8 @@ impl SiteNamer {
 
     /// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
     pub fn name(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
-        let user = self.first_user(frames).map(|at| self.beyond_wrappers(frames, at));
+        let user =
+            self.first_of_python(frames).or_else(|| self.first_user(frames).map(|at| self.beyond_wrappers(frames, at)));
         let fallback = || frames.iter().rposition(|frame| !is_library(frame.module)).unwrap_or(0);
         let at = user.unwrap_or_else(fallback);
         let Some(frame) = frames.get(at) else {
@@ -100,6 +104,14 @@ impl SiteNamer {
             line: frame.line,
             module: frame.module.to_owned(),
         }
+    }
+
+    /// The innermost function of the user's own Python code, for which extensions and the interpreter allocate; else that of any Python code.
+    fn first_of_python(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
+        let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
+        let is_python = |frame: &SiteFrame<'_>| frame.module == PYTHON && !is_named(frame.function);
+        let is_own = |frame: &SiteFrame<'_>| is_python(frame) && !is_python_library(frame.file);
+        frames.iter().position(is_own).or_else(|| frames.iter().position(is_python))
     }
 
     fn first_user(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
@@ -151,6 +163,12 @@ fn any_of(names: Vec<Option<String>>) -> Option<String> {
     let mut seen = std::collections::BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     Some(names.join(" or ")).filter(|name| !name.is_empty() && name.chars().count() <= NAMES_CHARS_MAX)
+}
+
+/// Packages that were installed, and what comes with Python.
+fn is_python_library(file: &str) -> bool {
+    const FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
+    file.starts_with("<frozen ") || FOLDERS.iter().any(|folder| file.contains(folder))
 }
 
 /// Libraries whose frames are never the user's allocation site.
@@ -285,6 +303,22 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+    }
+
+    #[test]
+    fn what_is_allocated_for_python_belongs_to_the_users_line() {
+        let at = |function, file, line| SiteFrame { file, line, ..frame(function, PYTHON) };
+        let numpy = frame("array_new", "/usr/lib/numpy/core/_multiarray_umath.so");
+        let layer = at("ones", "/usr/lib/python3/dist-packages/numpy/core/numeric.py", 191);
+        let own = at("Grid.fill", "/srv/grid.py", 12);
+        let frames = [frame("malloc", "/lib/libc.so.6"), numpy, layer, own, frame("main", "/usr/bin/python3")];
+        let site = SiteNamer::default().name(&frames);
+        assert_eq!((site.name.as_str(), site.function.as_str(), site.line), ("Grid.fill", "Grid.fill", 12));
+        let site = SiteNamer::default().name(&[numpy, layer]);
+        assert_eq!((site.function.as_str(), site.line), ("ones", 191));
+        let namer = |pattern: &str| SiteNamer::with_wrappers(&[pattern.to_owned()]);
+        let outer = at("main", "/srv/grid.py", 30);
+        assert_eq!(namer("Grid\\..*").name(&[numpy, own, outer]).line, 30);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::cpp::{declares_scalar, members, statement_start};
 use crate::demangle::tidy;
 use crate::fortran::allocated;
+use crate::python;
 use crate::statement::{Statement, around, around_fortran, blanked};
 use crate::wrappers;
 
@@ -90,6 +91,7 @@ enum Language {
     FreeFortran,
     FixedFortran,
     Rust,
+    Python,
     Other,
 }
 
@@ -98,11 +100,12 @@ fn language(path: &str) -> Language {
         "f90" | "f95" | "f03" | "f08" => Language::FreeFortran,
         "f" | "f77" | "for" | "ftn" => Language::FixedFortran,
         "rs" => Language::Rust,
+        "py" | "pyw" => Language::Python,
         _ => Language::Other,
     }
 }
 
-/// A file's lines: of Fortran as they are, of other languages without comments and contents of strings.
+/// A file's lines: of Fortran and Python as they are, of other languages without comments and contents of strings.
 type Lines = Arc<Vec<String>>;
 
 /// Source files that were read, by path.
@@ -166,7 +169,7 @@ fn passes_on_in(lines: &[String], index: usize, place: &CallPlace<'_>) -> bool {
 
 fn code_of(lines: Vec<String>, language: Language) -> Vec<String> {
     match language {
-        Language::FreeFortran | Language::FixedFortran => lines,
+        Language::FreeFortran | Language::FixedFortran | Language::Python => lines,
         // In Rust, an apostrophe also begins a lifetime.
         Language::Rust => blanked(&lines, false),
         Language::Other => blanked(&lines, true),
@@ -177,6 +180,9 @@ fn assigned_in(lines: &[String], index: usize, language: Language, place: &CallP
     if matches!(language, Language::FreeFortran | Language::FixedFortran) {
         let names = allocated(&around_fortran(lines, index, language == Language::FixedFortran));
         return Assigned { names: names.into_iter().map(|name| shown(&name)).collect(), is_in_call_order: true };
+    }
+    if language == Language::Python {
+        return Assigned::one(python::assigned(lines, index).and_then(shown));
     }
     let mut ways = around(lines, index).into_iter().map(|way| assigned_by(&way, language, place));
     let plain = ways.next().unwrap_or_default();

@@ -119,6 +119,23 @@ pub struct Counters {
     pub memory_dependent: Option<u64>,
 }
 
+/// A function of an interpreter in the recorded program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Code {
+    /// Its number, unique in the recording, below 2^28.
+    pub id: u64,
+    /// Minor version of the Python 3 that it belongs to.
+    pub minor: u16,
+    /// Its qualified name; below 3.11 its plain name.
+    pub name: String,
+    /// Its source file, as the interpreter has it.
+    pub file: String,
+    /// The line at which it is defined; 0 where the table was too long for a record.
+    pub first_line: u32,
+    /// Its table of lines, as that version writes it.
+    pub table: Vec<u8>,
+}
+
 /// An event of the recorded program.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
@@ -146,7 +163,7 @@ pub enum Event {
         address: VirtAddr,
         bytes: u64,
     },
-    /// Frames are return addresses, innermost first.
+    /// Frames are return addresses or places in an interpreter's functions (`wire::CODE_FRAME`), innermost first.
     Stack {
         id: StackId,
         frames: Vec<VirtAddr>,
@@ -225,4 +242,6 @@ pub enum Event {
     Mark {
         text: String,
     },
+    /// A function of an interpreter, which frames of stacks name by its id (`wire::CODE_FRAME`).
+    Code(Code),
 }

@@ -105,7 +105,7 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         "np_arena",
         ArenaIds,
         offset_of!(ArenaHeader, ids),
-        [next_stack_id, next_thread_index, next_process_index, next_module_id,]
+        [next_stack_id, next_thread_index, next_process_index, next_module_id, next_code_id,]
     );
     offsets!(out, "np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
     offsets!(
@@ -198,6 +198,8 @@ fn rust_and_c_agree_on_every_size_offset_and_constant() {
         ("NP_PAGE_SHIFT", u64::from(PAGE_SHIFT)),
         ("NP_LINE_SHIFT", u64::from(LINE_SHIFT)),
         ("NP_NONE16", u64::from(NONE16)),
+        ("NP_CODE_FRAME", CODE_FRAME),
+        ("NP_CODE_SHIFT", u64::from(CODE_SHIFT)),
         ("NP_NONE32", u64::from(NONE32)),
     ] {
         expected.push((name.to_owned(), value));

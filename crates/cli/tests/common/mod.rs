@@ -129,6 +129,16 @@ pub fn record<S: AsRef<OsStr>>(trace: &Path, options: &[&str], program: &Path, a
     finish(&mut command)
 }
 
+/// Whether a recording failed because this system has no emulator with plugins; it is then reported as not run.
+#[track_caller]
+pub fn has_no_emulator(ran: &Ran) -> bool {
+    let is_so = ran.code != 0 && ran.stderr.contains("NUMAPILOT_QEMU");
+    if is_so {
+        numapilot_not_run::not_run!(QemuPlugins, "{}", ran.stderr);
+    }
+    is_so
+}
+
 /// The report of a trace as JSON.
 #[track_caller]
 pub fn report_json(trace: &Path, options: &[&str]) -> Value {

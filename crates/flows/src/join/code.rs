@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Record;
+use numapilot_trace::wire::layout::CODE_FRAME;
 
 use super::{ADDRESS_END, Binary, CodeAddress, Joiner, Layouts, RawStack};
 use crate::model::{Location, LocationId};
@@ -34,6 +35,10 @@ impl<L: Layouts> Joiner<L> {
     pub(super) fn code_location(&mut self, process: ProcessIndex, ip: u64) -> LocationId {
         if ip == 0 {
             return LocationId(0);
+        }
+        if is_interpreted(ip) {
+            let binary = self.binary(Location::PYTHON, &[]);
+            return self.location(CodeAddress { binary, offset: ip });
         }
         if ip >= ADDRESS_END {
             // All kernel code is one location, because a trace from another machine has no symbols of it.
@@ -131,14 +136,20 @@ impl<L: Layouts> Joiner<L> {
         self.out.losses.truncated_stacks += u64::from(truncated);
         self.out.losses.failed_unwinds += u64::from(failed);
         let process = self.known_thread(record.thread).process;
+        let call = |frame: u64| if is_interpreted(frame) { frame } else { frame.saturating_sub(1) };
         let mut frames: Vec<(u64, LocationId)> =
-            frames.iter().map(|frame| (frame.0, self.code_location(process, frame.0.saturating_sub(1)))).collect();
+            frames.iter().map(|frame| (frame.0, self.code_location(process, call(frame.0)))).collect();
         frames.retain(|(_, location)| !self.is_own(*location));
         if self.out.stacks.len() <= id.0 as usize {
             self.out.stacks.resize(id.0 as usize + 1, RawStack::default());
         }
         self.out.stacks[id.0 as usize] = RawStack { frames, is_cut: truncated || failed };
     }
+}
+
+/// Whether a frame is a place in an interpreter's function, and no address.
+fn is_interpreted(frame: u64) -> bool {
+    frame >> 48 == CODE_FRAME >> 48
 }
 
 /// Libraries that numapilot loads into programs: tracker, planner, remapper.

@@ -22,13 +22,14 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_symbols::{GeneratedCode, LayoutItem, ModuleLayout};
+use numapilot_symbols::{GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, python_function};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
 use numapilot_trace::wire::layout;
+use numapilot_trace::wire::layout::{CODE_FRAME, CODE_SHIFT};
 
 use crate::access::AccessRef;
 use crate::losses::Losses;
@@ -169,6 +170,8 @@ pub(crate) struct Joined {
     pub binaries: Vec<Binary>,
     /// Code that processes generated, by process id.
     pub generated: Generated,
+    /// Functions of interpreters.
+    pub interpreted: GeneratedCode,
     pub locations: Vec<CodeAddress>,
     pub stacks: Vec<RawStack>,
     pub counters: Vec<CountersAt>,
@@ -223,6 +226,7 @@ pub(crate) struct Joiner<L> {
     start_order: u64,
     serial: u32,
     segments: Segments,
+    interpreted: Vec<GeneratedFunction>,
     conventions: Conventions,
     scratch_cut: Vec<ranges::Piece<space::Mapping>>,
     scratch_stale: Vec<u32>,
@@ -249,6 +253,7 @@ impl<L: Layouts> Joiner<L> {
             start_order,
             serial: 0,
             segments: Segments::default(),
+            interpreted: Vec::new(),
             conventions,
             scratch_cut: Vec::new(),
             scratch_stale: Vec::new(),
@@ -299,6 +304,16 @@ impl<L: Layouts> Joiner<L> {
             }
             Event::Counters(totals) => self.counters(record, totals),
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
+            Event::Code(code) => self.interpreted.push(python_function(
+                CODE_FRAME | code.id << CODE_SHIFT,
+                &PythonCode {
+                    minor: code.minor,
+                    name: &code.name,
+                    file: &code.file,
+                    first_line: code.first_line,
+                    table: &code.table,
+                },
+            )),
             Event::Mark { text } => self.out.marks.push(MarkRow {
                 time_ns: record.stamp.time.0,
                 order: self.order(record),
@@ -317,7 +332,8 @@ impl<L: Layouts> Joiner<L> {
     }
 
     /// Ends the join, and returns its tables.
-    pub fn finish(self) -> Joined {
+    pub fn finish(mut self) -> Joined {
+        self.out.interpreted = GeneratedCode::new(self.interpreted);
         self.out
     }
 

@@ -87,7 +87,7 @@ static int make_arena(char **argv) {
     header.arena_bytes = up(header.slots_offset + (uint64_t)SLOTS * header.slot_bytes);
     header.recorder_pid = (uint32_t)getpid();
     header.state = NP_STATE_RUN;
-    header.next_stack_id = header.next_module_id = 1;
+    header.next_stack_id = header.next_module_id = header.next_code_id = 1;
     int fd = memfd_create("arena", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)header.arena_bytes) != 0) return -1;
     arena = mmap(NULL, header.arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

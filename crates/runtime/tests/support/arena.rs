@@ -74,6 +74,7 @@ impl Arena {
             header.config.node_count = 1;
             header.ids.0.next_stack_id = 1;
             header.ids.0.next_module_id = 1;
+            header.ids.0.next_code_id = 1;
             header.state.0.state = layout::STATE_RUN;
             header.magic = layout::ARENA_MAGIC;
         }

@@ -64,7 +64,7 @@ int main(int argc, char **argv) {
     arena.arena_bytes = up(arena.sync_offset + (16ull << 16));
     arena.recorder_pid = (uint32_t)atoi(argv[6]);
     arena.state = NP_STATE_RUN;
-    arena.next_module_id = arena.next_stack_id = 1;
+    arena.next_module_id = arena.next_stack_id = arena.next_code_id = 1;
     int fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600);
     if (fd < 0 || ftruncate(fd, (off_t)arena.arena_bytes) != 0) return 1;
     return write(fd, &arena, sizeof arena) == (ssize_t)sizeof arena ? 0 : 1;

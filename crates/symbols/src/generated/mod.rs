@@ -1,5 +1,5 @@
 //! Names of code that a program generated while it ran (a just-in-time compiler's), from what its runtime wrote down for `perf`: a map
-//! (`/tmp/perf-PID.map`) or a dump (`jit-PID.dump`).
+//! (`/tmp/perf-PID.map`) or a dump (`jit-PID.dump`). Functions of interpreters have no addresses; they are treated as if they had some.
 //!
 //! A map has no times, and memory of code is used again: where several functions were at an address, any of them may be the one that ran,
 //! and the name says so.
@@ -7,9 +7,11 @@
 mod jitdump;
 mod names;
 mod perf_map;
+mod python;
 
 pub use jitdump::read_jitdump;
 pub use perf_map::read_perf_map;
+pub use python::{PythonCode, python_function};
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
-use crate::record::{Access, AllocKind, Counters, Event, Level, Record, Stamp};
+use crate::record::{Access, AllocKind, Code, Counters, Event, Level, Record, Stamp};
 
 /// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
 ///
@@ -198,6 +198,7 @@ fn other_event(found: Frame, record: &[u8], state: &RingState) -> Result<Event, 
         REC_COUNTERS => counters(found, record)?,
         REC_LOST => Event::Lost { count: found.value, cause: low(second) },
         REC_MARK => Event::Mark { text: text(record, 16, found.value) },
+        REC_CODE => Event::Code(code(found, record)),
         _ => return Err(WireFault::UnknownType(found.kind)),
     })
 }
@@ -225,6 +226,21 @@ fn text(record: &[u8], at: usize, length: u64) -> String {
 fn slice(record: &[u8], at: usize, length: u64) -> &[u8] {
     let end = at.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(record.len());
     record.get(at..end).unwrap_or_default()
+}
+
+fn code(found: Frame, record: &[u8]) -> Code {
+    let (texts, third) = (word(record, 16), word(record, 24));
+    let (name, file, table) = (u64::from(low(texts)), u64::from(high(texts)), u64::from(low(third)));
+    let padded = |bytes: u64| bytes.next_multiple_of(8) as usize;
+    let (file_at, table_at) = (40 + padded(name), 40 + padded(name) + padded(file));
+    Code {
+        id: found.value,
+        minor: word(record, 32) as u16,
+        name: text(record, 40, name),
+        file: text(record, file_at, file),
+        first_line: high(third),
+        table: slice(record, table_at, table).to_vec(),
+    }
 }
 
 fn stack(found: Frame, record: &[u8]) -> Result<Event, WireFault> {

@@ -127,6 +127,15 @@ impl Encoder {
                 self.bytes(text.as_bytes());
                 (REC_MARK, text.len() as u64)
             }
+            Event::Code(code) => {
+                self.words.push(pack(code.name.len() as u32, code.file.len() as u32));
+                self.words.push(pack(code.table.len() as u32, code.first_line));
+                self.words.push(u64::from(code.minor));
+                self.bytes(code.name.as_bytes());
+                self.bytes(code.file.as_bytes());
+                self.bytes(&code.table);
+                (REC_CODE, code.id)
+            }
         }
     }
 

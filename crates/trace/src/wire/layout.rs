@@ -12,6 +12,10 @@ pub const LINE_SHIFT: u32 = 6;
 pub const NONE16: u16 = 0xffff;
 /// "None" in a 32-bit field.
 pub const NONE32: u32 = 0xffff_ffff;
+/// The upper 16 bits of a frame of a stack that is a place in an interpreter's function.
+pub const CODE_FRAME: u64 = 0x7f8d << 48;
+/// Bits of such a frame below its function's number.
+pub const CODE_SHIFT: u32 = 20;
 
 /// `struct np_config`: set before the program starts, constant afterwards.
 #[repr(C)]
@@ -83,6 +87,7 @@ pub struct ArenaIds {
     pub next_thread_index: u32,
     pub next_process_index: u32,
     pub next_module_id: u32,
+    pub next_code_id: u32,
 }
 
 #[repr(C)]
@@ -279,6 +284,7 @@ constants! {
     REC_LOST = NP_REC_LOST = 21;
     REC_ALLOC_KIND = NP_REC_ALLOC_KIND = 22;
     REC_MARK = NP_REC_MARK = 23;
+    REC_CODE = NP_REC_CODE = 24;
     ALLOC_MALLOC = NP_ALLOC_MALLOC = 0;
     ALLOC_CALLOC = NP_ALLOC_CALLOC = 1;
     ALLOC_REALLOC = NP_ALLOC_REALLOC = 2;

@@ -39,7 +39,7 @@ fn padded_words(bytes: u64) -> u64 {
 /// Fixed words of a record type, before its part of variable length; 0 for an unknown type.
 #[inline]
 pub(super) fn fixed_words(kind: u8) -> u64 {
-    const WORDS: [u8; 24] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2];
+    const WORDS: [u8; 25] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2, 5];
     WORDS.get(kind as usize).copied().map_or(0, u64::from)
 }
 
@@ -58,6 +58,11 @@ fn variable_words(kind: u8, value: u64, record: &[u8]) -> u64 {
             padded_words(u64::from(low(counts))) + padded_words(u64::from(high(counts)))
         }
         REC_COUNTERS => word(record, 72),
+        REC_CODE => {
+            let counts = word(record, 16);
+            let texts = padded_words(u64::from(low(counts))) + padded_words(u64::from(high(counts)));
+            texts + padded_words(u64::from(low(word(record, 24))))
+        }
         _ => 0,
     }
 }
@@ -107,7 +112,8 @@ fn has_variable_part(kind: u8) -> bool {
         | 1 << REC_MAP
         | 1 << REC_PROCESS_START
         | 1 << REC_MODULE
-        | 1 << REC_COUNTERS;
+        | 1 << REC_COUNTERS
+        | 1 << REC_CODE;
     MASK >> kind & 1 != 0
 }
 

@@ -167,7 +167,14 @@ fn other_event() -> impl Strategy<Value = Event> {
         })),
         (0..1u64 << 48, any::<u32>()).prop_map(|(count, cause)| Event::Lost { count, cause }),
         text().prop_map(|text| Event::Mark { text }),
+        code().prop_map(Event::Code),
     ]
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    let table = proptest::collection::vec(any::<u8>(), 0..40);
+    (0..1u64 << 42, any::<u16>(), text(), text(), any::<u32>(), table)
+        .prop_map(|(id, minor, name, file, first_line, table)| Code { id, minor, name, file, first_line, table })
 }
 
 /// An event of any type that the wire can hold.

@@ -1,0 +1,328 @@
+/* python.c: the Python functions and lines that an allocation is made for.
+ *
+ * They are no native frames: an interpreter runs them all in one C function. A thread's own list of interpreter frames is changed by that thread alone, so
+ * it is walked where the thread stands, without the interpreter's lock, as debuggers walk it. Nothing of the interpreter is called but
+ * PyGILState_GetThisThreadState and Py_IsFinalizing, which read a variable each. Where the fields lie depends on the version (Include/cpython/pystate.h,
+ * code.h, Include/internal/pycore_frame.h of each); so each pointer of the first walks is looked at by the kernel before it is followed, and every object
+ * that is taken for code must have the type of code. The first that has not ends it: then there are C functions alone, as without this file.
+ *
+ * A function's name, file and table of lines are written once, when it is first met (NP_REC_CODE); lines are looked up when the trace is read.
+ */
+#define _GNU_SOURCE
+#include "python.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+
+#define NONE 0xffffu
+#define CODES_LOG2 14
+#define CODES (1u << CODES_LOG2)
+#define PROBES 16u
+#define CAREFUL_WALKS 64u
+#define NAME_MAX_BYTES 512u
+#define FILE_MAX_BYTES 2048u
+/* Frames in a row that are no function's: entries from C. */
+#define SKIPPED_MAX 8u
+/* From this kind of owner on, a frame stands for an entry from C (enum _frameowner). */
+#define OWNED_BY_C 3
+
+/* Offsets in bytes; NONE: there is no such field. */
+struct layout {
+    uint16_t minor;
+    uint16_t innermost;  /* of a thread state: its innermost frame, or what has it at in_cframe */
+    uint16_t in_cframe;
+    uint16_t code, back; /* of a frame */
+    uint16_t at;         /* of a frame: the instruction; a pointer, or an int where there is no code_start */
+    uint16_t owner;
+    uint16_t name, file, table, first_line, code_start; /* of code */
+    uint16_t ascii, compact;                            /* of a string: where its text begins */
+};
+static const struct layout layouts[] = {
+    {9, 24, NONE, 32, 24, 104, NONE, 112, 104, 120, 40, NONE, 48, 72},
+    {10, 24, NONE, 32, 24, 96, NONE, 112, 104, 120, 40, NONE, 48, 72},
+    {11, 56, 8, 32, 48, 56, NONE, 128, 112, 136, 72, 184, 48, 72},
+    {12, 56, 0, 0, 8, 56, 70, 128, 112, 136, 68, 200, 40, 56},
+    {13, 72, NONE, 0, 8, 56, 70, 128, 112, 136, 68, 200, 40, 56},
+    {14, 72, NONE, 0, 8, 56, 74, 128, 112, 136, 68, 208, 40, 56},
+};
+/* Of every version: an object's type, a variable object's size, a string's length, its state, the UTF-8 form of one that is not ASCII, and bytes. */
+enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, TEXT_LENGTH = 16, TEXT_STATE = 32, BYTES_TEXT = 32 };
+/* Bits of a string's state. */
+#define STATE_KIND(state) ((state) >> 2 & 7)
+#define STATE_COMPACT 0x20u
+#define STATE_ASCII 0x40u
+
+/* What is known of the interpreter. */
+static struct {
+    const struct layout *layout; /* NULL: there is none, or none that is known */
+    void *(*thread_state)(void);
+    int (*is_finalizing)(void);
+    uintptr_t code_type, text_type, bytes_type;
+    uintptr_t evaluator_lo, evaluator_hi;
+    uint32_t careful_walks;      /* that went well */
+} python;
+
+static const struct layout *known_layout(const char *version) {
+    /* "3.11.2 (main, ...) [GCC ...]"; the free-threaded build has other objects. */
+    if (version == NULL || strncmp(version, "3.", 2) != 0 || strstr(version, "free-threading") != NULL) return NULL;
+    unsigned minor = 0;
+    for (const char *at = version + 2; *at >= '0' && *at <= '9'; at++) minor = minor * 10 + (unsigned)(*at - '0');
+    for (unsigned i = 0; i < sizeof layouts / sizeof *layouts; i++)
+        if (layouts[i].minor == minor) return &layouts[i];
+    return NULL;
+}
+
+static void find_in(void *scope) {
+#define FIND(name) dlsym(scope, name)
+    const char *(*version)(void) = (const char *(*)(void))FIND("Py_GetVersion");
+    const struct layout *layout = version != NULL ? known_layout(version()) : NULL;
+    if (layout == NULL) return;
+    python.thread_state = (void *(*)(void))FIND("PyGILState_GetThisThreadState");
+    python.is_finalizing = (int (*)(void))FIND(layout->minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
+    python.code_type = (uintptr_t)FIND("PyCode_Type");
+    python.text_type = (uintptr_t)FIND("PyUnicode_Type");
+    python.bytes_type = (uintptr_t)FIND("PyBytes_Type");
+    python.evaluator_lo = (uintptr_t)FIND("_PyEval_EvalFrameDefault");
+#undef FIND
+    Dl_info info;
+    ElfW(Sym) *found = NULL;
+    if (python.evaluator_lo != 0 && dladdr1((void *)python.evaluator_lo, &info, (void **)&found, RTLD_DL_SYMENT) != 0 && found != NULL)
+        python.evaluator_hi = python.evaluator_lo + found->st_size;
+    if (python.thread_state == NULL || python.is_finalizing == NULL) return;
+    if (python.code_type == 0 || python.text_type == 0 || python.bytes_type == 0) return;
+    __atomic_store_n(&python.layout, layout, __ATOMIC_RELEASE);
+}
+
+void np_python_find(const char *library) {
+    if (np_load(python.layout) != NULL) return;
+    if (library == NULL) {
+        find_in(RTLD_DEFAULT);
+        return;
+    }
+    /* By its handle: its symbols need not be global. It is never closed: what any thread may call from now on must not be unloaded. */
+    void *(*real_dlopen)(const char *, int) = (void *(*)(const char *, int))np_real("dlopen");
+    void *handle = real_dlopen != NULL ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    if (handle != NULL) find_in(handle);
+}
+
+/* -- reading -- */
+
+/* Where the fields lie is not proved yet: whether the pages are there is asked first. */
+static bool is_there(uintptr_t address, size_t bytes) {
+    uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
+    unsigned char residency[2];
+    if (address < 4096 || address >> 47 != 0 || (address & 3) != 0) return false;
+    return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
+}
+
+struct reader { bool careful, failed; };
+
+static inline bool may_read(struct reader *reader, uintptr_t address, size_t bytes) {
+    if (np_likely(!reader->careful && address >= 4096 && address >> 47 == 0)) return true;
+    if (!reader->failed && is_there(address, bytes)) return true;
+    reader->failed = true;
+    return false;
+}
+
+static inline uintptr_t word_at(struct reader *reader, uintptr_t address) {
+    return may_read(reader, address, 8) ? *(const uintptr_t *)address : 0;
+}
+
+static inline int32_t int_at(struct reader *reader, uintptr_t address) {
+    return may_read(reader, address, 4) ? *(const int32_t *)address : 0;
+}
+
+static inline bool has_type(struct reader *reader, uintptr_t object, uintptr_t type) {
+    return object != 0 && (object & 7) == 0 && word_at(reader, object + OBJECT_TYPE) == type;
+}
+
+/* -- code objects -- */
+
+/* The same address can be another function's later: the check tells. */
+struct code { uintptr_t object; uint64_t check; uint32_t id; };
+static struct code *codes;
+static uint32_t codes_lock;
+
+void np_python_after_fork(void) {
+    __atomic_store_n(&codes_lock, 0, __ATOMIC_RELEASE);
+}
+
+static unsigned put_utf8(char *to, uint32_t c) {
+    if (c < 0x80) return (unsigned)(to[0] = (char)c, 1);
+    unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    for (unsigned i = more; i > 0; i--, c >>= 6) to[i] = (char)(0x80 | (c & 0x3f));
+    to[0] = (char)((0xf00 >> more & 0xff) | c);
+    return more + 1;
+}
+
+/* A string's text as UTF-8, cut at `max` bytes; its length. */
+static unsigned text_of(struct reader *reader, uintptr_t object, char *to, unsigned max) {
+    if (!has_type(reader, object, python.text_type)) return 0;
+    uint32_t state = (uint32_t)int_at(reader, object + TEXT_STATE);
+    uintptr_t length = word_at(reader, object + TEXT_LENGTH), size = STATE_KIND(state);
+    if (!(state & STATE_COMPACT) || (size != 1 && size != 2 && size != 4)) return 0;
+    uintptr_t text = object + (state & STATE_ASCII ? python.layout->ascii : python.layout->compact);
+    unsigned used = 0;
+    for (uintptr_t i = 0; i < length && used + 4 <= max; i++) {
+        uint32_t c = size == 1 ? ((const uint8_t *)text)[i] : size == 2 ? ((const uint16_t *)text)[i] : ((const uint32_t *)text)[i];
+        used += put_utf8(to + used, c);
+    }
+    return used;
+}
+
+/* Writes the record of a function. 0: it was lost, or this is none. */
+static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, uintptr_t code) {
+    const struct layout *layout = python.layout;
+    char name[NAME_MAX_BYTES], file[FILE_MAX_BYTES];
+    unsigned name_bytes = text_of(reader, word_at(reader, code + layout->name), name, sizeof name);
+    unsigned file_bytes = text_of(reader, word_at(reader, code + layout->file), file, sizeof file);
+    uintptr_t table = word_at(reader, code + layout->table), table_bytes = 0;
+    if (has_type(reader, table, python.bytes_type)) table_bytes = word_at(reader, table + OBJECT_SIZE);
+    int32_t line = int_at(reader, code + layout->first_line);
+    /* A table that no ring has room for is left out, and the line, too: up to 3.9 a function of one line has an empty table. */
+    if (table_bytes > np_arena->ring_bytes / 8) table_bytes = 0, line = 0;
+    if (reader->failed || name_bytes == 0) return 0;
+    uint32_t id = __atomic_fetch_add(&np_arena->next_code_id, 1, __ATOMIC_RELAXED);
+    unsigned name_words = np_words_for(name_bytes), file_words = np_words_for(file_bytes);
+    unsigned count = 5 + name_words + file_words + np_words_for(table_bytes);
+    if (id >= NP_CODE_IDS) return 0;
+    uint64_t *words = np_begin(slot, NP_REC_CODE, id, count, np_order());
+    if (words == NULL) return 0;
+    words[2] = name_bytes | (uint64_t)file_bytes << 32;
+    words[3] = table_bytes | (uint64_t)(uint32_t)line << 32;
+    words[4] = layout->minor;
+    np_put_bytes(words + 5, name, name_bytes);
+    np_put_bytes(words + 5 + name_words, file, file_bytes);
+    np_put_bytes(words + 5 + name_words + file_words, (const char *)table + BYTES_TEXT, table_bytes);
+    np_commit(slot, count);
+    return id;
+}
+
+static uint64_t check_of(struct reader *reader, uintptr_t code) {
+    const struct layout *layout = python.layout;
+    uint64_t sum = word_at(reader, code + layout->name) * 3 + word_at(reader, code + layout->file) * 5;
+    return sum + word_at(reader, code + layout->table) * 7 + (uint32_t)int_at(reader, code + layout->first_line);
+}
+
+/* The number of a function; 0: none was to be had. */
+static uint32_t code_id(struct np_slot *slot, struct reader *reader, uintptr_t code) {
+    uint64_t check = check_of(reader, code);
+    struct code *table = __atomic_load_n(&codes, __ATOMIC_ACQUIRE), *place = NULL;
+    uint64_t hash = (code >> 4) * 0x9e3779b97f4a7c15ull >> (64 - CODES_LOG2);
+    for (int tries = 0; __atomic_exchange_n(&codes_lock, 1, __ATOMIC_ACQUIRE) != 0; tries++) {
+        /* A signal handler may have come in between: given up on rather than waited for without end. */
+        if (tries > 2000) return 0;
+        if (tries > 100) NP_SYS0(SYS_sched_yield);
+    }
+    if (table == NULL && (table = codes) == NULL) codes = table = np_pages_new(CODES * sizeof *codes);
+    for (unsigned probe = 0; table != NULL && probe < PROBES; probe++) {
+        struct code *entry = &table[(hash + probe) & (CODES - 1)];
+        if (entry->object == code || entry->object == 0) {
+            place = entry;
+            break;
+        }
+    }
+    /* No room near its place: the first there is forgotten, and will be written again. */
+    if (place == NULL && table != NULL) place = &table[hash];
+    uint32_t id = 0;
+    if (place != NULL && place->object == code && place->check == check) id = place->id;
+    else if (place != NULL && (id = write_code(slot, reader, code)) != 0) *place = (struct code){code, check, id};
+    __atomic_store_n(&codes_lock, 0, __ATOMIC_RELEASE);
+    return id;
+}
+
+/* -- frames -- */
+
+/* The instruction that a frame is at, counted from the first of its code, in units of two bytes. */
+static uint64_t unit_of(struct reader *reader, uintptr_t frame, uintptr_t code) {
+    const struct layout *layout = python.layout;
+    int64_t unit;
+    if (layout->code_start == NONE) unit = int_at(reader, frame + layout->at) / (layout->minor < 10 ? 2 : 1);
+    else unit = ((int64_t)word_at(reader, frame + layout->at) - (int64_t)(code + layout->code_start)) / 2;
+    return unit < 0 ? 0 : unit >= NP_CODE_UNITS ? NP_CODE_UNITS - 1 : (uint64_t)unit;
+}
+
+static inline uint64_t mix(uint64_t hash, uint64_t value) {
+    unsigned __int128 product = (unsigned __int128)(hash ^ value) * 0x9e3779b97f4a7c15ull;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *stack, uint64_t hash) {
+    const struct layout *layout = python.layout;
+    uintptr_t frame = word_at(reader, state + layout->innermost);
+    if (layout->in_cframe != NONE && frame != 0) frame = word_at(reader, frame + layout->in_cframe);
+    for (unsigned skipped = 0; frame != 0 && !reader->failed && skipped < SKIPPED_MAX; frame = word_at(reader, frame + layout->back)) {
+        if ((frame & 7) != 0 || (stack->is_cut = stack->count == NP_PYTHON_FRAMES)) break;
+        if (layout->owner != NONE && (int_at(reader, frame + (layout->owner & ~3u)) >> (layout->owner & 3) * 8 & 0xff) >= OWNED_BY_C) {
+            skipped++;
+            continue;
+        }
+        /* From 3.14 on the low bits say who counts the reference. */
+        uintptr_t code = word_at(reader, frame + layout->code) & ~(uintptr_t)(layout->minor >= 14 ? 7 : 0);
+        if (!has_type(reader, code, python.code_type)) {
+            skipped++;
+            continue;
+        }
+        skipped = 0;
+        uint64_t unit = unit_of(reader, frame, code);
+        stack->frames[stack->count].code = code;
+        stack->frames[stack->count++].unit = unit;
+        hash = mix(mix(hash, code ^ unit << 47), check_of(reader, code));
+    }
+    return hash;
+}
+
+static bool is_evaluator(uintptr_t pc) {
+    return pc > python.evaluator_lo && pc <= python.evaluator_hi;
+}
+
+/* Python frames stand for what is between the innermost and the outermost run of the interpreter, both included. */
+static unsigned merge(uintptr_t *frames, unsigned count, const uintptr_t *found, unsigned more, unsigned max, uint32_t *flags) {
+    unsigned inner = 0, outer = count;
+    while (inner < count && !is_evaluator(frames[inner])) inner++;
+    while (outer > inner && !is_evaluator(frames[outer - 1])) outer--;
+    uintptr_t rest[128];
+    unsigned left = count - outer;
+    if (left > sizeof rest / sizeof *rest) left = sizeof rest / sizeof *rest;
+    memcpy(rest, frames + outer, left * sizeof *rest);
+    unsigned used = inner;
+    for (unsigned i = 0; i < more && used < max; i++) frames[used++] = found[i];
+    for (unsigned i = 0; i < left && used < max; i++) frames[used++] = rest[i];
+    if (used < inner + more + left) *flags |= 1;
+    return used;
+}
+
+bool np_python_walk(struct np_python *stack, uint64_t *hash) {
+    if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL)) return false;
+    /* While the interpreter ends it frees the states of threads that may still run. */
+    if (python.is_finalizing() != 0) return false;
+    uintptr_t state = (uintptr_t)python.thread_state();
+    if (state == 0) return false;
+    uint32_t walks = np_load(python.careful_walks);
+    struct reader reader = {walks < CAREFUL_WALKS, false};
+    stack->count = 0;
+    stack->is_cut = false;
+    stack->is_careful = reader.careful;
+    uint64_t sum = walk(&reader, state, stack, *hash);
+    if (np_unlikely(reader.failed)) {
+        if (reader.careful) __atomic_store_n(&python.layout, NULL, __ATOMIC_RELEASE);
+        return false;
+    }
+    if (stack->count == 0) return false;
+    if (np_unlikely(reader.careful)) np_store(python.careful_walks, walks + 1);
+    *hash = mix(sum, stack->is_cut);
+    return true;
+}
+
+unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags) {
+    struct reader reader = {stack->is_careful, false};
+    uintptr_t found[NP_PYTHON_FRAMES];
+    unsigned more = 0;
+    for (unsigned i = 0; i < stack->count; i++) {
+        uint32_t id = code_id(slot, &reader, stack->frames[i].code);
+        if (id != 0) found[more++] = NP_CODE_FRAME | (uint64_t)id << NP_CODE_SHIFT | stack->frames[i].unit;
+    }
+    if (stack->is_cut) *flags |= 1;
+    return merge(frames, count, found, more, max, flags);
+}
