@@ -268,7 +268,7 @@ static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *s
         uint64_t unit = unit_of(reader, frame, code);
         stack->frames[stack->count].code = code;
         stack->frames[stack->count++].unit = unit;
-        hash = mix(mix(hash, code ^ unit << 47), check_of(reader, code));
+        hash = mix(hash, (code ^ unit << 47) + check_of(reader, code) * 0xc2b2ae3d27d4eb4full);
     }
     return hash;
 }
