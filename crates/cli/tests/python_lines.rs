@@ -104,7 +104,7 @@ fn what_only_looks_like_an_interpreter_does_no_harm() {
         assert!(sites.iter().any(|row| row["place"] == "made.py:16"), "{mode}: {heap}");
     }
     // Its interpreter passes the block on, so that it is its caller's.
-    for mode in ["wild", "odd", "other", "threaded"] {
+    for mode in ["unlocked", "wild", "odd", "other", "threaded"] {
         let heap = fake(folder.path(), &program, mode);
         assert_eq!((blocks(&heap, "invented"), blocks(&heap, "main")), (0, 100), "{mode}: {heap}");
     }

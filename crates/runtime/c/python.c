@@ -1,10 +1,11 @@
 /* python.c: the Python functions and lines that an allocation is made for.
  *
- * They are no native frames: an interpreter runs them all in one C function. A thread's own list of interpreter frames is changed by that thread alone, so
- * it is walked where the thread stands, without the interpreter's lock, as debuggers walk it. Nothing of the interpreter is called but
- * PyGILState_GetThisThreadState and Py_IsFinalizing, which read a variable each. Where the fields lie depends on the version (Include/cpython/pystate.h,
- * code.h, Include/internal/pycore_frame.h of each); so each pointer of the first walks is looked at by the kernel before it is followed, and every object
- * that is taken for code must have the type of code. The first that has not ends it: then there are C functions alone, as without this file.
+ * They are no native frames: an interpreter runs them all in one C function. A thread's own list of interpreter frames is walked where the thread stands, as
+ * debuggers walk it, and only while it holds the interpreter's lock: then nobody else changes or frees what is read. Nothing of the interpreter is called but
+ * PyGILState_GetThisThreadState and _PyThreadState_UncheckedGet, which read a variable each. Where the fields lie depends on the version
+ * (Include/cpython/pystate.h, code.h, Include/internal/pycore_frame.h of each); so each pointer of the first walks is looked at by the kernel before it is
+ * followed, and every object that is taken for code must have the type of code. The first that has not ends it: then there are C functions alone, as without
+ * this file. A signal's handler may stand in the middle of a change, so stacks through one have none of these either.
  *
  * A function's name, file and table of lines are written once, when it is first met (NP_REC_CODE); lines are looked up when the trace is read.
  */
@@ -56,8 +57,8 @@ enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, TEXT_LENGTH = 16, TEXT_STATE = 32, BYT
 /* What is known of the interpreter. */
 static struct {
     const struct layout *layout; /* NULL: there is none, or none that is known */
-    void *(*thread_state)(void);
-    int (*is_finalizing)(void);
+    void *(*own_state)(void);     /* of the calling thread */
+    void *(*current_state)(void); /* of the thread that holds the lock; from 3.12 on of the calling thread, if it holds its interpreter's */
     uintptr_t code_type, text_type, bytes_type;
     uintptr_t evaluator_lo, evaluator_hi;
     uint32_t careful_walks;      /* that went well */
@@ -78,8 +79,8 @@ static void find_in(void *scope) {
     const char *(*version)(void) = (const char *(*)(void))FIND("Py_GetVersion");
     const struct layout *layout = version != NULL ? known_layout(version()) : NULL;
     if (layout == NULL) return;
-    python.thread_state = (void *(*)(void))FIND("PyGILState_GetThisThreadState");
-    python.is_finalizing = (int (*)(void))FIND(layout->minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
+    python.own_state = (void *(*)(void))FIND("PyGILState_GetThisThreadState");
+    python.current_state = (void *(*)(void))FIND(layout->minor < 13 ? "_PyThreadState_UncheckedGet" : "PyThreadState_GetUnchecked");
     python.code_type = (uintptr_t)FIND("PyCode_Type");
     python.text_type = (uintptr_t)FIND("PyUnicode_Type");
     python.bytes_type = (uintptr_t)FIND("PyBytes_Type");
@@ -89,7 +90,7 @@ static void find_in(void *scope) {
     ElfW(Sym) *found = NULL;
     if (python.evaluator_lo != 0 && dladdr1((void *)python.evaluator_lo, &info, (void **)&found, RTLD_DL_SYMENT) != 0 && found != NULL)
         python.evaluator_hi = python.evaluator_lo + found->st_size;
-    if (python.thread_state == NULL || python.is_finalizing == NULL) return;
+    if (python.own_state == NULL || python.current_state == NULL) return;
     if (python.code_type == 0 || python.text_type == 0 || python.bytes_type == 0) return;
     __atomic_store_n(&python.layout, layout, __ATOMIC_RELEASE);
 }
@@ -293,11 +294,18 @@ static unsigned merge(uintptr_t *frames, unsigned count, const uintptr_t *found,
     return used;
 }
 
-bool np_python_walk(struct np_python *stack, uint64_t *hash) {
+/* The state of the calling thread, if it holds the lock; else 0. */
+static uintptr_t held_state(bool *is_python) {
+    uintptr_t own = (uintptr_t)python.own_state(), current = (uintptr_t)python.current_state();
+    bool is_of_thread = python.layout->minor >= 12;
+    *is_python = own != 0 || (is_of_thread && current != 0);
+    return is_of_thread || current == own ? current : 0;
+}
+
+bool np_python_walk(struct np_python *stack, uint64_t *hash, bool *is_python) {
+    *is_python = false;
     if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL)) return false;
-    /* While the interpreter ends it frees the states of threads that may still run. */
-    if (python.is_finalizing() != 0) return false;
-    uintptr_t state = (uintptr_t)python.thread_state();
+    uintptr_t state = held_state(is_python);
     if (state == 0) return false;
     uint32_t walks = np_load(python.careful_walks);
     struct reader reader = {walks < CAREFUL_WALKS, false};

@@ -17,8 +17,9 @@ struct np_python {
     bool is_careful; /* how the interpreter's memory is laid out is not proved yet */
     struct { uintptr_t code; uint64_t unit; } frames[NP_PYTHON_FRAMES];
 };
-/* Where the calling thread is in Python code. False: in none. Mixes into *hash what tells its stacks apart. Takes no lock. */
-bool np_python_walk(struct np_python *stack, uint64_t *hash);
+/* Where the calling thread is in Python code. False: in none, or it does not hold the interpreter's lock. Mixes into *hash what tells its stacks apart. Takes
+ * no lock. *is_python: the thread belongs to an interpreter, so that equal native frames may be of different Python functions. */
+bool np_python_walk(struct np_python *stack, uint64_t *hash, bool *is_python);
 /* Puts these functions in the place of the interpreter's own frames among `count` return addresses, each in the form of NP_CODE_FRAME. At most `max` in all;
  * more set bit 0 of *flags. Returns their number. A function whose record was lost is left out. */
 unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags);

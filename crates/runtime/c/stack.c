@@ -96,6 +96,7 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     uint32_t flags, depth = np_arena->config.max_stack_depth;
     uint64_t hash;
     memo->id = 0;
+    memo->is_python = false;
     uintptr_t stack_lo = slot->stack_lo;
     (void)stack_lo;
     unsigned most = depth - 1 < MAX_DEPTH ? depth : MAX_DEPTH, count = np_unwind(slot, memo, frames, most, &flags, &hash);
@@ -107,13 +108,13 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     memo->native_hash = hash;
 #ifndef NP_PLUGIN
     struct np_python python;
-    memo->is_python = np_python_walk(&python, &hash);
+    bool has_python = !memo->may_interrupt && np_python_walk(&python, &hash, &memo->is_python);
 #endif
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
     if (np_unlikely(entry->hash != hash)) {
 #ifndef NP_PLUGIN
-        if (np_unlikely(memo->is_python)) count = np_python_merge(slot, &python, frames, count, most, &flags);
+        if (np_unlikely(has_python)) count = np_python_merge(slot, &python, frames, count, most, &flags);
 #endif
         uint32_t id = find_id(slot, hash, frames, count, flags);
         if (id == 0) return 0;
@@ -129,7 +130,8 @@ static uint32_t remembered(struct np_stack_cache *cache, const struct np_memo *m
     if (np_unlikely(memo->is_python)) {
         struct np_python python;
         uint64_t hash = memo->native_hash;
-        if (!np_python_walk(&python, &hash)) return 0;
+        bool is_python;
+        if (!np_python_walk(&python, &hash, &is_python)) return 0;
         hash |= hash == 0;
         const struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
         return entry->hash == hash ? entry->id : 0;

@@ -234,7 +234,8 @@ struct np_memo {
     uint32_t loads; /* more than NP_MEMO_LOADS: not usable */
     struct { uintptr_t address, value; } load[NP_MEMO_LOADS];
     uint64_t native_hash; /* of the return addresses */
-    bool is_python;       /* and of the Python functions, which have no native frames of their own (python.c) */
+    bool may_interrupt;   /* the walk went through a signal's frame, or was on another stack: a handler stands in the middle of anything */
+    bool is_python;       /* the thread may be in Python functions, which have no native frames (python.c) */
 };
 /* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
 void np_stack_growing(struct np_slot *slot, bool grows, uintptr_t below);

@@ -73,6 +73,7 @@ enum step { STEP_ON, STEP_END, STEP_FAIL };
 /* Below a signal frame's return address lies the kernel's ucontext: registers from offset 40 on, in the order of <sys/ucontext.h>. */
 static NP_COLD enum step step_signal(struct walk *walk) {
     uintptr_t registers = walk->sp + 40;
+    walk->memo->may_interrupt = true;
     if (!inside(walk, registers + 16 * 8)) return STEP_FAIL;
     uintptr_t sp = load(walk, registers + 15 * 8);
     walk->fp = load(walk, registers + 10 * 8);
@@ -85,7 +86,7 @@ static NP_COLD enum step step_signal(struct walk *walk) {
 }
 #else
 static NP_COLD enum step step_signal(struct walk *walk) {
-    (void)walk;
+    walk->memo->may_interrupt = true;
     return STEP_FAIL;
 }
 #endif
@@ -207,6 +208,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
     bool known = on_own_stack(slot, regs.sp);
     *flags = 0;
     memo->loads = 0;
+    memo->may_interrupt = !known;
     memo->generation = generation;
     generation &= 0xffff;
     while (result == STEP_ON) {

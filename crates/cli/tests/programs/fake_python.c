@@ -1,5 +1,5 @@
 /* A program that says it is a Python interpreter (fields as in 3.11) and is none that can be followed. Usage: fake_python MODE
- * good: one frame; cycle: a frame that is its own caller; wild: pointers to nothing; odd: pointers that are not aligned; other: a version that is not known;
+ * good: one frame; cycle: a frame that is its own caller; unlocked: another thread holds the lock; wild: pointers to nothing; odd: pointers that are not aligned; other: a version that is not known;
  * threaded: the build without an interpreter lock, whose objects are others. */
 #include <stdint.h>
 #include <stdio.h>
@@ -57,8 +57,8 @@ void *PyGILState_GetThisThreadState(void) {
     return state;
 }
 
-int _Py_IsFinalizing(void) {
-    return 0;
+void *_PyThreadState_UncheckedGet(void) {
+    return strcmp(mode, "unlocked") == 0 ? NULL : state;
 }
 
 __attribute__((noinline)) void *_PyEval_EvalFrameDefault(size_t bytes) {
