@@ -1,11 +1,15 @@
 /* python.c: the Python functions and lines that an allocation is made for.
  *
  * They are no native frames: an interpreter runs them all in one C function. A thread's own list of interpreter frames is walked where the thread stands, as
- * debuggers walk it, and only while it holds the interpreter's lock: then nobody else changes or frees what is read. Nothing of the interpreter is called but
- * PyGILState_GetThisThreadState and _PyThreadState_UncheckedGet, which read a variable each. Where the fields lie depends on the version
- * (Include/cpython/pystate.h, code.h, Include/internal/pycore_frame.h of each); so each pointer of the first walks is looked at by the kernel before it is
- * followed, and every object that is taken for code must have the type of code. The first that has not ends it: then there are C functions alone, as without
- * this file. A signal's handler may stand in the middle of a change, so stacks through one have none of these either.
+ * debuggers walk it. Nothing of the interpreter is called but PyGILState_GetThisThreadState and _PyThreadState_UncheckedGet, which read a variable each.
+ *
+ * What could make a pointer lead nowhere:
+ * - Other fields than those that are read here. Where they lie depends on the version (Include/cpython/pystate.h, code.h, Include/internal/pycore_frame.h of
+ *   each); so each pointer of the first walks is looked at by the kernel before it is followed, and every object that is taken for code must have the type
+ *   of code. The first that has not ends it: then there are C functions alone, as without this file.
+ * - Another thread that frees it. A thread that holds the interpreter's lock, and the process's first one, which ends the interpreter, need not fear that. Of
+ *   others, whose extensions allocate while they have released the lock (numpy does), the kernel reads the memory: what is gone is an error, and no fault.
+ * - A change that is half done: stacks through a signal's handler have no Python functions.
  *
  * A function's name, file and table of lines are written once, when it is first met (NP_REC_CODE); lines are looked up when the trace is read.
  */
@@ -13,8 +17,10 @@
 #include "python.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #define NONE 0xffffu
 #define CODES_LOG2 14
@@ -62,6 +68,7 @@ static struct {
     uintptr_t code_type, text_type, bytes_type;
     uintptr_t evaluator_lo, evaluator_hi;
     uint32_t careful_walks;      /* that went well */
+    uint32_t no_kernel_reads;    /* the kernel refuses them */
 } python;
 
 static const struct layout *known_layout(const char *version) {
@@ -112,26 +119,44 @@ void np_python_find(const char *library) {
 /* Where the fields lie is not proved yet: whether the pages are there is asked first. */
 static bool is_there(uintptr_t address, size_t bytes) {
     uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
-    unsigned char residency[2];
-    if (address < 4096 || address >> 47 != 0 || (address & 3) != 0) return false;
+    unsigned char residency[64];
+    if ((address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
     return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
 }
 
-struct reader { bool careful, failed; };
+struct reader { bool careful, by_kernel, failed; };
 
-static inline bool may_read(struct reader *reader, uintptr_t address, size_t bytes) {
-    if (np_likely(!reader->careful && address >= 4096 && address >> 47 == 0)) return true;
-    if (!reader->failed && is_there(address, bytes)) return true;
-    reader->failed = true;
-    return false;
+static NP_COLD bool read_by_kernel(void *to, uintptr_t from, size_t bytes) {
+    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+    long got = NP_SYS6(SYS_process_vm_readv, NP_SYS0(SYS_getpid), &local, 1, &remote, 1, 0);
+    if (got == -ENOSYS || got == -EPERM) np_store(python.no_kernel_reads, 1);
+    return got == (long)bytes;
+}
+
+/* False: it is not there, or nothing could be read before. */
+static inline bool copy(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
+    bool is_address = from >= 4096 && from >> 47 == 0;
+    if (np_likely(!reader->careful && !reader->by_kernel && is_address)) {
+        memcpy(to, (const void *)from, bytes);
+        return true;
+    }
+    if (!reader->failed && is_address && bytes > 0) {
+        if (reader->by_kernel) reader->failed = !read_by_kernel(to, from, bytes);
+        else reader->failed = !is_there(from, bytes) || memcpy(to, (const void *)from, bytes) != to;
+    } else if (bytes > 0) {
+        reader->failed = true;
+    }
+    return !reader->failed;
 }
 
 static inline uintptr_t word_at(struct reader *reader, uintptr_t address) {
-    return may_read(reader, address, 8) ? *(const uintptr_t *)address : 0;
+    uintptr_t word;
+    return copy(reader, &word, address, sizeof word) ? word : 0;
 }
 
 static inline int32_t int_at(struct reader *reader, uintptr_t address) {
-    return may_read(reader, address, 4) ? *(const int32_t *)address : 0;
+    int32_t number;
+    return copy(reader, &number, address, sizeof number) ? number : 0;
 }
 
 static inline bool has_type(struct reader *reader, uintptr_t object, uintptr_t type) {
@@ -165,9 +190,12 @@ static unsigned text_of(struct reader *reader, uintptr_t object, char *to, unsig
     if (!(state & STATE_COMPACT) || (size != 1 && size != 2 && size != 4)) return 0;
     uintptr_t text = object + (state & STATE_ASCII ? python.layout->ascii : python.layout->compact);
     unsigned used = 0;
-    for (uintptr_t i = 0; i < length && used + 4 <= max; i++) {
-        uint32_t c = size == 1 ? ((const uint8_t *)text)[i] : size == 2 ? ((const uint16_t *)text)[i] : ((const uint32_t *)text)[i];
-        used += put_utf8(to + used, c);
+    for (uintptr_t i = 0; i < length && used + 4 <= max;) {
+        union { uint8_t one[64]; uint16_t two[32]; uint32_t four[16]; } piece;
+        uintptr_t there = sizeof piece / size, now = length - i < there ? length - i : there;
+        if (!copy(reader, &piece, text + i * size, now * size)) return 0;
+        for (uintptr_t k = 0; k < now && used + 4 <= max; k++) used += put_utf8(to + used, size == 1 ? piece.one[k] : size == 2 ? piece.two[k] : piece.four[k]);
+        i += now;
     }
     return used;
 }
@@ -195,7 +223,10 @@ static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, 
     words[4] = layout->minor;
     np_put_bytes(words + 5, name, name_bytes);
     np_put_bytes(words + 5 + name_words, file, file_bytes);
-    np_put_bytes(words + 5 + name_words + file_words, (const char *)table + BYTES_TEXT, table_bytes);
+    uint64_t *to = words + 5 + name_words + file_words;
+    if (table_bytes > 0) to[(table_bytes - 1) / 8] = 0;
+    /* A table that has gone meanwhile is none. */
+    if (!copy(reader, to, table + BYTES_TEXT, table_bytes)) memset(to, 0, table_bytes);
     np_commit(slot, count);
     return id;
 }
@@ -294,21 +325,24 @@ static unsigned merge(uintptr_t *frames, unsigned count, const uintptr_t *found,
     return used;
 }
 
-/* The state of the calling thread, if it holds the lock; else 0. */
-static uintptr_t held_state(bool *is_python) {
+/* The state of the calling thread. *is_held: it holds the lock. 0: it is none of the interpreter's. */
+static uintptr_t state_of_thread(bool *is_held) {
     uintptr_t own = (uintptr_t)python.own_state(), current = (uintptr_t)python.current_state();
     bool is_of_thread = python.layout->minor >= 12;
-    *is_python = own != 0 || (is_of_thread && current != 0);
-    return is_of_thread || current == own ? current : 0;
+    *is_held = current != 0 && (is_of_thread || current == own);
+    return *is_held ? current : own;
 }
 
-bool np_python_walk(struct np_python *stack, uint64_t *hash, bool *is_python) {
+bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_t *hash, bool *is_python) {
     *is_python = false;
     if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL)) return false;
-    uintptr_t state = held_state(is_python);
-    if (state == 0) return false;
+    bool is_held;
+    uintptr_t state = state_of_thread(&is_held);
+    *is_python = state != 0;
+    stack->by_kernel = !is_held && slot->pid != slot->tid;
+    if (state == 0 || (stack->by_kernel && np_load(python.no_kernel_reads))) return false;
     uint32_t walks = np_load(python.careful_walks);
-    struct reader reader = {walks < CAREFUL_WALKS, false};
+    struct reader reader = {walks < CAREFUL_WALKS && !stack->by_kernel, stack->by_kernel, false};
     stack->count = 0;
     stack->is_cut = false;
     stack->is_careful = reader.careful;
@@ -324,7 +358,7 @@ bool np_python_walk(struct np_python *stack, uint64_t *hash, bool *is_python) {
 }
 
 unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags) {
-    struct reader reader = {stack->is_careful, false};
+    struct reader reader = {stack->is_careful, stack->by_kernel, false};
     uintptr_t found[NP_PYTHON_FRAMES];
     unsigned more = 0;
     for (unsigned i = 0; i < stack->count; i++) {

@@ -15,11 +15,12 @@ struct np_python {
     uint32_t count;
     bool is_cut;     /* there are more */
     bool is_careful; /* how the interpreter's memory is laid out is not proved yet */
+    bool by_kernel;  /* it may go while it is read, so the kernel reads it */
     struct { uintptr_t code; uint64_t unit; } frames[NP_PYTHON_FRAMES];
 };
-/* Where the calling thread is in Python code. False: in none, or it does not hold the interpreter's lock. Mixes into *hash what tells its stacks apart. Takes
- * no lock. *is_python: the thread belongs to an interpreter, so that equal native frames may be of different Python functions. */
-bool np_python_walk(struct np_python *stack, uint64_t *hash, bool *is_python);
+/* Where the calling thread, of this slot, is in Python code. False: in none that can be read. Mixes into *hash what tells its stacks apart. Takes no lock.
+ * *is_python: the thread belongs to an interpreter, so that equal native frames may be of different Python functions. */
+bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_t *hash, bool *is_python);
 /* Puts these functions in the place of the interpreter's own frames among `count` return addresses, each in the form of NP_CODE_FRAME. At most `max` in all;
  * more set bit 0 of *flags. Returns their number. A function whose record was lost is left out. */
 unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags);

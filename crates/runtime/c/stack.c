@@ -108,7 +108,7 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     memo->native_hash = hash;
 #ifndef NP_PLUGIN
     struct np_python python;
-    bool has_python = !memo->may_interrupt && np_python_walk(&python, &hash, &memo->is_python);
+    bool has_python = !memo->may_interrupt && np_python_walk(slot, &python, &hash, &memo->is_python);
 #endif
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
@@ -125,19 +125,19 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
 }
 
 /* The id of the stack whose native frames are those of the memo; 0: it has to be walked. */
-static uint32_t remembered(struct np_stack_cache *cache, const struct np_memo *memo) {
+static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *cache, const struct np_memo *memo) {
 #ifndef NP_PLUGIN
     if (np_unlikely(memo->is_python)) {
         struct np_python python;
         uint64_t hash = memo->native_hash;
         bool is_python;
-        if (!np_python_walk(&python, &hash, &is_python)) return 0;
+        if (!np_python_walk(slot, &python, &hash, &is_python)) return 0;
         hash |= hash == 0;
         const struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
         return entry->hash == hash ? entry->id : 0;
     }
 #endif
-    (void)cache;
+    (void)slot, (void)cache;
     return memo->id;
 }
 
@@ -150,7 +150,7 @@ uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
     }
     struct np_memo *memo = &cache->memos[(regs.pc ^ regs.sp << 3) * 0x9e3779b97f4a7c15ull >> (64 - MEMOS_LOG2)];
     if (np_likely(np_memo_holds(memo, regs))) {
-        uint32_t id = remembered(cache, memo);
+        uint32_t id = remembered(slot, cache, memo);
         if (np_likely(id != 0)) return id;
     }
     memo->regs = regs;

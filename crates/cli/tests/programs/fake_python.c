@@ -1,5 +1,5 @@
 /* A program that says it is a Python interpreter (fields as in 3.11) and is none that can be followed. Usage: fake_python MODE
- * good: one frame; cycle: a frame that is its own caller; unlocked: another thread holds the lock; wild: pointers to nothing;
+ * good: one frame; cycle: a frame that is its own caller; unlocked: the interpreter's lock is not held; wild: pointers to nothing;
  * odd: pointers that are not aligned; other: a version that is not known;
  * threaded: the build without an interpreter lock, whose objects are others. */
 #include <stdint.h>

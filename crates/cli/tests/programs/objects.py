@@ -1,4 +1,9 @@
+import ctypes
 import threading
+
+# Calls through it are made without the interpreter's lock.
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
 
 
 class Grid:
@@ -21,9 +26,16 @@ def fill(n):
     )
 
 
+def unlocked(n):
+    raw = libc.malloc(ctypes.c_size_t(n))  # LINE raw
+    return raw
+
+
 grids = [Grid(100_000) for _ in range(7)]
 kept = list(blocks(50_000))
 threads = [threading.Thread(target=fill, args=(10_000,)) for _ in range(3)]
+threads += [threading.Thread(target=unlocked, args=(70_000,)) for _ in range(3)]
+others = [unlocked(70_000) for _ in range(2)]
 for thread in threads:
     thread.start()
 for thread in threads:
