@@ -17,6 +17,8 @@ use super::palette::FAINT;
 use super::sheet::{MARGIN, TOP, WIDTH, begin, nothing};
 
 const ROW: f64 = 19.0;
+/// Height of a line of the notes.
+const LINE: f64 = 16.0;
 /// Deeper frames are left out, and counted.
 const DEPTH: usize = 32;
 /// Width of the narrowest box that is drawn, in pixels.
@@ -148,9 +150,11 @@ pub(super) fn picture(export: &Export<'_>, scope: &str, flame: &Flame<'_>, meani
     let hidden = drawing.hidden;
     let y = TOP + ROW * rows as f64 + 26.0;
     let x = legend(&mut writer, meaning, y);
-    let mut notes = vec![format!("width: {}", meaning.width)];
+    writer.text((x, y + 9.0), Type::new(SIZE, FAINT), &format!("width: {}", meaning.width));
+    // On a line of their own: beside that, they would not fit.
+    let mut notes = Vec::new();
     if hidden > 0 {
-        notes.push(format!("{hidden} boxes too narrow to draw"));
+        notes.push(format!("{} too narrow to draw", units::counted(hidden as u64, "box", "boxes")));
     }
     if flame.cut > 0.0 {
         notes.push(format!(
@@ -159,7 +163,9 @@ pub(super) fn picture(export: &Export<'_>, scope: &str, flame: &Flame<'_>, meani
             meaning.what
         ));
     }
-    writer.text((x, y + 9.0), Type::new(SIZE, FAINT), &notes.join("; "));
+    if !notes.is_empty() {
+        writer.text((x, y + 9.0 + LINE), Type::new(SIZE, FAINT), &notes.join("; "));
+    }
     writer.finish()
 }
 
