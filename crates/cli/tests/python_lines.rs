@@ -69,6 +69,11 @@ fn arrays_have_the_lines_that_made_them() {
         let (name, function, blocks, bytes, _) = at(&report["heap"], "block");
         assert_eq!((name.as_str(), function.as_str(), blocks), ("block", "blocks", 20), "{engine}");
         assert!(near(bytes, 20 * 50_000), "{engine}: {bytes}");
+        if engine == "emulate" {
+            let rows = report["sites"].as_array().expect("sites");
+            let arenas: Vec<&Value> = rows.iter().filter(|row| row["name"] == "Python's small objects").collect();
+            assert!(arenas.len() == 1 && arenas[0]["kind"] == "anonymous", "{arenas:?}");
+        }
         let (name, function, blocks, bytes, _) = at(&report["heap"], "raw");
         assert_eq!((name.as_str(), function.as_str(), bytes), ("raw", "unlocked", blocks * 70_000), "{engine}");
         // Of other threads than the first the kernel has to read the interpreter's memory, which an emulated one may not offer.

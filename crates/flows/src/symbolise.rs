@@ -206,6 +206,9 @@ fn name_site_of(
             let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
             let frames: Vec<SiteFrame<'_>> =
                 frames.iter().filter_map(|(_, at)| locations.get(at.0 as usize)).flat_map(site_frames).collect();
+            if *kind == ObjectKind::Anonymous && numapilot_symbols::is_python_arena(&frames) {
+                return named(*kind, strings.share("Python's small objects"));
+            }
             let site = namer.sites.name(&frames);
             Site {
                 kind: *kind,

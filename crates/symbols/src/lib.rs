@@ -34,7 +34,7 @@ pub use generated::{
 };
 pub use go_table::{GoFunction, GoTable};
 pub use layout::{LayoutItem, ModuleLayout};
-pub use naming::{PYTHON, SiteFrame, SiteName, SiteNamer, is_machinery, wrapper};
+pub use naming::{PYTHON, SiteFrame, SiteName, SiteNamer, is_machinery, is_python_arena, wrapper};
 pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
 pub use separate::{DebugFolders, Refusal, Separate, Shared, advice};
 pub use source::{Assigned, CallPlace, SourceCache};

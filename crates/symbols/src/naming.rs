@@ -165,6 +165,18 @@ fn any_of(names: Vec<Option<String>>) -> Option<String> {
     Some(names.join(" or ")).filter(|name| !name.is_empty() && name.chars().count() <= NAMES_CHARS_MAX)
 }
 
+/// Whether a mapping made under `frames` is one of those in which a Python interpreter keeps its small objects (`Objects/obmalloc.c`): what lies in it is
+/// of no one line. Of a stripped interpreter, every mapping that its own code makes, none of an extension's.
+#[must_use]
+pub fn is_python_arena(frames: &[SiteFrame<'_>]) -> bool {
+    let Some(frame) = frames.iter().find(|frame| !is_library(frame.module)) else { return false };
+    let base = frame.module.rsplit('/').next().unwrap_or("");
+    let is_interpreter = base.starts_with("python3") || base.starts_with("libpython3");
+    let is_unnamed = frame.function.is_empty() || frame.function.starts_with(&format!("{base}+0x"));
+    let is_arena = frame.function.contains("ArenaMmap") || frame.function.contains("ArenaAlloc");
+    is_arena || (is_interpreter && is_unnamed)
+}
+
 /// Packages that were installed, and what comes with Python.
 fn is_python_library(file: &str) -> bool {
     const FOLDERS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/lib/python3"];
@@ -319,6 +331,18 @@ mod tests {
         let namer = |pattern: &str| SiteNamer::with_wrappers(&[pattern.to_owned()]);
         let outer = at("main", "/srv/grid.py", 30);
         assert_eq!(namer("Grid\\..*").name(&[numpy, own, outer]).line, 30);
+    }
+
+    #[test]
+    fn memory_for_pythons_small_objects_is_of_no_line() {
+        let below = [frame("mmap", "/lib/libnumapilot-track.so")];
+        let under = |function, module| is_python_arena(&[below[0], frame(function, module), frame("fill", PYTHON)]);
+        assert!(under("python3.11+0x62d098", "/usr/bin/python3.11") && under("_PyObject_ArenaMmap", "/opt/blender"));
+        assert!(under("libpython3.9.so.1.0+0x62d098", "/usr/lib/libpython3.9.so.1.0"));
+        assert!(
+            !under("new_mmap_object", "/usr/bin/python3.11") && !under("", "/usr/lib/numpy/core/_multiarray_umath.so")
+        );
+        assert!(!is_python_arena(&below) && !is_python_arena(&[frame("fill", PYTHON)]));
     }
 
     #[test]
