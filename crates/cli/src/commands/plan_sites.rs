@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::{LocationId, ObjectKind, Site, SiteId, Trace};
 use numapilot_plan::{Frame, ObjectMatch, glob_matches};
-use numapilot_symbols::{path_ends_with, spellings};
+use numapilot_symbols::{PYTHON, path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
 
 /// The allocations of a trace: the bytes that each call stack allocated for each site.
@@ -64,6 +64,10 @@ impl<'t> Allocations<'t> {
 
     fn is_at(&self, frame: &Frame, at: LocationId) -> bool {
         let location = self.trace.location(at);
+        // The planner in the program walks native frames.
+        if &*location.module == PYTHON {
+            return false;
+        }
         let is_in = frame.module.as_ref().is_none_or(|end| path_ends_with(&location.module, end));
         // A trace holds the offset of the call's last byte; a plan holds that or the return address, which follows it.
         let is_there = frame.offset.is_none_or(|offset| location.offset == offset || location.offset + 1 == offset);
@@ -133,12 +137,14 @@ fn function_pattern(site: &Site) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The simplest condition that matches a site's objects, without regard to other sites; `None` for stacks and unknown memory.
+/// The simplest condition that matches a site's objects, without regard to other sites; `None` for stacks, unknown memory and lines of Python, which the
+/// planner does not see.
 pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
     let module = || Some(base(&site.module).to_owned()).filter(|module| !module.is_empty());
     let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };
     let by_code = |frame: Frame| ObjectMatch { frame, ..ObjectMatch::default() };
     match site.kind {
+        _ if &*site.module == PYTHON => None,
         kind if is_allocated(kind) && site.line > 0 => Some(by_code(Frame {
             file: Some(base(&site.file).to_owned()),
             lines: Some((site.line, site.line)),
@@ -232,6 +238,7 @@ mod tests {
         assert_eq!((frame.file.as_deref(), frame.lines, frame.function), (Some("a.f90"), Some((7, 7)), None));
         let frame = plain_conditions(&Site { line: 0, function: "f()".into(), ..named.clone() }).expect("named").frame;
         assert_eq!(frame.function.as_deref(), Some("f"));
+        assert_eq!(plain_conditions(&Site { module: PYTHON.into(), ..site("grid", 7) }), None);
         assert_eq!(plain_conditions(&Site { kind: ObjectKind::Stack, ..named }), None);
     }
 }
