@@ -34,22 +34,8 @@ static uint32_t scan_number;
 static bool list_may_have_changed;
 static unsigned long long adds_seen, subs_seen;
 
-/* Held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
- * signal handler may have come in between. A forked child starts with it free. */
-static bool lock_modules(void) {
-    for (int tries = 0; tries < 2000; tries++) {
-        if (__atomic_exchange_n(&modules_lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
-        if (tries > 100) NP_SYS0(SYS_sched_yield);
-    }
-    return false;
-}
-
-static void unlock_modules(void) {
-    __atomic_store_n(&modules_lock, 0, __ATOMIC_RELEASE);
-}
-
 void np_modules_after_fork(void) {
-    unlock_modules();
+    np_unlock(&modules_lock);
     np_python_after_fork();
 }
 
@@ -118,12 +104,12 @@ static void put_module(struct np_slot *slot, const struct image *image, uint32_t
 /* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. */
 static void announce(struct np_slot *slot, const struct image *image) {
     uint64_t order = np_order_kept();
-    if (!lock_modules()) return;
+    if (!np_lock(&modules_lock)) return;
     struct np_module *place = NULL;
     for (uint32_t i = 0; i < modules_used; i++) {
         if (modules[i].lo == image->lo) {
             modules[i].seen = scan_number;
-            unlock_modules();
+            np_unlock(&modules_lock);
             return;
         }
         if (modules[i].lo == 0 && place == NULL) place = &modules[i];
@@ -138,7 +124,7 @@ static void announce(struct np_slot *slot, const struct image *image) {
         __atomic_store_n(&place->lo, image->lo, __ATOMIC_RELEASE);
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
-    unlock_modules();
+    np_unlock(&modules_lock);
     char path[1024];
     struct path_search search = {image->lo, path, sizeof path};
     path[0] = 0;
@@ -171,13 +157,13 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
 static void end_unseen(struct np_slot *slot) {
     struct np_module gone[64];
     uint32_t count = 0;
-    if (!lock_modules()) return;
+    if (!np_lock(&modules_lock)) return;
     for (uint32_t i = 0; i < modules_used && count < 64; i++) {
         if (modules[i].lo == 0 || modules[i].seen == scan_number) continue;
         gone[count++] = modules[i];
         np_store(modules[i].lo, 0);
     }
-    unlock_modules();
+    np_unlock(&modules_lock);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone[i].id, 2, np_order());
         if (words != NULL) np_commit(slot, 2);
@@ -187,9 +173,9 @@ static void end_unseen(struct np_slot *slot) {
 
 void np_modules_scan(struct np_slot *slot) {
     __atomic_store_n(&list_may_have_changed, false, __ATOMIC_RELAXED);
-    if (!lock_modules()) return;
+    if (!np_lock(&modules_lock)) return;
     scan_number++;
-    unlock_modules();
+    np_unlock(&modules_lock);
     struct scan scan = {slot, true, false, {0}};
     dl_iterate_phdr(visit, &scan);
     if (scan.changed) end_unseen(slot);

@@ -62,7 +62,8 @@ enum { OBJECT_TYPE = 8, OBJECT_SIZE = 16, TEXT_LENGTH = 16, TEXT_STATE = 32, BYT
 
 /* What is known of the interpreter. */
 static struct {
-    const struct layout *layout; /* NULL: there is none, or none that is known */
+    const struct layout *layout; /* NULL: there is none, or none that is known; once known it stays, as other threads read by it */
+    uint32_t given_up;           /* it is not laid out so */
     void *(*own_state)(void);     /* of the calling thread */
     void *(*current_state)(void); /* of the thread that holds the lock; from 3.12 on of the calling thread, if it holds its interpreter's */
     uintptr_t code_type, text_type, bytes_type;
@@ -108,10 +109,14 @@ void np_python_find(const char *library) {
         find_in(RTLD_DEFAULT);
         return;
     }
-    /* By its handle: its symbols need not be global. It is never closed: what any thread may call from now on must not be unloaded. */
+    /* By its handle: its symbols need not be global. It stays open: what any thread may call from now on must not be unloaded. */
     void *(*real_dlopen)(const char *, int) = (void *(*)(const char *, int))np_real("dlopen");
     void *handle = real_dlopen != NULL ? real_dlopen(library, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (handle != NULL) find_in(handle);
+    if (handle == NULL) return;
+    find_in(handle);
+    if (np_load(python.layout) != NULL) return;
+    int (*real_dlclose)(void *) = (int (*)(void *))np_real("dlclose");
+    if (real_dlclose != NULL) real_dlclose(handle);
 }
 
 /* -- reading -- */
@@ -124,28 +129,26 @@ static bool is_there(uintptr_t address, size_t bytes) {
     return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
 }
 
-struct reader { bool careful, by_kernel, failed; };
+/* pid: of this process, where the kernel reads its memory; else 0. */
+struct reader { uint32_t pid; bool careful, failed; };
 
-static NP_COLD bool read_by_kernel(void *to, uintptr_t from, size_t bytes) {
+static NP_COLD bool read_by_kernel(uint32_t pid, void *to, uintptr_t from, size_t bytes) {
     struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
-    long got = NP_SYS6(SYS_process_vm_readv, NP_SYS0(SYS_getpid), &local, 1, &remote, 1, 0);
+    long got = NP_SYS6(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0);
     if (got == -ENOSYS || got == -EPERM) np_store(python.no_kernel_reads, 1);
     return got == (long)bytes;
 }
 
-/* False: it is not there, or nothing could be read before. */
+/* False: it is not there, or something before was not. */
 static inline bool copy(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
     bool is_address = from >= 4096 && from >> 47 == 0;
-    if (np_likely(!reader->careful && !reader->by_kernel && is_address)) {
+    if (np_likely(!reader->careful && reader->pid == 0 && is_address)) {
         memcpy(to, (const void *)from, bytes);
         return true;
     }
-    if (!reader->failed && is_address && bytes > 0) {
-        if (reader->by_kernel) reader->failed = !read_by_kernel(to, from, bytes);
-        else reader->failed = !is_there(from, bytes) || memcpy(to, (const void *)from, bytes) != to;
-    } else if (bytes > 0) {
-        reader->failed = true;
-    }
+    if (reader->failed || bytes == 0) return !reader->failed;
+    reader->failed = !is_address || (reader->pid != 0 ? !read_by_kernel(reader->pid, to, from, bytes) : !is_there(from, bytes));
+    if (!reader->failed && reader->pid == 0) memcpy(to, (const void *)from, bytes);
     return !reader->failed;
 }
 
@@ -171,7 +174,7 @@ static struct code *codes;
 static uint32_t codes_lock;
 
 void np_python_after_fork(void) {
-    __atomic_store_n(&codes_lock, 0, __ATOMIC_RELEASE);
+    np_unlock(&codes_lock);
 }
 
 static unsigned put_utf8(char *to, uint32_t c) {
@@ -211,7 +214,7 @@ static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, 
     int32_t line = int_at(reader, code + layout->first_line);
     /* A table that no ring has room for is left out, and the line, too: up to 3.9 a function of one line has an empty table. */
     if (table_bytes > np_arena->ring_bytes / 8) table_bytes = 0, line = 0;
-    if (reader->failed || name_bytes == 0) return 0;
+    if (reader->failed) return 0;
     uint32_t id = __atomic_fetch_add(&np_arena->next_code_id, 1, __ATOMIC_RELAXED);
     unsigned name_words = np_words_for(name_bytes), file_words = np_words_for(file_bytes);
     unsigned count = 5 + name_words + file_words + np_words_for(table_bytes);
@@ -239,28 +242,23 @@ static uint64_t check_of(struct reader *reader, uintptr_t code) {
 
 /* The number of a function; 0: none was to be had. */
 static uint32_t code_id(struct np_slot *slot, struct reader *reader, uintptr_t code) {
-    uint64_t check = check_of(reader, code);
-    struct code *table = __atomic_load_n(&codes, __ATOMIC_ACQUIRE), *place = NULL;
-    uint64_t hash = (code >> 4) * 0x9e3779b97f4a7c15ull >> (64 - CODES_LOG2);
-    for (int tries = 0; __atomic_exchange_n(&codes_lock, 1, __ATOMIC_ACQUIRE) != 0; tries++) {
-        /* A signal handler may have come in between: given up on rather than waited for without end. */
-        if (tries > 2000) return 0;
-        if (tries > 100) NP_SYS0(SYS_sched_yield);
-    }
-    if (table == NULL && (table = codes) == NULL) codes = table = np_pages_new(CODES * sizeof *codes);
-    for (unsigned probe = 0; table != NULL && probe < PROBES; probe++) {
-        struct code *entry = &table[(hash + probe) & (CODES - 1)];
-        if (entry->object == code || entry->object == 0) {
+    uint64_t check = check_of(reader, code), hash = (code >> 4) * NP_HASH_FACTOR >> (64 - CODES_LOG2);
+    if (!np_lock(&codes_lock)) return 0;
+    if (codes == NULL) codes = np_pages_new(CODES * sizeof *codes);
+    uint32_t id = 0;
+    if (codes != NULL) {
+        /* Where there is no room near its place, the first there is forgotten, and will be written again. */
+        struct code *place = &codes[hash];
+        for (unsigned probe = 0; probe < PROBES; probe++) {
+            struct code *entry = &codes[(hash + probe) & (CODES - 1)];
+            if (entry->object != code && entry->object != 0) continue;
             place = entry;
             break;
         }
+        if (place->object == code && place->check == check) id = place->id;
+        else if ((id = write_code(slot, reader, code)) != 0) *place = (struct code){code, check, id};
     }
-    /* No room near its place: the first there is forgotten, and will be written again. */
-    if (place == NULL && table != NULL) place = &table[hash];
-    uint32_t id = 0;
-    if (place != NULL && place->object == code && place->check == check) id = place->id;
-    else if (place != NULL && (id = write_code(slot, reader, code)) != 0) *place = (struct code){code, check, id};
-    __atomic_store_n(&codes_lock, 0, __ATOMIC_RELEASE);
+    np_unlock(&codes_lock);
     return id;
 }
 
@@ -273,11 +271,6 @@ static uint64_t unit_of(struct reader *reader, uintptr_t frame, uintptr_t code) 
     if (layout->code_start == NONE) unit = int_at(reader, frame + layout->at) / (layout->minor < 10 ? 2 : 1);
     else unit = ((int64_t)word_at(reader, frame + layout->at) - (int64_t)(code + layout->code_start)) / 2;
     return unit < 0 ? 0 : unit >= NP_CODE_UNITS ? NP_CODE_UNITS - 1 : (uint64_t)unit;
-}
-
-static inline uint64_t mix(uint64_t hash, uint64_t value) {
-    unsigned __int128 product = (unsigned __int128)(hash ^ value) * 0x9e3779b97f4a7c15ull;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
 static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *stack, uint64_t hash) {
@@ -300,7 +293,7 @@ static uint64_t walk(struct reader *reader, uintptr_t state, struct np_python *s
         uint64_t unit = unit_of(reader, frame, code);
         stack->frames[stack->count].code = code;
         stack->frames[stack->count++].unit = unit;
-        hash = mix(hash, (code ^ unit << 47) + check_of(reader, code) * 0xc2b2ae3d27d4eb4full);
+        hash = np_hash_step(hash, (code ^ unit << 47) + check_of(reader, code) * 0xc2b2ae3d27d4eb4full);
     }
     return hash;
 }
@@ -335,36 +328,37 @@ static uintptr_t state_of_thread(bool *is_held) {
 
 bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_t *hash, bool *is_python) {
     *is_python = false;
-    if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL)) return false;
+    if (np_likely(__atomic_load_n(&python.layout, __ATOMIC_ACQUIRE) == NULL) || np_load(python.given_up)) return false;
     bool is_held;
     uintptr_t state = state_of_thread(&is_held);
     *is_python = state != 0;
-    stack->by_kernel = !is_held && slot->pid != slot->tid;
-    if (state == 0 || (stack->by_kernel && np_load(python.no_kernel_reads))) return false;
+    bool may_be_freed = !is_held && slot->pid != slot->tid;
+    if (state == 0 || (may_be_freed && np_load(python.no_kernel_reads))) return false;
     uint32_t walks = np_load(python.careful_walks);
-    struct reader reader = {walks < CAREFUL_WALKS && !stack->by_kernel, stack->by_kernel, false};
+    struct reader reader = {may_be_freed ? slot->pid : 0, walks < CAREFUL_WALKS && !may_be_freed, false};
     stack->count = 0;
     stack->is_cut = false;
     stack->is_careful = reader.careful;
+    stack->by_kernel = may_be_freed;
     uint64_t sum = walk(&reader, state, stack, *hash);
     if (np_unlikely(reader.failed)) {
-        if (reader.careful) __atomic_store_n(&python.layout, NULL, __ATOMIC_RELEASE);
+        if (reader.careful) np_store(python.given_up, 1);
         return false;
     }
     if (stack->count == 0) return false;
     if (np_unlikely(reader.careful)) np_store(python.careful_walks, walks + 1);
-    *hash = mix(sum, stack->is_cut);
+    *hash = np_hash_step(sum, stack->is_cut);
     return true;
 }
 
 unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags) {
-    struct reader reader = {stack->is_careful, stack->by_kernel, false};
+    struct reader reader = {stack->by_kernel ? slot->pid : 0, stack->is_careful, false};
     uintptr_t found[NP_PYTHON_FRAMES];
-    unsigned more = 0;
     for (unsigned i = 0; i < stack->count; i++) {
         uint32_t id = code_id(slot, &reader, stack->frames[i].code);
-        if (id != 0) found[more++] = NP_CODE_FRAME | (uint64_t)id << NP_CODE_SHIFT | stack->frames[i].unit;
+        if (np_unlikely(id == 0)) return 0;
+        found[i] = NP_CODE_FRAME | (uint64_t)id << NP_CODE_SHIFT | stack->frames[i].unit;
     }
     if (stack->is_cut) *flags |= 1;
-    return merge(frames, count, found, more, max, flags);
+    return merge(frames, count, found, stack->count, max, flags);
 }

@@ -114,7 +114,10 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
     if (np_unlikely(entry->hash != hash)) {
 #ifndef NP_PLUGIN
-        if (np_unlikely(has_python)) count = np_python_merge(slot, &python, frames, count, most, &flags);
+        unsigned merged = has_python ? np_python_merge(slot, &python, frames, count, most, &flags) : count;
+        /* Without the Python functions it is another stack: not known by this hash. */
+        if (np_unlikely(merged == 0)) return find_id(slot, memo->native_hash | (memo->native_hash == 0), frames, count, flags);
+        count = merged;
 #endif
         uint32_t id = find_id(slot, hash, frames, count, flags);
         if (id == 0) return 0;

@@ -82,6 +82,17 @@ void np_tell_callouts(struct np_slot *slot);
 /* In a thread that was made through our hooks, once it has its slot: a plan may send it elsewhere. */
 void np_planner_thread_began(uintptr_t start);
 
+/* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
+ * signal handler may have come in between. A forked child starts with it free. */
+static inline bool np_lock(uint32_t *lock) {
+    for (int tries = 0; tries < 2000; tries++) {
+        if (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
+        if (tries > 100) NP_SYS0(SYS_sched_yield);
+    }
+    return false;
+}
+static inline void np_unlock(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+
 /* -- ring.c -- */
 void np_count_lost(enum np_loss reason, uint64_t count);
 /* A hook was reached while a record of the same thread was being made: from a signal handler. */
@@ -237,6 +248,12 @@ struct np_memo {
     bool may_interrupt;   /* the walk went through a signal's frame, or was on another stack: a handler stands in the middle of anything */
     bool is_python;       /* the thread may be in Python functions, which have no native frames (python.c) */
 };
+/* The hash of a stack, with one more value in it. */
+#define NP_HASH_FACTOR 0x9e3779b97f4a7c15ull
+static inline uint64_t np_hash_step(uint64_t hash, uint64_t value) {
+    unsigned __int128 product = (unsigned __int128)(hash ^ value) * NP_HASH_FACTOR;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
 /* Return addresses from `regs` outwards, ours left out; flags as in NP_REC_STACK. Also their hash. Fills memo, but for its id. */
 void np_stack_growing(struct np_slot *slot, bool grows, uintptr_t below);
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash);

@@ -12,7 +12,6 @@
 #define RULES_LOG2 15
 #define RULES (1u << RULES_LOG2)
 #define AT_INSTRUCTION (1ull << 47) /* in a key: pc itself counts, it is no return address */
-#define HASH_FACTOR 0x9e3779b97f4a7c15ull
 
 /* key is stored xored with the rule, so that a torn entry matches no key. */
 struct entry { uint64_t key, rule; };
@@ -43,7 +42,7 @@ static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct ent
 }
 
 static inline uint64_t rule_at(struct np_slot *slot, uint64_t key) {
-    struct entry *entry = &rules[key * HASH_FACTOR >> (64 - RULES_LOG2)];
+    struct entry *entry = &rules[key * NP_HASH_FACTOR >> (64 - RULES_LOG2)];
     uint64_t rule = __atomic_load_n(&entry->rule, __ATOMIC_RELAXED), stored = __atomic_load_n(&entry->key, __ATOMIC_RELAXED);
     return np_likely((stored ^ rule) == key) ? rule : find_rule(slot, key, entry);
 }
@@ -193,17 +192,12 @@ static bool is_trampoline(uintptr_t pc) {
     return pc >= np_own.trampolines_lo && pc < np_own.trampolines_hi;
 }
 
-static inline uint64_t mix(uint64_t hash, uint64_t value) {
-    unsigned __int128 product = (unsigned __int128)(hash ^ value) * HASH_FACTOR;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
 unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames, unsigned max, uint32_t *flags, uint64_t *hash) {
     uint64_t generation = __atomic_load_n(np_unwind_generation, __ATOMIC_ACQUIRE);
     struct np_regs regs = memo->regs;
     struct walk walk = {regs.pc, regs.sp, regs.fp, regs.sp, slot->stack_hi, memo, false};
     unsigned count = 0;
-    uint64_t sum = mix(HASH_FACTOR, generation);
+    uint64_t sum = np_hash_step(NP_HASH_FACTOR, generation);
     enum step result = STEP_ON;
     bool known = on_own_stack(slot, regs.sp);
     *flags = 0;
@@ -221,11 +215,11 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
             }
             if (np_unlikely(walk.pc == 0 || walk.pc >> 47 != 0)) break;
             frames[count++] = walk.pc;
-            sum = mix(sum, walk.pc);
+            sum = np_hash_step(sum, walk.pc);
         }
         result = known ? step(slot, &walk, generation) : STEP_FAIL;
     }
     if (np_unlikely(result == STEP_FAIL)) *flags |= 2;
-    *hash = mix(sum, *flags);
+    *hash = np_hash_step(sum, *flags);
     return count;
 }
