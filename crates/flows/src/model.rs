@@ -307,11 +307,17 @@ impl Location {
         &*self.module == Location::GENERATED
     }
 
+    /// Whether this is a place in a function that a Python interpreter ran, and no address.
+    #[must_use]
+    pub fn is_interpreted(&self) -> bool {
+        &*self.module == Location::PYTHON
+    }
+
     /// The innermost function that is not of the libraries that programs are built on: its place in `frames`. Memory that holds no code of a known name
     /// has none: an address there in a call stack is most often not code at all.
     #[must_use]
     pub fn own_frame(&self) -> Option<usize> {
-        if self.is_generated() || &*self.module == Location::PYTHON {
+        if self.is_generated() || self.is_interpreted() {
             return Some(0);
         }
         let is_own = |frame: &Frame| !numapilot_symbols::is_machinery(&self.module, &frame.file, &frame.function);

@@ -65,7 +65,7 @@ impl<'t> Allocations<'t> {
     fn is_at(&self, frame: &Frame, at: LocationId) -> bool {
         let location = self.trace.location(at);
         // The planner in the program walks native frames.
-        if &*location.module == PYTHON {
+        if location.is_interpreted() {
             return false;
         }
         let is_in = frame.module.as_ref().is_none_or(|end| path_ends_with(&location.module, end));

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::context::Analysis;
 pub use usage::HeapUse;
-use usage::Sums;
+use usage::{Sums, is_remote_free};
 
 /// The blocks of one allocation site.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -184,12 +184,12 @@ fn count_threads(threads: &mut BTreeMap<ThreadIndex, OfThread>, object: &Object)
         let own = threads.entry(thread).or_default();
         own.allocations += 1;
         own.bytes = own.bytes.saturating_add(object.bytes);
-        own.freed_by_others += u64::from(object.death_thread.is_some_and(|by| by != thread));
+        own.freed_by_others += u64::from(is_remote_free(object));
     }
     if let Some(by) = object.death_thread {
         let freeing = threads.entry(by).or_default();
         freeing.frees += 1;
-        freeing.frees_of_others += u64::from(object.thread.is_some_and(|thread| thread != by));
+        freeing.frees_of_others += u64::from(is_remote_free(object));
     }
 }
 

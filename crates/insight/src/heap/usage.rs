@@ -50,6 +50,11 @@ pub(super) struct Sums {
     freeing: Threads,
 }
 
+/// Whether another thread freed the block than had allocated it, as far as both are known.
+pub(super) fn is_remote_free(object: &Object) -> bool {
+    object.thread.zip(object.death_thread).is_some_and(|(by, freed)| by != freed)
+}
+
 /// A set of threads; the one that came last is not looked up again, because threads allocate in runs.
 #[derive(Default)]
 struct Threads {
@@ -80,8 +85,7 @@ impl Sums {
         // Program times of different threads are not in the order of events: a block can seem to end before it began.
         self.lifetimes.push(death.0.saturating_sub(object.birth.0));
         self.freeing.insert(object.death_thread);
-        let is_remote = object.thread.zip(object.death_thread).is_some_and(|(by, freed)| by != freed);
-        self.remote_frees += u64::from(is_remote);
+        self.remote_frees += u64::from(is_remote_free(object));
     }
 
     /// `seconds`: the time that is looked at. `knows_frees`: whether the trace says which thread freed a block.

@@ -7,6 +7,8 @@ use numapilot_insight::HeapUse;
 
 use super::objects::short_function;
 use super::style::Look;
+use super::style::legend;
+use super::style::more_rows;
 use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
@@ -118,14 +120,7 @@ fn sites(rows: &[HeapRow], top: usize, look: Look) -> String {
         table.row(cells);
         table.remark(&row.place, &remark(row));
     }
-    let mut text = table.render(look, 0);
-    if rows.len() > top {
-        text.push_str(&look.faint(&format!("    {} more; `-n {}` shows them\n", rows.len() - top, rows.len())));
-    }
-    for line in wrap(LEGEND, look.width.saturating_sub(2)) {
-        text.push_str(&look.faint(&format!("  {line}\n")));
-    }
-    text
+    table.render(look, 0) + &more_rows(rows.len(), top, look) + &legend(LEGEND, look)
 }
 
 fn thread_counts(usage: &HeapUse) -> String {
@@ -183,10 +178,5 @@ fn threads(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> Stri
             count(row.frees_of_others),
         ]);
     }
-    let mut text = table.render(look, 2);
-    let more = profile.threads.len().saturating_sub(top);
-    if more > 0 {
-        text.push_str(&look.faint(&format!("    {more} more; `-n {}` shows them\n", profile.threads.len())));
-    }
-    text
+    table.render(look, 2) + &more_rows(profile.threads.len(), top, look)
 }

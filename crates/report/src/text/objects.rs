@@ -7,7 +7,8 @@ use numapilot_insight::RowKey;
 use numapilot_machine::NodeId;
 
 use super::style::Look;
-use super::style::wrap;
+use super::style::legend;
+use super::style::more_rows;
 use super::table::Align;
 use super::table::Table;
 use crate::units;
@@ -28,14 +29,7 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
         let (place, rest) = remark(row);
         table.remark(&place, &rest);
     }
-    let mut text = table.render(look, 0);
-    if rows.len() > top {
-        text.push_str(&look.faint(&format!("    {} more; `-n {}` shows them\n", rows.len() - top, rows.len())));
-    }
-    for line in wrap(LEGEND, look.width.saturating_sub(2)) {
-        text.push_str(&look.faint(&format!("  {line}\n")));
-    }
-    text
+    table.render(look, 0) + &more_rows(rows.len(), top, look) + &legend(LEGEND, look)
 }
 
 const LEGEND: &str = "PEAK: most bytes of it live at one moment. All else in %. SHARE of all memory accesses (± half the 95 % \

@@ -89,6 +89,19 @@ pub fn shorten(text: &str, width: usize) -> String {
     head.into_iter().chain(['…']).chain(tail).collect()
 }
 
+/// The line under a table of the first `shown` of `all` rows that says how to see the others; empty where there are none.
+#[must_use]
+pub fn more_rows(all: usize, shown: usize, look: Look) -> String {
+    let more = all.saturating_sub(shown);
+    if more == 0 { String::new() } else { look.faint(&format!("    {more} more; `-n {all}` shows them\n")) }
+}
+
+/// What a table's columns are, under it.
+#[must_use]
+pub fn legend(text: &str, look: Look) -> String {
+    wrap(text, look.width.saturating_sub(2)).iter().map(|line| look.faint(&format!("  {line}\n"))).collect()
+}
+
 /// Breaks text between words into lines of at most `width` columns; a longer word is shortened.
 #[must_use]
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
