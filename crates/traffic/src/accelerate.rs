@@ -8,11 +8,12 @@ const WINDOW: usize = 8;
 const DEPENDENT: f64 = 1e-13;
 /// Growth of the residual that ends trust in the history.
 const GROWTH_MAX: f64 = 2.0;
-/// Steps after which an iteration that has not ended is distrusted: from then on, of every `ROUND` steps the first `PLAIN` are plain, half-way ones that lead
-/// out of the swing in which it is caught, and the history begins anew.
+/// Steps after which an iteration that has not ended is distrusted: from then on it alternates plain, half-way steps, which lead out of the swing in which
+/// it is caught, and `TRUSTED` accelerated ones with a new history. The plain ones double in number each time: where they are slow, the acceleration swings
+/// again unless they have come near.
 const PATIENCE: u32 = 100;
-const ROUND: u32 = 80;
 const PLAIN: u32 = 20;
+const TRUSTED: u32 = 60;
 const HALF_WAY: f64 = 0.5;
 
 /// The memory of one iteration. Reused without allocating while sizes stay.
@@ -71,7 +72,7 @@ impl Accelerator {
         self.last_image.copy_from_slice(image);
         x.copy_from_slice(image);
         self.steps += 1;
-        if self.steps > PATIENCE && (self.steps - PATIENCE) % ROUND < PLAIN {
+        if is_plain(self.steps) {
             (self.used, self.next) = (0, 0);
             x.iter_mut().zip(&self.residual).for_each(|(x, r)| *x -= HALF_WAY * r);
         }
@@ -140,9 +141,27 @@ impl Accelerator {
     }
 }
 
+/// Whether the `step`th is a plain one.
+fn is_plain(step: u32) -> bool {
+    let Some(mut into) = step.checked_sub(PATIENCE) else { return false };
+    let mut plain = PLAIN;
+    while into >= plain + TRUSTED {
+        into -= plain + TRUSTED;
+        plain *= 2;
+    }
+    into < plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_steps_double_between_accelerated_ones() {
+        let plain: Vec<u32> = (0..500).filter(|&step| is_plain(step)).collect();
+        let expected: Vec<u32> = (100..120).chain(180..220).chain(280..360).chain(420..500).collect();
+        assert_eq!(plain, expected);
+    }
 
     /// A linear map with a few eigenvalues near 1, as a network with several full stations has: the plain iteration would need 20,000 steps.
     #[test]

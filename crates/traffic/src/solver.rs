@@ -12,7 +12,8 @@ use crate::system::MemorySystem;
 
 /// The same where only loaded latencies are asked for ([`Solver::paths`]).
 const PATHS_TOLERANCE: f64 = 1e-6;
-const ITERATIONS_MAX: u32 = 2000;
+/// Most loads take 20, one of a thousand more than 200; those that two full stations share, thousands.
+const ITERATIONS_MAX: u32 = 12_000;
 /// How far an accelerated step may lead from the plain one, in logarithms: a factor of seven.
 const REACH: f64 = 2.0;
 

@@ -19,6 +19,35 @@ fn near(a: f64, b: f64, share: f64) -> bool {
     (a - b).abs() <= share * a.abs().max(b.abs()) + 1e-12
 }
 
+/// A load at the edges of what is possible.
+fn extreme(seed: u64, nodes: usize, classes: usize, broadcast: bool) -> (Machine, Load) {
+    let mut random = Random(seed);
+    let machine = random_machine(nodes, if broadcast { "broadcast" } else { "directory" }, &mut random);
+    let mut load = Load::default();
+    for index in 0..classes {
+        let mut class = random_class(nodes, index % nodes, 1.0, &mut random);
+        class.threads = 10f64.powf(3.8 * random.uniform() - 2.0);
+        class.outstanding = 10f64.powf(2.3 * random.uniform() - 1.0);
+        class.think_ns = if random.uniform() < 0.3 { 0.0 } else { 10f64.powf(6.0 * random.uniform()) };
+        load.classes.push(class);
+    }
+    if random.uniform() < 0.5 {
+        let bytes_per_s = 10f64.powf(6.0 + 6.0 * random.uniform());
+        load.background.push(Background { source: 0, target: nodes - 1, bytes_per_s });
+    }
+    (machine, load)
+}
+
+/// Two stations that background traffic fills share the waiting in ways that differ little: an accelerated iteration swings among them for ever, and what it
+/// had after 2,000 steps was up to seven times off. Found among 60,000 random loads.
+#[test]
+fn loads_that_two_full_stations_share_have_a_solution() {
+    for (seed, nodes, classes) in [(8877310951765455524, 5, 4), (10241052578290173719, 2, 8)] {
+        let (machine, load) = extreme(seed, nodes, classes, true);
+        solve(&machine, &load);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -156,20 +185,7 @@ proptest! {
     /// From a hundredth of a thread to sixty, from a chase to a flood, nothing but writes, copies beside: always a fixed point within the laws.
     #[test]
     fn extreme_loads_have_a_solution(seed in any::<u64>(), nodes in 1usize..6, classes in 1usize..10, broadcast in any::<bool>()) {
-        let mut random = Random(seed);
-        let machine = random_machine(nodes, if broadcast { "broadcast" } else { "directory" }, &mut random);
-        let mut load = Load::default();
-        for index in 0..classes {
-            let mut class = random_class(nodes, index % nodes, 1.0, &mut random);
-            class.threads = 10f64.powf(3.8 * random.uniform() - 2.0);
-            class.outstanding = 10f64.powf(2.3 * random.uniform() - 1.0);
-            class.think_ns = if random.uniform() < 0.3 { 0.0 } else { 10f64.powf(6.0 * random.uniform()) };
-            load.classes.push(class);
-        }
-        if random.uniform() < 0.5 {
-            let bytes_per_s = 10f64.powf(6.0 + 6.0 * random.uniform());
-            load.background.push(Background { source: 0, target: nodes - 1, bytes_per_s });
-        }
+        let (machine, load) = extreme(seed, nodes, classes, broadcast);
         let solution = solve(&machine, &load);
         for (class, (per_s, latency_ns)) in load.classes.iter().zip(solution.throughput_per_s.iter().zip(&solution.latency_ns)) {
             let cycle_ns = class.outstanding * class.think_ns + latency_ns;
