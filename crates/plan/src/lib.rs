@@ -18,6 +18,7 @@ pub use fit::{Fit, Fitted};
 pub use glob::glob_matches;
 pub use plan::{Frame, Layout, ObjectMatch, ObjectRule, Placing, Plan, ProcessRule, ThreadRule};
 pub use policy::{HandOver, NodeSet, Policy};
+pub use table::RANGES_MAX;
 
 /// Version of the file format that this crate reads and writes.
 pub const VERSION: u32 = 1;

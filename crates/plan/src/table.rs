@@ -171,6 +171,9 @@ impl<'t> Table<'t> {
     }
 }
 
+/// Most ranges of numbers that one rule may have: the planner in the program keeps as many (`NP_PLAN_RANGES`).
+pub const RANGES_MAX: usize = 8;
+
 fn parse_ranges(text: &str) -> Option<Vec<(u64, u64)>> {
     let number = |s: &str| s.trim().parse::<u32>().ok().map(u64::from);
     let mut ranges = Vec::new();
@@ -191,7 +194,7 @@ fn parse_ranges(text: &str) -> Option<Vec<(u64, u64)>> {
             _ => joined.push((first, last)),
         }
     }
-    (joined.len() <= 8).then_some(joined)
+    (joined.len() <= RANGES_MAX).then_some(joined)
 }
 
 /// Whether the Damerau-Levenshtein distance is at most one: one letter inserted, deleted or replaced, or two adjacent ones swapped.

@@ -4,7 +4,7 @@
 //! The first rule that matches an object places it, as when a plan is applied (`crates/runtime/c/plan_match.c`). A rule whose gain cannot be predicted is an
 //! error, because the gain of the other rules alone would be mistaken for the plan's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
@@ -43,15 +43,18 @@ pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOv
             None => found.without_effect.push(format!("object {}", rule.name)),
         }
     }
+    // As in a program that runs by the plan, the first rule that matches a thread or a process decides.
+    let mut threads = HashSet::new();
     for rule in &plan.threads {
         let which = rule.name.as_deref().or(rule.start.as_deref()).unwrap_or("all");
-        let assigned = assigned_threads(rule, trace, machine)?;
+        let assigned = assigned_threads(rule, trace, machine, &mut threads)?;
         let words = format!("thread {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("thread {which}"), || PlacementOverride::threads(words, assigned));
     }
+    let mut processes = HashSet::new();
     for rule in &plan.processes {
         let which = rule.command.as_deref().unwrap_or("all");
-        let assigned = assigned_processes(rule, trace, machine)?;
+        let assigned = assigned_processes(rule, trace, machine, &mut processes)?;
         let words = format!("process {which}: {} on their nodes", assigned.len());
         found.add(!assigned.is_empty(), format!("process {which}"), || PlacementOverride::processes(words, assigned));
     }
@@ -201,7 +204,13 @@ fn assigned_node(nodes: &[NodeId], layout: Layout, number: usize) -> Option<Node
     }
 }
 
-fn assigned_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ThreadIndex, NodeId)>> {
+/// The threads that a rule places, without those that earlier rules have `taken`.
+fn assigned_threads(
+    rule: &ThreadRule,
+    trace: &Trace,
+    machine: &Machine,
+    taken: &mut HashSet<ThreadIndex>,
+) -> Result<Vec<(ThreadIndex, NodeId)>> {
     let nodes = nodes_of(&rule.placing, machine);
     let mut in_process: BTreeMap<ProcessIndex, u64> = BTreeMap::new();
     let mut assigned = Vec::new();
@@ -216,7 +225,7 @@ fn assigned_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Resu
             && is_named(&rule.start, &thread.start_function)
             && in_ranges(&rule.order, *order - 1)
             && rule.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
-        if is_it {
+        if is_it && taken.insert(thread.index) {
             let Some(node) = assigned_node(&nodes, rule.layout, assigned.len()) else {
                 bail!(
                     "line {}: the gain of threads that may run on several nodes cannot be predicted; name one node, or `layout = \"spread\"`",
@@ -229,11 +238,20 @@ fn assigned_threads(rule: &ThreadRule, trace: &Trace, machine: &Machine) -> Resu
     Ok(assigned)
 }
 
-fn assigned_processes(rule: &ProcessRule, trace: &Trace, machine: &Machine) -> Result<Vec<(ProcessIndex, NodeId)>> {
+/// The processes that a rule places, without those that earlier rules have `taken`; it does not count these either.
+fn assigned_processes(
+    rule: &ProcessRule,
+    trace: &Trace,
+    machine: &Machine,
+    taken: &mut HashSet<ProcessIndex>,
+) -> Result<Vec<(ProcessIndex, NodeId)>> {
     let nodes = nodes_of(&rule.placing, machine);
     let (mut matching, mut assigned) = (0, Vec::new());
     for (index, process) in trace.processes().iter().enumerate() {
-        if rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, base(&process.exe))) {
+        let index = ProcessIndex(index as u32);
+        if taken.contains(&index)
+            || rule.command.as_ref().is_some_and(|pattern| !glob_matches(pattern, base(&process.exe)))
+        {
             continue;
         }
         matching += 1;
@@ -244,7 +262,8 @@ fn assigned_processes(rule: &ProcessRule, trace: &Trace, machine: &Machine) -> R
                     rule.line
                 );
             };
-            assigned.push((ProcessIndex(index as u32), node));
+            taken.insert(index);
+            assigned.push((index, node));
         }
     }
     Ok(assigned)
@@ -374,10 +393,32 @@ mod tests {
              [[process]]\nnodes = \"all\"\nlayout = \"spread\"\n",
         );
         let (trace, machine) = (trace(), machine());
-        let assigned = |rule: usize| assigned_threads(&plan.threads[rule], &trace, &machine).expect("assigned nodes");
+        let mut taken = HashSet::new();
+        let mut assigned =
+            |rule: usize| assigned_threads(&plan.threads[rule], &trace, &machine, &mut taken).expect("assigned nodes");
         assert_eq!(assigned(0), [(ThreadIndex(1), NodeId(1)), (ThreadIndex(3), NodeId(2))]);
         assert_eq!(assigned(1), [(ThreadIndex(0), NodeId(3))], "numbers are counted within a process");
-        let processes = assigned_processes(&plan.processes[0], &trace, &machine).expect("assigned nodes");
+        let mut taken = HashSet::new();
+        let processes = assigned_processes(&plan.processes[0], &trace, &machine, &mut taken).expect("assigned nodes");
         assert_eq!(processes, [(ProcessIndex(0), NodeId(0)), (ProcessIndex(1), NodeId(1))]);
+    }
+
+    #[test]
+    fn the_first_rule_takes_a_thread_or_a_process_and_the_next_counts_what_is_left() {
+        let plan = plan(
+            "[[thread]]\nname = \"work\"\norder = \"1\"\nprocess = \"app\"\nnodes = \"2\"\n[[thread]]\nnodes = \"3\"\n\
+             [[process]]\ncommand = \"app\"\nnodes = \"2\"\n[[process]]\norder = \"0\"\nnodes = \"3\"\n",
+        );
+        let (trace, machine) = (trace(), machine());
+        let mut taken = HashSet::new();
+        let mut threads =
+            |rule: usize| assigned_threads(&plan.threads[rule], &trace, &machine, &mut taken).expect("nodes");
+        assert_eq!(threads(0), [(ThreadIndex(1), NodeId(2))]);
+        assert_eq!(threads(1), [0, 2, 3].map(|number| (ThreadIndex(number), NodeId(3))));
+        let mut taken = HashSet::new();
+        let mut processes =
+            |rule: usize| assigned_processes(&plan.processes[rule], &trace, &machine, &mut taken).expect("nodes");
+        assert_eq!(processes(0), [(ProcessIndex(0), NodeId(2))]);
+        assert_eq!(processes(1), [(ProcessIndex(1), NodeId(3))], "what the first rule took is not counted");
     }
 }
