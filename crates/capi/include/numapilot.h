@@ -193,7 +193,7 @@ typedef struct numapilot_info {
   uint64_t duration_ns;
   // One cache line in this many was simulated; 1: all.
   uint64_t line_sampling;
-  // Number of records that were lost: totals are lower bounds if this is not 0.
+  // Number of records that were lost, each damaged or torn chunk counting as one: totals are lower bounds if this is not 0.
   uint64_t lost;
   // 1: the machine, page homes and program time are simulated, not measured.
   uint32_t is_simulated;

@@ -46,7 +46,7 @@ pub struct TraceInfo {
     pub duration_ns: u64,
     /// One cache line in this many was simulated; 1: all.
     pub line_sampling: u64,
-    /// Number of records that were lost: totals are lower bounds if this is not 0.
+    /// Number of records that were lost, each damaged or torn chunk counting as one: totals are lower bounds if this is not 0.
     pub lost: u64,
     /// 1: the machine, page homes and program time are simulated, not measured.
     pub is_simulated: u32,
@@ -200,7 +200,7 @@ impl OpenTrace {
             locations: trace.locations().len() as u64,
             duration_ns: trace.meta().duration_ns,
             line_sampling: trace.line_sampling(),
-            lost: losses.ring_full + losses.no_slot + losses.stopped + losses.after_end + losses.unread,
+            lost: losses.records().saturating_add(losses.damaged_chunks).saturating_add(losses.torn_chunks),
             is_simulated: u32::from(trace.meta().simulated),
             holds_faults: u32::from(trace.holds_faults()),
             engine,

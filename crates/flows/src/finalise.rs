@@ -379,7 +379,7 @@ fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
     for problem in &session.problems {
         match problem.damage {
             Damage::TornTail => losses.torn_chunks += 1,
-            Damage::NoBases(records) => losses.inconsistent_records += records,
+            Damage::NoBases(records) => losses.no_stamps += records,
             Damage::Header | Damage::Version(_) | Damage::Checksum | Damage::Record(_) => losses.damaged_chunks += 1,
         }
     }
@@ -390,7 +390,8 @@ fn count_problems(losses: &mut Losses, session: &SessionFacts<'_>) {
         losses.no_slot = losses.no_slot.max(end.lost_no_slot);
         losses.stopped = losses.stopped.max(end.lost_stopped);
         losses.failed_unwinds = losses.failed_unwinds.max(end.failed_unwinds);
-        losses.after_end = end.more.get("lost_after_end").and_then(serde_json::Value::as_u64).unwrap_or(0);
+        losses.after_end =
+            losses.after_end.max(end.more.get("lost_after_end").and_then(serde_json::Value::as_u64).unwrap_or(0));
     }
 }
 
@@ -496,6 +497,7 @@ fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
         problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
     let more = [
         ("after_end", losses.after_end),
+        ("reentrant", losses.reentrant),
         ("stack_table", losses.stack_table),
         ("truncated_stacks", losses.truncated_stacks),
         ("torn_chunks", losses.torn_chunks),

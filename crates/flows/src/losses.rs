@@ -11,6 +11,10 @@ pub struct Losses {
     pub stopped: u64,
     /// Records of threads that had already ended, such as the C library's frees of their memory.
     pub after_end: u64,
+    /// Records of a signal handler that came into the middle of another record, or of the allocator.
+    pub reentrant: u64,
+    /// Records without time, because the chunk before them is missing.
+    pub no_stamps: u64,
     /// Stacks dropped because the stack table was full.
     pub stack_table: u64,
     /// Chunks with a wrong checksum, skipped.
@@ -39,7 +43,14 @@ impl Losses {
     /// Whether records are missing, so that totals are lower bounds.
     #[must_use]
     pub fn records_lost(&self) -> bool {
-        let rings = self.ring_full + self.no_slot + self.stopped + self.after_end;
-        rings + self.damaged_chunks + self.torn_chunks + self.unread > 0
+        self.records() > 0 || self.damaged_chunks > 0 || self.torn_chunks > 0
+    }
+
+    /// How many records are known to be missing; those in damaged and torn chunks are not counted.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        [self.ring_full, self.no_slot, self.stopped, self.after_end, self.reentrant, self.no_stamps, self.unread]
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 }

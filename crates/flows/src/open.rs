@@ -347,6 +347,8 @@ fn losses(meta: &Meta) -> Losses {
         no_slot: losses.no_slot,
         stopped: losses.stopped,
         after_end: more("after_end"),
+        reentrant: more("reentrant"),
+        no_stamps: losses.no_stamps,
         stack_table: more("stack_table"),
         damaged_chunks: losses.damaged_chunks + losses.missing_chunks,
         torn_chunks: more("torn_chunks"),

@@ -135,7 +135,7 @@ const NAMELESS: &str = "code addresses have no function name";
 type LossInWords = (fn(&Losses) -> u64, &'static str, &'static str);
 
 /// Every loss, in the order in which they are told.
-const LOSSES: [LossInWords; 15] = [
+const LOSSES: [LossInWords; 17] = [
     (
         |losses| losses.ring_full,
         "record was dropped because a ring stayed full: raise --ring-size",
@@ -150,6 +150,16 @@ const LOSSES: [LossInWords; 15] = [
         |losses| losses.after_end,
         "record came from a thread that had already ended (a free by the C library), so that block seems to stay allocated",
         "records came from threads that had already ended (frees by the C library), so these blocks seem to stay allocated",
+    ),
+    (
+        |losses| losses.reentrant,
+        "record was not written because a signal handler ran in the middle of another, or of the allocator",
+        "records were not written because signal handlers ran in the middle of others, or of the allocator",
+    ),
+    (
+        |losses| losses.no_stamps,
+        "record was skipped because the part of the raw trace that says when it was written is missing",
+        "records were skipped because the parts of the raw trace that say when they were written are missing",
     ),
     (
         |losses| losses.stopped,
@@ -286,6 +296,8 @@ mod tests {
             no_slot: 1,
             stopped: 1,
             after_end: 1,
+            reentrant: 1,
+            no_stamps: 1,
             stack_table: 1,
             damaged_chunks: 1,
             torn_chunks: 1,

@@ -256,6 +256,15 @@ impl Meta {
         }
     }
 
+    /// The frequency in kHz of the cycles in which latencies are given; `None` where it is not known. A model's are of its own clock. A processor's are
+    /// core cycles, and `clock.khz` is the rate of its time counter: on x86 these agree but for turbo, on Arm the counter ticks at 25 MHz or 1 GHz, whatever
+    /// the core does.
+    #[must_use]
+    pub fn latency_khz(&self) -> Option<u32> {
+        let arch = self.host.get("arch").and_then(Value::as_str).unwrap_or("x86_64");
+        Some(self.clock.khz).filter(|khz| *khz > 0 && (self.simulated || arch == "x86_64"))
+    }
+
     /// Reads `folder/meta.json`.
     ///
     /// # Errors
@@ -318,6 +327,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn latencies_of_arm_are_not_of_its_counter() {
+        let meta = |arch: &str, simulated, khz| {
+            let host = json!({ "arch": arch }).as_object().cloned().unwrap_or_default();
+            Meta { simulated, host, clock: ClockInfo { khz, ..Default::default() }, ..Meta::default() }.latency_khz()
+        };
+        assert_eq!(meta("x86_64", false, 2_000_000), Some(2_000_000));
+        assert_eq!(meta("aarch64", false, 25_000), None);
+        assert_eq!(meta("aarch64", true, 2_000_000), Some(2_000_000));
+        assert_eq!(meta("x86_64", false, 0), None);
+    }
 
     #[test]
     fn a_model_that_no_engine_simulated_is_not_called_real_hardware() {

@@ -534,6 +534,8 @@ impl<L: Layouts> Joiner<L> {
             layout::LOST_NO_SLOT => &mut losses.no_slot,
             layout::LOST_STOPPED => &mut losses.stopped,
             layout::LOST_STACK_TABLE => &mut losses.stack_table,
+            layout::LOST_REENTRANT => &mut losses.reentrant,
+            layout::LOST_AFTER_END => &mut losses.after_end,
             _ => &mut losses.inconsistent_records,
         };
         *counter = counter.saturating_add(count);

@@ -407,6 +407,28 @@ fn damaged_records_are_counted_and_change_nothing() {
     assert_eq!((joined.objects.len(), world.results.len()), (0, 1));
 }
 
+#[test]
+fn every_cause_of_lost_records_has_its_count() {
+    let mut world = World::new();
+    let causes = [1, 2, 3, 4, 5, 6];
+    for cause in causes {
+        world.order += 1;
+        world.emit(0, Event::Lost { count: 10 + u64::from(cause), cause });
+    }
+    let losses = world.joiner.finish().losses;
+    let found = [
+        losses.ring_full,
+        losses.no_slot,
+        losses.stopped,
+        losses.stack_table,
+        losses.reentrant,
+        losses.after_end,
+        losses.inconsistent_records,
+    ];
+    assert_eq!(found, [11, 12, 13, 14, 15, 16, 0]);
+    assert!(losses.records_lost());
+}
+
 /// Two processes fault on shared memory, at different addresses: each page has one first touch, by whoever came first.
 #[test]
 fn a_page_of_shared_memory_is_touched_first_in_one_process_only() {

@@ -52,7 +52,8 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled:
         readings[reading.thread.0 as usize].push(reading);
     }
     let khz = clock_khz(trace, machine);
-    let latencies = latencies(trace, machine, windows, khz);
+    let of_core = trace.meta().latency_khz().map(f64::from).or(machine.clock_mhz().map(|mhz| mhz * 1000.0));
+    let latencies = latencies(trace, machine, windows, of_core);
     let mut paces = vec![Pace { outstanding: 1.0, stretch: 1.0, ..Pace::default() }; windows.count * threads];
     let has_chains = trace.counters().iter().all(|reading| reading.totals.memory_dependent.is_some());
     for (thread, readings) in trace.threads().iter().zip(&readings) {
@@ -169,8 +170,8 @@ fn at(sums: &[Sums], time_ns: f64) -> Sums {
     }
 }
 
-/// Sums of latencies by window and thread: as measured, else those of an idle machine.
-fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: f64) -> Vec<f64> {
+/// Sums of latencies by window and thread: as measured, where the clock of their cycles is known, else those of an idle machine.
+fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: Option<f64>) -> Vec<f64> {
     let threads = trace.threads().len();
     let mut sums = vec![0.0; windows.count * threads];
     if trace.counters().is_empty() {
@@ -180,7 +181,8 @@ fn latencies(trace: &Trace, machine: &Machine, windows: Windows, khz: f64) -> Ve
                 (Some(node), Some(home)) => machine.idle_latency_or_guess_ns(node, home),
                 _ => 0.0,
             };
-            let latency_ns = access.latency_cycles.map_or_else(idle, |cycles| f64::from(cycles) * 1e6 / khz);
+            let measured = access.latency_cycles.zip(khz);
+            let latency_ns = measured.map_or_else(idle, |(cycles, khz)| f64::from(cycles) * 1e6 / khz);
             sums[window * threads + access.thread.0 as usize] += latency_ns * f64::from(access.weight);
         }
     }

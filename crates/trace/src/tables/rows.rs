@@ -484,7 +484,7 @@ table! {
         time_ns: u64, "ns since the start of the recording", Delta;
         /// Thread that lost records; null where it is not known.
         thread: Option<u32>, "threads.thread", Dictionary;
-        /// `ring_full`, `no_slot`, `stopped`, `stack_table`, `chunk_damaged`, `chunk_torn`, `chunk_missing`, `no_stamps`.
+        /// `ring_full`, `no_slot`, `stopped`, `after_end`, `reentrant`, `stack_table`, `chunk_damaged`, `chunk_torn`, `chunk_missing`, `no_stamps`.
         cause: Arc<str>, "", Dictionary;
         /// Records lost; bytes for damaged and torn chunks.
         count: u64, "records or bytes", Delta;

@@ -383,6 +383,7 @@ pub fn loss_name(cause: u32) -> &'static str {
         LOST_NO_SLOT => "no_slot",
         LOST_STOPPED => "stopped",
         LOST_STACK_TABLE => "stack_table",
+        LOST_REENTRANT => "reentrant",
         LOST_AFTER_END => "after_end",
         _ => "unknown",
     }
