@@ -199,7 +199,7 @@ function line(model: Model, groups: Groups, group: number, n: number, all: Tally
         pattern: "too-few-samples",
         isFolded: false,
     };
-    made.pattern = classify(made);
+    made.pattern = classify(made, ratio(groups.known[group], weight));
     return made;
 }
 
@@ -211,8 +211,9 @@ function bestNode(model: Model, from: Float64Array): number {
 }
 
 /** The thresholds of docs/metrics.md, "Patterns". */
-function classify(line: ObjectLine): Pattern {
+function classify(line: ObjectLine, known: number): Pattern {
     if (line.samples < 30) return "too-few-samples";
+    if (known < 0.5) return "homes-unknown";
     if (1 - line.remote >= 0.9) return "local";
     if (line.own >= 0.9) return "private-remote";
     if (Math.max(...Array.from(line.from)) >= 0.9) return "used-elsewhere";

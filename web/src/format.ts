@@ -24,8 +24,8 @@ export function bytes(value: number): string {
 
 export function timeNs(value: number): string {
     if (value >= 60e9) {
-        const seconds = value / 1e9;
-        return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60)).padStart(2, "0")} s`;
+        const seconds = Math.round(value / 1e9);
+        return `${Math.floor(seconds / 60)} min ${String(seconds % 60).padStart(2, "0")} s`;
     }
     return scaled(value, 1000, [" ns", " µs", " ms", " s"]);
 }

@@ -79,6 +79,7 @@ export interface Frame {
 
 export const PATTERNS: Record<Pattern, string> = {
     "too-few-samples": "too few samples to say",
+    "homes-unknown": "home node unknown",
     local: "local already",
     "private-remote": "private, placed elsewhere",
     "used-elsewhere": "used from one other node",
@@ -95,10 +96,10 @@ export class Model {
     readonly rowBin: Int32Array;
     /** Accesses that all rows stand for. */
     readonly allWeight: number;
+    /** The remote ones among them. */
+    readonly remoteWeight: number;
     readonly sites: Site[];
     readonly instances: Instances;
-    /** Accesses, and remote ones, of all instances that are listed. */
-    readonly instanceTotals: { weight: number; remote: number };
     readonly functions: Fn[] = [];
     /** Per code: frames from outermost to innermost. */
     readonly codes: Frame[][] = [];
@@ -131,8 +132,6 @@ export class Model {
         this.readCode();
         this.sites = this.readSites();
         this.instances = this.readInstances();
-        const sum = (values: Float64Array): number => values.reduce((a, b) => a + b, 0);
-        this.instanceTotals = { weight: sum(this.instances.weight), remote: sum(this.instances.remote) };
         this.keyKind = columns.ints("key_kind");
         this.keySite = columns.ints("key_site");
         this.keyInstance = columns.ints("key_instance");
@@ -142,6 +141,7 @@ export class Model {
         this.threadGroup = this.rows.thread.map((thread) => (thread < 0 ? head.threads.length : thread));
         this.oneGroup = new Int32Array(this.rows.count);
         this.allWeight = this.rows.weight.reduce((a, b) => a + b, 0);
+        this.remoteWeight = this.rows.weight.reduce((sum, weight, i) => sum + (this.rows.reach[i] === REMOTE ? weight : 0), 0);
         const slices = this.isCells ? Math.ceil(head.duration_ns / head.grain.bin_ns) : 240;
         this.binNs = this.isCells ? head.grain.bin_ns : Math.max(1, Math.ceil(head.duration_ns / slices));
         this.bins = Math.max(1, this.isCells ? slices : Math.ceil(head.duration_ns / this.binNs));

@@ -96,7 +96,7 @@ export interface Totals {
     duration: number;
 }
 
-export type Pattern = "too-few-samples" | "local" | "private-remote" | "used-elsewhere" | "shared-read" | "shared-written";
+export type Pattern = "too-few-samples" | "homes-unknown" | "local" | "private-remote" | "used-elsewhere" | "shared-read" | "shared-written";
 
 export interface DecisionRow {
     key: { site: number } | { object: number } | "unknown";

@@ -103,7 +103,9 @@ fn first_touches_give_pages_their_homes() {
     assert_eq!(meta["tables"]["placements"]["rows"], 560);
     assert!(meta["notes"].to_string().contains("those of the page's first touch"), "{}", meta["notes"]);
     let totals = &report["headline"]["totals"];
-    assert_eq!(totals["remote_share"]["value"], 0.0);
+    // First touches are local by construction: a share of them would read as one of accesses.
+    assert!(totals["remote_share"].is_null(), "{totals}");
+    assert_eq!(report["headline"]["verdict"], "page-faults");
     let served: Vec<f64> =
         totals["served"].as_array().expect("nodes").iter().filter_map(|node| node["value"].as_f64()).collect();
     assert_eq!(served, [280.0, 280.0]);
@@ -259,6 +261,38 @@ fn imported_page_faults_are_reported_as_first_touches() {
     let text = run(&["report", trace]).succeeded().stdout;
     assert!(text.contains("Touched first") && text.contains("OBJECTS BY PAGES"), "{text}");
     assert!(!text.contains("memory accesses ("), "{text}");
+    let page = folder.path().join("f.html");
+    run(&["report", trace, "--html", page.to_str().expect("UTF-8")]).succeeded();
+    let page = fs::read_to_string(&page).expect("the page");
+    assert!(
+        page.contains("Page faults were recorded, not accesses") && !page.contains("Nothing to fix"),
+        "the page's verdict"
+    );
+    let refused = run(&["check", "--max-remote", "50%", "--trace", trace]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("does not show how often memory is accessed"), "{}", refused.stderr);
+    let json = run(&["check", "--json", "--max-remote", "50%", "--trace", trace]).stdout;
+    assert!(json.contains("\"passed\": false"), "{json}");
+}
+
+/// Of hardware's samples many are cache hits: what an object's own rows count are memory accesses, as the report's head does.
+#[test]
+fn cache_hits_are_no_accesses_of_objects() {
+    let folder = scratch();
+    let (_, report) = imported(&testdata("perf-streams/ibs-zen4.data"), folder.path());
+    let trace = folder.path().join("t.numatrace");
+    let trace = trace.to_str().expect("UTF-8");
+    let all = report["headline"]["totals"]["samples"].as_u64().expect("a count");
+    assert!(all < 560, "{all}");
+    let shown = run(&["report", trace, "--json", "--object", "allocator"]).succeeded().stdout;
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
+    let threads = shown["objects"][0]["threads"].as_array().expect("threads");
+    let samples: u64 = threads.iter().filter_map(|thread| thread["samples"].as_u64()).sum();
+    assert_eq!(samples, shown["objects"][0]["row"]["samples"].as_u64().expect("a count"), "{shown}");
+    // Nor does such a recording say how many accesses there were over time.
+    let refused = run(&["simulate", trace, "--policy", "first-touch", "--machine", "xeon-2s"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("how many accesses its threads made"), "{}", refused.stderr);
 }
 
 /// `perf record --threads` writes a folder: one file with the facts, and one per thread with records only.

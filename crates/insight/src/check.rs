@@ -7,6 +7,10 @@ use serde::Serialize;
 
 use crate::compare::{Change, ObjectSummary, Repeatability, RunSummary, TimeSource, merge_objects, repeated};
 use crate::estimate::Estimate;
+use crate::totals::UNKNOWN_MAX;
+
+/// Why a share of the whole program is unknown.
+const NO_HOMES: &str = "the home node of more than half of the accesses is unknown";
 
 /// A limit; all are shares (0.3 is 30 %).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -85,42 +89,57 @@ fn judge_one(
         objects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b))).filter(|object| weight(object) > 0.0).cloned()
     };
     let remote = || most(|object| object.share * object.remote);
-    let (found, object, unknown) = match limit {
-        Limit::Remote(_) => (over(|run| run.remote_share), remote(), "no access has a known home node"),
+    let (found, object) = match limit {
+        Limit::Remote(_) => {
+            (of_accesses(runs).and_then(|()| over(|run| run.remote_share).ok_or_else(|| NO_HOMES.to_owned())), remote())
+        }
         Limit::Imbalance(_) => (
-            over(|run| run.imbalance),
+            of_accesses(runs).and_then(|()| over(|run| run.imbalance).ok_or_else(|| NO_HOMES.to_owned())),
             most(|object| object.share * object.busiest_node),
-            "no access has a known home node",
         ),
         Limit::RemoteOf(name, _) => {
             let object =
                 objects.iter().filter(|object| object.name == *name).max_by(|a, b| a.share.total_cmp(&b.share));
-            (remote_of(objects, name), object.cloned(), "no access to an object of that name was sampled")
+            (of_accesses(runs).and_then(|()| remote_of(objects, name)), object.cloned())
         }
-        Limit::Slowdown(_) => (
-            baseline.and_then(|baseline| slowdown(baseline, runs)),
-            remote(),
-            "run times cannot be compared with those of the baseline",
-        ),
+        Limit::Slowdown(_) => (slowdown(baseline.unwrap_or_default(), runs), remote()),
     };
     let greatest = limit.greatest();
-    let verdict = match found {
-        None => Verdict::Unknown,
-        Some(found) if found.low > greatest => Verdict::Exceeded,
-        Some(found) if found.value > greatest => Verdict::InDoubt,
-        Some(_) => Verdict::Kept,
+    let verdict = match &found {
+        Err(_) => Verdict::Unknown,
+        Ok(found) if found.low > greatest => Verdict::Exceeded,
+        Ok(found) if found.value > greatest => Verdict::InDoubt,
+        Ok(_) => Verdict::Kept,
     };
-    let remark = if verdict == Verdict::Unknown { unknown.to_owned() } else { String::new() };
+    let (found, remark) = found.map_or_else(|why| (None, why), |found| (Some(found), String::new()));
     Judgement { limit: limit.clone(), found, verdict, object, remark }
 }
 
+/// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason.
+fn of_accesses(runs: &[RunSummary]) -> Result<(), String> {
+    match runs.iter().find(|run| !run.is_of_accesses) {
+        None => Ok(()),
+        Some(run) => {
+            let engine = run.engine.name();
+            Err(format!(
+                "a recording by engine {engine} does not show how often memory is accessed; record with `--engine instrument` or `emulate`"
+            ))
+        }
+    }
+}
+
 /// Remote share among the accesses to all objects of a name, over the recordings.
-fn remote_of(objects: &[ObjectSummary], name: &str) -> Option<Estimate> {
+fn remote_of(objects: &[ObjectSummary], name: &str) -> Result<Estimate, String> {
+    let unseen = || "no access to an object of that name was sampled".to_owned();
     let named: Vec<&ObjectSummary> = objects.iter().filter(|object| object.name == name).collect();
     let share: f64 = named.iter().map(|object| object.share).sum();
-    let runs = named.first()?.remote_of_all.len();
+    let runs = named.first().ok_or_else(unseen)?.remote_of_all.len();
     if share <= 0.0 {
-        return None;
+        return Err(unseen());
+    }
+    let known: f64 = named.iter().map(|object| object.share * object.known_homes).sum();
+    if known < (1.0 - UNKNOWN_MAX) * share {
+        return Err("the home node of more than half of the accesses to it is unknown".to_owned());
     }
     let per_run: Vec<Estimate> = (0..runs)
         .map(|run| {
@@ -133,21 +152,33 @@ fn remote_of(objects: &[ObjectSummary], name: &str) -> Option<Estimate> {
         })
         .collect();
     let found = repeated(&per_run).estimate.scaled(1.0 / share);
-    Some(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })
+    Ok(Estimate { value: found.value, low: found.low.max(0.0), high: found.high.min(1.0) })
 }
 
 /// Run time over the baseline's, minus one.
-fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Option<Estimate> {
+fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<Estimate, String> {
+    let unlike = || "run times cannot be compared with those of the baseline".to_owned();
+    let (base, run) = baseline.first().zip(runs.first()).ok_or_else(unlike)?;
+    if base.machine != run.machine {
+        return Err(format!("the baseline was recorded on machine {}, this on {}", base.machine, run.machine));
+    }
+    if base.engine != run.engine {
+        return Err(format!(
+            "the baseline was recorded by engine {}, this by {}",
+            base.engine.name(),
+            run.engine.name()
+        ));
+    }
     let times = |runs: &[RunSummary]| -> Option<(Vec<Estimate>, TimeSource)> {
         let source = runs.first()?.time?.source;
         let of = |run: &RunSummary| run.time.filter(|time| time.source == source).map(|time| Estimate::exact(time.ns));
         Some((runs.iter().map(of).collect::<Option<_>>()?, source))
     };
-    let ((old, old_source), (new, new_source)) = (times(baseline)?, times(runs)?);
+    let ((old, old_source), (new, new_source)) = times(baseline).zip(times(runs)).ok_or_else(unlike)?;
     if old_source != new_source {
-        return None;
+        return Err(unlike());
     }
-    Change::of(repeated(&old), repeated(&new), Repeatability::OF_AMOUNTS).relative
+    Change::of(repeated(&old), repeated(&new), Repeatability::OF_AMOUNTS).relative.ok_or_else(unlike)
 }
 
 #[cfg(test)]
@@ -164,6 +195,7 @@ mod tests {
             machine: "m".to_owned(),
             engine: Engine::Instrument.into(),
             time: Some(RunTime { ns: time, source: TimeSource::Modelled }),
+            is_of_accesses: true,
             remote_share: Some(remote),
             imbalance: None,
             accesses: Estimate::exact(1e6),
@@ -200,5 +232,48 @@ mod tests {
             |time: f64| judge(&[Limit::Slowdown(0.05)], &[run(Estimate::exact(0.1), time)], Some(&base))[0].verdict;
         assert_eq!(judged(104.0), Verdict::Kept);
         assert_eq!(judged(106.0), Verdict::Exceeded);
+    }
+
+    #[test]
+    fn page_faults_and_objects_of_unknown_homes_are_never_kept() {
+        let faults = RunSummary { is_of_accesses: false, ..run(Estimate::exact(0.0), 1.0) };
+        let judged = judge(&[Limit::Remote(0.5)], &[faults], None);
+        assert_eq!(judged[0].verdict, Verdict::Unknown);
+        assert!(judged[0].remark.contains("how often memory is accessed"), "{}", judged[0].remark);
+        let object = |known_homes: f64| ObjectSummary {
+            kind: numapilot_flows::ObjectKind::Heap,
+            name: "filled".to_owned(),
+            function: String::new(),
+            place: String::new(),
+            file: String::new(),
+            line: 0,
+            instances: 1,
+            bytes: 8,
+            peak_live_bytes: 8,
+            share: 0.5,
+            remote: 0.0,
+            known_homes,
+            busiest_node: 0.0,
+            remote_of_all: vec![Estimate::exact(0.0)],
+            latency_cycles: None,
+        };
+        let verdict = |known: f64| {
+            let run = RunSummary { objects: vec![object(known)], ..run(Estimate::exact(0.0), 1.0) };
+            judge(&[Limit::RemoteOf("filled".to_owned(), 0.1)], &[run], None)[0].verdict
+        };
+        assert_eq!([0.0, 0.4, 0.6].map(verdict), [Verdict::Unknown, Verdict::Unknown, Verdict::Kept]);
+    }
+
+    #[test]
+    fn a_baseline_of_another_machine_or_engine_is_no_baseline() {
+        let new = [run(Estimate::exact(0.1), 100.0)];
+        for other in [
+            RunSummary { machine: "other".to_owned(), ..run(Estimate::exact(0.1), 200.0) },
+            RunSummary { engine: Engine::Emulate.into(), ..run(Estimate::exact(0.1), 200.0) },
+        ] {
+            let judged = &judge(&[Limit::Slowdown(0.5)], &new, Some(&[other]))[0];
+            assert_eq!(judged.verdict, Verdict::Unknown);
+            assert!(judged.remark.starts_with("the baseline was recorded"), "{}", judged.remark);
+        }
     }
 }

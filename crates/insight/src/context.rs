@@ -2,6 +2,7 @@
 
 use numapilot_flows::{AccessRef, Filter, Trace};
 use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::ObjectId;
 
 use crate::blind::Blindness;
 use crate::estimate::Tally;
@@ -86,6 +87,12 @@ impl<'t> Analysis<'t> {
 
     pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
         Box::new(self.trace.filtered(&self.filter).filter(AccessRef::is_memory_access))
+    }
+
+    /// The accesses to one object.
+    pub(crate) fn accesses_to(&self, object: ObjectId) -> impl Iterator<Item = AccessRef> + '_ {
+        let own = self.trace.oef(object).filter(AccessRef::is_memory_access);
+        own.filter(|access| self.filter.admits(self.trace, access))
     }
 
     pub(crate) fn sum(&self) -> AllSums {

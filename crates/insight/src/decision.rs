@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::context::{AllSums, Analysis};
 use crate::estimate::{Estimate, Tally, Weight, net_share};
+use crate::totals::UNKNOWN_MAX;
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -28,6 +29,8 @@ pub enum RowKey {
 pub enum Pattern {
     /// Too few samples for a classification.
     TooFewSamples,
+    /// The home node of more than half of its accesses is unknown.
+    HomesUnknown,
     /// Nearly all accesses are local already.
     Local,
     /// Nearly all accesses come from its allocating thread, which runs on another node than its home node.
@@ -70,6 +73,9 @@ pub struct DecisionRow {
     pub share_of_remote: Estimate,
     /// Of its accesses, the share that is remote.
     pub remote: Estimate,
+    /// Of its accesses, the share with a known home node; `remote`, `local` and `on_node` are of these.
+    #[serde(skip)]
+    pub known_homes: f64,
     /// Of its accesses, the share that is local.
     pub local: Estimate,
     /// Of its remote accesses, the share made by the allocating thread itself: pinning that thread where the memory is would
@@ -250,6 +256,7 @@ impl Accumulator {
             share,
             share_of_remote: self.remote.share_of(&sums.remote),
             remote,
+            known_homes: self.known.share_of(&self.all).value,
             local: remote.complement(),
             avoidable_by_pinning: with_allocator
                 .then(|| self.remote_by_allocator.share_of(&self.remote_with_allocator)),
@@ -315,6 +322,8 @@ fn classify(row: &DecisionRow) -> Pattern {
     let most_from = row.from_node.iter().map(|share| share.value).fold(0.0, f64::max);
     if row.samples < ENOUGH_SAMPLES {
         Pattern::TooFewSamples
+    } else if row.known_homes < 1.0 - UNKNOWN_MAX {
+        Pattern::HomesUnknown
     } else if row.local.value >= NEARLY_ALL {
         Pattern::Local
     } else if row.by_allocator.is_some_and(|share| share.value >= NEARLY_ALL) {

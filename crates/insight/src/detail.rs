@@ -147,7 +147,7 @@ impl Analysis<'_> {
     #[must_use]
     pub fn object_detail(&self, id: ObjectId, bins: usize, stretches: usize) -> Option<ObjectDetail> {
         let object = self.trace.object(id)?;
-        let own: Vec<AccessRef> = self.trace.oef(id).filter(|access| self.filter.admits(self.trace, access)).collect();
+        let own: Vec<AccessRef> = self.accesses_to(id).collect();
         let pages = if self.trace.kind_of(Some(id)) == ObjectKind::Unknown {
             Vec::new()
         } else {
@@ -161,7 +161,7 @@ impl Analysis<'_> {
     pub fn site_detail(&self, site: numapilot_flows::SiteId, bins: usize, stretches: usize) -> Option<ObjectDetail> {
         let row = self.sites().into_iter().find(|row| row.key == crate::decision::RowKey::Site(site))?;
         let filter = Filter { site: Some(site), ..self.filter.clone() };
-        let own: Vec<AccessRef> = self.trace.filtered(&filter).collect();
+        let own: Vec<AccessRef> = self.trace.filtered(&filter).filter(AccessRef::is_memory_access).collect();
         let mut objects: Vec<ObjectId> = own.iter().filter_map(|access| access.object).collect();
         objects.sort();
         objects.dedup();

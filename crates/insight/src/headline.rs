@@ -31,6 +31,10 @@ pub enum Verdict {
     NothingSeen,
     /// No event that samples memory accesses was recorded, so nothing is known of them.
     NotSampled,
+    /// Page faults were recorded: who touched each page first, not how often memory is accessed.
+    PageFaults,
+    /// The home node of more than half of the accesses is unknown.
+    HomesUnknown,
     /// Few remote accesses and balanced controllers.
     NothingToFix,
     /// Many accesses are remote; the memory controllers are evenly loaded.
@@ -60,12 +64,14 @@ impl Analysis<'_> {
         let top = sites.iter().find(|row| row.key != RowKey::Unknown).cloned();
         let is_remote = totals.remote_share.value >= MUCH_REMOTE;
         let is_imbalanced = totals.imbalance.sample.value >= MUCH_IMBALANCE;
-        let is_sampled = self.trace.evidence() != Evidence::Other;
+        let evidence = self.trace.evidence();
         let blindness = self.blindness();
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
             _ if blindness.is_some() => Verdict::Blind,
-            _ if !is_sampled => Verdict::NotSampled,
+            _ if evidence == Evidence::Other => Verdict::NotSampled,
             (false, _, _) => Verdict::NothingSeen,
+            _ if evidence == Evidence::PageFaults => Verdict::PageFaults,
+            _ if !totals.knows_homes() => Verdict::HomesUnknown,
             (true, false, false) => Verdict::NothingToFix,
             (true, true, false) => Verdict::Remote,
             (true, false, true) => Verdict::Imbalanced,

@@ -214,7 +214,7 @@ impl Analysis<'_> {
         let object = self.trace.object(id);
         let mut alone = true;
         let mut begun = false;
-        for access in self.trace.oef(id).filter(|access| self.filter.admits(self.trace, access)) {
+        for access in self.accesses_to(id) {
             if !begun {
                 sums.begin_instance(object, &access);
                 begun = true;

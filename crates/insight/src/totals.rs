@@ -13,6 +13,9 @@ use crate::estimate::{Estimate, Tally};
 /// Bytes that one memory access moves: a cache line.
 pub const LINE_BYTES: f64 = 64.0;
 
+/// Share of accesses with an unknown home node above which nothing is said of placement.
+pub(crate) const UNKNOWN_MAX: f64 = 0.5;
+
 /// How a figure was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -70,6 +73,15 @@ pub struct Totals {
     pub imbalance: Imbalance,
     /// Program time covered, in nanoseconds.
     pub duration: TimeNs,
+}
+
+impl Totals {
+    /// Whether enough of the accesses have a known home node (and come from a known node) for shares of remote ones to mean anything.
+    #[must_use]
+    pub fn knows_homes(&self) -> bool {
+        let known: f64 = self.served.iter().map(|served| served.value).sum();
+        known > 0.0 && known >= (1.0 - UNKNOWN_MAX) * self.accesses.value
+    }
 }
 
 /// One slice of program time.

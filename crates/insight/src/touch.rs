@@ -378,7 +378,9 @@ impl Analysis<'_> {
             out: Touches::default(),
         };
         for placed in self.trace.placements() {
+            // Placements that no fault made have no thread and no kind of access to filter by: under a filter they are not counted.
             match placed.cause {
+                _ if !self.filter.is_empty() => {}
                 PlacementCause::Found => walk.out.found += u64::from(placed.pages),
                 PlacementCause::Moved => walk.out.moved += u64::from(placed.pages),
                 PlacementCause::FirstTouch | PlacementCause::Policy | PlacementCause::UnknownToucher => {}

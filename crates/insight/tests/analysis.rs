@@ -168,6 +168,25 @@ fn the_published_picture_is_recognised() {
 }
 
 #[test]
+fn unknown_homes_are_neither_local_nor_judged() {
+    let sketches: Vec<Sketch> = (0..400).map(|i| (i / 4, (i % 4) as u32, 0, i * 16 % 0x10_000, 0, false)).collect();
+    let mut tables = tables(&sketches, 1000);
+    for known in [100, 300] {
+        let rows: Vec<AccessRef> = Trace::from_tables(tables.clone()).accesses().collect();
+        tables.accesses = Default::default();
+        for (number, mut access) in rows.into_iter().enumerate() {
+            access.home = (number < known).then_some(NodeId(0));
+            tables.accesses.push(&access);
+        }
+        let trace = Trace::from_tables(tables.clone());
+        let headline = analysis(&trace).headline();
+        let top = headline.top.expect("an object");
+        assert_eq!(headline.verdict == Verdict::HomesUnknown, known == 100, "{known}");
+        assert_eq!(top.pattern == Pattern::HomesUnknown, known == 100, "{known}: {:?}", top.pattern);
+    }
+}
+
+#[test]
 fn counted_totals_are_exact_and_follow_threads_that_move() {
     let mut tables = Tables::default();
     let totals = |by_home: &[u64]| Counters {

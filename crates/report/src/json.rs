@@ -41,11 +41,14 @@ pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic
     }
     let headline = analysis.headline();
     value["headline"] = json!(headline);
-    if matches!(headline.verdict, Verdict::Blind | Verdict::NothingSeen) {
-        // A share of nothing, or of what little was seen, is no figure.
-        for share in ["remote_share", "local_share", "write_share", "imbalance"] {
-            value["headline"]["totals"][share] = Value::Null;
-        }
+    // A share of nothing, or of what little was seen, is no figure.
+    let unknown: &[&str] = match headline.verdict {
+        Verdict::Blind | Verdict::NothingSeen => &["remote_share", "local_share", "write_share", "imbalance"],
+        Verdict::HomesUnknown | Verdict::PageFaults => &["remote_share", "local_share", "imbalance"],
+        _ => &[],
+    };
+    for share in unknown {
+        value["headline"]["totals"][share] = Value::Null;
     }
     if let Some(blindness) = &headline.blindness {
         value["headline"]["blindness"]["says"] = json!(blindness.says());

@@ -26,8 +26,8 @@ pub fn bytes(value: u64) -> String {
 pub fn time_ns(value: u64) -> String {
     let value = value as f64;
     if value >= 60e9 {
-        let seconds = value / 1e9;
-        return format!("{} min {:02.0} s", (seconds / 60.0) as u64, seconds % 60.0);
+        let seconds = (value / 1e9).round() as u64;
+        return format!("{} min {:02} s", seconds / 60, seconds % 60);
     }
     scaled(value, 1000.0, &[" ns", " µs", " ms", " s"])
 }
@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "16.0 EiB");
         assert_eq!(time_ns(1_500_000), "1.50 ms");
         assert_eq!(time_ns(61_000_000_000), "1 min 01 s");
+        assert_eq!(time_ns(119_700_000_000), "2 min 00 s");
         assert_eq!(percent(0.75), "75.0 %");
         assert_eq!(
             [0.0, 0.0003, 0.0007, 0.041, 0.37].map(short_percent),

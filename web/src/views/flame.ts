@@ -12,6 +12,7 @@ import { splitChoice } from "./timeline";
 const LINE = 19;
 /** Narrower blocks are not drawn: nobody could read or hit them. */
 const NARROWEST = 0.002;
+/** Calls that are drawn, from the outermost: where stacks are cut, every block still has its whole share. */
 const DEEPEST = 48;
 
 interface Block {
@@ -51,6 +52,7 @@ export function flame(context: Context): View {
     );
     const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
     const trail = h("div", { class: "trail" });
+    const depth = h("p", { class: "faint hint" });
     let rows: (string | number)[][] = [];
     const table = behind("Call stacks by accesses", ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
     const element = h(
@@ -66,6 +68,7 @@ export function flame(context: Context): View {
         ),
         trail,
         stage,
+        depth,
         table,
     );
     let zoom: number[] = [];
@@ -75,7 +78,9 @@ export function flame(context: Context): View {
         const onlyRemote = store.option("flame.of", "remote") === "remote";
         if (seen !== String(byBirth)) zoom = [];
         seen = String(byBirth);
-        const root = tree(context, selection, byBirth, onlyRemote);
+        const { root, deeper } = tree(context, selection, byBirth, onlyRemote);
+        const cut = deeper > 0 ? `${percent(deeper / root.value)} of them have stacks of more than ${DEEPEST} calls: the innermost are left out.` : "";
+        replace(depth, cut);
         const path = descend(root, zoom);
         if (path.length - 1 !== zoom.length) zoom = zoom.slice(0, path.length - 1);
         const zoomTo = (to: number[]): void => {
@@ -90,9 +95,10 @@ export function flame(context: Context): View {
     return { element, render };
 }
 
-function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemote: boolean): Block {
+function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemote: boolean): { root: Block; deeper: number } {
     const { model } = context;
     const { rows, instances } = model;
+    let deeper = 0;
     const root = block(onlyRemote ? "all remote accesses" : "all accesses", -1, -1, "");
     // Sums by code (or object) first: many rows, few stacks.
     const column = byBirth ? rows.key : rows.code;
@@ -118,7 +124,9 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
     };
     for (let group = 0; group < size; group++) {
         if (value[group] <= 0) continue;
-        const list = (byBirth ? birthOf(group) : model.codes[group]).slice(-DEEPEST);
+        const whole = byBirth ? birthOf(group) : model.codes[group];
+        const list = whole.slice(0, DEEPEST);
+        if (whole.length > DEEPEST) deeper += value[group];
         let at = root;
         const visit = (next: Block): void => {
             next.value += value[group];
@@ -134,7 +142,7 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
             visit(child(at, key, () => block(name, -1, site, site >= 0 ? model.sites[site].kind : "")));
         } else if (list.length === 0) visit(child(at, -1, () => block(model.isCells ? "other code" : "(unknown)", -1, -1, "")));
     }
-    return root;
+    return { root, deeper };
 }
 
 /** The block below with this key; made where there is none yet. */

@@ -129,7 +129,6 @@ interface Told {
 /** A line from the list of instances alone: what is known of objects without rows of their own. */
 function toldLine({ model }: Context, site: number, instance: number, told: Told): ObjectLine {
     const { name, place, kind } = model.sites[site];
-    const whole = model.instanceTotals;
     return {
         site,
         instance,
@@ -141,8 +140,8 @@ function toldLine({ model }: Context, site: number, instance: number, told: Told
         instances: told.instances,
         samples: told.samples,
         accesses: told.weight,
-        share: [whole.weight > 0 ? told.weight / whole.weight : 0, NaN, NaN],
-        ofRemote: whole.remote > 0 ? told.remote / whole.remote : 0,
+        share: [model.allWeight > 0 ? told.weight / model.allWeight : 0, NaN, NaN],
+        ofRemote: model.remoteWeight > 0 ? told.remote / model.remoteWeight : 0,
         remote: told.known > 0 ? told.remote / told.known : 0,
         pin: NaN,
         elsewhere: NaN,

@@ -2,7 +2,7 @@
 
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
-import { imbalance, isExact, margin, sumIndependent, total } from "../estimate";
+import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
 import { count, interval, percent, plural, share, timeNs } from "../format";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
@@ -36,6 +36,14 @@ function figure(name: string, term: string, value: string, hint: string, says: C
     );
 }
 
+/** Why there are no shares, by the verdicts that leave them out. */
+const NO_SHARES: Partial<Record<string, string>> = {
+    blind: "Too few accesses were seen",
+    "not-sampled": "No event of memory accesses was sampled",
+    "page-faults": "Page faults are no accesses: they show first touches",
+    "homes-unknown": "The home node of most accesses is unknown",
+};
+
 /** The three figures: `insight`'s own without a filter, estimates from the rows with one. */
 function figures({ model, store }: Context, selection: Selection): HTMLElement[] {
     const { head } = model;
@@ -58,9 +66,8 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     if (samples === 0 && accesses[0] === 0) {
         return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
     }
-    if (head.headline.verdict === "blind") {
-        return [h("p", { class: "nothing" }, "Too few accesses were seen, so no shares are shown.")];
-    }
+    const unshown = NO_SHARES[head.headline.verdict];
+    if (unshown) return [h("p", { class: "nothing" }, `${unshown}, so no shares are shown.`)];
     return [
         figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
         figure(
@@ -98,11 +105,10 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
     const top = sites.all.weight.reduce((best, weight, site) => (weight > (sites.all.weight[best] ?? 0) ? site : best), 0);
     if (!sites.all.weight[top]) return figure("Top object", "share", "-", "", "no object is known");
     const now = shares(sites, top);
-    const all = selection.whole(but).all.weight[0];
     return figure(
         "Top object",
         "share",
-        share([sites.all.weight[top] / all, now.accesses[1] / all, Math.min(now.accesses[2] / all, 1)]),
+        share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
         "share of the accesses that pass the filters",
         h(
             "span",

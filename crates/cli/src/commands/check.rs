@@ -39,17 +39,25 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         let log = shown::sarif(&judgements, is_failure, &folder, env!("CARGO_PKG_VERSION"));
         output::write_file(path, &format!("{}\n", serde_json::to_string_pretty(&log).context("SARIF")?))?;
     }
+    let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
+    let unknown = judgements.iter().find(|judged| judged.verdict == Verdict::Unknown);
     if arguments.json {
-        let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
-        output::print_json(&json!({"passed": !failed, "limits": judgements, "runs": runs}))?;
+        output::print_json(&json!({"passed": !failed && unknown.is_none(), "limits": judgements, "runs": runs}))?;
     } else if arguments.sarif.as_deref() != Some(Path::new("-")) {
         output::print(&shown::render(&judgements, is_failure, output::look(&arguments.look)))?;
     }
-    if let Some(unknown) = judgements.iter().find(|judged| judged.verdict == Verdict::Unknown) {
-        bail!("a limit could not be judged: {}", unknown.remark);
+    for run in runs.iter().filter(|run| run.lost_records > 0) {
+        eprintln!(
+            "numapilot: {} records of {} were lost while it was recorded: the figures are of the rest",
+            run.lost_records, run.trace
+        );
     }
-    let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
-    Ok(if failed { ExitCode::from(BEYOND_LIMITS) } else { ExitCode::SUCCESS })
+    match unknown {
+        // A limit that is exceeded fails the check, whatever else is known.
+        _ if failed => Ok(ExitCode::from(BEYOND_LIMITS)),
+        Some(unknown) => bail!("a limit could not be judged: {}", unknown.remark),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 fn limits(arguments: &CheckArgs) -> Result<Vec<Limit>> {

@@ -115,6 +115,7 @@ mod tests {
             peak_live_bytes: bytes,
             share: 0.1,
             remote: 0.5,
+            known_homes: 1.0,
             busiest_node: 1.0,
             remote_of_all: Vec::new(),
             latency_cycles: None,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use numapilot_flows::{ObjectKind, Trace};
+use numapilot_flows::{Evidence, ObjectKind, Trace};
 use numapilot_trace::engine::RecordedBy;
 use serde::Serialize;
 
@@ -75,9 +75,12 @@ pub struct RunSummary {
     pub engine: RecordedBy,
     /// Run time, where one is known.
     pub time: Option<RunTime>,
-    /// Share of memory accesses that are remote; `None` where no home is known.
+    /// Whether its samples are memory accesses; page faults, say, do not show how often memory is accessed.
+    #[serde(skip)]
+    pub is_of_accesses: bool,
+    /// Share of memory accesses that are remote; `None` where the home of more than half of them is unknown.
     pub remote_share: Option<Estimate>,
-    /// Controller imbalance (population definition) as a share; `None` where no access has a known home node.
+    /// Controller imbalance (population definition) as a share; `None` likewise.
     pub imbalance: Option<Estimate>,
     /// Number of memory accesses.
     pub accesses: Estimate,
@@ -115,6 +118,9 @@ pub struct ObjectSummary {
     pub share: f64,
     /// Of its accesses, the share that is remote (mean over recordings).
     pub remote: f64,
+    /// Of its accesses, the share with a known home node: the least of all recordings.
+    #[serde(skip)]
+    pub known_homes: f64,
     /// Of its accesses, the share served by the node that serves most of them (mean over recordings).
     pub busiest_node: f64,
     /// Share of the program's memory accesses that are remote accesses to it, per recording.
@@ -131,7 +137,7 @@ impl RunSummary {
         let meta = analysis.trace().meta();
         let totals = analysis.totals();
         let rows = analysis.sites();
-        let knows_homes = totals.served.iter().any(|served| served.value > 0.0);
+        let knows_homes = totals.knows_homes();
         let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
         RunSummary {
             trace: trace.to_owned(),
@@ -139,6 +145,7 @@ impl RunSummary {
             machine: meta.machine_name.clone(),
             engine: meta.engine.clone(),
             time,
+            is_of_accesses: analysis.trace().evidence() == Evidence::Accesses,
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
             accesses: totals.accesses,
@@ -196,6 +203,7 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
             peak_live_bytes: row.size.peak_live_bytes,
             share: share.value,
             remote: remote.value,
+            known_homes: row.known_homes,
             busiest_node: row.on_node.iter().map(|node| node.value).fold(0.0, f64::max),
             remote_of_all: vec![Estimate { value, low: (value - margin).max(0.0), high: (value + margin).min(1.0) }],
             latency_cycles: row.mean_latency_cycles,
@@ -231,6 +239,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
             known.share += object.share / count;
             known.busiest_node += object.busiest_node * object.share / count;
             known.remote_of_all[run] = object.remote_of_all[0];
+            known.known_homes = known.known_homes.min(object.known_homes);
             known.latency_cycles = known.latency_cycles.or(object.latency_cycles);
         }
     }

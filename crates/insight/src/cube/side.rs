@@ -108,7 +108,7 @@ pub(super) fn pages(analysis: &Analysis<'_>, ranks: &Ranks, bin_ns: u64) -> Vec<
         let Some(object) = analysis.trace.object(ObjectId(id)) else { continue };
         let stretch = object.bytes.div_ceil(PAGE_BYTES).div_ceil(STRETCHES).max(1);
         let mut sums: HashMap<(u32, u64, u32, u32), f64> = HashMap::new();
-        for access in analysis.trace.oef(object.id).filter(|access| analysis.filter.admits(analysis.trace, access)) {
+        for access in analysis.accesses_to(object.id) {
             let page = access.address.0.saturating_sub(object.address.0) / PAGE_BYTES / stretch * stretch;
             let slice = access.time.0.saturating_sub(start) / wide;
             let (from, home) = (position(analysis, access.node), position(analysis, access.home));

@@ -9,10 +9,8 @@ use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, 
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::scene::Interest;
+use crate::totals::UNKNOWN_MAX;
 use crate::unseen;
-
-/// Share of accesses with an unknown home node above which no finding is made.
-const UNKNOWN_MAX: f64 = 0.5;
 
 impl Analysis<'_> {
     /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.

@@ -368,7 +368,8 @@ impl<'a> Pricer<'a> {
                 thread,
                 from: usize::from((change.seat)(place)),
                 part: weight / of_thread[thread],
-                left: 1.0 - gone / weight,
+                // Of the accesses whose home is known: only their shares are loaded, and what goes is among them.
+                left: known / (known + gone),
                 shares: threads.shares(thread, all),
             })
         };

@@ -35,11 +35,13 @@ pub fn render(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, lo
     }
     let gap = if reasons.is_empty() { "" } else { "\n" };
     let failed = judgements.iter().filter(|judged| is_failure(judged.verdict)).count();
+    let unknown = judgements.iter().any(|judged| judged.verdict == Verdict::Unknown);
     let line = match failed {
+        0 if unknown => "not every limit could be judged".to_owned(),
         0 => "within all limits".to_owned(),
         1 => "one limit is not kept".to_owned(),
         n => format!("{n} limits are not kept"),
     };
-    let line = if failed > 0 { look.warning(&line) } else { look.strong(&line) };
+    let line = if failed > 0 || unknown { look.warning(&line) } else { look.strong(&line) };
     format!("{line}\n\n{}{gap}{reasons}", table.render(look, 0))
 }

@@ -7,8 +7,8 @@
 use std::io::Write;
 
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::{AccessRef, LocationId, SiteId, Thread};
-use numapilot_trace::ids::{StackId, TimeNs};
+use numapilot_flows::{AccessRef, LocationId, Process, SiteId, Thread};
+use numapilot_trace::ids::{ProcessIndex, StackId, TimeNs};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -234,7 +234,7 @@ impl ThreadTables {
         let mut filter = export.analysis.filter().clone();
         filter.thread = Some(thread.index);
         let mut last = TimeNs(0);
-        for access in export.trace().filtered(&filter) {
+        for access in export.trace().filtered(&filter).filter(AccessRef::is_memory_access) {
             let stack = builder.stack_of(&access);
             let samples = &mut builder.samples;
             samples.stack.push(stack);
@@ -254,6 +254,15 @@ impl ThreadTables {
             builder.marks();
         }
         builder.finish(thread, is_main)
+    }
+}
+
+/// The process's number, of its own for each program that ran under it: the Profiler shows one main thread for each.
+fn pid(processes: &[Process], index: ProcessIndex) -> String {
+    let Some(process) = processes.get(index.0 as usize) else { return "0".to_owned() };
+    match processes[..index.0 as usize].iter().filter(|earlier| earlier.pid == process.pid).count() {
+        0 => process.pid.to_string(),
+        nth => format!("{}.{}", process.pid, nth + 1),
     }
 }
 
@@ -468,7 +477,7 @@ impl<'a> Builder<'a> {
             name: self.export.thread_name(thread.index),
             is_main_thread: is_main,
             show_markers_in_timeline: is_main,
-            pid: process.map_or(0, |process| process.pid).to_string(),
+            pid: pid(self.export.trace().processes(), thread.process),
             tid: thread.tid.to_string(),
             samples: self.samples,
             markers: self.markers,

@@ -49,8 +49,14 @@ impl Export<'_> {
         self.analysis.trace()
     }
 
-    pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
+    /// All samples that the filter admits: what hardware recorded of cache hits is among them.
+    pub(crate) fn samples(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
         self.trace().filtered(self.analysis.filter())
+    }
+
+    /// Those that are memory accesses, as the report counts them.
+    pub(crate) fn accesses(&self) -> Box<dyn Iterator<Item = AccessRef> + '_> {
+        Box::new(self.samples().filter(AccessRef::is_memory_access))
     }
 
     pub(super) fn site_of(&self, access: &AccessRef) -> Option<SiteId> {

@@ -80,6 +80,22 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
                 plain(" no event of this recording samples them. The notes list the sampled events."),
             ]
         }
+        Verdict::PageFaults => {
+            vec![
+                strong("Page faults were recorded, not accesses:"),
+                plain(
+                    " which thread touched each page first, and on which node it lies. How often memory is accessed is not known.",
+                ),
+            ]
+        }
+        Verdict::HomesUnknown => {
+            let why = if found.cannot_say.is_empty() {
+                "The home node of most accesses is unknown.".to_owned()
+            } else {
+                found.cannot_say.join(" ")
+            };
+            vec![strong("No placement can be judged."), plain(&format!(" {why}"))]
+        }
         Verdict::NothingToFix => {
             vec![
                 strong("Nothing to fix."),
@@ -210,6 +226,9 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let home = most(&on, nodes).filter(|(_, share)| *share >= ONE_NODE).map(|(node, _)| node);
     match row.pattern {
         Pattern::TooFewSamples => "There are too few samples to judge how it is used.".to_owned(),
+        Pattern::HomesUnknown => {
+            "The home node of most of its accesses is unknown, so how it is placed cannot be judged.".to_owned()
+        }
         Pattern::Local => "Its accesses are local already: leave it where it is.".to_owned(),
         Pattern::PrivateRemote => {
             "Only its allocating thread uses it, but its pages lie on another node: allocate it from a heap per thread or node."

@@ -190,7 +190,10 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
         crate::units::count(totals.accesses.value),
         totals.imbalance.population.value * 100.0
     );
-    let has_figures = !matches!(headline.verdict, Verdict::Blind | Verdict::NothingSeen);
+    let has_figures = !matches!(
+        headline.verdict,
+        Verdict::Blind | Verdict::NothingSeen | Verdict::HomesUnknown | Verdict::PageFaults
+    );
     let mut lines = vec![findings::text(verdict)];
     lines.extend(has_figures.then_some(figures));
     lines.extend(found.iter().map(|finding| format!("{} {}", findings::text(&finding.says), finding.advice)));

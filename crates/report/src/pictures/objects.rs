@@ -68,7 +68,10 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     writer.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;
-    let figures = format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value));
+    let figures = match row.pattern {
+        Pattern::HomesUnknown => short_percent(row.share.value),
+        _ => format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value)),
+    };
     writer.text((x, y + 9.0), Type::new(11.5, INK), &figures);
     writer.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));
 }
@@ -76,6 +79,7 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
 fn pattern(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::TooFewSamples => "few samples",
+        Pattern::HomesUnknown => "home node unknown",
         Pattern::Local => "local already",
         Pattern::PrivateRemote => "private, but remote",
         Pattern::UsedElsewhere => "used from one other node",

@@ -188,6 +188,7 @@ pub fn usage(row: &DecisionRow) -> String {
     match row.pattern {
         Pattern::TooFewSamples if row.samples == 1 => "only 1 sample".to_owned(),
         Pattern::TooFewSamples => format!("only {} samples", row.samples),
+        Pattern::HomesUnknown => format!("its home node is unknown; used by {threads} on {nodes}; {writes}"),
         Pattern::Local => format!("local already; {writes}"),
         Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {

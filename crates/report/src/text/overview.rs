@@ -41,6 +41,15 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
                 Top object            -\n"
             .to_owned();
     }
+    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
+    if headline.verdict == Verdict::HomesUnknown {
+        let accesses = units::count(totals.accesses.value);
+        return format!(
+            "Remote accesses       unknown: most of {accesses} memory accesses have no known home node\n\
+             Controller imbalance  unknown\n\
+             Top object            {top}\n"
+        );
+    }
     let how = match totals.source {
         Source::Counted => "counted".to_owned(),
         Source::Sampled => format!("{} samples", units::count(totals.samples as f64)),
@@ -61,7 +70,6 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let value = format!("{:.0}{spread} %", population.value * 100.0);
     let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
     let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));
-    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
     let room = look.width.saturating_sub(LABEL);
     let imbalance = if value.width() + sample.width() + busiest.width() + 15 > room {
         look.strong(&value) + &busiest

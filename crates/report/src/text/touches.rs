@@ -6,6 +6,7 @@ use numapilot_insight::TouchSite;
 use numapilot_insight::Touches;
 use numapilot_machine::NodeId;
 
+use super::clean;
 use super::style::Look;
 use super::table::Align;
 use super::table::Table;
@@ -60,7 +61,7 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
         line("Moved", format!("{} were later found on another node", pages(touches.moved)));
     }
     if touches.on_files > 0 {
-        let of = |file: &FileFaults| format!("{} {}", file.path, units::count(file.faults as f64));
+        let of = |file: &FileFaults| format!("{} {}", clean(&file.path), units::count(file.faults as f64));
         let named: Vec<String> = touches.files.iter().take(FILES).map(of).collect();
         let rest: u64 = touches.files.iter().skip(FILES).map(|file| file.faults).sum();
         let rest = if rest > 0 { format!(", others {}", units::count(rest as f64)) } else { String::new() };

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use numapilot_flows::cores::{Core, CoreRanges, own_work};
-use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Life, Order, Trace};
+use numapilot_flows::{AccessRef, CountersAt, Deed, Dependences, Evidence, Life, Order, Trace};
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::tables::{PlacementColumns, PlacementRow, TraceReader};
@@ -83,6 +83,11 @@ pub fn load(folder: &Path, options: &RecordedOptions) -> Result<Recorded, Simula
     let trace = Trace::open(folder)?;
     if trace.accesses().len() == 0 {
         let why = "it holds no memory accesses, so nothing can be simulated; record with `--engine instrument`";
+        return Err(fail(why.into()));
+    }
+    if trace.evidence() != Evidence::Accesses || trace.counters().is_empty() {
+        let why = "it does not say how many accesses its threads made over time, without which all their time would count as their own work and every \
+                   placement as equally fast; record with `--engine instrument` or `--engine emulate`";
         return Err(fail(why.into()));
     }
     let machine: Machine = serde_json::from_value(trace.meta().machine.clone()).map_err(|error| {

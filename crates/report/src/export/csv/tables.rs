@@ -203,7 +203,7 @@ pub fn accesses(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), Export
         "stack",
     ])?;
     let trace = export.trace();
-    for access in export.accesses() {
+    for access in export.samples() {
         let site = export.site_of(&access);
         sheet.plain(access.time);
         sheet.plain(access.thread);

@@ -50,10 +50,13 @@ fn sums_of(export: &Export<'_>) -> Vec<(Key, Sums)> {
 pub(super) fn samples(writer: &mut Writer<'_>) -> Result<(), ExportError> {
     let export = writer.export;
     let sums = sums_of(export);
-    let khz = u128::from(export.trace().meta().clock.khz);
-    let has_latency = khz > 0 && sums.iter().any(|(_, sums)| sums.latency_cycles > 0);
+    let khz = u128::from(export.trace().meta().latency_khz().unwrap_or(0));
+    let is_of_faults = export.trace().holds_faults();
+    let has_latency = khz > 0 && !is_of_faults && sums.iter().any(|(_, sums)| sums.latency_cycles > 0);
+    let faults = [("page_faults", "count"), ("remote_page_faults", "count")];
     let types = [("accesses", "count"), ("remote_accesses", "count"), ("bytes", "bytes"), ("latency", "nanoseconds")];
-    writer.value_types(&types[..if has_latency { 4 } else { 3 }])?;
+    let types = if is_of_faults { &faults[..] } else { &types[..if has_latency { 4 } else { 3 }] };
+    writer.value_types(types)?;
     let mut threads: HashMap<ThreadIndex, u64> = HashMap::new();
     let mut sites: HashMap<Option<SiteId>, u64> = HashMap::new();
     let keys = ["node", "home", "object", "thread"].map(|key| writer.strings.number(key));
@@ -73,7 +76,7 @@ pub(super) fn samples(writer: &mut Writer<'_>) -> Result<(), ExportError> {
         let [of_node, of_home, of_object, of_thread] = keys;
         let labels = [(of_node, node(key.node)), (of_home, node(key.home)), (of_object, site), (of_thread, thread)];
         let stack = places(export.trace(), key.stack, key.location);
-        writer.sample(stack, if has_latency { &values } else { &values[..3] }, &labels)?;
+        writer.sample(stack, &values[..types.len()], &labels)?;
     }
     Ok(())
 }
