@@ -12,7 +12,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,89 @@ static struct replaced {
 } replaced[REPLACED_MAX];
 static int replaced_count;
 static int node_now = -1;
+
+/* ---- the mapping at work ---- */
+
+/* A copy takes seconds to make, and the program runs on. What it does meanwhile to the addresses of the mapping that is at work makes the copy useless: its
+ * calls and the exchange exclude each other, and each such call leaves a mark. Signals wait: their handlers may unmap, too. What the C library unmaps by
+ * itself (dlclose) leaves no mark. */
+static pthread_mutex_t exchange = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    uintptr_t start, end;
+    bool is_changed;
+} at_work;
+
+static uint64_t lock_exchange(void) {
+    uint64_t all = ~(uint64_t)0, before = 0;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    pthread_mutex_lock(&exchange);
+    return before;
+}
+
+static void unlock_exchange(uint64_t before) {
+    int saved = errno;
+    pthread_mutex_unlock(&exchange);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+    errno = saved;
+}
+
+static void begin_work(const struct mapping *mapping) {
+    uint64_t signals = lock_exchange();
+    at_work.start = mapping->start;
+    at_work.end = mapping->end;
+    at_work.is_changed = false;
+    unlock_exchange(signals);
+}
+
+struct change {
+    uint64_t signals;
+    bool has_begun;
+};
+
+static struct change begin_change(void *start, size_t bytes) {
+    struct change change = {.has_begun = np_wishes.folder && !is_busy};
+    if (!change.has_begun) return change;
+    change.signals = lock_exchange();
+    if ((uintptr_t)start < at_work.end && (uintptr_t)start + bytes > at_work.start) at_work.is_changed = true;
+    return change;
+}
+
+static void end_change(struct change change) {
+    if (change.has_begun) unlock_exchange(change.signals);
+}
+
+const char *np_remap_exchange(void *fresh, size_t bytes, uintptr_t start) {
+    const char *reason = "the program changed the mapping meanwhile";
+    uint64_t signals = lock_exchange();
+    /* Takes the old mapping away and puts the new one there at once: a thread that reads meanwhile waits for the page. */
+    if (!at_work.is_changed) {
+        bool is_done = mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)start) != MAP_FAILED;
+        reason = is_done ? NULL : "the system refuses to move the mapping";
+    }
+    unlock_exchange(signals);
+    if (reason) munmap(fresh, bytes);
+    return reason;
+}
+
+struct sought {
+    const struct mapping *mapping;
+    bool is_there;
+};
+
+static void compare(const struct mapping *found, void *context) {
+    struct sought *sought = context;
+    const struct mapping *is = sought->mapping;
+    if (found->start != is->start) return;
+    sought->is_there = found->end == is->end && found->inode == is->inode && found->offset == is->offset && found->protection == is->protection &&
+                       found->is_shared == is->is_shared && found->has_changed_pages == is->has_changed_pages;
+}
+
+/* Whether the list of mappings, part of which was read some time ago, still holds for this one. From begin_work() on, changes leave a mark. */
+static bool is_still(const struct mapping *mapping) {
+    struct sought sought = {.mapping = mapping};
+    np_remap_each(compare, &sought);
+    return sought.is_there;
+}
 
 void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     return (void *)syscall(SYS_mmap, start, bytes, protection, flags, file, offset);
@@ -158,7 +243,8 @@ static void visit(const struct mapping *found, void *context) {
     }
     if (np_wishes.by_order) {
         node = np_orders_node(&mapping);
-        if (node < 0 && known >= 0) give_back(known);
+        begin_work(found);
+        if (node < 0 && known >= 0 && is_still(found)) give_back(known);
         if (node < 0 || (known >= 0 && replaced[known].node == node)) return;
     }
     /* Files of other kinds are not even opened: some are devices. */
@@ -166,7 +252,8 @@ static void visit(const struct mapping *found, void *context) {
     struct stat status;
     bool is_file = mapping.path[0] == '/' && stat(mapping.path, &status) == 0 && S_ISREG(status.st_mode);
     int file = is_file ? open(mapping.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-    replace(&mapping, file, node);
+    begin_work(found);
+    if (is_still(found)) replace(&mapping, file, node);
     if (file >= 0) close(file);
 }
 
@@ -220,6 +307,7 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     if (!np_remap_is_candidate(&mapping, false) || (node_now < 0 && !np_guard_applies(&mapping))) return;
     is_busy = true;
     pthread_mutex_lock(&lock);
+    begin_work(&mapping);
     replace(&mapping, file, node_now);
     pthread_mutex_unlock(&lock);
     is_busy = false;
@@ -239,7 +327,10 @@ EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file
     /* While dlsym() itself maps something: straight to the kernel. */
     if (!real && !is_busy) find_next("mmap", &real);
     if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && !is_busy) np_guard_release((uintptr_t)start, bytes, false);
+    struct change change = {0};
+    if (flags & MAP_FIXED) change = begin_change(start, bytes);
     void *result = real ? real(start, bytes, protection, flags, file, offset) : np_remap_mmap(start, bytes, protection, flags, file, offset);
+    end_change(change);
     if (result == MAP_FAILED) return result;
     int saved = errno;
     consider(result, bytes, protection, flags, file, offset);
@@ -253,14 +344,20 @@ EXPORT int munmap(void *start, size_t bytes) {
     static int (*real)(void *, size_t);
     if (!real && !is_busy) find_next("munmap", &real);
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, false);
-    return real ? real(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
+    struct change change = begin_change(start, bytes);
+    int result = real ? real(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
+    end_change(change);
+    return result;
 }
 
 EXPORT int mprotect(void *start, size_t bytes, int protection) {
     static int (*real)(void *, size_t, int);
     if (!real && !is_busy) find_next("mprotect", &real);
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, (protection & PROT_WRITE) != 0);
-    return real ? real(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
+    struct change change = begin_change(start, bytes);
+    int result = real ? real(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
+    end_change(change);
+    return result;
 }
 
 EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...) {
@@ -274,7 +371,11 @@ EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...)
     }
     static void *(*real)(void *, size_t, size_t, int, ...);
     if (!real && !is_busy) find_next("mremap", &real);
-    return real ? real(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
+    struct change change = begin_change(start, bytes);
+    if (to) end_change(begin_change(to, new_bytes));
+    void *result = real ? real(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
+    end_change(change);
+    return result;
 }
 
 EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
@@ -291,9 +392,11 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
 static void before_fork(void) {
     pthread_mutex_lock(&lock);
     np_guard_lock();
+    pthread_mutex_lock(&exchange);
 }
 
 static void after_fork(void) {
+    pthread_mutex_unlock(&exchange);
     np_guard_unlock();
     pthread_mutex_unlock(&lock);
 }

@@ -86,6 +86,9 @@ HIDDEN const char *np_remap_put(const struct mapping *mapping, int copy);
 /* Puts the mapping's own file in the place of its copy again. NULL, or why not. */
 HIDDEN const char *np_remap_give_back(const struct mapping *mapping);
 
+/* Puts a new mapping in the place of the one that is at work, or unmaps it where that is no longer what it was. NULL, or why not. */
+HIDDEN const char *np_remap_exchange(void *fresh, size_t bytes, uintptr_t start);
+
 /* A file in the folder, opened anew each time: programs close files that they do not know, and then use their numbers. */
 HIDDEN int np_remap_open(const char *name, int flags, unsigned mode);
 

@@ -136,10 +136,7 @@ const char *np_remap_put(const struct mapping *mapping, int copy) {
     /* A guarded mapping gets its right to write back with its original. */
     void *fresh = np_remap_mmap(NULL, bytes, mapping->protection & ~PROT_WRITE, flags, copy, 0);
     if (fresh == MAP_FAILED) return errno == EPERM ? "copies may not be executed in their folder (mounted noexec)" : "no address space for its copy";
-    /* Takes the old mapping away and puts the new one there under one lock: a thread that reads meanwhile waits for the page. */
-    if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;
-    munmap(fresh, bytes);
-    return "the system refuses to move the copy";
+    return np_remap_exchange(fresh, bytes, mapping->start);
 }
 
 const char *np_remap_give_back(const struct mapping *mapping) {
@@ -153,7 +150,5 @@ const char *np_remap_give_back(const struct mapping *mapping) {
     if (file >= 0) close(file);
     if (!is_whole) return "its path now leads to another file";
     if (fresh == MAP_FAILED) return "no address space for its file";
-    if (mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)mapping->start) != MAP_FAILED) return NULL;
-    munmap(fresh, bytes);
-    return "the system refuses to move its file's mapping";
+    return np_remap_exchange(fresh, bytes, mapping->start);
 }

@@ -61,6 +61,21 @@ fn a_programs_mappings_are_replaced_and_its_results_are_the_same() {
     assert!(!folder.exists());
 }
 
+/// A copy takes a while to make: what the program has put in the file's place meanwhile is not overwritten with it.
+#[test]
+fn what_another_thread_maps_there_during_the_copy_stays() {
+    let program = compile("taken", &["tests/c/taken.c"], &["-O2", "-pthread"]);
+    let data = scratch().join("taken-data");
+    fs::write(&data, vec![7; 128 << 20]).expect("data");
+    let mappings = on_node_0(Rules { pattern: Some("*taken-data".into()), ..Rules::default() });
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&data).arg(mappings.folder()));
+    assert_eq!(must(&mut command).trim(), "kept");
+    let summary = mappings.summary().expect("summary");
+    assert_eq!(count(&summary, Action::Replaced, &data), 0, "{summary}");
+    fs::remove_file(&data).expect("removed");
+}
+
 #[test]
 fn without_a_pattern_data_files_are_left() {
     let program = compile("mapped-default", &["tests/c/mapped.c"], &["-O2"]);
