@@ -3,7 +3,8 @@
 //!
 //! A *measure* is a figure per window for which greater is better, such as instructions per nanosecond of running. A batch of changes is evaluated once enough
 //! windows have passed: it is undone if the measure fell by more than the limit and by more than chance explains, and kept otherwise. Moving is charged to an
-//! account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that are kept is refunded. So in the long run
+//! account, which holds an advance and a share `max_harm` of the targets' running time. The cost of changes that made the program faster for certain is
+//! refunded. So in the long run
 //! changes without benefit cost no more than that share.
 
 use std::collections::VecDeque;
@@ -125,7 +126,8 @@ impl RegressionGuard {
         let after = self.after.take().unwrap_or_default();
         let before = std::mem::take(&mut self.before);
         let judgement = judge(&before, &after, self.max_harm);
-        if !judgement.undo {
+        // What has sped the program up costs nothing; what shows no benefit is paid for, even if it stays.
+        if judgement.change_percent > judgement.plus_minus_percent {
             self.account_ns = (self.account_ns + self.batch_ns).min(ADVANCE_NS * 4.0);
         }
         self.batch_ns = 0.0;
@@ -210,6 +212,35 @@ mod tests {
                 ran += 1e9;
             }
             prop_assert!(spent <= ADVANCE_NS + 0.01 * ran + last + 1.0, "{} of {}", spent, ran);
+        }
+    }
+
+    /// Measured or not: what does not speed the program up is charged.
+    #[test]
+    fn moves_that_show_no_benefit_are_paid_for() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        let (mut spent, mut ran) = (0.0, 0.0);
+        for _ in 0..200 {
+            if regression_guard.may_change().is_ok() {
+                regression_guard.changed(5e8);
+                spent += 5e8;
+            }
+            for _ in 0..AFTER {
+                regression_guard.window(Some(1.0), 1e8);
+                ran += 1e8;
+            }
+        }
+        assert!(spent <= ADVANCE_NS + 0.01 * ran + 5e8, "{spent} of {ran}");
+    }
+
+    #[test]
+    fn moves_that_pay_cost_nothing() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        for batch in 0..20 {
+            watch(&mut regression_guard, 1.1_f64.powi(batch), 0.001, 10, 3);
+            assert!(regression_guard.may_change().is_ok(), "{batch}");
+            regression_guard.changed(5e8);
+            watch(&mut regression_guard, 1.1_f64.powi(batch + 1), 0.001, AFTER, 5).expect("judged");
         }
     }
 

@@ -26,9 +26,14 @@ struct Daemon {
 impl Daemon {
     /// `None` if this machine's kernel does not let us see page faults; the test then reports that it did not run.
     fn start() -> Option<Daemon> {
+        Daemon::start_on(|target| format!("pid = [{target}]"))
+    }
+
+    /// The same on the processes that `who` says, in the words of the configuration.
+    fn start_on(who: impl Fn(u32) -> String) -> Option<Daemon> {
         let folder = tempfile::tempdir().unwrap();
         let target = Command::new("sleep").arg("600").spawn().unwrap();
-        write_config(folder.path(), target.id(), "1%");
+        write_config_for(folder.path(), &who(target.id()), "1%");
         let daemon = Command::new(BINARY)
             .args(["balance", "--config"])
             .arg(folder.path().join("n.toml"))
@@ -93,12 +98,36 @@ impl Drop for Daemon {
 }
 
 fn write_config(folder: &Path, pid: u32, max_harm: &str) {
+    write_config_for(folder, &format!("pid = [{pid}]"), max_harm);
+}
+
+fn write_config_for(folder: &Path, who: &str, max_harm: &str) {
     let at = folder.display();
     let text = format!(
-        "pid = [{pid}]\ndry-run = true\nmax-harm = \"{max_harm}\"\n[journal]\nfile = \"{at}/journal\"\n[control]\nsocket = \"{at}/control\"\n\
+        "{who}\ndry-run = true\nmax-harm = \"{max_harm}\"\n[journal]\nfile = \"{at}/journal\"\n[control]\nsocket = \"{at}/control\"\n\
          [metrics]\nlisten = \"unix:{at}/metrics\"\n[state]\nfolder = \"{at}/state\"\n"
     );
     std::fs::write(folder.join("n.toml"), text).unwrap();
+}
+
+/// On the whole system processes are looked for again and again: one that a user removed stays out until it is added again.
+#[test]
+fn what_is_removed_is_not_found_again() {
+    let Some(daemon) = Daemon::start_on(|_| "system = true".to_owned()) else { return };
+    let pid = daemon.target.id();
+    let has = |status: &Value| {
+        status["targets"]
+            .as_array()
+            .is_some_and(|targets| targets.iter().any(|target| target["pid"] == Value::from(pid)))
+    };
+    let observations = |status: &Value| status["counters"]["observations"].as_u64().unwrap_or(0);
+    daemon.until("found", has);
+    assert_eq!(daemon.says(&["remove", &pid.to_string()]), "removed\n");
+    let then = observations(&daemon.status());
+    daemon.until("looked again", |status| observations(status) > then + 25);
+    assert!(!has(&daemon.status()), "it was found again");
+    assert_eq!(daemon.says(&["add", &pid.to_string()]), "added\n");
+    daemon.until("added", has);
 }
 
 #[test]

@@ -133,8 +133,13 @@ impl Balancer {
             Ok(pids) => pids,
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
+        self.removed.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
+        let is_removed = |pid: &u32| self.removed.range((*pid, 0)..=(*pid, u64::MAX)).next().is_some();
         let own = std::process::id();
-        let new: Vec<u32> = pids.into_iter().filter(|pid| *pid != own && !self.targets.all.contains_key(pid)).collect();
+        let new: Vec<u32> = pids
+            .into_iter()
+            .filter(|pid| *pid != own && !self.targets.all.contains_key(pid) && !is_removed(pid))
+            .collect();
         let mut added = Vec::new();
         for pid in new {
             if !has_memory(pid) {

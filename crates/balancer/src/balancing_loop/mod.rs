@@ -19,6 +19,7 @@ use std::time::Instant;
 use numapilot_host::Members;
 use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
@@ -60,6 +61,9 @@ use crate::system::targets::Targets;
 use run_stats::RunStats;
 use scanning::Scanning;
 
+/// Bytes of a page in evidence, tables and requests.
+const PAGE_BYTES: u64 = 4096;
+
 /// An error at the start of the loop.
 #[derive(Debug, Error)]
 pub enum BalancerError {
@@ -72,6 +76,15 @@ pub enum BalancerError {
     /// The machine has only one node with memory.
     #[error("this machine has one memory node, so pages cannot be moved to another (`numapilot topo` lists the nodes)")]
     OneNode,
+    /// The kernel's pages are not of 4 KiB.
+    #[error(
+        "this kernel has pages of {} KiB; evidence, moves and their limits are counted in pages of 4 KiB, so balancing is not supported on it (`numapilot move` is)",
+        bytes / 1024
+    )]
+    PageSize {
+        /// Bytes of a page.
+        bytes: u64,
+    },
     /// A process is managed by another numapilot; the message names it.
     #[error("{0}")]
     Claimed(String),
@@ -90,6 +103,8 @@ pub struct Balancer {
     refused: Option<String>,
     /// The processes of [`Who::Group`].
     members: Option<Members>,
+    /// Processes that a user removed, by process id and start time: they are not found again.
+    removed: BTreeSet<(u32, u64)>,
     /// Processes of these that this user may not observe: not managed.
     denied: Vec<u32>,
     /// Nanoseconds for which targets ran without a sample.
@@ -165,6 +180,7 @@ impl Balancer {
         options: Options,
         notes: &[String],
     ) -> Result<Balancer, BalancerError> {
+        sized_for(page_bytes())?;
         // A dry run is useful on a machine with one node too.
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
@@ -175,6 +191,7 @@ impl Balancer {
         let (probes, probe_note) = probes(&machine, &options);
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
+            removed: BTreeSet::new(),
             table: PageTable::new(nodes, options.table_pages),
             gate: Gate::new(nodes),
             pending: Vec::new(),
@@ -370,6 +387,7 @@ impl Balancer {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
                     self.targets.all.remove(&target.pid);
+                    self.removed.insert((target.pid, target.start_ticks));
                     control_port.unclaim(target.pid);
                     Ok("removed".to_owned())
                 }
@@ -388,6 +406,7 @@ impl Balancer {
     /// Adds exactly the process that was named, not one that has reused its id since: permission was checked for that process.
     fn add_exact_process(&mut self, target: &Target, control_port: &mut dyn ControlPort) -> Result<String, String> {
         let was_there = self.targets.all.contains_key(&target.pid);
+        self.removed.remove(&(target.pid, target.start_ticks));
         self.add_process(target.pid).map_err(|error| error.to_string())?;
         let is_it = |managed: &ManagedProcess| {
             managed.target.start_ticks == target.start_ticks && managed.target.uid == target.uid
@@ -462,6 +481,11 @@ impl Balancer {
     }
 }
 
+/// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).
+fn sized_for(page_bytes: u64) -> Result<(), BalancerError> {
+    if page_bytes == PAGE_BYTES { Ok(()) } else { Err(BalancerError::PageSize { bytes: page_bytes }) }
+}
+
 /// The events of the whole system, or of the child that this process is about to start; those of other processes are opened when they are added. The error in
 /// place of samples says why there are none.
 fn opened(machine: &Machine, options: &Options) -> Result<(FaultSampler, Result<Samples, String>), EventsError> {
@@ -491,5 +515,15 @@ fn probes(machine: &Machine, options: &Options) -> (Option<Probes>, String) {
         Some(Ok(probes)) => (Some(probes), "a pointer chase from one node per interval".to_owned()),
         Some(Err(error)) => (None, format!("probe buffers cannot be allocated on every node: {error}")),
         None => (None, "not asked for".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn pages_of_another_size_are_refused_with_the_reason() {
+        assert!(super::sized_for(4096).is_ok());
+        let why = super::sized_for(65_536).unwrap_err().to_string();
+        assert!(why.contains("pages of 64 KiB") && why.contains("numapilot move"), "{why}");
     }
 }

@@ -74,7 +74,7 @@ pub struct Packer {
     settings: PackingSettings,
     watched: BTreeMap<u32, Watched>,
     held: BTreeMap<Unit, Held>,
-    /// Processes that another numapilot manages: process id and start time.
+    /// Processes to leave alone, because another numapilot manages them or a user removed them: process id and start time.
     foreign: BTreeSet<(u32, u64)>,
     looker: Looker,
     mover: Mover,
@@ -222,15 +222,20 @@ impl Packer {
             Command::Reload => {
                 Err("packing reads its settings only at its start; restart the daemon to change them".to_owned())
             }
-            Command::AddTarget(target) => self.watch(target.pid, control_port).and_then(|()| {
-                let is_it =
-                    self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks);
-                if is_it { Ok("added".to_owned()) } else { Err(format!("process {} has ended", target.pid)) }
-            }),
-            Command::RemoveTarget(target) => {
+            Command::AddTarget(target) => {
+                self.foreign.remove(&(target.pid, target.start_ticks));
+                self.watch(target.pid, control_port).and_then(|()| {
+                    let added = self.is_watched(target).then(|| "added".to_owned());
+                    added.ok_or_else(|| format!("process {} has ended", target.pid))
+                })
+            }
+            Command::RemoveTarget(target) if self.is_watched(target) => {
                 self.release_process(target.pid, control_port);
+                // Else it would be found again.
+                self.foreign.insert((target.pid, target.start_ticks));
                 Ok("removed".to_owned())
             }
+            Command::RemoveTarget(target) => Err(format!("process {} is not managed", target.pid)),
         };
         let told = answer.clone().unwrap_or_else(|error| error);
         let command = steering.command.name().to_owned();
@@ -239,6 +244,10 @@ impl Packer {
             // The client may have gone.
             let _ = back.send(answer);
         }
+    }
+
+    fn is_watched(&self, target: &Target) -> bool {
+        self.watched.get(&target.pid).is_some_and(|one| one.target.start_ticks == target.start_ticks)
     }
 
     /// Adds a process.

@@ -46,6 +46,12 @@ impl Settings {
         if was == value {
             return Ok(None);
         }
+        // Another program has changed it since: what that wrote is what is put back.
+        if let Some(at) = self.changed.iter().position(|changed| changed.file.as_os_str() == file && changed.now != was)
+        {
+            self.changed.remove(at);
+            undo_log.restored(file);
+        }
         let known = self.changed.iter_mut().find(|changed| changed.file.as_os_str() == file);
         undo_log.will_change(file, &was, value)?;
         write(Path::new(file), value).map_err(|error| {
@@ -121,6 +127,14 @@ mod tests {
         );
         assert_eq!((read(&a).unwrap().as_str(), read(&b).unwrap().as_str()), ("2", "1000"));
         assert!(undo_log.files.is_empty() && settings.put_all_back(&mut undo_log).is_empty());
+        // Its administrator changes a setting between two changes of ours.
+        fs::write(&a, "0\n").unwrap();
+        assert!(settings.set(&a, "1", &mut undo_log).unwrap().is_some());
+        fs::write(&a, "5\n").unwrap();
+        assert!(settings.set(&a, "2", &mut undo_log).unwrap().is_some());
+        assert_eq!(undo_log.files, [(a.clone(), "5".to_owned())]);
+        settings.put_all_back(&mut undo_log);
+        assert_eq!(read(&a).unwrap(), "5");
         assert!(settings.set(&path("none"), "1", &mut undo_log).unwrap_err().contains("none"));
     }
 }

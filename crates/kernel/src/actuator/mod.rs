@@ -121,8 +121,8 @@ impl Mover {
     /// `goes_on` is asked before every call, with the pages that moved so far; after a `false` the rest is not tried.
     ///
     /// # Errors
-    /// The caller may not move this process's pages, or a target node has no memory or is forbidden by the process's cpuset. A process that has
-    /// ended is not an error: its pages are gone.
+    /// The caller may not move this process's pages, or nothing moved and a target node has no memory or is forbidden by the process's cpuset. Where other
+    /// nodes took their pages, such a node's are [`MoveOutcome::Other`] (EACCES, ENODEV). A process that has ended is not an error: its pages are gone.
     pub fn run(
         &mut self,
         process: Option<&Process>,
@@ -163,6 +163,7 @@ impl Mover {
             calls: 0,
             moved: 0,
             free_memory: BTreeMap::new(),
+            refused: None,
             pid,
         };
         let looked = if asks_first { self.look(&mut work) } else { Ok(in_order(requests)) };
@@ -170,7 +171,7 @@ impl Mover {
             Ok(pending) => pending,
             Err(KernelError::Gone { .. }) => {
                 work.outcomes.fill(MoveOutcome::Gone);
-                return Ok(work.done());
+                return work.done();
             }
             Err(error) => return Err(error),
         };
@@ -178,12 +179,17 @@ impl Mover {
         let mut tries: u32 = 0;
         while !now.is_empty() {
             let batch = (self.options.batch_pages.max(1) >> (3 * tries).min(31)).max(1);
-            let again = self.pass(&mut work, process, &now, batch, goes_on)?;
-            let Some(mut again) = again else { return Ok(work.done()) };
+            let are_heads = !later.is_empty();
+            let pages_of = |index: &usize| match are_heads && is_inside(requests[*index].address, may_be_huge) {
+                true => self.huge_bytes / page_bytes(),
+                false => 1,
+            };
+            let parts = parts(requests, &now, batch as u64, pages_of);
+            let again = self.pass(&mut work, process, &parts, &mut later, goes_on)?;
+            let Some(mut again) = again else { return work.done() };
             tries += 1;
-            if !later.is_empty() {
-                // Pages that moved with the heads of their huge pages are on the target node now.
-                self.came_along(&mut work, &mut later)?;
+            if are_heads {
+                // Pages whose head did not move, or whose huge page is none.
                 again.append(&mut later);
                 again.sort_unstable();
                 tries = tries.saturating_sub(1);
@@ -197,7 +203,7 @@ impl Mover {
             }
             now = again;
         }
-        Ok(work.done())
+        work.done()
     }
 
     /// Queries where the pages are. Returns the indexes of the requests that remain, sorted by target and address.
@@ -221,55 +227,63 @@ impl Mover {
             return (pending, Vec::new());
         }
         let mut last = None;
-        let is_huge = |address: u64| {
-            let next = ranges.partition_point(|range| range.0 <= address);
-            next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
-        };
         pending.into_iter().partition(|&index| {
             let MoveRequest { to, address } = requests[index];
             let block = (to, address / self.huge_bytes);
-            let is_head = !is_huge(address) || last != Some(block);
+            let is_head = !is_inside(address, ranges) || last != Some(block);
             last = Some(block);
             is_head
         })
     }
 
-    fn came_along(&mut self, work: &mut Work<'_>, later: &mut Vec<usize>) -> Result<(), KernelError> {
-        let addresses: Vec<u64> = later.iter().map(|&index| work.requests[index].address).collect();
+    /// Queries where the pages of `later` are whose huge pages `heads` were sent for. Those that moved along leave the list and are accounted as the heads
+    /// are: a huge page is 512 pages or more of the rate and of the target's free memory. Returns how many.
+    fn came_along(&mut self, work: &mut Work<'_>, heads: &[usize], later: &mut Vec<usize>) -> Result<u64, KernelError> {
+        let block = |index: usize| (work.requests[index].to, work.requests[index].address / self.huge_bytes);
+        let (Some(first), Some(last)) = (heads.first(), heads.last()) else { return Ok(0) };
+        let (first, last) = (block(*first), block(*last));
+        let from = later.partition_point(|index| block(*index) < first);
+        let to = later.partition_point(|index| block(*index) <= last);
+        let candidates: Vec<usize> = later[from..to].to_vec();
+        if candidates.is_empty() {
+            return Ok(0);
+        }
+        let addresses: Vec<u64> = candidates.iter().map(|&index| work.requests[index].address).collect();
         let states = match self.system.query(work.pid, &addresses) {
             Ok(states) => states,
             Err(KernelError::Gone { .. }) => {
-                later.drain(..).for_each(|index| work.outcomes[index] = MoveOutcome::Gone);
-                return Ok(());
+                later.drain(from..to).for_each(|index| work.outcomes[index] = MoveOutcome::Gone);
+                return Ok(0);
             }
             Err(error) => return Err(error),
         };
-        let mut states = states.into_iter();
-        later.retain(|&index| {
-            let outcome = states.next().and_then(|state| interpret::before(state, work.requests[index].to));
-            let outcome =
-                outcome.map(|outcome| if outcome == MoveOutcome::AlreadyThere { MoveOutcome::Moved } else { outcome });
-            outcome.is_none_or(|outcome| {
-                work.outcomes[index] = outcome;
-                false
-            })
-        });
-        Ok(())
+        let (mut moved, mut left) = (0, Vec::new());
+        for (&index, state) in candidates.iter().zip(states) {
+            match interpret::before(state, work.requests[index].to) {
+                Some(MoveOutcome::AlreadyThere) => {
+                    work.outcomes[index] = MoveOutcome::Moved;
+                    moved += 1;
+                }
+                Some(outcome) => work.outcomes[index] = outcome,
+                None => left.push(index),
+            }
+        }
+        later.splice(from..to, left);
+        Ok(moved)
     }
 
-    /// Moves the pages of `indexes` in batches. Returns those to retry; `None`: stop, whatever remains.
+    /// Moves the pages of `parts`, one after the other, and accounts for those of `later` that move with them. Returns those to retry; `None`: stop, whatever
+    /// remains.
     fn pass(
         &mut self,
         work: &mut Work<'_>,
         process: Option<&Process>,
-        indexes: &[usize],
-        batch: usize,
+        parts: &[Part],
+        later: &mut Vec<usize>,
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Option<Vec<usize>>, KernelError> {
         let mut again = Vec::new();
-        let same_target = indexes.chunk_by(|a, b| work.requests[*a].to == work.requests[*b].to);
-        let parts: Vec<&[usize]> = same_target.flat_map(|run| run.chunks(batch)).collect();
-        for part in parts {
+        for Part { indexes: part, pages } in parts {
             let to = work.requests[part[0]].to;
             if !goes_on(work.moved) || !self.may_go() {
                 return Ok(None);
@@ -281,8 +295,13 @@ impl Mover {
                     .for_each(|outcome| *outcome = MoveOutcome::Gone);
                 return Ok(None);
             }
-            let fits = self.fits(work, to, part.len());
-            let (part, too_many) = part.split_at(fits);
+            let room = self.fits(work, to, *pages);
+            let fits = match room < *pages {
+                // How much each takes is known on average only.
+                true => room / pages.div_ceil(part.len() as u64),
+                false => part.len() as u64,
+            };
+            let (part, too_many) = part.split_at(usize::try_from(fits).unwrap_or(usize::MAX).min(part.len()));
             too_many.iter().for_each(|&index| work.outcomes[index] = MoveOutcome::NoRoom);
             if part.is_empty() {
                 continue;
@@ -294,6 +313,9 @@ impl Mover {
             work.calls += 1;
             let answer = match answer {
                 Err(KernelError::Gone { .. }) => vec![Some(MoveOutcome::Gone); part.len()],
+                // One node that refuses is no reason to forget what has moved to others.
+                Err(error @ KernelError::ForbiddenNode { .. }) => work.refuse(error, libc::EACCES, part.len()),
+                Err(error @ KernelError::NoMemoryNode { .. }) => work.refuse(error, libc::ENODEV, part.len()),
                 other => other?,
             };
             let mut moved = 0;
@@ -304,6 +326,7 @@ impl Mover {
                     None => again.push(index),
                 }
             }
+            moved += self.came_along(work, part, later)?;
             work.moved += moved;
             let bytes = moved * page_bytes();
             self.pace.spend(self.now_ns(), bytes);
@@ -331,16 +354,45 @@ impl Mover {
     }
 
     /// How many of `pages` fit into a node's free memory beyond what is kept free. Where its memory cannot be read, the kernel alone decides.
-    fn fits(&mut self, work: &mut Work<'_>, to: NodeId, pages: usize) -> usize {
-        let need = pages as u64 * page_bytes();
+    fn fits(&mut self, work: &mut Work<'_>, to: NodeId, pages: u64) -> u64 {
+        let need = pages * page_bytes();
         let left = work.free_memory.get(&to.0).copied().filter(|left| *left >= need);
         let left = left.unwrap_or_else(|| match self.free_memory.of_node(to) {
             Ok(memory) => memory.available_bytes().saturating_sub(self.options.keep_bytes),
             Err(_) => u64::MAX,
         });
         work.free_memory.insert(to.0, left);
-        usize::try_from(left / page_bytes()).unwrap_or(usize::MAX).min(pages)
+        (left / page_bytes()).min(pages)
     }
+}
+
+/// Requests that one system call carries out, all to one node.
+struct Part {
+    indexes: Vec<usize>,
+    /// How many pages move with them, at most.
+    pages: u64,
+}
+
+/// Cuts requests into parts of one target and at most `batch` pages each (or of one request).
+fn parts(requests: &[MoveRequest], indexes: &[usize], batch: u64, pages_of: impl Fn(&usize) -> u64) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for index in indexes {
+        let pages = pages_of(index);
+        match parts.last_mut() {
+            Some(part) if requests[part.indexes[0]].to == requests[*index].to && part.pages + pages <= batch => {
+                part.indexes.push(*index);
+                part.pages += pages;
+            }
+            _ => parts.push(Part { indexes: vec![*index], pages }),
+        }
+    }
+    parts
+}
+
+/// Whether an address is in one of these ranges, which ascend and are disjoint.
+fn is_inside(address: u64, ranges: &[(u64, u64)]) -> bool {
+    let next = ranges.partition_point(|range| range.0 <= address);
+    next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
 }
 
 /// Indexes of requests, sorted by target and address.
@@ -361,13 +413,41 @@ struct Work<'a> {
     moved: u64,
     /// Bytes that each node can accept: as last read, less what was moved there since.
     free_memory: BTreeMap<u16, u64>,
+    /// Why a node refused pages.
+    refused: Option<KernelError>,
     pid: u32,
 }
 
 impl Work<'_> {
-    fn done(self) -> Moved {
+    fn refuse(&mut self, error: KernelError, errno: i32, pages: usize) -> Vec<Option<MoveOutcome>> {
+        self.refused.get_or_insert(error);
+        vec![Some(MoveOutcome::Other(errno)); pages]
+    }
+
+    /// The account; an error where a node refused and nothing has moved to others.
+    fn done(self) -> Result<Moved, KernelError> {
+        if let Some(error) = self.refused.filter(|_| self.moved == 0) {
+            return Err(error);
+        }
         let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls }
+        Ok(Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_of_one_target_and_weigh_huge_pages_as_what_moves_with_them() {
+        let request = |to: u16, address: u64| MoveRequest { to: NodeId(to), address };
+        let huge = 2 << 20;
+        let requests: Vec<MoveRequest> =
+            (0..20).map(|n| request(0, n * huge)).chain((0..5000).map(|n| request(1, (1 << 40) + n * 4096))).collect();
+        let indexes: Vec<usize> = (0..requests.len()).collect();
+        let parts = parts(&requests, &indexes, 4096, |index| if requests[*index].to == NodeId(0) { 512 } else { 1 });
+        let shape: Vec<(usize, u64)> = parts.iter().map(|part| (part.indexes.len(), part.pages)).collect();
+        assert_eq!(shape, [(8, 4096), (8, 4096), (4, 2048), (4096, 4096), (904, 904)]);
     }
 }
