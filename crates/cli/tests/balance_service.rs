@@ -116,9 +116,7 @@ fn what_is_removed_is_not_found_again() {
     let Some(daemon) = Daemon::start_on(|_| "system = true".to_owned()) else { return };
     let pid = daemon.target.id();
     let has = |status: &Value| {
-        status["targets"]
-            .as_array()
-            .is_some_and(|targets| targets.iter().any(|target| target["pid"] == Value::from(pid)))
+        status["targets"].as_array().is_some_and(|targets| targets.iter().any(|target| target["pid"] == pid))
     };
     let observations = |status: &Value| status["counters"]["observations"].as_u64().unwrap_or(0);
     daemon.until("found", has);

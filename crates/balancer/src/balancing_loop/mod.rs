@@ -78,7 +78,8 @@ pub enum BalancerError {
     OneNode,
     /// The kernel's pages are not of 4 KiB.
     #[error(
-        "this kernel has pages of {} KiB; evidence, moves and their limits are counted in pages of 4 KiB, so balancing is not supported on it (`numapilot move` is)",
+        "this kernel has pages of {} KiB; evidence, moves and their limits are counted in pages of 4 KiB, so it cannot be balanced; \
+         `numapilot move` works on it",
         bytes / 1024
     )]
     PageSize {
