@@ -36,7 +36,7 @@ impl Balancer {
     pub(super) fn publish(&self, control_port: &mut dyn ControlPort) {
         let run_stats = &self.run_stats;
         let count = self.machine.nodes().len();
-        let flow = self.table.flow();
+        let flow = self.table.observed_flow();
         let node = |(at, node): (usize, &numapilot_machine::Node)| {
             let memory = self.memory[at];
             let row = &flow[at * count..(at + 1) * count];

@@ -252,7 +252,7 @@ impl RunStats {
         let count = machine.nodes().len();
         let node = |(at, node): (usize, &numapilot_machine::Node)| NodeSeen {
             node: node.id.0,
-            to: table.flow()[at * count..(at + 1) * count].to_vec(),
+            to: table.observed_flow()[at * count..(at + 1) * count].to_vec(),
             available_bytes: seen.nodes[at].free_bytes,
             probe_ns: probes.map(|probes| probes.latency_ns[at].clone()),
             utilisation: None,

@@ -190,15 +190,15 @@ impl Balancer {
         ordered
     }
 
-    /// Probes latencies. Returns the measure by which changes are evaluated: the inverse of the mean latency of the observed accesses, with the probed
-    /// latencies; `None`: not probed.
+    /// Probes latencies. Returns the measure by which changes are evaluated: the inverse of the mean latency of the accesses seen in this interval, with
+    /// the probed latencies; `None`: not probed, or no access seen.
     fn probe(&mut self) -> Option<f64> {
         if self.since_orders > PROBED_FOR && !self.run_stats.looks().is_multiple_of(PROBE_EVERY) {
             return None;
         }
         let probes = self.probes.as_mut()?;
         probes.probe();
-        estimate::mean_latency_ns(self.table.flow(), &probes.latency_ns).map(|latency| 1000.0 / latency)
+        estimate::mean_latency_ns(self.table.seen_flow(), &probes.latency_ns).map(|latency| 1000.0 / latency)
     }
 
     fn observation(&mut self, elapsed: Duration, lost: u64) -> Observation {
