@@ -36,6 +36,11 @@ pub trait Policy {
         false
     }
 
+    /// Pages whose statistics it dropped so far, or did not begin, because its memory is bounded.
+    fn forgotten(&self) -> u64 {
+        0
+    }
+
     /// One line on the last decision and its reason, for logs and `explain`; empty if there was none.
     fn explain(&self) -> String {
         String::new()

@@ -19,6 +19,7 @@ impl Balancer {
         let refused: u64 = self.targets.all.values().map(|managed| managed.homes.refused).sum();
         let run_stats = &mut self.run_stats;
         run_stats.losses.insert("pages that found no room in the table", self.table.dropped);
+        run_stats.losses.insert("pages that the policy forgot for want of room (table-pages)", self.policy.forgotten());
         let known = run_stats.losses.entry("pages whose homes found no room").or_default();
         *known = (*known).max(refused);
         let new = |(what, count): (&&'static str, &u64)| {

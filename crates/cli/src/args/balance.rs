@@ -109,7 +109,7 @@ pub struct BalanceArgs {
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
     pub until: Option<Duration>,
-    /// Greatest number of pages to keep statistics of, 32 bytes each
+    /// Greatest number of pages to keep statistics of, 32 bytes each; the policy pilot takes as much again
     #[arg(long, value_name = "PAGES", default_value_t = 4 << 20)]
     pub table_pages: usize,
     /// Model of this machine (NAME or FILE, with as many nodes): its latencies, bandwidths and links in place of assumed ones

@@ -55,14 +55,19 @@ use crate::output;
 /// assumption. So `pilot` gets this minimum gain (%), unless the user sets another.
 const MIN_GAIN_PERCENT: &str = "4";
 
-/// The policy's name and options, with the minimum gain that suits evidence without rates.
-fn for_assumed_rates(policy: &str) -> String {
+/// The policy's name and options, with the minimum gain that suits evidence without rates, and the bound on its memory that the table of pages has.
+fn for_this_loop(policy: &str, table_pages: usize) -> String {
     let (name, options) = policy.split_once(':').unwrap_or((policy, ""));
-    if name.trim() != "pilot" || options.contains("min-gain") {
+    if name.trim() != "pilot" {
         return policy.to_owned();
     }
-    let between = if options.trim().is_empty() { "" } else { "," };
-    format!("pilot:{options}{between}min-gain={MIN_GAIN_PERCENT}")
+    let has =
+        |key: &str| options.split(',').any(|option| option.split('=').next().is_some_and(|name| name.trim() == key));
+    let bound = (!has("table-pages")).then(|| format!("table-pages={}", table_pages.clamp(1, 1 << 40)));
+    let gain = (!has("min-gain")).then(|| format!("min-gain={MIN_GAIN_PERCENT}"));
+    let own = (!options.trim().is_empty()).then(|| options.to_owned());
+    let options: Vec<String> = own.into_iter().chain(gain).chain(bound).collect();
+    format!("pilot:{}", options.join(","))
 }
 
 /// Runs the balancing loop. Returns the program's exit status if one was started.
@@ -78,7 +83,11 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     let mut runner: Box<dyn Runner> = if plan.pack {
         Box::new(Packer::new(machine, plan.options.clone())?)
     } else {
-        let policy = policy_by_name(&for_assumed_rates(&plan.options.policy), &machine, plan.options.seed)?;
+        let policy = policy_by_name(
+            &for_this_loop(&plan.options.policy, plan.options.table_pages),
+            &machine,
+            plan.options.seed,
+        )?;
         let balancer = Balancer::new(machine, policy, plan.options.clone(), &notes)?;
         match copies {
             Some(copies) => Box::new(balancer.with_copies(copies)),
@@ -468,10 +477,15 @@ mod tests {
     }
 
     #[test]
-    fn small_gains_of_assumed_rates_are_asked_for_by_users_only() {
-        assert_eq!(for_assumed_rates("pilot"), "pilot:min-gain=4");
-        assert_eq!(for_assumed_rates("pilot:patience=1"), "pilot:patience=1,min-gain=4");
-        assert_eq!(for_assumed_rates("pilot:min-gain=0.5"), "pilot:min-gain=0.5");
-        assert_eq!(for_assumed_rates("carrefour:gate=1"), "carrefour:gate=1");
+    fn small_gains_of_assumed_rates_are_asked_for_by_users_only_and_memory_is_bounded() {
+        let full = |policy: &str| for_this_loop(policy, 1024);
+        assert_eq!(full("pilot"), "pilot:min-gain=4,table-pages=1024");
+        assert_eq!(full("pilot:patience=1"), "pilot:patience=1,min-gain=4,table-pages=1024");
+        assert_eq!(full("pilot:min-gain=0.5"), "pilot:min-gain=0.5,table-pages=1024");
+        assert_eq!(full("pilot: table-pages=0 ,min-gain=1"), "pilot: table-pages=0 ,min-gain=1");
+        assert_eq!(full("carrefour:gate=1"), "carrefour:gate=1");
+        assert_eq!(for_this_loop("pilot:min-gain=1", 0), "pilot:min-gain=1,table-pages=1", "0 would be no bound");
+        let machine = Machine::load("opteron-8385").unwrap();
+        assert!(policy_by_name(&full("pilot"), &machine, 1).is_ok());
     }
 }

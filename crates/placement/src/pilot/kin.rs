@@ -44,6 +44,10 @@ impl Kin {
 impl Pilot {
     /// Spreads blocks without samples over nodes, as far as their range's surplus and `left_ns` pay for it.
     pub(super) fn deal_to_kin(&mut self, kin: &Kin, mut left_ns: f64, orders: &mut Vec<Action>) {
+        // A block that is not known may be one that was forgotten, and be where it should be.
+        if self.memory.forgotten > 0 {
+            return;
+        }
         let price_ns = self.ledger.price_ns(PageSize::Small) * self.guard.caution;
         for (range, at) in &kin.ranges {
             let total: f64 = at.iter().sum();
@@ -61,14 +65,14 @@ impl Pilot {
                 if is_known || self.memory.is_of_copied_range(range.0, pages.start) {
                     continue;
                 }
-                if cost_ns > *surplus_ns || cost_ns > left_ns {
+                if cost_ns > *surplus_ns || cost_ns > left_ns || !self.memory.has_room() {
                     break;
                 }
                 *surplus_ns -= cost_ns;
                 left_ns -= cost_ns;
                 let mut dealt = Block::new(self.nodes, PageSize::Small);
                 dealt.unseen_dealt = true;
-                self.memory.blocks.insert((range.0, block), dealt);
+                self.memory.insert((range.0, block), dealt);
                 orders.extend(pages.map(|page| {
                     let key = PageKey { process: range.0, page, size: PageSize::Small };
                     Action::Migrate { page: key, to: share_at(&shares, (page as f64 * GOLDEN).fract()) }

@@ -39,6 +39,10 @@ const LIKENESS_MIN: f32 = 3.0;
 const LIKENESS_MAX: f32 = 200.0;
 /// Marks an absent page.
 const NONE: u16 = u16::MAX;
+/// Where the bound on memory is reached, this share of it is kept, so that the coldest blocks are searched for seldom.
+const KEPT_SHARE: f64 = 0.875;
+/// Mappings beyond which the evidence about those that are no longer mapped is dropped: programs that map and unmap would add to it for ever.
+pub(super) const RANGES_MAX: usize = 1 << 16;
 
 /// Statistics of a sampled small page.
 #[derive(Clone, Debug)]
@@ -98,6 +102,10 @@ pub(super) struct Block {
     pub unseen_dealt: bool,
     /// Of a large page: nanoseconds of delay that its parts, each at its own best home, would have saved.
     pub split_regret_ns: f32,
+    /// The interval of its last sample ([`Memory::turn`]).
+    used: u64,
+    /// Its bytes as they are part of [`Memory::bytes`].
+    counted: usize,
 }
 
 impl Block {
@@ -118,7 +126,23 @@ impl Block {
             unseen_regret_ns: 0.0,
             unseen_dealt: false,
             split_regret_ns: 0.0,
+            used: 0,
+            counted: 0,
         }
+    }
+
+    /// Bytes that it takes, its share of the map's own included.
+    fn bytes(&self) -> usize {
+        // `remembered`, `pane` and `last_pane` (once there is one) for each node, `fresh` for reads and writes.
+        let floats = self.fresh.len() / 2 * 5;
+        // The nodes of the map are between half and wholly full.
+        let own = size_of::<Block>() * 3 / 2 + size_of_val(&*self.position) + self.counts.capacity();
+        own + self.pages.capacity() * size_of::<PageMemory>() + floats * 4 + self.threads.capacity() * 8
+    }
+
+    /// Pages with statistics.
+    fn known_pages(&self) -> u64 {
+        self.pages.len().max(1) as u64
     }
 
     /// Remembered samples of a page by node: reads, then writes.
@@ -348,6 +372,14 @@ pub(super) struct Memory {
     read_only: Vec<ReadOnlyRange>,
     /// Evidence that a mapping (process, first page) is read-only: one of its blocks says little about the next phase of the others.
     ranges: BTreeMap<(u32, u64), Reading>,
+    /// Bytes that the blocks may take; 0: any number.
+    limit_bytes: usize,
+    /// Bytes that they take.
+    bytes: usize,
+    /// Number of the interval.
+    turn: u64,
+    /// Pages whose statistics were dropped, or not begun, because the bound was reached.
+    pub forgotten: u64,
 }
 
 /// Evidence that a block or mapping is read-only.
@@ -366,6 +398,66 @@ pub(super) fn has_process(mapped: &[(u32, u64, u64)], process: u32) -> bool {
 }
 
 impl Memory {
+    /// A memory whose blocks take at most `limit_bytes` (0: any number). Where that is too little, the blocks that were used longest ago are forgotten.
+    pub fn within(limit_bytes: usize) -> Memory {
+        Memory { limit_bytes, ..Memory::default() }
+    }
+
+    /// Whether another block may be added.
+    pub fn has_room(&self) -> bool {
+        self.limit_bytes == 0 || self.bytes < self.limit_bytes
+    }
+
+    /// Adds a block, or replaces it.
+    pub fn insert(&mut self, key: (u32, u64), mut block: Block) {
+        (block.used, block.counted) = (self.turn, block.bytes());
+        self.bytes += block.counted;
+        if let Some(old) = self.blocks.insert(key, block) {
+            self.bytes -= old.counted;
+        }
+    }
+
+    /// Forgets the blocks that were used longest ago, of these those with the fewest samples first, until [`KEPT_SHARE`] of the bound is left; those with
+    /// samples of this interval last, and only if `even_active`.
+    fn make_room(&mut self, even_active: bool) {
+        let kept = (self.limit_bytes as f64 * KEPT_SHARE) as usize;
+        let turn = self.turn;
+        let may_go = self.blocks.iter().filter(|(_, block)| even_active || block.used < turn);
+        let mut coldest: Vec<(u64, u64, (u32, u64))> =
+            may_go.map(|(key, block)| (block.used, block.remembered.iter().sum::<f32>() as u64, *key)).collect();
+        coldest.sort_unstable();
+        for (.., key) in coldest {
+            if self.bytes <= kept {
+                break;
+            }
+            if let Some(block) = self.blocks.remove(&key) {
+                self.bytes -= block.counted;
+                self.forgotten += block.known_pages();
+            }
+        }
+        if even_active {
+            let blocks = &self.blocks;
+            self.active.retain(|key| blocks.contains_key(key));
+        }
+    }
+
+    /// The block of a sample, made if there is room for it.
+    fn block_for(&mut self, key: (u32, u64), size: PageSize, nodes: usize, is_full: &mut bool) -> Option<&mut Block> {
+        if !self.blocks.contains_key(&key) {
+            if !*is_full && !self.has_room() {
+                self.make_room(false);
+                // To look again at every sample would take long: until the next interval there is no room.
+                *is_full = !self.has_room();
+            }
+            if *is_full {
+                self.forgotten += 1;
+                return None;
+            }
+            self.insert(key, Block::new(nodes, size));
+        }
+        self.blocks.get_mut(&key)
+    }
+
     /// Takes in which ranges are mapped read-only, and on which nodes they have copies: a file is copied as a whole, not only the pages for which
     /// copies were ordered.
     pub fn know_read_only(&mut self, ranges: &[ReadOnlyRange]) {
@@ -428,14 +520,23 @@ impl Memory {
                 block.fresh.iter_mut().for_each(|count| *count = 0.0);
             }
         }
+        self.turn += 1;
+        let (turn, mut is_full) = (self.turn, false);
         for sample in samples.iter().filter(|sample| sample.from < nodes && sample.home < nodes) {
             let key = (sample.page.process, sample.small_page / BLOCK_PAGES);
-            let block = self.blocks.entry(key).or_insert_with(|| Block::new(nodes, sample.page.size));
-            if block.fresh.iter().all(|count| *count == 0.0) {
+            let Some(block) = self.block_for(key, sample.page.size, nodes, &mut is_full) else { continue };
+            let is_first = block.fresh.iter().all(|count| *count == 0.0);
+            (block.size, block.used) = (sample.page.size, turn);
+            block.add(sample, nodes);
+            let (before, now) = (block.counted, block.bytes());
+            block.counted = now;
+            self.bytes = self.bytes - before + now;
+            if is_first {
                 self.active.push(key);
             }
-            block.size = sample.page.size;
-            block.add(sample, nodes);
+        }
+        if !self.has_room() {
+            self.make_room(true);
         }
         self.active.sort_unstable();
         for key in &self.active {
@@ -455,12 +556,18 @@ impl Memory {
         if self.mapped == mapped {
             let gone: Vec<(u32, u64)> =
                 self.active.iter().copied().filter(|key| !is_block_mapped(mapped, *key)).collect();
-            gone.iter().for_each(|key| drop(self.blocks.remove(key)));
+            for key in gone {
+                self.bytes -= self.blocks.remove(&key).map_or(0, |block| block.counted);
+            }
         } else {
             self.blocks.retain(|key, _| is_block_mapped(mapped, *key));
+            self.bytes = self.blocks.values().map(|block| block.counted).sum();
             self.mapped = mapped.to_vec();
-            let of_living = |key: &(u32, u64)| has_process(mapped, key.0);
-            self.ranges.retain(|key, _| of_living(key));
+            let stays = |key: &(u32, u64)| has_process(mapped, key.0);
+            self.ranges.retain(|key, _| stays(key));
+            if self.ranges.len() > RANGES_MAX {
+                self.ranges.retain(|key, _| range_of(mapped, key.0, key.1).is_some());
+            }
         }
         let blocks = &self.blocks;
         self.active.retain(|key| blocks.contains_key(key));
@@ -576,6 +683,35 @@ mod tests {
         assert!(!memory.is_read_only((1, 0), &[]));
         memory.learn(&(0..900).map(|n| sample(8 + n % 4, 0, 0)).collect::<Vec<_>>(), &[], 2);
         assert!(memory.is_read_only((1, 0), &[]), "four times the evidence");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_was_used_longest_ago_is_forgotten() {
+        let bytes_of = |memory: &Memory| memory.blocks.values().map(Block::bytes).sum::<usize>();
+        let blocks = |first: u64, count: u64| (first..first + count).map(|block| sample(block * BLOCK_PAGES, 0, 0));
+        let limit = 256 << 10;
+        let mut memory = Memory::within(limit);
+        for round in 0..50 {
+            let hot = blocks(0, 10).cycle().take(100);
+            memory.learn(&hot.chain(blocks(1_000 + round * 20, 20)).collect::<Vec<_>>(), &[], 2);
+            assert_eq!(memory.bytes, bytes_of(&memory));
+            assert!(memory.bytes <= limit, "{} bytes", memory.bytes);
+        }
+        assert!((0..10).all(|block| memory.blocks.contains_key(&(1, block))), "in use all the time");
+        assert!(memory.blocks.contains_key(&(1, 1_000 + 49 * 20)) && !memory.blocks.contains_key(&(1, 1_000)));
+        assert_eq!(memory.forgotten + memory.blocks.len() as u64, 10 + 50 * 20, "each was counted, one page each");
+        assert!(memory.active.iter().all(|key| memory.blocks.contains_key(key)));
+        // More than fits in one interval: the memory never takes it all in before it forgets.
+        let (before, held) = (memory.forgotten, memory.blocks.len() as u64);
+        memory.learn(&blocks(10_000, 5_000).collect::<Vec<_>>(), &[], 2);
+        assert!(bytes_of(&memory) <= limit && memory.bytes == bytes_of(&memory));
+        assert_eq!(memory.forgotten - before + memory.blocks.len() as u64, held + 5_000);
+        memory.keep_mapped(&[(2, 0, 1)]);
+        assert_eq!((memory.bytes, memory.blocks.len()), (0, 0));
+        // Without a bound nothing is forgotten.
+        let mut memory = Memory::default();
+        memory.learn(&blocks(0, 5_000).collect::<Vec<_>>(), &[], 2);
+        assert_eq!((memory.blocks.len(), memory.forgotten), (5_000, 0));
     }
 
     #[test]

@@ -40,6 +40,8 @@ use memory::Memory;
 use model::Model;
 use threads::{PagePrice, PlannerInputs, ThreadPlanner};
 
+/// Bytes for each of `table-pages`: as many as the balancer's own table has.
+const BYTES_PER_PAGE: usize = 32;
 /// Decisions without gain after which it looks less often.
 const CALM_DECISIONS: u32 = 8;
 /// Decisions after the last worthwhile one in which what it began is finished.
@@ -99,7 +101,12 @@ impl Pilot {
             "0.5",
             "delay already caused, as a multiple of the cost of moving, at which a page moves (1: the classical ski-rental rule)",
         ),
-        OptionInfo::new("move-share", "20", "processor time of all threads, in %, that moving pages may take"),
+        OptionInfo::new("move-share", "20", "processor time of the threads at work, in %, that moving pages may take"),
+        OptionInfo::new(
+            "table-pages",
+            "0",
+            "bound on the statistics of pages, in units of 32 bytes; what was used longest ago is forgotten first; 0: no bound",
+        ),
     ];
 
     /// The policy for a machine. Fails if an option is out of range, or the machine lacks what the traffic model needs.
@@ -118,7 +125,7 @@ impl Pilot {
             surplus_ns: BTreeMap::new(),
             move_threads: options.flag("threads")?,
             move_share: options.number("move-share", 0.1, 100.0)? / 100.0,
-            memory: Memory::default(),
+            memory: Memory::within(options.whole("table-pages", 0, 1 << 40)? as usize * BYTES_PER_PAGE),
             ledger: Ledger::default(),
             guard: Guard::new(),
             model: Model::new(system, has_memory),
@@ -163,6 +170,9 @@ impl Pilot {
         // Processes that have ended owe nothing.
         if !seen.mapped.is_empty() {
             self.surplus_ns.retain(|range, _| memory::has_process(&seen.mapped, range.0));
+            if self.surplus_ns.len() > memory::RANGES_MAX {
+                self.surplus_ns.retain(|range, _| memory::range_of(&seen.mapped, range.0, range.1).is_some());
+            }
         }
         self.memory.know_read_only(&seen.read_only);
         self.memory.learn(&seen.samples, &seen.mapped, self.nodes);
@@ -282,6 +292,10 @@ impl Policy for Pilot {
         true
     }
 
+    fn forgotten(&self) -> u64 {
+        self.memory.forgotten
+    }
+
     fn explain(&self) -> String {
         self.explanation.clone()
     }
@@ -291,6 +305,34 @@ impl Policy for Pilot {
 mod tests {
     use super::*;
     use crate::fixtures::machine;
+
+    #[test]
+    fn its_memory_is_bounded_and_it_tells_what_it_forgot() {
+        let machine = machine();
+        let facts = NodeFacts::new(&machine).expect("nodes");
+        let forgotten = |text: &str| {
+            let options = Options::parse("pilot", Pilot::OPTIONS.to_vec(), text).expect("valid");
+            let mut pilot = Pilot::new(&options, &machine, &facts).expect("a policy");
+            let sample = |n: u64| {
+                let page = crate::observation::PageKey { process: 1, page: n << 9, size: PageSize::Small };
+                let (small_page, thread) = (n << 9, 0);
+                crate::observation::Sample {
+                    page,
+                    small_page,
+                    thread,
+                    from: 0,
+                    home: 0,
+                    is_write: false,
+                    latency_ns: None,
+                }
+            };
+            let seen = Observation { samples: (0..1_000).map(sample).collect(), ..Observation::default() };
+            pilot.decide(&seen);
+            pilot.forgotten()
+        };
+        assert_eq!(forgotten(""), 0);
+        assert!((500..1_000).contains(&forgotten("table-pages=16384")), "512 KiB are some 250 blocks");
+    }
 
     #[test]
     fn it_takes_more_to_begin_than_to_finish() {

@@ -44,7 +44,7 @@ impl Pilot {
             }
         }
         candidates.sort_by(|a, b| b.urgency.total_cmp(&a.urgency).then(a.page.cmp(&b.page)));
-        let mut left_ns = self.move_share * seen.elapsed_ns as f64 * seen.threads.len().max(1) as f64;
+        let mut left_ns = self.move_share * seen.elapsed_ns as f64 * self.threads.busy_processors(seen);
         let mut orders = Vec::new();
         for candidate in candidates {
             left_ns -= candidate.price_ns;

@@ -4,6 +4,8 @@
 //! The judge is the model, with the pages placed anew for either arrangement, so that links and controllers count and not hops (Lepers et al.,
 //! USENIX ATC 2015).
 
+use std::collections::BTreeSet;
+
 use numapilot_traffic::Load;
 
 use super::groups::{Group, Member};
@@ -11,10 +13,12 @@ use super::memory::{BLOCK_PAGES, Memory};
 use super::model::Model;
 use super::search::search;
 use crate::action::{Action, Outcome};
-use crate::observation::Observation;
+use crate::observation::{Observation, ThreadState};
 
-/// Threads beyond which the search would take too long for a decision.
+/// Threads at work beyond which the search would take too long for a decision.
 const THREADS_MAX: usize = 256;
+/// Share of an interval from which on a thread that ran in it is at work.
+const WORKING_SHARE: f64 = 0.05;
 /// Samples by thread from which on sharing is known well enough.
 const SAMPLES_MIN: f32 = 2_000.0;
 /// Decisions in a row that must agree.
@@ -25,6 +29,28 @@ const GAIN_MIN: f64 = 0.05;
 const STEP_MIN: f64 = 1e-4;
 /// Nanoseconds until threads are looked at again after they moved, or after a look found nothing; doubled each time.
 const PAUSE_NS: u64 = 1_000_000_000;
+
+/// Processors that the program keeps busy, for limits that are shares of its time: a thread at work counts whole, because those that wait for each other
+/// do not run all the time, any other by the share of the interval for which it ran. So idle threads of a server's pool allow nothing. Never more than there
+/// are CPUs, nor less than 1.
+fn busy_processors(seen: &Observation, cpus: &[usize]) -> f64 {
+    let elapsed_ns = (seen.elapsed_ns as f64).max(1.0);
+    let weight = |thread: &ThreadState| {
+        let share = thread.busy_ns / elapsed_ns;
+        if share >= WORKING_SHARE { 1.0 } else { share.max(0.0) }
+    };
+    let most = cpus.iter().sum::<usize>() as f64;
+    seen.threads.iter().map(weight).sum::<f64>().min(most).max(1.0)
+}
+
+/// Threads whose place matters: they ran, or their accesses to the pages that are used now are remembered. The others, idle threads of a pool, stay where
+/// they are, and take no CPU from anybody.
+fn working<'o>(memory: &Memory, seen: &'o Observation) -> Vec<&'o ThreadState> {
+    let blocks = memory.active.iter().filter_map(|key| memory.blocks.get(key));
+    let sharers: BTreeSet<u32> = blocks.flat_map(|block| block.threads.iter().map(|(thread, _)| *thread)).collect();
+    let ran = |thread: &ThreadState| thread.busy_ns >= WORKING_SHARE * seen.elapsed_ns as f64;
+    seen.threads.iter().filter(|thread| ran(thread) || sharers.contains(&thread.thread)).collect()
+}
 
 /// State between decisions.
 pub(super) struct ThreadPlanner {
@@ -40,6 +66,11 @@ impl ThreadPlanner {
     /// `cpus`: online CPUs of each node.
     pub fn new(cpus: Vec<usize>) -> ThreadPlanner {
         ThreadPlanner { cpus, agreed: 0, pause_ns: PAUSE_NS, next_ns: 0, before: Vec::new() }
+    }
+
+    /// See [`busy_processors`].
+    pub fn busy_processors(&self, seen: &Observation) -> f64 {
+        busy_processors(seen, &self.cpus)
     }
 
     /// Orders that undo the thread moves that were carried out.
@@ -59,17 +90,18 @@ impl ThreadPlanner {
     pub fn place(&mut self, seen: &Observation, state: PlannerInputs<'_>) -> Vec<Action> {
         let PlannerInputs { memory, model, load, rates, busy, price } = state;
         let nodes = rates.len();
-        if seen.now_ns < self.next_ns
-            || seen.threads.len() > THREADS_MAX
-            || seen.threads.iter().any(|thread| thread.node >= nodes)
-        {
+        if seen.now_ns < self.next_ns || seen.threads.iter().any(|thread| thread.node >= nodes) {
             return Vec::new();
         }
-        let sharing = Sharing::of(memory, seen, rates.iter().sum());
+        let threads = working(memory, seen);
+        if threads.len() > THREADS_MAX {
+            return Vec::new();
+        }
+        let sharing = Sharing::of(memory, &threads, rates.iter().sum());
         if sharing.samples < SAMPLES_MIN {
             return Vec::new();
         }
-        let now: Vec<usize> = seen.threads.iter().map(|thread| thread.node).collect();
+        let now: Vec<usize> = threads.iter().map(|thread| thread.node).collect();
         let then = sharing.cluster(now.clone(), &self.cpus);
         let gain = if then == now {
             None
@@ -93,7 +125,7 @@ impl ThreadPlanner {
             return Vec::new();
         }
         self.pause(seen.now_ns);
-        let moves = now.iter().zip(&then).zip(&seen.threads).filter(|((now, then), _)| now != then);
+        let moves = now.iter().zip(&then).zip(&threads).filter(|((now, then), _)| now != then);
         let moves: Vec<(u32, usize, usize)> = moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
         self.before = moves.iter().map(|(thread, now, _)| (*thread, *now)).collect();
         moves.into_iter().map(|(thread, _, to)| Action::MoveThread { thread, to }).collect()
@@ -129,7 +161,7 @@ pub(super) struct PagePrice {
     pub patience: f64,
 }
 
-/// A block and its users, by the threads' positions in the observation.
+/// A block and its users, by the threads' positions among those at work.
 struct SharedBlock {
     /// Accesses per second to the block.
     rate: f64,
@@ -147,9 +179,10 @@ struct Sharing {
 }
 
 impl Sharing {
-    fn of(memory: &Memory, seen: &Observation, rate: f64) -> Sharing {
-        let threads = seen.threads.len();
-        let position = |thread: u32| seen.threads.binary_search_by_key(&thread, |state| state.thread).ok();
+    /// `working`: the threads whose sharing matters, by their numbers, ascending.
+    fn of(memory: &Memory, working: &[&ThreadState], rate: f64) -> Sharing {
+        let threads = working.len();
+        let position = |thread: u32| working.binary_search_by_key(&thread, |state| state.thread).ok();
         let samples: f32 =
             memory.active.iter().filter_map(|key| memory.blocks.get(key)).map(super::memory::Block::fresh_total).sum();
         let mut sharing = Sharing { blocks: Vec::new(), affinity: vec![vec![0.0; threads]; threads], samples: 0.0 };
@@ -265,6 +298,43 @@ struct Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observation::{PageKey, PageSize, Sample};
+
+    /// Threads 0 and 1 work on node 0 and share a page; 1,000 more of a pool sleep on node 1.
+    fn server() -> (Memory, Observation) {
+        let state = |thread: u32| ThreadState {
+            thread,
+            process: 1,
+            node: usize::from(thread >= 2),
+            busy_ns: if thread < 2 { 40e6 } else { 1e4 },
+            instructions: 0.0,
+            memory_accesses: 0.0,
+        };
+        let page = PageKey { process: 1, page: 7, size: PageSize::Small };
+        let sample =
+            |thread| Sample { page, small_page: 7, thread, from: 0, home: 0, is_write: false, latency_ns: None };
+        let mut memory = Memory::default();
+        memory.learn(&[sample(0), sample(1)], &[], 2);
+        (
+            memory,
+            Observation { elapsed_ns: 50_000_000, threads: (0..1002).map(state).collect(), ..Observation::default() },
+        )
+    }
+
+    #[test]
+    fn idle_threads_of_a_pool_neither_count_nor_allow_anything() {
+        let (memory, mut seen) = server();
+        let numbers: Vec<u32> = working(&memory, &seen).iter().map(|thread| thread.thread).collect();
+        assert_eq!(numbers, [0, 1]);
+        let processors = busy_processors(&seen, &[8, 8]);
+        assert!((processors - 2.2).abs() < 1e-9, "two threads, and 1,000 that ran for 10 us of 50 ms: {processors}");
+        // One that waits for the other, which has used the page, keeps its place in the plan.
+        seen.threads[1].busy_ns = 0.0;
+        assert_eq!(working(&memory, &seen).len(), 2);
+        seen.threads.iter_mut().for_each(|thread| thread.busy_ns = 5e6);
+        assert_eq!((busy_processors(&seen, &[8, 8]), working(&memory, &seen).len()), (16.0, 1002));
+        assert_eq!(busy_processors(&Observation::default(), &[8, 8]), 1.0);
+    }
 
     #[test]
     fn sharers_come_together_and_no_cpu_gets_two() {
