@@ -57,6 +57,12 @@ pub fn cpuset(folder: &Path) -> Option<Cpuset> {
     Some(Cpuset { cpus, mems, effective_cpus, effective_mems })
 }
 
+/// The cpuset that binds a cgroup's processes: its own, or that of the nearest cgroup above that has one; `None`: none has, so all is allowed.
+#[must_use]
+pub fn nearest_cpuset(folder: &Path) -> Option<Cpuset> {
+    folder.ancestors().take_while(|folder| folder.join("cgroup.procs").exists()).find_map(cpuset)
+}
+
 /// Whether there are cgroups within this one.
 #[must_use]
 pub fn has_children(folder: &Path) -> bool {
@@ -103,6 +109,11 @@ mod tests {
         let found = cpuset(&folder).unwrap();
         assert_eq!((found.cpus.as_str(), found.mems.as_str(), found.effective_cpus.cpus().len()), ("", "0-1", 4));
         assert_eq!(found.effective_mems, [NodeId(0), NodeId(1)]);
+        put("sys/fs/cgroup/jobs/a/inner/cgroup.procs", "");
+        assert_eq!(nearest_cpuset(&folder.join("inner")), Some(found), "its parent's binds it");
+        put("sys/fs/cgroup/jobs/cgroup.procs", "");
+        assert_eq!(nearest_cpuset(folder.parent().unwrap()), None);
+        fs::remove_dir_all(folder.join("inner")).unwrap();
         assert!(!has_children(&folder) && has_children(folder.parent().unwrap()));
         assert_eq!(allowed_nodes(root.path(), 7).unwrap(), [NodeId(0), NodeId(1), NodeId(3)]);
     }

@@ -15,6 +15,7 @@ mod error;
 pub mod maps;
 pub mod memory;
 pub mod migrate;
+pub mod numa_memory;
 pub mod pagemap;
 pub mod sysctl;
 pub mod task;

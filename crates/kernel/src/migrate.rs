@@ -8,6 +8,7 @@ use numapilot_machine::NodeId;
 
 use crate::actuator::MoveRequest;
 use crate::actuator::Mover;
+use crate::actuator::NodeRefusal;
 use crate::actuator::PageOutcomes;
 use crate::census;
 use crate::error::KernelError;
@@ -24,13 +25,32 @@ pub struct Route {
     from: Vec<NodeId>,
     to: Vec<NodeId>,
     dealt: usize,
+    /// Ranges of addresses that are left out, ascending and disjoint.
+    without: Vec<(u64, u64)>,
 }
 
 impl Route {
     /// From these nodes to those. `None` if one of the lists is empty.
     #[must_use]
     pub fn new(from: &[NodeId], to: &[NodeId]) -> Option<Route> {
-        (!from.is_empty() && !to.is_empty()).then(|| Route { from: from.to_vec(), to: to.to_vec(), dealt: 0 })
+        (!from.is_empty() && !to.is_empty()).then(|| Route {
+            from: from.to_vec(),
+            to: to.to_vec(),
+            dealt: 0,
+            without: Vec::new(),
+        })
+    }
+
+    /// Leaves out mappings that begin in these ranges of addresses, which are ascending and disjoint.
+    #[must_use]
+    pub fn without(mut self, ranges: Vec<(u64, u64)>) -> Route {
+        self.without = ranges;
+        self
+    }
+
+    fn leaves_out(&self, address: u64) -> bool {
+        let next = self.without.partition_point(|range| range.0 <= address);
+        next.checked_sub(1).is_some_and(|at| address < self.without[at].1)
     }
 
     /// Where a page that lies on `home` goes; `None`: it stays.
@@ -66,27 +86,47 @@ pub struct Migration {
     pub ended: bool,
     /// It was stopped before its end.
     pub stopped: bool,
+    /// Bytes in memory of the mappings that the route leaves out.
+    pub left_out_bytes: u64,
+    /// Nodes that took none of the pages, with the reason.
+    pub refused: BTreeMap<NodeId, NodeRefusal>,
 }
 
-/// Moves pages of `process` along `route`; `mover` `None`: only looks. `goes_on` is asked before every call that moves, with how it stands.
+/// Moves pages of `process` along `route`; `mover` `None`: only looks. `goes_on` is asked with how it stands before every call that moves, ten times a second
+/// while the rate makes it wait, and after every stretch of memory that was looked through.
 ///
 /// # Errors
 /// The process may not be looked into or moved, or a target cannot take pages.
 pub fn run(
     process: &Process,
     route: &mut Route,
-    mut mover: Option<&mut Mover>,
+    mover: Option<&mut Mover>,
     goes_on: &mut dyn FnMut(&Migration) -> bool,
 ) -> Result<Migration, KernelError> {
-    let begun = Instant::now();
     let mut done = Migration::default();
-    let result = all(process, route, &mut mover, &mut done, goes_on);
+    run_into(&mut done, process, route, mover, goes_on)?;
+    Ok(done)
+}
+
+/// As [`run`], with the account in `done`: where it fails, what it has moved until then is there.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_into(
+    done: &mut Migration,
+    process: &Process,
+    route: &mut Route,
+    mut mover: Option<&mut Mover>,
+    goes_on: &mut dyn FnMut(&Migration) -> bool,
+) -> Result<(), KernelError> {
+    let begun = Instant::now();
+    let result = all(process, route, &mut mover, done, goes_on);
     done.took = begun.elapsed();
     match result {
         Err(KernelError::Gone { .. }) => done.ended = true,
         other => other?,
     }
-    Ok(done)
+    Ok(())
 }
 
 fn all(
@@ -103,9 +143,15 @@ fn all(
     let (mut map, mut query) = (PageMap::open(pid)?, PageQuery::new());
     let (mut requests, mut states) = (Vec::new(), Vec::new());
     for range in ranges.iter().filter(|range| range.resident_bytes > 0) {
+        if route.leaves_out(range.start) {
+            done.left_out_bytes += range.resident_bytes;
+            continue;
+        }
         let mut failed = None;
         census::present(&mut map, range.start, range.end, &mut |addresses| {
             states.clear();
+            let goes_on_now = goes_on(done);
+            done.stopped |= !goes_on_now;
             if failed.is_some() || done.stopped {
                 return;
             }
@@ -156,6 +202,7 @@ fn flush(
             !done.stopped
         })?;
         done.pages.add(&moved.pages);
+        done.refused.extend(moved.refused);
         done.moving += Duration::from_nanos(moved.moving_ns);
     }
     requests.clear();
@@ -182,6 +229,34 @@ mod tests {
         let mut gather = Route::new(&nodes(&[0, 1, 2]), &nodes(&[1])).unwrap();
         assert_eq!([0, 1, 2].map(|home| gather.target(NodeId(home))), [Some(NodeId(1)), None, Some(NodeId(1))]);
         assert_eq!(Route::new(&[], &nodes(&[1])), None);
+    }
+
+    #[test]
+    fn a_stop_ends_the_look_through_a_large_process_too() {
+        let process = Process::open(std::process::id()).unwrap();
+        let mut route = Route::new(&nodes(&[999]), &nodes(&[0])).unwrap();
+        let mut asked = 0;
+        let done = run(&process, &mut route, None, &mut |_| {
+            asked += 1;
+            false
+        });
+        match done {
+            Ok(done) => assert!(done.stopped && done.looked_at == 0 && asked == 1, "{done:?}, asked {asked} times"),
+            Err(error) => numapilot_not_run::not_run!(MovePages, "{error}"),
+        }
+    }
+
+    #[test]
+    fn mappings_that_are_left_out_are_counted_and_not_looked_at() {
+        let process = Process::open(std::process::id()).unwrap();
+        let ranges = vec![(0x1000, 0x3000), (0x5000, u64::MAX)];
+        let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges);
+        let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(address));
+        assert_eq!(left_out, [false, true, true, false, true]);
+        match run(&process, &mut route, None, &mut |_| true) {
+            Ok(done) => assert!(done.looked_at == 0 && done.left_out_bytes > 100 << 10, "{done:?}"),
+            Err(error) => numapilot_not_run::not_run!(MovePages, "{error}"),
+        }
     }
 
     #[test]

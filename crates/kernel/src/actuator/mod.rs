@@ -36,6 +36,9 @@ use interpret::Calls;
 use pace::Pace;
 use syscall::System;
 
+/// Longest sleep until it is asked again whether to go on: whoever asked for a stop should not wait for a slow rate.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
 /// A page that is to be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MoveRequest {
@@ -78,6 +81,34 @@ impl Default for MoveOptions {
     }
 }
 
+/// Why a node took no pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeRefusal {
+    /// The process's cpuset excludes it.
+    Forbidden,
+    /// It has no memory.
+    NoMemory,
+}
+
+impl NodeRefusal {
+    /// The same as an error about a process, whose message says what helps.
+    #[must_use]
+    pub fn error(self, pid: u32, node: NodeId) -> KernelError {
+        match self {
+            NodeRefusal::Forbidden => KernelError::ForbiddenNode { pid, node },
+            NodeRefusal::NoMemory => KernelError::NoMemoryNode { node },
+        }
+    }
+
+    /// The error number that its pages have as their outcome.
+    fn errno(self) -> i32 {
+        match self {
+            NodeRefusal::Forbidden => libc::EACCES,
+            NodeRefusal::NoMemory => libc::ENODEV,
+        }
+    }
+}
+
 /// Result of a run over move requests.
 #[derive(Clone, Debug, Default)]
 pub struct Moved {
@@ -89,6 +120,8 @@ pub struct Moved {
     pub moving_ns: u64,
     /// Number of system calls that move pages.
     pub calls: u64,
+    /// Nodes that took none of the pages, with the reason.
+    pub refused: BTreeMap<NodeId, NodeRefusal>,
 }
 
 /// Moves pages. Keeps its buffers, the state of the rate limit and the nodes' free memory from call to call.
@@ -118,7 +151,8 @@ impl Mover {
     }
 
     /// Moves pages of `process` (`None`: this process). `may_be_huge` are address ranges, ascending and disjoint, in which huge pages may be.
-    /// `goes_on` is asked before every call, with the pages that moved so far; after a `false` the rest is not tried.
+    /// `goes_on` is asked before every call, and ten times a second while the rate makes it wait, with the pages that moved so far; after a `false` the rest
+    /// is not tried.
     ///
     /// # Errors
     /// The caller may not move this process's pages, or nothing moved and a target node has no memory or is forbidden by the process's cpuset. Where other
@@ -163,7 +197,7 @@ impl Mover {
             calls: 0,
             moved: 0,
             free_memory: BTreeMap::new(),
-            refused: None,
+            refused: BTreeMap::new(),
             pid,
         };
         let looked = if asks_first { self.look(&mut work) } else { Ok(in_order(requests)) };
@@ -285,7 +319,7 @@ impl Mover {
         let mut again = Vec::new();
         for Part { indexes: part, pages } in parts {
             let to = work.requests[part[0]].to;
-            if !goes_on(work.moved) || !self.may_go() {
+            if !self.may_go(work.moved, goes_on) {
                 return Ok(None);
             }
             if process.is_some_and(|process| !process.is_running()) {
@@ -314,8 +348,8 @@ impl Mover {
             let answer = match answer {
                 Err(KernelError::Gone { .. }) => vec![Some(MoveOutcome::Gone); part.len()],
                 // One node that refuses is no reason to forget what has moved to others.
-                Err(error @ KernelError::ForbiddenNode { .. }) => work.refuse(error, libc::EACCES, part.len()),
-                Err(error @ KernelError::NoMemoryNode { .. }) => work.refuse(error, libc::ENODEV, part.len()),
+                Err(KernelError::ForbiddenNode { .. }) => work.refuse(to, NodeRefusal::Forbidden, part.len()),
+                Err(KernelError::NoMemoryNode { .. }) => work.refuse(to, NodeRefusal::NoMemory, part.len()),
                 other => other?,
             };
             let mut moved = 0;
@@ -339,9 +373,12 @@ impl Mover {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Whether the rate allows another call. Waits until it does if [`MoveOptions::waits`] is set.
-    fn may_go(&self) -> bool {
+    /// Whether the caller and the rate allow another call. Waits until the rate does if [`MoveOptions::waits`] is set.
+    fn may_go(&self, moved: u64, goes_on: &mut dyn FnMut(u64) -> bool) -> bool {
         loop {
+            if !goes_on(moved) {
+                return false;
+            }
             let wait = self.pace.wait_ns(self.now_ns());
             if wait == 0 {
                 return true;
@@ -349,7 +386,7 @@ impl Mover {
             if !self.options.waits {
                 return false;
             }
-            std::thread::sleep(Duration::from_nanos(wait));
+            std::thread::sleep(Duration::from_nanos(wait).min(LONGEST_SLEEP));
         }
     }
 
@@ -413,31 +450,68 @@ struct Work<'a> {
     moved: u64,
     /// Bytes that each node can accept: as last read, less what was moved there since.
     free_memory: BTreeMap<u16, u64>,
-    /// Why a node refused pages.
-    refused: Option<KernelError>,
+    /// Nodes that refused pages.
+    refused: BTreeMap<NodeId, NodeRefusal>,
     pid: u32,
 }
 
 impl Work<'_> {
-    fn refuse(&mut self, error: KernelError, errno: i32, pages: usize) -> Vec<Option<MoveOutcome>> {
-        self.refused.get_or_insert(error);
-        vec![Some(MoveOutcome::Other(errno)); pages]
+    fn refuse(&mut self, node: NodeId, why: NodeRefusal, pages: usize) -> Vec<Option<MoveOutcome>> {
+        self.refused.entry(node).or_insert(why);
+        vec![Some(MoveOutcome::Other(why.errno())); pages]
     }
 
     /// The account; an error where a node refused and nothing has moved to others.
     fn done(self) -> Result<Moved, KernelError> {
-        if let Some(error) = self.refused.filter(|_| self.moved == 0) {
-            return Err(error);
+        if let Some((node, why)) = self.refused.first_key_value().filter(|_| self.moved == 0) {
+            return Err(why.error(self.pid, *node));
         }
         let pages = PageOutcomes::of(&self.outcomes);
         let moving_ns = u64::try_from(self.moving.as_nanos()).unwrap_or(u64::MAX);
-        Ok(Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls })
+        Ok(Moved { outcomes: self.outcomes, pages, moving_ns, calls: self.calls, refused: self.refused })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slow_rate_does_not_keep_a_stop_waiting() {
+        let mut mover = Mover::new(MoveOptions { bytes_per_s: Some(1), ..MoveOptions::default() });
+        mover.pace.spend(0, 3600);
+        let (begun, mut asked) = (Instant::now(), 0);
+        let may = mover.may_go(7, &mut |moved| {
+            asked += 1;
+            assert_eq!(moved, 7);
+            asked < 4
+        });
+        assert!(!may && asked == 4 && begun.elapsed() < Duration::from_secs(600), "an hour is left of the rate");
+    }
+
+    #[test]
+    fn which_node_refused_is_kept_beside_what_moved_to_others() {
+        let requests = [MoveRequest { to: NodeId(1), address: 0 }; 3];
+        let work = |moved| Work {
+            requests: &requests,
+            outcomes: vec![MoveOutcome::Moved; 3],
+            moving: Duration::ZERO,
+            calls: 2,
+            moved,
+            free_memory: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            pid: 7,
+        };
+        let mut some = work(2);
+        assert_eq!(some.refuse(NodeId(3), NodeRefusal::Forbidden, 1), [Some(MoveOutcome::Other(libc::EACCES))]);
+        let moved = some.done().unwrap();
+        assert_eq!(moved.refused, BTreeMap::from([(NodeId(3), NodeRefusal::Forbidden)]));
+        let why = moved.refused[&NodeId(3)].error(7, NodeId(3)).to_string();
+        assert!(why.contains("process 7") && why.contains("node 3") && why.contains("cpuset"), "{why}");
+        let mut none = work(0);
+        none.refuse(NodeId(3), NodeRefusal::NoMemory, 3);
+        assert!(matches!(none.done(), Err(KernelError::NoMemoryNode { node: NodeId(3) })));
+    }
 
     #[test]
     fn parts_are_of_one_target_and_weigh_huge_pages_as_what_moves_with_them() {

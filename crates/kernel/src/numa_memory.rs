@@ -1,0 +1,144 @@
+//! The memory of a process by node, and the parts of it for which the program has chosen nodes itself: it has set a memory policy for them (`mbind`), or for
+//! all of its memory (`set_mempolicy`, numactl). Both stand in `/proc/PID/numa_maps`; the policies of single threads other than the first stand nowhere.
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::NodeId;
+
+use crate::actuator::page_bytes;
+use crate::error::KernelError;
+use crate::maps;
+
+/// What numa_maps says of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NumaMemory {
+    /// Bytes in memory by node. Pages that several processes map count for each of them.
+    pub bytes: BTreeMap<NodeId, u64>,
+    /// Address ranges with a policy of the program's own, ascending and disjoint.
+    pub chosen: Vec<(u64, u64)>,
+    /// Bytes in memory there, by policy, such as `bind`.
+    pub chosen_bytes: BTreeMap<&'static str, u64>,
+}
+
+impl NumaMemory {
+    /// Reads it. The kernel walks the whole page table for this, so it takes a while for large processes.
+    ///
+    /// # Errors
+    /// The process has ended or may not be looked into.
+    pub fn of_process(pid: u32) -> Result<NumaMemory, KernelError> {
+        let (mut text, mut mappings) = (Vec::new(), Vec::new());
+        maps::read(pid, "numa_maps", &mut text)?;
+        maps::read(pid, "maps", &mut mappings)?;
+        Ok(NumaMemory::of_texts(&text, &mappings))
+    }
+
+    /// From the texts of `numa_maps`, which has where mappings begin, and of `maps`, which has where they end.
+    #[must_use]
+    pub fn of_texts(numa_maps: &[u8], mappings: &[u8]) -> NumaMemory {
+        let ends: BTreeMap<u64, u64> = maps::maps(mappings).map(|line| (line.start, line.end)).collect();
+        let mut found = NumaMemory::default();
+        maps::numa_maps(numa_maps, |line, pages| {
+            let size = if line.page_kib > 0 { line.page_kib << 10 } else { page_bytes() };
+            for (node, count) in pages {
+                *found.bytes.entry(*node).or_default() += count * size;
+            }
+            if let Some(policy) = chosen(line.policy) {
+                *found.chosen_bytes.entry(policy).or_default() +=
+                    pages.iter().map(|(_, count)| count * size).sum::<u64>();
+                // A mapping that is gone by now needs no end.
+                let end = ends.get(&line.start).copied().unwrap_or(line.start);
+                match found.chosen.last_mut().filter(|last| last.1 == line.start) {
+                    Some(last) => last.1 = end,
+                    None if end > line.start => found.chosen.push((line.start, end)),
+                    None => {}
+                }
+            }
+        });
+        found
+    }
+
+    /// Whether the program has chosen where the page at this address belongs.
+    #[must_use]
+    pub fn is_chosen(&self, address: u64) -> bool {
+        let next = self.chosen.partition_point(|range| range.0 <= address);
+        next.checked_sub(1).is_some_and(|at| address < self.chosen[at].1)
+    }
+}
+
+/// The name of a policy by which the program itself says where memory is to be; `None`: memory goes where it is first used (`default`, `local`). The kernel
+/// writes a policy's flags and nodes after `=` and `:` (`mpol_to_str` in `mm/mempolicy.c`), and two names in two words.
+fn chosen(policy: &[u8]) -> Option<&'static str> {
+    let name = policy.split(|byte| matches!(byte, b':' | b'=')).next().unwrap_or_default();
+    match name {
+        b"default" | b"local" => None,
+        b"bind" => Some("bind"),
+        b"interleave" => Some("interleave"),
+        b"prefer" => Some("prefer"),
+        b"weighted" => Some("weighted interleave"),
+        _ => Some("another policy"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Texts as kernels write them, and a policy of this process.
+
+    use super::*;
+
+    const NUMA_MAPS: &[u8] = b"7f0000000000 default anon=2 dirty=2 N0=1 N1=1 kernelpagesize_kB=4\n\
+        7f0000010000 bind=static:1 anon=3 dirty=3 N1=3 kernelpagesize_kB=4\n\
+        7f0000020000 interleave:0-1 anon=1 dirty=1 N1=1 kernelpagesize_kB=2048\n\
+        7f0000030000 prefer (many):0-1 anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n\
+        7f0000040000 weighted interleave:0-1 anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n\
+        7f0000050000 local anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n\
+        7f0000060000 bind:0\n";
+    const MAPS: &[u8] = b"7f0000000000-7f0000004000 rw-p 00000000 00:00 0\n\
+        7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n\
+        7f0000020000-7f0000024000 rw-p 00000000 00:00 0\n\
+        7f0000030000-7f0000031000 rw-p 00000000 00:00 0\n\
+        7f0000040000-7f0000041000 rw-p 00000000 00:00 0\n\
+        7f0000050000-7f0000051000 rw-p 00000000 00:00 0\n";
+
+    #[test]
+    fn what_the_program_has_placed_itself_is_told_from_what_it_has_not() {
+        let found = NumaMemory::of_texts(NUMA_MAPS, MAPS);
+        assert_eq!(found.bytes, BTreeMap::from([(NodeId(0), 4 * 4096), (NodeId(1), 4 * 4096 + (2 << 20))]));
+        let chosen = [
+            (0x7f00_0001_0000, 0x7f00_0002_4000),
+            (0x7f00_0003_0000, 0x7f00_0003_1000),
+            (0x7f00_0004_0000, 0x7f00_0004_1000),
+        ];
+        assert_eq!(found.chosen, chosen, "what is unmapped since has no range, neighbours have one");
+        let bytes = [("bind", 12288), ("interleave", 2 << 20), ("prefer", 4096), ("weighted interleave", 4096)];
+        assert_eq!(found.chosen_bytes, BTreeMap::from(bytes));
+        assert!(found.is_chosen(0x7f00_0002_3fff) && !found.is_chosen(0x7f00_0002_4000) && !found.is_chosen(0));
+        assert!(!found.is_chosen(0x7f00_0005_0000), "local is where it is first used");
+    }
+
+    #[test]
+    fn a_policy_of_this_process_is_seen() {
+        let bytes = 64 << 12;
+        // SAFETY: a fresh anonymous mapping, unmapped at the end of the test's process.
+        let base = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        assert_ne!(base, libc::MAP_FAILED);
+        let before = match NumaMemory::of_process(std::process::id()) {
+            Ok(found) => found,
+            Err(error) => return numapilot_not_run::not_run!(BoundMemory, "no numa_maps: {error}"),
+        };
+        assert!(!before.is_chosen(base as u64));
+        let node_0 = 1_u64;
+        // SAFETY: MPOL_BIND (2) for our own mapping, with a mask of 64 bits.
+        let result = unsafe { libc::syscall(libc::SYS_mbind, base, bytes, 2, &raw const node_0, 64_u64, 0) };
+        if result != 0 {
+            return numapilot_not_run::not_run!(BoundMemory, "mbind: {}", std::io::Error::last_os_error());
+        }
+        // SAFETY: the mapping is writable and ours.
+        unsafe { std::ptr::write_bytes(base.cast::<u8>(), 1, bytes) };
+        let found = NumaMemory::of_process(std::process::id()).unwrap();
+        assert!(found.is_chosen(base as u64) && found.is_chosen(base as u64 + bytes as u64 - 1));
+        assert!(found.chosen_bytes["bind"] >= bytes as u64, "{found:?}");
+    }
+}
