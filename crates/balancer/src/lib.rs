@@ -18,5 +18,6 @@ pub mod packing;
 mod page_groups;
 pub mod regression_guard;
 pub mod status;
+pub mod step_progress;
 pub mod system;
 pub mod totals;

@@ -117,9 +117,20 @@ pub struct TargetStatus {
     pub local_share: Option<f64>,
     /// Bytes moved for it since the start.
     pub moved_bytes: u64,
+    /// Bytes of its memory that stay where they are, because the program has set memory policies for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chosen_bytes: u64,
+    /// Memory nodes that its cpuset forbids: nothing is moved there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forbidden_nodes: Vec<u16>,
     /// Its hottest 2 MiB ranges of memory by recent uses, the most used first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotStretch>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A range of a process's memory.

@@ -137,16 +137,25 @@ fn a_dry_run_tells_and_moves_nothing() {
     // would have moved everything before the daemon has seen enough, and nothing would be left to decide.
     let looking = "export MOVES_STAY=1; echo 1 > /proc/sys/kernel/numa_balancing; cd /sys/kernel/debug/sched/numa_balancing; \
         echo 100 > scan_period_min_ms; echo 200 > scan_period_max_ms; cd /tmp; ";
-    let script = looking.to_owned() + &balanced("dry", "shared", 8, "--policy carrefour:gate=1 --dry-run --json");
+    let script = looking.to_owned()
+        + &balanced("dry", "shared", 8, "--policy carrefour:gate=1 --dry-run --json --bound-memory")
+        + &balanced("bound", "shared", 8, "--policy carrefour:gate=1 --keep-settings --json");
     let (output, _) = guest(folder.path(), Kernel::V6_12, &script);
-    let events = output.split("END\n").nth(1).expect("events").lines().filter(|line| line.starts_with('{'));
-    let events: Vec<Value> = events.map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let events_after = |end: usize| {
+        let lines = output.split("END\n").nth(end).expect("events").lines().filter(|line| line.starts_with('{'));
+        lines.map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
+    };
+    let events = events_after(1);
     let of = |kind: &str| events.iter().filter(|event| event["event"] == kind).collect::<Vec<_>>();
     assert!(!of("decision").is_empty() && of("action").is_empty() && of("setting").is_empty(), "{output}");
     assert!(of("decision").iter().all(|decision| decision["held_back"] == "dry run"));
     assert_eq!(of("stop").len(), 1);
     let stayed = |place: &Value| number(&place["on"][0]) == 512;
     assert!(placements(&output, "dry").iter().all(stayed), "{output}");
+    // Without a dry run what the program has bound stays, and the daemon says so.
+    let told = |event: &Value| event["what"].as_str().is_some_and(|what| what.contains("by bind"));
+    assert!(events_after(2).iter().any(told), "{output}");
+    assert!(placements(&output, "bound").iter().all(stayed), "{output}");
 }
 
 #[test]

@@ -151,7 +151,13 @@ fn ctl_asks_and_steers() {
     board.put(status::Status {
         state: status::State::Running,
         policy: "pilot".to_owned(),
-        targets: vec![status::TargetStatus { target, local_share: Some(0.5), ..status::TargetStatus::default() }],
+        targets: vec![status::TargetStatus {
+            target,
+            local_share: Some(0.5),
+            chosen_bytes: 3 << 20,
+            forbidden_nodes: vec![1, 2, 5],
+            ..status::TargetStatus::default()
+        }],
         nodes: vec![status::NodeStatus { memory_bytes: 1 << 30, ..status::NodeStatus::default() }],
         ..status::Status::default()
     });
@@ -164,7 +170,9 @@ fn ctl_asks_and_steers() {
         }
     });
     let shown = text(&numapilot(&["ctl", "status", "--socket", &path]));
-    for part in ["running", "policy pilot", "50.0 %", "1.00 GiB", "4711  app"] {
+    let stay = "process 4711: 3.00 MiB stay where they are";
+    let forbidden = "process 4711: nothing is moved to nodes 1-2,5";
+    for part in ["running", "policy pilot", "50.0 %", "1.00 GiB", "4711  app", stay, forbidden] {
         assert!(shown.contains(part), "{part} not in\n{shown}");
     }
     let json = text(&numapilot(&["ctl", "--socket", &path, "status", "--json"]));

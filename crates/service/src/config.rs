@@ -71,6 +71,8 @@ pub struct Config {
     pub probes: bool,
     /// Whether the processor's access samples are used as evidence.
     pub samples: bool,
+    /// Whether memory for which a program has set a memory policy is moved too.
+    pub bound_memory: bool,
     /// Maximum number of pages in the evidence table.
     pub table_pages: usize,
     /// Model of this machine; `None`: as the firmware describes it.
@@ -104,6 +106,7 @@ struct Raw {
     keep_settings: Option<bool>,
     probes: Option<bool>,
     samples: Option<bool>,
+    bound_memory: Option<bool>,
     table_pages: Option<Spanned<u64>>,
     machine: Option<String>,
     seed: Option<u64>,
@@ -189,6 +192,7 @@ impl Config {
             keep_settings: raw.keep_settings.unwrap_or(false),
             probes: raw.probes.unwrap_or(true),
             samples: raw.samples.unwrap_or(true),
+            bound_memory: raw.bound_memory.unwrap_or(false),
             table_pages: fail.table(raw.table_pages)?,
             machine: raw.machine,
             seed: raw.seed.unwrap_or(1),
@@ -202,7 +206,7 @@ impl Config {
     /// Names of settings that differ from `other` and require a restart.
     #[must_use]
     pub fn needs_restart(&self, other: &Config) -> Vec<&'static str> {
-        let pairs: [(&'static str, bool); 14] = [
+        let pairs: [(&'static str, bool); 15] = [
             ("system, cgroup, unit or pid", self.who == other.who),
             ("pack", self.pack == other.pack),
             ("policy", self.policy == other.policy),
@@ -210,6 +214,7 @@ impl Config {
             ("keep-settings", self.keep_settings == other.keep_settings),
             ("probes", self.probes == other.probes),
             ("samples", self.samples == other.samples),
+            ("bound-memory", self.bound_memory == other.bound_memory),
             ("table-pages", self.table_pages == other.table_pages),
             ("machine", self.machine == other.machine),
             ("seed", self.seed == other.seed),
@@ -398,7 +403,7 @@ mod tests {
     fn every_key_is_taken() {
         let config = parse(
             "pid = [1, 2]\npolicy = \"carrefour:gate=10\"\nmax-harm = \"0.5%\"\ninterval = \"250ms\"\nrate = \"200M\"\nkeep = \"1G\"\n\
-             dry-run = true\nkeep-settings = true\nprobes = false\nsamples = false\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
+             dry-run = true\nkeep-settings = true\nprobes = false\nsamples = false\nbound-memory = true\ntable-pages = 2048\nmachine = \"epyc-2s\"\nseed = 7\n\
              [journal]\nenabled = true\nfile = \"/j\"\nmax-size = \"1M\"\nparts = 2\nkeep-free = \"0\"\n\
              [control]\nenabled = true\nsocket = \"/c\"\nmode = \"0600\"\n\
              [metrics]\nlisten = \"0.0.0.0:9105\"\nallow-remote = true\nper-process = true\n[state]\nfolder = \"/s\"\n",
@@ -415,10 +420,11 @@ mod tests {
                 && config.keep_settings
                 && !config.probes
                 && !config.samples
+                && config.bound_memory
         );
         let without = parse("system = true\n[journal]\nenabled = false\n[control]\nenabled = false").unwrap();
         assert_eq!((&without.journal, &without.control), (&None, &None));
-        assert_eq!(without.needs_restart(&config).len(), 13);
+        assert_eq!(without.needs_restart(&config).len(), 14);
         let packing = parse("system = true\npack = true").unwrap();
         assert!(packing.pack && packing.needs_restart(&parse("system = true").unwrap()) == ["pack"]);
         let wrong = parse("system = true\npack = true\npolicy = \"pilot\"").unwrap_err();

@@ -142,6 +142,19 @@ impl Daemon {
         self.board.put(status);
     }
 
+    /// Notifies systemd that a step is still at work, which publishes no status. The first step may be such a one, and a start is to end in time.
+    pub fn alive(&mut self) {
+        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
+            self.notified_at = Some(Instant::now());
+            if self.is_ready {
+                self.notify.alive();
+            } else {
+                self.notify.ready("moving memory");
+                self.is_ready = true;
+            }
+        }
+    }
+
     /// Notifies systemd that the configuration is being read again (`is_over`: has been read).
     pub fn reloading(&mut self, is_over: bool) {
         if is_over { self.notify.ready("reloaded") } else { self.notify.reloading() }
@@ -259,4 +272,36 @@ fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>
 fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal has no precondition.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+#[cfg(test)]
+mod tests {
+    //! A service manager of our own.
+
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn the_watchdog_hears_of_a_step_that_takes_long_and_a_long_first_step_is_no_late_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let mut daemon = Daemon::start(&DaemonSettings::default(), || ()).unwrap();
+        daemon.notify = Notify::at(&path);
+        let hear = || {
+            let mut buffer = [0; 200];
+            manager.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()
+        };
+        let begun = Instant::now();
+        daemon.alive();
+        assert_eq!(hear().unwrap(), "READY=1\nSTATUS=moving memory");
+        (0..100).for_each(|_| daemon.alive());
+        let more = std::iter::from_fn(&hear).count() as u64;
+        assert!(more <= begun.elapsed().as_secs(), "{more} more within {:?}", begun.elapsed());
+        daemon.notified_at = None;
+        daemon.alive();
+        assert_eq!(hear().unwrap(), "WATCHDOG=1");
+    }
 }

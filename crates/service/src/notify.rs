@@ -18,6 +18,12 @@ impl Notify {
         Notify(std::env::var_os("NOTIFY_SOCKET").and_then(|name| connect(&name).ok()))
     }
 
+    /// A connection to a socket of a test.
+    #[cfg(test)]
+    pub(crate) fn at(path: &std::path::Path) -> Notify {
+        Notify(Some(connect(path.as_os_str()).unwrap()))
+    }
+
     /// Reports that the service is ready, with a status text.
     pub fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));

@@ -54,6 +54,7 @@ impl Plan {
             steers_scanning: !config.keep_settings,
             probes: config.probes,
             samples: config.samples,
+            moves_bound: config.bound_memory,
             table_pages: config.table_pages,
             until,
             seed: config.seed,
@@ -166,6 +167,10 @@ impl<C: LocalPort> ControlPort for Served<C> {
     fn status(&mut self, status: Status) {
         self.daemon.status(status.clone());
         self.inner.status(status);
+    }
+
+    fn alive(&mut self) {
+        self.daemon.alive();
     }
 
     fn reload(&mut self) -> Result<Option<Tunables>, String> {

@@ -81,6 +81,22 @@ fn the_cluster_configuration_is_taken() {
     }
 }
 
+#[test]
+fn the_unit_keeps_cgroups_read_only_and_its_drop_in_lets_the_packer_write_them() {
+    let settings = |path: &str| {
+        let lines: Vec<String> = text(path).lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+        lines
+    };
+    let (unit, drop_in) = (settings("packaging/systemd/numapilot.service"), settings("packaging/systemd/pack.conf"));
+    assert!(unit.contains(&"ProtectControlGroups=yes".to_owned()));
+    let first = drop_in.iter().find(|line| !line.is_empty()).map(String::as_str);
+    assert_eq!(first, Some("[Service]"), "a drop-in without a section is ignored");
+    assert!(drop_in.contains(&"ProtectControlGroups=no".to_owned()));
+    // Everything else stays as the unit has it.
+    assert_eq!(drop_in.iter().filter(|line| line.contains('=')).count(), 1);
+    assert!(text("docs/service.md").contains("packaging/systemd/pack.conf"));
+}
+
 /// Names of the figures that a full status makes, by way of the real page.
 fn served() -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();

@@ -41,6 +41,8 @@ impl Balancer {
         }
         self.claim_new(control_port);
         let (changes, _) = self.targets.look(&self.machine);
+        let troubles = self.migration_executor.adopt(&mut self.targets, control_port);
+        troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
         changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));
         let record = |because: &str, added: Vec<Target>, removed: Vec<Target>, control_port: &mut dyn ControlPort| {
             if !added.is_empty() || !removed.is_empty() {
@@ -174,7 +176,7 @@ impl Balancer {
                         samples.inherits(*pid, Some(*parent));
                     }
                     // A process that has ended already does not become a target.
-                    added.extend(self.targets.add(*pid).ok().flatten());
+                    added.extend(self.targets.add_child(*pid, Some(*parent)).ok().flatten());
                 }
                 News::Fork { .. } | News::Exec { .. } => {}
             }

@@ -4,6 +4,7 @@
 //! made, so that the change can be undone after a kill; the loop itself restores everything at its end.
 
 mod copying;
+mod forbidden;
 mod look;
 mod options;
 mod publishing;
@@ -13,6 +14,7 @@ mod scanning;
 mod step;
 
 use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -160,6 +162,8 @@ pub struct Balancer {
     state: State,
     because: String,
     is_paused: bool,
+    /// Commands that came while a step was at work.
+    waiting: VecDeque<Steering>,
 }
 
 /// Maximum share of the time that observations may use as processor time, once the advance is used up (deciding and reading processes have budgets of their
@@ -224,6 +228,7 @@ impl Balancer {
             state: State::Starting,
             because: String::new(),
             is_paused: false,
+            waiting: VecDeque::new(),
             machine,
             policy,
             fault_sampler,
@@ -343,6 +348,10 @@ impl Balancer {
         self.because.clone_from(&because);
         self.publish(control_port);
         self.record_last_answers(control_port);
+        if self.targets.has_bindings() {
+            // Processes that were started since the last look have their parents' affinities.
+            self.look_at_rings(control_port);
+        }
         self.migration_executor.release_threads(None, &mut self.targets, control_port);
         for setting in self.settings.put_all_back(control_port) {
             control_port.record(Event::Setting(setting));
@@ -356,7 +365,7 @@ impl Balancer {
     fn wait(&mut self, control_port: &mut dyn ControlPort) -> Option<String> {
         loop {
             let wait = self.interval.saturating_sub(self.last.elapsed());
-            let Some(steering) = control_port.next(wait) else {
+            let Some(steering) = self.waiting.pop_front().or_else(|| control_port.next(wait)) else {
                 if self.last.elapsed() >= self.interval {
                     return None;
                 }

@@ -78,6 +78,8 @@ pub struct Options {
     pub probes: bool,
     /// Whether the processor's access samples are used as evidence, where available.
     pub samples: bool,
+    /// Whether memory for which a program has set a memory policy is moved too.
+    pub moves_bound: bool,
     /// Maximum number of pages in the evidence table.
     pub table_pages: usize,
     /// Duration after which the loop ends; `None`: no limit.
@@ -96,6 +98,7 @@ impl Default for Options {
             steers_scanning: true,
             probes: true,
             samples: true,
+            moves_bound: false,
             table_pages: 4 << 20,
             until: None,
             seed: 1,

@@ -53,6 +53,7 @@ impl Balancer {
                 probe_ns: self.probes.as_ref().map(|probes| probes.latency_ns[at].clone()).unwrap_or_default(),
             }
         };
+        let memory_nodes = || self.machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id);
         let target = |managed: &crate::system::targets::ManagedProcess| TargetStatus {
             target: managed.target.clone(),
             threads: managed.threads.len() as u64,
@@ -60,6 +61,8 @@ impl Balancer {
             samples: managed.samples.0,
             local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
             moved_bytes: managed.moved_bytes,
+            chosen_bytes: if self.options.moves_bound { 0 } else { managed.numa.chosen_bytes() },
+            forbidden_nodes: memory_nodes().filter(|node| managed.is_forbidden(*node)).map(|node| node.0).collect(),
             hot: managed.hot.published().to_vec(),
         };
         let imbalance_percent = estimate::shares(flow, count).map(|(_, imbalance)| imbalance);

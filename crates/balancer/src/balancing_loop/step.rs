@@ -30,6 +30,7 @@ use crate::observe::Use;
 use crate::order_events;
 use crate::regression_guard::Judgement;
 use crate::status::State;
+use crate::step_progress::StepProgress;
 use crate::system::clock;
 use crate::system::migration_executor::Done;
 use crate::system::targets::ManagedProcess;
@@ -296,6 +297,7 @@ impl Balancer {
             return 0;
         }
         let orders = self.without_obsolete(orders);
+        let orders = self.without_forbidden(orders, control_port);
         if orders.is_empty() {
             return 0;
         }
@@ -318,7 +320,8 @@ impl Balancer {
         if count == 0 {
             return files;
         }
-        let done = self.migration_executor.carry_out(orders, &mut self.targets, control_port, &mut || true);
+        let mut progress = StepProgress::new(control_port, &mut self.waiting);
+        let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         self.settle(decision, done, false, control_port);
         count + files
     }
@@ -490,7 +493,8 @@ impl Balancer {
         };
         let orders: Vec<Order> = undo.iter().map(back).collect();
         let threads_taken_back = self.migration_executor.take_back(&undo_threads, &mut self.targets, control_port);
-        let done = self.migration_executor.carry_out(orders, &mut self.targets, control_port, &mut || true);
+        let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
+        let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
         let done = Done { threads_taken_back, ..done };
         self.settle(decisions.last().copied().unwrap_or(0), done, true, control_port);
     }

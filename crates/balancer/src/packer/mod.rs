@@ -10,6 +10,7 @@ mod units;
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
@@ -56,7 +57,9 @@ use crate::status::State;
 use crate::status::Status;
 use crate::status::Steering;
 use crate::status::TargetStatus;
+use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
+use crate::system::progress::Progress;
 use place::Held;
 use place::Placed;
 use units::Unit;
@@ -87,6 +90,8 @@ pub struct Packer {
     troubles: BTreeSet<String>,
     run: String,
     started_unix_ns: u64,
+    /// Commands that came while a step was at work.
+    waiting: VecDeque<Steering>,
 }
 
 impl Packer {
@@ -122,6 +127,7 @@ impl Packer {
             machine,
             members,
             options,
+            waiting: VecDeque::new(),
         })
     }
 
@@ -198,7 +204,7 @@ impl Packer {
     fn wait(&mut self, control_port: &mut dyn ControlPort) -> Option<String> {
         loop {
             let left = self.interval().saturating_sub(self.last.elapsed());
-            match control_port.next(left) {
+            match self.waiting.pop_front().or_else(|| control_port.next(left)) {
                 Some(steering) => {
                     let (stops, who) = (steering.command == Command::Stop, steering.by_uid);
                     self.handle_command(steering, control_port);
@@ -338,8 +344,14 @@ impl Packer {
         self.adopt(&units);
         let mut found = Vec::new();
         for (unit, pids) in units {
+            if !self.look_at_memory(&pids, control_port) {
+                return;
+            }
+            if let Some(held) = self.held.get_mut(&unit) {
+                held.look_at_allowed(Path::new("/"), &unit, pids.first().copied());
+            }
             let held = self.held.get(&unit);
-            let before = held.and_then(|held| held.allowed.as_ref());
+            let before = held.and_then(|held| held.allowed_now.as_ref().or(held.allowed.as_ref()));
             let bound = held.map_or(NodeSet::default(), |held| held.nodes);
             if let Some((demand, allowed)) = units::demand(&self.machine, &pids, &self.watched, before, bound) {
                 found.push((unit, pids, demand, allowed));
@@ -356,6 +368,31 @@ impl Packer {
             self.carry_out(found, &packing, control_port);
         } else {
             self.bind_new_threads(&found, control_port);
+            self.finish(&found, control_port);
+        }
+    }
+
+    /// Reads the memory of processes, as often as its cost allows. False: a stop or pause came meanwhile.
+    fn look_at_memory(&mut self, pids: &[u32], control_port: &mut dyn ControlPort) -> bool {
+        let mut progress = StepProgress::new(control_port, &mut self.waiting);
+        for pid in pids {
+            if !progress.goes_on() {
+                return false;
+            }
+            if let Some(one) = self.watched.get_mut(pid) {
+                one.numa.of(*pid, LEAST_INTERVAL);
+            }
+        }
+        true
+    }
+
+    /// Moves what a stop or pause has left.
+    fn finish(&mut self, found: &[(Unit, Vec<u32>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+        for (unit, pids, ..) in found {
+            if self.held.get(unit).is_some_and(|held| held.is_unfinished) {
+                let placed = self.place(unit, pids, control_port);
+                self.settle(self.counters.decisions, placed, control_port);
+            }
         }
     }
 
@@ -414,34 +451,56 @@ impl Packer {
             let placed = self.place(&unit, &pids, control_port);
             let done = if placed.is_refused { SettingDone::Failed } else { SettingDone::Changed };
             control_port.record(Event::Setting(Setting { name, was, now, done }));
+            let is_ended = placed.is_ended;
             self.settle(decision, placed, control_port);
+            if is_ended {
+                break;
+            }
         }
     }
 
-    /// Places a unit on its nodes.
+    /// Places a unit on its nodes. A stop or pause ends it: what has moved is in the account, and the rest is done later ([`Packer::finish`]).
     fn place(&mut self, unit: &Unit, pids: &[u32], control_port: &mut dyn ControlPort) -> Placed {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
+        held.is_unfinished = false;
+        let has_policies = self.has_policies(pids, &mut placed);
+        let mut progress = StepProgress::new(control_port, &mut self.waiting);
         let is_done = match unit {
-            Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, control_port, &mut placed),
-            Unit::Process(_) => false,
+            Unit::Cgroup(folder) if !has_policies => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
+            Unit::Cgroup(_) | Unit::Process(_) => false,
         };
-        if !is_done {
-            for pid in pids {
-                held.by_affinity(*pid, &self.machine, control_port, &mut placed);
-                if placed.is_refused {
-                    held.release(control_port);
-                    return placed;
-                }
-                let Some(one) = self.watched.get(pid) else { continue };
-                match place::gather(one, held.nodes, &self.machine, &mut self.mover) {
-                    Ok(moved) => placed.moved.push(moved),
-                    Err(why) => placed.troubles.push(why),
-                }
+        for pid in pids.iter().filter(|_| !is_done) {
+            if !progress.goes_on() {
+                placed.is_ended = true;
+                break;
             }
+            held.by_affinity(*pid, &self.machine, progress.undo_log(), &mut placed);
+            if placed.is_refused {
+                held.release(progress.undo_log());
+                return placed;
+            }
+            let Some(one) = self.watched.get_mut(pid) else { continue };
+            let wanted = (held.nodes, self.options.moves_bound);
+            place::gather(one, &self.machine, wanted, &mut self.mover, &mut progress, &mut placed);
         }
+        held.is_unfinished = placed.is_ended;
         self.held.insert(unit.clone(), held);
         placed
+    }
+
+    /// Whether any of the processes has set memory policies. A change of the cpuset would change these, and move that memory.
+    fn has_policies(&mut self, pids: &[u32], placed: &mut Placed) -> bool {
+        if self.options.moves_bound {
+            return false;
+        }
+        let mut has_any = false;
+        for pid in pids {
+            let Some(one) = self.watched.get_mut(pid).filter(|one| one.numa.chosen_bytes() > 0) else { continue };
+            has_any = true;
+            placed.troubles.extend(one.numa.news(*pid, &one.target.name));
+        }
+        has_any
     }
 
     /// No unit moves: new threads are bound like the threads that created them.
@@ -490,7 +549,11 @@ impl Packer {
     }
 
     fn publish(&self, control_port: &mut dyn ControlPort) {
-        let target = |one: &Watched| TargetStatus { target: one.target.clone(), ..TargetStatus::default() };
+        let target = |one: &Watched| TargetStatus {
+            target: one.target.clone(),
+            chosen_bytes: if self.options.moves_bound { 0 } else { one.numa.chosen_bytes() },
+            ..TargetStatus::default()
+        };
         control_port.status(Status {
             v: status::VERSION,
             run: self.run.clone(),
@@ -527,4 +590,36 @@ fn words(packing: &Packing, units: usize) -> String {
 fn has_memory(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    //! A step that is told to stop.
+
+    use super::*;
+    use crate::control_port::tests::Desk;
+
+    #[test]
+    fn a_stop_within_a_step_ends_its_work_and_what_is_left_is_done_by_the_next() {
+        let pid = std::process::id();
+        let who = Who::Group(Group::Processes(vec![pid]));
+        let mut packer =
+            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
+        let mut desk = Desk::default();
+        packer.watched.insert(pid, Watched::new(pid).unwrap());
+        assert!(packer.look_at_memory(&[pid], &mut desk) && desk.alive == 1);
+        let unit = Unit::Process(pid);
+        // On all nodes: nothing of this process is bound or moved.
+        let mut held = Held::default();
+        held.nodes = NodeSet::all(64);
+        packer.held.insert(unit.clone(), held);
+        desk.tell(Command::Stop);
+        let placed = packer.place(&unit, &[pid], &mut desk);
+        assert!(placed.is_ended && placed.threads == 0 && packer.held[&unit].is_unfinished);
+        assert!(!packer.look_at_memory(&[pid], &mut desk), "the stop is not lost");
+        assert_eq!(packer.wait(&mut desk), Some("a signal".to_owned()));
+        let placed = packer.place(&unit, &[pid], &mut desk);
+        assert!(!placed.is_ended && !packer.held[&unit].is_unfinished);
+        packer.end("the test is over".to_owned(), &mut desk);
+    }
 }

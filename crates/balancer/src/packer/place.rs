@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Duration;
 
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::affinity::CpuMask;
@@ -17,10 +18,12 @@ use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 
 use super::units::Allowed;
+use super::units::Unit;
 use super::units::Watched;
 use crate::event::Setting;
 use crate::system::binding;
 use crate::system::bound::Bound;
+use crate::system::progress::Progress;
 use crate::system::settings::Settings;
 use crate::system::undo_log::Binding;
 use crate::system::undo_log::ThreadId;
@@ -29,6 +32,9 @@ use crate::system::undo_log::UndoLog;
 /// Number of passes over the threads, because new ones may be created while others are bound.
 const PASSES: usize = 4;
 
+/// Least age of a reading of a program's memory policies that is read anew before its pages move.
+const POLICIES_EVERY: Duration = Duration::from_secs(5);
+
 /// A unit that was placed.
 #[derive(Default)]
 pub struct Held {
@@ -36,10 +42,14 @@ pub struct Held {
     pub nodes: NodeSet,
     /// CPUs and nodes that it was allowed to use before.
     pub allowed: Option<Allowed>,
+    /// What of these it may use now, as last read ([`Held::look_at_allowed`]).
+    pub allowed_now: Option<Allowed>,
     threads: BTreeMap<ThreadId, Bound>,
     /// The affinity that its first thread inherited, if its parent was placed before it.
     born: Option<Bound>,
     cpuset: Settings,
+    /// Whether its memory has not been moved to the end, because a stop or pause came.
+    pub is_unfinished: bool,
 }
 
 /// The outcome of placing a unit.
@@ -55,6 +65,8 @@ pub struct Placed {
     pub troubles: Vec<String>,
     /// Whether the previous state could not be recorded; then the unit is not moved.
     pub is_refused: bool,
+    /// Whether a stop or pause ended the work.
+    pub is_ended: bool,
 }
 
 /// The kernel's numbers of these nodes.
@@ -79,10 +91,11 @@ impl Held {
         &mut self,
         folder: &Path,
         machine: &Machine,
-        undo_log: &mut dyn UndoLog,
+        progress: &mut dyn Progress,
         placed: &mut Placed,
     ) -> bool {
-        let Some(allowed) = self.allowed.clone().or_else(|| allowed_by(folder)) else { return false };
+        let Some(before) = self.allowed.clone().or_else(|| allowed_by(folder)) else { return false };
+        let allowed = self.allowed_now.as_ref().unwrap_or(&before);
         let within = allowed.cpus.and(&cpus(machine, self.nodes));
         let mems = ids(machine, self.nodes).into_iter().filter(|node| allowed.mems.contains(node));
         let mems = format_cpu_list(mems.map(|node| u32::from(node.0)));
@@ -91,17 +104,38 @@ impl Held {
             return false;
         }
         for (name, value) in [("cpuset.cpus", list), ("cpuset.mems", mems)] {
-            match self.cpuset.set(&folder.join(name).display().to_string(), &value, undo_log) {
+            match self.cpuset.set_slowly(&folder.join(name).display().to_string(), &value, progress) {
                 Ok(setting) => placed.settings.extend(setting),
                 Err(why) => {
-                    placed.troubles.push(why);
-                    placed.settings.extend(self.cpuset.put_all_back(undo_log));
+                    placed
+                        .troubles
+                        .push(format!("{why}; its processes are placed by the affinities of their threads instead"));
+                    placed.settings.extend(self.cpuset.put_all_back(progress.undo_log()));
                     return false;
                 }
             }
         }
-        self.allowed = Some(allowed);
+        self.allowed = Some(before);
         true
+    }
+
+    /// Reads again what the unit is allowed to use, apart from what this program has written: its administrator may have changed the cpuset, or one above it.
+    pub fn look_at_allowed(&mut self, root: &Path, unit: &Unit, first: Option<u32>) {
+        let Some(before) = &mut self.allowed else { return };
+        self.allowed_now = match unit {
+            Unit::Process(_) => first.and_then(|pid| before.now(root, pid)),
+            Unit::Cgroup(folder) => {
+                let Some(now) = cgroup::cpuset(folder) else { return };
+                let is_anothers = |name: &str| self.cpuset.is_anothers(&folder.join(name).display().to_string());
+                if is_anothers("cpuset.cpus") {
+                    before.cpus = now.effective_cpus;
+                }
+                if is_anothers("cpuset.mems") {
+                    before.mems = now.effective_mems;
+                }
+                folder.parent().and_then(cgroup::nearest_cpuset).map(|above| before.within(&above))
+            }
+        };
     }
 
     /// Binds the threads of a process to the CPUs of the nodes that it may use.
@@ -119,8 +153,9 @@ impl Held {
             let inherited =
                 |id: ThreadId| born.clone().map(|born| Binding { thread: id, was: born.before, now: born.ours });
             let mut bindings: Vec<Binding> = adopted.into_iter().filter_map(inherited).collect();
-            let known =
-                bindings.iter().map(|one| (one.thread, Bound { before: one.was.clone(), ours: one.now.clone() }));
+            let known = bindings
+                .iter()
+                .map(|one| (one.thread, Bound { before: one.was.clone(), ours: one.now.clone(), is_inherited: true }));
             self.threads.extend(known);
             for id in ids {
                 match binding::planned(id, self.threads.get(&id), &wanted, &mut placed.troubles) {
@@ -175,15 +210,104 @@ fn allowed_by(folder: &Path) -> Option<Allowed> {
     Some(Allowed { cpus: cpuset.effective_cpus, mems: cpuset.effective_mems })
 }
 
-/// Moves a process's pages from all other nodes to its own.
-///
-/// # Errors
-/// The pages may not be moved; the message gives the reason.
-pub fn gather(one: &Watched, nodes: NodeSet, machine: &Machine, mover: &mut Mover) -> Result<Migration, String> {
+/// Moves a process's pages from all other nodes to its own, but for memory for which the program has set a policy (unless `moves_bound`). What has moved is in
+/// `placed`, also where `progress` ends the work or the pages may not be moved; then the reason is among the error messages.
+pub fn gather(
+    one: &mut Watched,
+    machine: &Machine,
+    (nodes, moves_bound): (NodeSet, bool),
+    mover: &mut Mover,
+    progress: &mut dyn Progress,
+    placed: &mut Placed,
+) {
     let to = ids(machine, nodes);
     let all = machine.nodes().iter().filter(|node| node.has_memory());
     let from: Vec<NodeId> = all.map(|node| node.id).filter(|id| !to.contains(id)).collect();
-    let Some(mut route) = Route::new(&from, &to) else { return Ok(Migration::default()) };
-    migrate::run(&one.process, &mut route, Some(mover), &mut |_| true)
-        .map_err(|error| format!("process {}: {error}", one.target.pid))
+    let Some(route) = Route::new(&from, &to) else { return };
+    let pid = one.target.pid;
+    let chosen = if moves_bound { Vec::new() } else { one.numa.of(pid, POLICIES_EVERY).chosen.clone() };
+    if !chosen.is_empty() {
+        placed.troubles.extend(one.numa.news(pid, &one.target.name));
+    }
+    let (mut route, mut moved) = (route.without(chosen), Migration::default());
+    let result = migrate::run_into(&mut moved, &one.process, &mut route, Some(mover), &mut |_| progress.goes_on());
+    if let Err(error) = result {
+        placed.troubles.push(format!("process {pid}: {error}"));
+    }
+    placed.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
+    placed.is_ended |= moved.stopped;
+    placed.moved.push(moved);
+    one.numa.is_outdated();
+}
+
+#[cfg(test)]
+mod tests {
+    //! Made cgroups, and this process.
+
+    use std::fs;
+
+    use numapilot_kernel::actuator::MoveOptions;
+
+    use super::*;
+    use crate::system::progress::tests::Until;
+
+    #[test]
+    fn a_cpuset_that_its_administrator_changes_is_read_again() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let file = root.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let set = |folder: &str, what: &str, own: &str, effective: &str| {
+            put(&format!("{folder}/cpuset.{what}"), &format!("{own}\n"));
+            put(&format!("{folder}/cpuset.{what}.effective"), &format!("{effective}\n"));
+        };
+        put("jobs/cgroup.procs", "");
+        put("jobs/a/cgroup.procs", "");
+        for folder in ["jobs", "jobs/a"] {
+            set(folder, "cpus", "0-7", "0-7");
+            set(folder, "mems", "0-3", "0-3");
+        }
+        let folder = root.path().join("jobs/a");
+        let allowed = allowed_by(&folder).unwrap();
+        let mut held = Held { allowed: Some(allowed), ..Held::default() };
+        let mut progress = Until::ever();
+        let mems = folder.join("cpuset.mems").display().to_string();
+        held.cpuset.set_slowly(&mems, "2", &mut progress).unwrap();
+        put("jobs/a/cpuset.mems.effective", "2\n");
+        let unit = Unit::Cgroup(folder);
+        let nodes = |held: &Held| held.allowed_now.as_ref().unwrap().mems.iter().map(|node| node.0).collect::<Vec<_>>();
+        held.look_at_allowed(root.path(), &unit, None);
+        assert_eq!(nodes(&held), [0, 1, 2, 3], "what we wrote is no limit");
+        set("jobs", "mems", "0-2", "0-2");
+        held.look_at_allowed(root.path(), &unit, None);
+        assert_eq!(nodes(&held), [0, 1, 2], "one above it was narrowed");
+        set("jobs", "mems", "0-3", "0-3");
+        held.look_at_allowed(root.path(), &unit, None);
+        assert_eq!(nodes(&held), [0, 1, 2, 3], "and widened again");
+        set("jobs/a", "mems", "1", "1");
+        held.look_at_allowed(root.path(), &unit, None);
+        assert_eq!(nodes(&held), [1]);
+    }
+
+    #[test]
+    fn a_gathering_that_is_ended_says_so_and_what_it_has_looked_at() {
+        let machine = Machine::live().unwrap();
+        let mut one = Watched::new(std::process::id()).unwrap();
+        let (mut mover, mut placed) = (Mover::new(MoveOptions::default()), Placed::default());
+        let mut progress = Until::default();
+        // From every node to none that this machine has: where there is one node, the route would else be empty.
+        let route = Route::new(&ids(&machine, NodeSet::all(64)), &[NodeId(999)]).unwrap();
+        let mut moved = Migration::default();
+        let result = migrate::run_into(&mut moved, &one.process, &mut route.clone(), Some(&mut mover), &mut |_| {
+            progress.goes_on()
+        });
+        if let Err(error) = result {
+            return numapilot_not_run::not_run!(MovePages, "{error}");
+        }
+        assert!(moved.stopped && moved.pages.moved == 0 && progress.asked == 1, "{moved:?}");
+        gather(&mut one, &machine, (NodeSet::all(64), false), &mut mover, &mut progress, &mut placed);
+        assert!(placed.moved.is_empty() && placed.troubles.is_empty(), "all of it is there already");
+    }
 }

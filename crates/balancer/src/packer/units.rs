@@ -9,12 +9,11 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::KernelError;
-use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
+use numapilot_kernel::cgroup::Cpuset;
 use numapilot_kernel::cpu_time::ticks_per_s;
-use numapilot_kernel::maps;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -22,6 +21,7 @@ use numapilot_machine::NodeSet;
 
 use crate::event::Target;
 use crate::packing::Demand;
+use crate::system::numa_look::NumaLook;
 
 /// Minimum processor use of a process that is packed, in processors; processes below it count as other load of their nodes.
 const LEAST_CPUS: f64 = 0.1;
@@ -40,6 +40,8 @@ pub struct Watched {
     pub process: task::Process,
     /// Processors that it uses, on average over the last intervals.
     pub cpus: f64,
+    /// Its memory by node and by the program's own memory policies.
+    pub numa: NumaLook,
     ticks: u64,
     looked_at: Instant,
     is_known: bool,
@@ -55,7 +57,15 @@ impl Watched {
         let stat = task::stat(pid)?;
         let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
-        Ok(Watched { target, process, cpus: 0.0, ticks: stat.cpu_ticks, looked_at: Instant::now(), is_known: false })
+        Ok(Watched {
+            target,
+            process,
+            cpus: 0.0,
+            numa: NumaLook::default(),
+            ticks: stat.cpu_ticks,
+            looked_at: Instant::now(),
+            is_known: false,
+        })
     }
 
     /// Updates its processor use; false: it has ended, or changed to another user.
@@ -142,7 +152,8 @@ fn is_uniform(pid: u32) -> bool {
     masks.all(|mask| mask == first)
 }
 
-/// Demand of a unit, and what it is allowed to use; `None`: it has ended. `before`: what it was allowed to use before it was placed.
+/// Demand of a unit, with its memory as last read, and what it is allowed to use; `None`: it has ended. `before`: what it was allowed to use before it was
+/// placed, as far as it is now ([`Allowed::now`]).
 pub fn demand(
     machine: &Machine,
     pids: &[u32],
@@ -155,13 +166,20 @@ pub fn demand(
     for pid in pids {
         let Some(one) = watched.get(pid) else { continue };
         cpus += one.cpus;
-        add_memory(*pid, machine, &mut memory_bytes);
+        // Pages that several processes map count for each of them.
+        for (node, bytes) in &one.numa.last().bytes {
+            if let Some(at) = machine.node_index(*node) {
+                memory_bytes[at] += bytes;
+            }
+        }
         if allowed.is_none() {
             allowed = before.cloned().or_else(|| Allowed::of_process(*pid));
         }
     }
     let allowed = allowed?;
     let nodes = allowed.nodes(machine);
+    // A cpuset that was narrowed since has taken it off some of the nodes on which it was placed.
+    let bound = NodeSet(bound.0 & nodes.0);
     Some((Demand { cpus, memory_bytes, bound, allowed: nodes }, allowed))
 }
 
@@ -177,6 +195,28 @@ pub struct Allowed {
 impl Allowed {
     fn of_process(pid: u32) -> Option<Allowed> {
         Some(Allowed { cpus: affinity::of_thread(pid).ok()?, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
+    }
+
+    /// What is left now of what a process was allowed before its threads were bound: its cpuset may have been changed meanwhile. This program changes no
+    /// cpuset of a process that it places by affinities.
+    #[must_use]
+    pub fn now(&self, root: &Path, pid: u32) -> Option<Allowed> {
+        let mems = cgroup::allowed_nodes(root, pid)?;
+        let cpuset = cgroup::of_process(root, pid).and_then(|folder| cgroup::nearest_cpuset(&folder));
+        let cpus = cpuset.map_or_else(|| self.cpus.clone(), |cpuset| self.cpus.and(&cpuset.effective_cpus));
+        // Moved to other CPUs altogether: the kernel has given it all of these.
+        if cpus.is_empty() { Allowed::of_process(pid) } else { Some(Allowed { cpus, mems }) }
+    }
+
+    /// What a cpuset above leaves of it; a part of which it would leave nothing stays as it is, as the kernel has it.
+    #[must_use]
+    pub fn within(&self, above: &Cpuset) -> Allowed {
+        let cpus = self.cpus.and(&above.effective_cpus);
+        let mems: Vec<NodeId> = self.mems.iter().copied().filter(|node| above.effective_mems.contains(node)).collect();
+        Allowed {
+            cpus: if cpus.is_empty() { self.cpus.clone() } else { cpus },
+            mems: if mems.is_empty() { self.mems.clone() } else { mems },
+        }
     }
 
     /// Indices of the nodes whose CPUs and memory may both be used.
@@ -195,22 +235,6 @@ impl Allowed {
 pub fn allowed_here(machine: &Machine) -> NodeSet {
     let allowed = Allowed::of_process(std::process::id());
     allowed.map_or(NodeSet::all(machine.nodes().len()), |allowed| allowed.nodes(machine))
-}
-
-/// Adds a process's memory by node to `memory_bytes`. Pages that several processes map count for each of them.
-fn add_memory(pid: u32, machine: &Machine, memory_bytes: &mut [u64]) {
-    let mut text = Vec::new();
-    if maps::read(pid, "numa_maps", &mut text).is_err() {
-        return;
-    }
-    maps::numa_maps(&text, |line, pages| {
-        let size = if line.page_kib > 0 { line.page_kib << 10 } else { page_bytes() };
-        for (node, count) in pages {
-            if let Some(at) = machine.node_index(*node) {
-                memory_bytes[at] += count * size;
-            }
-        }
-    });
 }
 
 #[cfg(test)]
@@ -239,6 +263,15 @@ mod tests {
         assert_eq!(found, BTreeMap::from([(Unit::Process(busy.id()), vec![busy.id()])]));
         let (demand, allowed) = demand(&machine, &[busy.id()], &watched, None, NodeSet::default()).unwrap();
         assert!(demand.cpus > 0.0 && !demand.allowed.is_empty() && demand.allowed == allowed.nodes(&machine));
+        // A cpuset that was changed since is read again.
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/7")).unwrap();
+        let status = root.path().join("proc/7/status");
+        std::fs::write(&status, "Mems_allowed_list:\t0-3\n").unwrap();
+        let before = Allowed { cpus: allowed.cpus.clone(), mems: (0..8).map(NodeId).collect() };
+        assert_eq!(before.now(root.path(), 7).unwrap().mems, (0..4).map(NodeId).collect::<Vec<_>>());
+        std::fs::write(&status, "Mems_allowed_list:\t1\n").unwrap();
+        assert_eq!(before.now(root.path(), 7), Some(Allowed { mems: vec![NodeId(1)], ..before.clone() }));
         for child in [&mut busy, &mut idle] {
             child.kill().unwrap();
             child.wait().unwrap();

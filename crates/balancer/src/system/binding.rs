@@ -1,5 +1,8 @@
 //! Binds threads to the CPUs of nodes, and restores their affinities. A thread is bound only within its previous affinity, which is recorded before it changes.
 //! A thread whose affinity another program has changed since is not touched.
+//!
+//! What a bound thread creates, threads and processes, inherits its affinity. It is recognised at its first look ([`adopt`]), recorded as bound threads are,
+//! and gets back what its creator was allowed before: when the creator's binding is undone or released, or the loop ends.
 
 use std::time::Instant;
 
@@ -11,10 +14,14 @@ use numapilot_machine::Machine;
 use numapilot_placement::Refusal;
 
 use super::bound::Bound;
+use super::targets::ManagedProcess;
 use super::targets::Targets;
 use super::undo_log::Binding;
 use super::undo_log::ThreadId;
 use super::undo_log::UndoLog;
+
+/// Passes over a process's threads at its release, because new ones may be created meanwhile.
+const PASSES: usize = 4;
 
 /// A thread that was moved, with what is needed to undo the move.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,9 +86,12 @@ impl Binder {
                     useless.push(binding.thread);
                     refusal(binding.thread, &error, &mut moves.troubles)
                 })?;
-                let Some(thread) = thread_mut(targets, order.thread) else { return Err(Refusal::Gone) };
+                let Some((managed, tid)) = thread_mut(targets, order.thread) else { return Err(Refusal::Gone) };
+                let Some(thread) = managed.threads.get_mut(&tid) else { return Err(Refusal::Gone) };
                 thread.node = order.to;
-                thread.bound = Some(Bound::after(&binding, thread.bound.take()));
+                let bound = Bound::after(&binding, thread.bound.take());
+                thread.bound = Some(bound.clone());
+                managed.was_bound(&bound);
                 moves.moved.push(ThreadMove { thread: order.thread, previous: binding.was });
                 Ok(begun.elapsed().as_nanos() as f64)
             });
@@ -103,12 +113,17 @@ impl Binder {
 
     /// Undoes moves, the last first. Returns the number of threads with their affinity restored.
     pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
-        let (mut taken_back, mut free) = (0, Vec::new());
+        let (mut taken_back, mut free, mut undone) = (0, Vec::new(), Vec::new());
         for back in moves.iter().rev() {
             let Some((id, Some(bound))) = find(targets, back.thread) else { continue };
             let done = is_ours(id, &bound) && affinity::set_thread(id.tid, &back.previous).is_ok();
             taken_back += u64::from(done);
-            let Some(thread) = thread_mut(targets, back.thread) else { continue };
+            let Some(thread) =
+                thread_mut(targets, back.thread).and_then(|(managed, tid)| managed.threads.get_mut(&tid))
+            else {
+                continue;
+            };
+            undone.push((id.pid, bound.clone()));
             if done && back.previous != bound.before {
                 thread.bound = Some(Bound { ours: back.previous.clone(), ..bound });
             } else {
@@ -116,16 +131,20 @@ impl Binder {
                 free.push(id);
             }
         }
+        for (pid, bound) in undone {
+            release_heirs(pid, &bound, targets, &mut free);
+        }
         if !free.is_empty() {
             undo_log.unbound(&free);
         }
         taken_back
     }
 
-    /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
+    /// Restores the affinities of the threads of one process (`None`: of all), and those that others inherited from them. Returns the number of the former.
     pub fn release(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
-        let (mut released, mut free) = (0, Vec::new());
+        let (mut released, mut free, mut given_up) = (0, Vec::new(), Vec::new());
         for (_, managed) in targets.all.iter_mut().filter(|(number, _)| pid.is_none_or(|pid| pid == **number)) {
+            let bindings = std::mem::take(&mut managed.bindings);
             for (tid, thread) in &mut managed.threads {
                 let Some(bound) = thread.bound.take() else { continue };
                 let id = ThreadId { pid: managed.target.pid, tid: *tid, start_ticks: thread.start_ticks };
@@ -135,11 +154,87 @@ impl Binder {
                     free.push(id);
                 }
             }
+            if !bindings.is_empty() {
+                release_unseen(managed, &bindings);
+            }
+            given_up.extend(bindings.into_iter().map(|bound| (managed.target.pid, bound)));
+        }
+        for (pid, bound) in given_up {
+            release_heirs(pid, &bound, targets, &mut free);
         }
         if !free.is_empty() {
             undo_log.unbound(&free);
         }
         released
+    }
+}
+
+/// Registers new threads that have inherited the affinity of a bound one: recorded like bindings, and restored with them. Returns error messages.
+pub fn adopt(targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
+    let mut adopted = Vec::new();
+    for managed in targets.all.values_mut() {
+        let pid = managed.target.pid;
+        for (tid, thread) in managed.threads.iter_mut().filter(|(_, thread)| thread.is_new) {
+            thread.is_new = false;
+            if managed.bindings.is_empty() || thread.bound.is_some() {
+                continue;
+            }
+            let id = ThreadId { pid, tid: *tid, start_ticks: thread.start_ticks };
+            let Ok(mask) = affinity::of_thread(*tid) else { continue };
+            thread.bound = Bound::inherited(&mask, &managed.bindings).filter(|bound| is_ours(id, bound));
+            if let Some(bound) = &thread.bound {
+                adopted.push(Binding { thread: id, was: bound.before.clone(), now: bound.ours.clone() });
+            }
+        }
+    }
+    if adopted.is_empty() {
+        return Vec::new();
+    }
+    // They are bound already; without a record they get back their affinities at the end, but not after a kill.
+    let kept = undo_log.will_bind(&adopted);
+    kept.err().map(|why| format!("affinities that new threads inherited are not recorded: {why}")).into_iter().collect()
+}
+
+/// Restores the affinities that other threads inherited from a binding of a process that is no more: those of the process, and of the processes that it
+/// started. While another thread of the process is bound alike, any of them may be that thread's, and they stay.
+fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<ThreadId>) {
+    let is_bound_alike = |managed: &ManagedProcess| {
+        let mut bindings = managed.threads.values().filter_map(|thread| thread.bound.as_ref());
+        bindings.any(|bound| !bound.is_inherited && bound.ours == gone.ours)
+    };
+    if targets.all.get(&pid).is_some_and(is_bound_alike) {
+        return;
+    }
+    let heirs: Vec<u32> = targets.all.keys().copied().filter(|heir| targets.is_of(*heir, pid)).collect();
+    for heir in heirs {
+        let Some(managed) = targets.all.get_mut(&heir) else { continue };
+        for (tid, thread) in &mut managed.threads {
+            let Some(bound) = thread.bound.take_if(|bound| bound.is_inherited && bound.ours == gone.ours) else {
+                continue;
+            };
+            let id = ThreadId { pid: heir, tid: *tid, start_ticks: thread.start_ticks };
+            if !is_ours(id, &bound) || affinity::set_thread(*tid, &bound.before).is_ok() {
+                free.push(id);
+            } else {
+                thread.bound = Some(bound);
+            }
+        }
+    }
+}
+
+/// Restores the affinities of threads that were created since the last look, by threads that were bound then.
+fn release_unseen(managed: &ManagedProcess, bindings: &[Bound]) {
+    let pid = managed.target.pid;
+    for _ in 0..PASSES {
+        let is_unseen = |tid: &u32| !managed.threads.contains_key(tid);
+        let mut restored = 0;
+        for tid in task::threads_of(pid).unwrap_or_default().into_iter().filter(is_unseen) {
+            let inherited = affinity::of_thread(tid).ok().and_then(|mask| Bound::inherited(&mask, bindings));
+            restored += u32::from(inherited.is_some_and(|bound| affinity::set_thread(tid, &bound.before).is_ok()));
+        }
+        if restored == 0 {
+            return;
+        }
     }
 }
 
@@ -161,8 +256,12 @@ fn find(targets: &Targets, number: u32) -> Option<(ThreadId, Option<Bound>)> {
     })
 }
 
-fn thread_mut(targets: &mut Targets, number: u32) -> Option<&mut super::targets::Thread> {
-    targets.all.values_mut().flat_map(|managed| managed.threads.values_mut()).find(|thread| thread.number == number)
+/// Finds a thread by the number that policies use: its process and its id.
+fn thread_mut(targets: &mut Targets, number: u32) -> Option<(&mut ManagedProcess, u32)> {
+    targets.all.values_mut().find_map(|managed| {
+        let tid = managed.threads.iter().find(|(_, thread)| thread.number == number).map(|(tid, _)| *tid)?;
+        Some((managed, tid))
+    })
 }
 
 /// The affinity for a thread on a node: within its affinity before the first binding, or within the one that another program has set since.
@@ -284,5 +383,87 @@ mod tests {
         targets.look(&Machine::live().unwrap());
         let gone = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
         assert_eq!((gone.results, gone.troubles.len()), (vec![Err(Refusal::Gone)], 0));
+    }
+
+    /// A managed program that runs a shell's words, with two CPUs to bind it to.
+    fn shell(words: &str) -> Option<(Sleeper, Targets, CpuMask, u32)> {
+        let (sleeper, _, all, _) = sleeper()?;
+        drop(sleeper);
+        let mut command = Command::new("sh");
+        command.args(["-c", words]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let child = Sleeper(command.spawn().unwrap());
+        let mut targets = Targets::default();
+        targets.add(child.0.id()).unwrap();
+        targets.look(&Machine::live().unwrap());
+        let number = targets.all[&child.0.id()].threads[&child.0.id()].number;
+        Some((child, targets, all, number))
+    }
+
+    /// Lets the shell go on; the process id that it prints.
+    fn started_by(shell: &mut Sleeper) -> u32 {
+        use std::io::BufRead;
+        use std::io::Write;
+        shell.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(shell.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    /// Ends a process that the shell has started.
+    struct Killed(u32);
+
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            // SAFETY: a signal to a process that this test has started and nobody has waited for: the shell sleeps.
+            unsafe { libc::kill(self.0.cast_signed(), libc::SIGKILL) };
+        }
+    }
+
+    #[test]
+    fn what_a_bound_program_starts_is_recognised_and_released_with_it() {
+        let Some((mut child, mut targets, all, thread)) = shell("read x; sleep 100 & echo $!; wait") else { return };
+        let cpus = all.cpus();
+        let binder = binder(&[&cpus[..1]]);
+        let mut undo_log = Kept::default();
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        assert_eq!(moves.moved.len(), 1);
+        let heir = Killed(started_by(&mut child));
+        assert_eq!(affinity::of_thread(heir.0).unwrap().cpus(), cpus[..1], "the kernel's rule");
+        targets.add_child(heir.0, Some(child.0.id())).unwrap();
+        targets.look(&Machine::live().unwrap());
+        assert_eq!(adopt(&mut targets, &mut undo_log), Vec::<String>::new());
+        let kept = undo_log.threads.iter().find(|(kept, _)| kept.tid == heir.0).map(|(_, was)| was.clone());
+        assert_eq!(kept, Some(all.clone()), "it would get back all of them after a kill, too");
+        // Undone with its parent's.
+        binder.take_back(&moves.moved, &mut targets, &mut undo_log);
+        assert_eq!((affinity::of_thread(heir.0).unwrap(), undo_log.threads.len()), (all, 0));
+    }
+
+    #[test]
+    fn the_end_restores_what_was_inherited_and_leaves_what_was_chosen() {
+        let Some((mut child, mut targets, all, thread)) = shell("read x; sleep 100 & echo $!; wait") else { return };
+        let cpus = all.cpus();
+        let binder = binder(&[&cpus[..1]]);
+        let mut undo_log = Kept::default();
+        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let heir = Killed(started_by(&mut child));
+        // Never looked at before the release: a process that was found in the rings at the end.
+        targets.add(heir.0).unwrap();
+        assert_eq!(targets.all[&heir.0].parent, Some(child.0.id()));
+        assert_eq!(binder.release(None, &mut targets, &mut undo_log), 1);
+        assert_eq!((affinity::of_thread(heir.0).unwrap(), undo_log.threads.len()), (all.clone(), 0));
+
+        // One that has chosen other CPUs is not taken for an heir.
+        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let theirs: CpuMask = cpus[1..2].iter().copied().collect();
+        affinity::set_thread(heir.0, &theirs).unwrap();
+        let mut others = Targets::default();
+        others.add(heir.0).unwrap();
+        others.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
+        others.look(&Machine::live().unwrap());
+        assert!(adopt(&mut others, &mut undo_log).is_empty());
+        assert!(others.all[&heir.0].threads[&heir.0].bound.is_none());
+        binder.release(None, &mut others, &mut undo_log);
+        assert_eq!(affinity::of_thread(heir.0).unwrap(), theirs);
     }
 }

@@ -11,6 +11,8 @@ pub struct Bound {
     pub(crate) before: CpuMask,
     /// Affinity that this program set.
     pub(crate) ours: CpuMask,
+    /// Whether the thread was not bound itself, but inherited the affinity of one that was.
+    pub(crate) is_inherited: bool,
 }
 
 impl Bound {
@@ -18,6 +20,43 @@ impl Bound {
     pub(crate) fn after(binding: &Binding, known: Option<Bound>) -> Bound {
         let known = known.filter(|bound| bound.ours == binding.was);
         let before = known.map_or_else(|| binding.was.clone(), |bound| bound.before);
-        Bound { before, ours: binding.now.clone() }
+        Bound { before, ours: binding.now.clone(), is_inherited: false }
+    }
+
+    /// State of a new thread with this affinity, if it has inherited it from a thread that was bound in one of these ways. Where several have the same
+    /// affinity now, it gets back what all of their threads were allowed before.
+    pub(crate) fn inherited(mask: &CpuMask, bindings: &[Bound]) -> Option<Bound> {
+        let mut before = bindings.iter().filter(|bound| bound.ours == *mask).map(|bound| &bound.before);
+        let first = before.next()?.clone();
+        Some(Bound { before: before.fold(first, |all, one| all.and(one)), ours: mask.clone(), is_inherited: true })
+    }
+
+    /// Whether both are the same change of an affinity.
+    pub(crate) fn is_same_change(&self, other: &Bound) -> bool {
+        self.before == other.before && self.ours == other.ours
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Masks of a few CPUs.
+
+    use numapilot_machine::CpuId;
+
+    use super::*;
+
+    fn mask(cpus: &[u32]) -> CpuMask {
+        cpus.iter().copied().map(CpuId).collect()
+    }
+
+    #[test]
+    fn an_inherited_affinity_is_known_by_what_was_set_and_gives_back_what_all_had() {
+        let bound =
+            |before: &[u32], ours: &[u32]| Bound { before: mask(before), ours: mask(ours), is_inherited: false };
+        let bindings = [bound(&[0, 1, 2, 3], &[0, 1]), bound(&[0, 1, 2, 4], &[0, 1]), bound(&[0, 1, 2, 3], &[2, 3])];
+        assert_eq!(Bound::inherited(&mask(&[0, 1, 2]), &bindings), None, "its own");
+        let found = Bound::inherited(&mask(&[0, 1]), &bindings).unwrap();
+        assert_eq!((found.before.clone(), found.is_inherited), (mask(&[0, 1, 2]), true));
+        assert_eq!(Bound::inherited(&mask(&[2, 3]), &bindings).unwrap().before, mask(&[0, 1, 2, 3]));
     }
 }

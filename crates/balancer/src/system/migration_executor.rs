@@ -15,9 +15,11 @@ use numapilot_placement::Outcome;
 use numapilot_placement::PageSize;
 use numapilot_placement::Refusal;
 
+use super::binding;
 use super::binding::Binder;
 use super::binding::ThreadMove;
 use super::binding::ThreadOrder;
+use super::progress::Progress;
 use super::targets::ManagedProcess;
 use super::targets::Targets;
 use super::undo_log::UndoLog;
@@ -74,14 +76,9 @@ impl MigrationExecutor {
         }
     }
 
-    /// Carries out orders. Orders for the pages of one process are gathered into few system calls.
-    pub fn carry_out(
-        &mut self,
-        orders: Vec<Action>,
-        targets: &mut Targets,
-        undo_log: &mut dyn UndoLog,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Done {
+    /// Carries out orders. Orders for the pages of one process are gathered into few system calls. If `progress` ends it, what has moved is in the account,
+    /// and the other pages are [`MoveOutcome::NotTried`].
+    pub fn carry_out(&mut self, orders: Vec<Action>, targets: &mut Targets, progress: &mut dyn Progress) -> Done {
         let mut done = Done::default();
         let mut results: Vec<Result<f64, Refusal>> = vec![Err(Refusal::Unsupported); orders.len()];
         let mut by_process: BTreeMap<u32, (Vec<MoveRequest>, Vec<Part>)> = BTreeMap::new();
@@ -104,9 +101,14 @@ impl MigrationExecutor {
             }
         }
         // Threads first, so that memory that the kernel allocates for them meanwhile is local.
-        self.move_threads(&threads, targets, undo_log, (&mut done, &mut results));
+        self.move_threads(&threads, targets, progress.undo_log(), (&mut done, &mut results));
         for (process, (requests, parts)) in by_process {
-            self.move_pages(process, &requests, &parts, targets, (&mut done, &mut results), goes_on);
+            if progress.goes_on() {
+                self.move_pages(process, &requests, &parts, targets, (&mut done, &mut results), progress);
+            } else {
+                parts.iter().for_each(|part| results[part.order] = Err(Refusal::Busy));
+                done.pages.not_tried += parts.len() as u64;
+            }
         }
         done.outcomes = orders.into_iter().zip(results).map(|(action, result)| Outcome { action, result }).collect();
         done
@@ -119,7 +121,7 @@ impl MigrationExecutor {
         parts: &[Part],
         targets: &mut Targets,
         (done, results): (&mut Done, &mut [Result<f64, Refusal>]),
-        goes_on: &mut dyn FnMut() -> bool,
+        progress: &mut dyn Progress,
     ) {
         let Some(managed) = targets.all.values_mut().find(|managed| managed.number() == number) else {
             parts.iter().for_each(|part| results[part.order] = Err(Refusal::Gone));
@@ -127,7 +129,7 @@ impl MigrationExecutor {
             return;
         };
         let huge = managed.huge.clone();
-        let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| goes_on()) {
+        let moved = match self.mover.run(Some(&managed.process), requests, &huge, &mut |_| progress.goes_on()) {
             Ok(moved) => moved,
             Err(error) => {
                 let (refusal, outcome) = match error {
@@ -136,6 +138,7 @@ impl MigrationExecutor {
                 };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal));
                 *done.pages.count_mut(outcome) += parts.len() as u64;
+                managed.look_at_nodes();
                 done.troubles.push(error.to_string());
                 return;
             }
@@ -149,6 +152,12 @@ impl MigrationExecutor {
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
         }
+        if !moved.refused.is_empty() {
+            // Its cpuset was changed since it was last read.
+            managed.look_at_nodes();
+        }
+        let pid = managed.target.pid;
+        done.troubles.extend(moved.refused.iter().map(|(node, why)| why.error(pid, *node).to_string()));
         self.note(managed, requests, &moved.outcomes, done);
         done.took_ns += moved.moving_ns;
     }
@@ -189,6 +198,11 @@ impl MigrationExecutor {
         done.troubles.append(&mut moves.troubles);
     }
 
+    /// Adopts threads that inherited an affinity from a bound thread. Returns error messages.
+    pub fn adopt(&self, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
+        binding::adopt(targets, undo_log)
+    }
+
     /// Undoes moves of threads.
     pub fn take_back(&self, moves: &[ThreadMove], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.take_back(moves, targets, undo_log)
@@ -223,7 +237,7 @@ mod tests {
     use numapilot_placement::PageKey;
 
     use super::*;
-    use crate::system::undo_log::tests::Kept;
+    use crate::system::progress::tests::Until;
 
     #[test]
     fn every_order_has_an_outcome() {
@@ -240,12 +254,27 @@ mod tests {
             Action::MoveThread { thread: 4711, to: 0 },
             Action::Split { page: page(number) },
         ];
-        let done = migration_executor.carry_out(orders.clone(), &mut targets, &mut Kept::default(), &mut || true);
+        let done = migration_executor.carry_out(orders.clone(), &mut targets, &mut Until::ever());
         assert_eq!(done.outcomes.iter().map(|outcome| outcome.action.clone()).collect::<Vec<_>>(), orders);
         assert_eq!(done.outcomes[1].result, Err(Refusal::Gone));
         assert_eq!(done.outcomes[2].result, Err(Refusal::Gone));
         assert_eq!(done.outcomes[3].result, Err(Refusal::Unsupported));
         assert!(done.outcomes[0].result.is_err() && done.moved.is_empty());
         assert_eq!(done.pages.total(), 2);
+    }
+
+    #[test]
+    fn an_end_of_the_work_is_heeded_and_accounted_for() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        targets.add(std::process::id()).unwrap();
+        targets.look(&machine);
+        let number = targets.all[&std::process::id()].number();
+        let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
+        let order = |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: 0 };
+        let mut progress = Until::default();
+        let done = migration_executor.carry_out((16..20).map(order).collect(), &mut targets, &mut progress);
+        assert_eq!((done.pages.not_tried, done.pages.total(), progress.asked), (4, 4, 1));
+        assert!(done.outcomes.iter().all(|outcome| outcome.result == Err(Refusal::Busy)), "they may be ordered again");
     }
 }

@@ -1,6 +1,6 @@
 //! Access to the running system: the managed processes ([`targets`]), evidence from the kernel ([`fault_sampler`]) and the processor ([`samples`]), loaded
-//! latencies ([`probes`]), execution of orders ([`migration_executor`], for threads [`binding`]), system settings ([`settings`]), and the record for undoing
-//! changes ([`undo_log`]).
+//! latencies ([`probes`]), execution of orders ([`migration_executor`], for threads [`binding`]), system settings ([`settings`]), the record for undoing
+//! changes ([`undo_log`]), and what long work asks meanwhile ([`progress`]).
 
 pub mod binding;
 pub mod bound;
@@ -8,7 +8,9 @@ pub mod clock;
 mod family;
 pub mod fault_sampler;
 pub mod migration_executor;
+pub mod numa_look;
 pub mod probes;
+pub mod progress;
 pub mod samples;
 pub mod settings;
 pub mod targets;

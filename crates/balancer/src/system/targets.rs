@@ -2,19 +2,23 @@
 //! create threads at any moment: each observation updates this.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::KernelError;
 use numapilot_kernel::census;
+use numapilot_kernel::cgroup;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeId;
 
 use super::bound::Bound;
 use super::clock;
+use super::numa_look::NumaLook;
 use crate::allowance::Allowance;
 use crate::event::Target;
 use crate::evidence::homes::Homes;
@@ -30,6 +34,10 @@ const MAPS_SHARE: u32 = 1000;
 const MAPS_LATEST: Duration = Duration::from_secs(60);
 /// Shortest interval between two readings of mappings.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
+/// Bindings of a process that its new threads' affinities are compared with, the latest.
+const BINDINGS_MAX: usize = 64;
+/// Longest chain of parents that is followed.
+const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
 const CENSUS_PAGES: u64 = 1 << 20;
 
@@ -48,6 +56,8 @@ pub struct Thread {
     pub start_ticks: u64,
     /// Its binding by this program; `None`: not bound.
     pub bound: Option<Bound>,
+    /// Whether its affinity has not been compared yet with those that it may have inherited from bound threads ([`ManagedProcess::bindings`]).
+    pub is_new: bool,
 }
 
 /// A managed process.
@@ -79,6 +89,14 @@ pub struct ManagedProcess {
     pub known_since_ns: u64,
     /// Whether this program has claimed it: no other numapilot manages it.
     pub is_claimed: bool,
+    /// The process that started it.
+    pub parent: Option<u32>,
+    /// Bindings that its new threads may have inherited: those of its threads so far, the ended ones too, and of the process that started it.
+    pub bindings: Vec<Bound>,
+    /// Its memory by the program's own memory policies.
+    pub numa: NumaLook,
+    /// Nodes on which its cpuset allows memory, as last read; `None`: not known.
+    pub allowed_nodes: Option<Vec<NodeId>>,
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -95,6 +113,25 @@ impl ManagedProcess {
     #[must_use]
     pub fn page_id(&self, page: u64) -> PageId {
         PageId::new(self.slot, self.generation, page)
+    }
+
+    /// Registers that one of its threads was bound: threads that this one creates from now on inherit it.
+    pub fn was_bound(&mut self, bound: &Bound) {
+        self.bindings.retain(|known| !known.is_same_change(bound));
+        self.bindings.push(bound.clone());
+        let too_many = self.bindings.len().saturating_sub(BINDINGS_MAX);
+        self.bindings.drain(..too_many);
+    }
+
+    /// Reads on which nodes it may have memory.
+    pub fn look_at_nodes(&mut self) {
+        self.allowed_nodes = cgroup::allowed_nodes(Path::new("/"), self.target.pid);
+    }
+
+    /// Whether its cpuset forbids memory on a node, as last read.
+    #[must_use]
+    pub fn is_forbidden(&self, node: NodeId) -> bool {
+        self.allowed_nodes.as_ref().is_some_and(|allowed| !allowed.contains(&node))
     }
 
     /// Whether a page is in a range with huge pages.
@@ -153,6 +190,14 @@ impl Targets {
     /// # Errors
     /// The process has ended, or may not be inspected.
     pub fn add(&mut self, pid: u32) -> Result<Option<Target>, KernelError> {
+        self.add_child(pid, task::parent_of(pid))
+    }
+
+    /// As [`Targets::add`], for a process that was seen to be started by `parent`, which may have ended since. Its threads inherit the parent's bindings.
+    ///
+    /// # Errors
+    /// As [`Targets::add`].
+    pub fn add_child(&mut self, pid: u32, parent: Option<u32>) -> Result<Option<Target>, KernelError> {
         if self.all.contains_key(&pid) {
             return Ok(None);
         }
@@ -161,6 +206,7 @@ impl Targets {
         let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
         let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
+        let bindings = parent.and_then(|parent| Some(self.all.get(&parent)?.bindings.clone())).unwrap_or_default();
         let managed = ManagedProcess {
             target: target.clone(),
             process,
@@ -175,6 +221,10 @@ impl Targets {
             moved_bytes: 0,
             known_since_ns: u64::MAX,
             is_claimed: false,
+            parent,
+            bindings,
+            numa: NumaLook::default(),
+            allowed_nodes: None,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
@@ -190,6 +240,20 @@ impl Targets {
         let slot = (0..4096).map(|step| (self.next_slot + step) % 4096).find(|slot| !taken(*slot))?;
         self.next_slot = (slot + 1) % 4096;
         Some(slot)
+    }
+
+    /// Whether any thread may have an affinity from this program.
+    #[must_use]
+    pub fn has_bindings(&self) -> bool {
+        self.all.values().any(|managed| !managed.bindings.is_empty())
+    }
+
+    /// Whether a process is another, or was started by it, or by one that it started, as far as these are managed.
+    #[must_use]
+    pub fn is_of(&self, pid: u32, ancestor: u32) -> bool {
+        let parent = |pid: &u32| self.all.get(pid).and_then(|managed| managed.parent);
+        // Numbers of processes are reused, so that a chain could lead round.
+        std::iter::successors(Some(pid), parent).take(LINEAGE_MAX).any(|pid| pid == ancestor)
     }
 
     /// Finds a process by the number that policies use.
@@ -264,7 +328,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
         }
         let thread = managed.threads.entry(tid).or_insert_with(|| {
             *next_thread += 1;
-            Thread { number: *next_thread, node, ran_ns, busy: 0.0, start_ticks, bound: None }
+            Thread { number: *next_thread, node, ran_ns, busy: 0.0, start_ticks, bound: None, is_new: true }
         });
         let ran = ran_ns.saturating_sub(thread.ran_ns) as f64;
         thread.busy = if since.is_zero() { 0.0 } else { (ran / since.as_nanos() as f64).min(1.0) };
@@ -294,6 +358,8 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     let begun = clock::own_cpu();
     let is_first = managed.mapped_at.is_none();
     managed.mapped_at = Some(Instant::now());
+    // Its cpuset may be changed while it runs.
+    managed.look_at_nodes();
     // A process that ends meanwhile is noticed at the next observation.
     let Ok(mappings) = census::residents(managed.target.pid) else { return };
     let huge = mappings.iter().filter(|range| range.huge_bytes > 0);

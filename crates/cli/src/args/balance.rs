@@ -112,6 +112,9 @@ pub struct BalanceArgs {
     /// Greatest number of pages to keep statistics of, 32 bytes each; the policy pilot takes as much again
     #[arg(long, value_name = "PAGES", default_value_t = 4 << 20)]
     pub table_pages: usize,
+    /// Also move memory for which a program has set a memory policy itself (mbind, set_mempolicy, numactl)
+    #[arg(long)]
+    pub bound_memory: bool,
     /// Model of this machine (NAME or FILE, with as many nodes): its latencies, bandwidths and links in place of assumed ones
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
@@ -188,7 +191,7 @@ fn want(text: &str) -> Result<(f64, u64), String> {
 pub struct ServiceArgs {
     /// Take every setting from this file, by default with journal and control socket; SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = ["unit", "cgroup", "command",
-        "policy", "max_harm", "rate", "keep", "interval", "table_pages", "machine",
+        "policy", "max_harm", "rate", "keep", "interval", "table_pages", "bound_memory", "machine",
         "keep_settings", "no_probes", "no_samples", "seed", "journal", "control", "metrics", "state_dir"])]
     pub config: Option<PathBuf>,
     /// Write every decision with its evidence to this file (`numapilot explain`)

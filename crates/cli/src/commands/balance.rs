@@ -235,6 +235,7 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
         steers_scanning: !arguments.keep_settings,
         probes: !arguments.no_probes,
         samples: !arguments.no_samples,
+        moves_bound: arguments.bound_memory,
         table_pages: arguments.table_pages,
         until: arguments.until,
         seed: arguments.seed,

@@ -8,6 +8,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_balancer::status::State;
+use numapilot_machine::format_cpu_list;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -176,5 +177,20 @@ fn targets(report: &Report, look: Look) -> String {
             units::bytes(target.moved_bytes),
         ]);
     }
-    format!("\n{}", table.render(look, 2))
+    let mut out = format!("\n{}", table.render(look, 2));
+    for target in targets {
+        let pid = target.target.pid;
+        if target.chosen_bytes > 0 {
+            let bytes = units::bytes(target.chosen_bytes);
+            let _ = writeln!(
+                out,
+                "  process {pid}: {bytes} stay where they are: the program has set memory policies for them"
+            );
+        }
+        if !target.forbidden_nodes.is_empty() {
+            let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(*node)));
+            let _ = writeln!(out, "  process {pid}: nothing is moved to nodes {nodes}: its cpuset forbids them");
+        }
+    }
+    out
 }

@@ -1,0 +1,120 @@
+//! A process's memory by node and by its own memory policies, read as seldom as its cost allows: the kernel walks the process's whole page table for it.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use numapilot_kernel::numa_memory::NumaMemory;
+
+/// A reading is kept for this many times the time that it took: at most 1 % of the time is spent on reading.
+const COST_SHARE: u32 = 100;
+/// Longest time for which a reading is kept.
+const LATEST: Duration = Duration::from_secs(300);
+
+/// The last reading of a process's memory.
+#[derive(Clone, Debug, Default)]
+pub struct NumaLook {
+    memory: NumaMemory,
+    read_at: Option<Instant>,
+    took: Duration,
+    /// The bytes of chosen memory that users were told of.
+    told_bytes: u64,
+}
+
+impl From<NumaMemory> for NumaLook {
+    /// As if it had just been read.
+    fn from(memory: NumaMemory) -> NumaLook {
+        NumaLook { memory, read_at: Some(Instant::now()), ..NumaLook::default() }
+    }
+}
+
+impl NumaLook {
+    /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. A process that may not be read has none.
+    pub fn of(&mut self, pid: u32, least: Duration) -> &NumaMemory {
+        let keep = least.max((self.took * COST_SHARE).min(LATEST));
+        if self.read_at.is_none_or(|then| then.elapsed() >= keep) {
+            let begun = Instant::now();
+            self.memory = NumaMemory::of_process(pid).unwrap_or_default();
+            (self.took, self.read_at) = (begun.elapsed(), Some(Instant::now()));
+        }
+        &self.memory
+    }
+
+    /// The last reading; empty before the first.
+    #[must_use]
+    pub fn last(&self) -> &NumaMemory {
+        &self.memory
+    }
+
+    /// The next question is answered by a new reading: this program has moved the memory.
+    pub fn is_outdated(&mut self) {
+        self.read_at = None;
+    }
+
+    /// Bytes that are left where they are because the program has chosen their nodes.
+    #[must_use]
+    pub fn chosen_bytes(&self) -> u64 {
+        self.memory.chosen_bytes.values().sum()
+    }
+
+    /// What to tell of a process's chosen memory, if there is more than twice of what was told; `None`: nothing new.
+    pub fn news(&mut self, pid: u32, name: &str) -> Option<String> {
+        let bytes = self.chosen_bytes();
+        if bytes == 0 || bytes < self.told_bytes.saturating_mul(2) {
+            return None;
+        }
+        self.told_bytes = bytes;
+        let parts: Vec<String> = self
+            .memory
+            .chosen_bytes
+            .iter()
+            .map(|(policy, bytes)| format!("{} by {policy}", mebibytes(*bytes)))
+            .collect();
+        Some(format!(
+            "process {pid} ({name}): {} of its memory stay where they are, because the program has set memory policies for them ({}; mbind, \
+             set_mempolicy, numactl); --bound-memory (bound-memory = true) moves them too",
+            mebibytes(bytes),
+            parts.join(", ")
+        ))
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    //! This process, and a reading made up.
+
+    use super::*;
+
+    #[test]
+    fn a_reading_is_kept_for_a_time_that_grows_with_its_cost() {
+        let pid = std::process::id();
+        let mut look = NumaLook::default();
+        look.of(pid, Duration::ZERO);
+        let first = look.read_at.unwrap();
+        look.of(pid, Duration::from_secs(3600));
+        assert_eq!(look.read_at, Some(first), "not old enough");
+        look.took = Duration::from_secs(60);
+        look.of(pid, Duration::ZERO);
+        assert_eq!(look.read_at, Some(first), "too dear");
+        look.is_outdated();
+        look.of(pid, Duration::from_secs(3600));
+        assert_ne!(look.read_at, Some(first));
+        assert!(look.of(u32::MAX, Duration::from_secs(3600)).chosen.is_empty());
+    }
+
+    #[test]
+    fn chosen_memory_is_told_with_its_bytes_and_policy_and_again_once_it_has_doubled() {
+        let mut look = NumaLook::default();
+        assert_eq!(look.news(7, "db"), None);
+        look.memory.chosen_bytes.insert("bind", 3 << 20);
+        let told = look.news(7, "db").unwrap();
+        assert!(told.contains("process 7 (db): 3.0 MiB") && told.contains("3.0 MiB by bind"), "{told}");
+        look.memory.chosen_bytes.insert("interleave", 2 << 20);
+        assert_eq!(look.news(7, "db"), None);
+        look.memory.chosen_bytes.insert("interleave", 3 << 20);
+        assert!(look.news(7, "db").unwrap().contains("3.0 MiB by bind, 3.0 MiB by interleave"));
+    }
+}
