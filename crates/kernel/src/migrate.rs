@@ -150,9 +150,11 @@ fn all(
         let mut failed = None;
         census::present(&mut map, range.start, range.end, &mut |addresses| {
             states.clear();
-            let goes_on_now = goes_on(done);
-            done.stopped |= !goes_on_now;
             if failed.is_some() || done.stopped {
+                return;
+            }
+            if !goes_on(done) {
+                done.stopped = true;
                 return;
             }
             if let Err(error) = query.states(pid, addresses, &mut states) {

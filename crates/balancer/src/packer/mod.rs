@@ -188,6 +188,7 @@ impl Packer {
 
     /// Ends: restores the affinity or cpuset of every process.
     pub fn end(&mut self, because: String, control_port: &mut dyn ControlPort) -> Stop {
+        self.release_children(None);
         for (_, mut held) in std::mem::take(&mut self.held) {
             held.release(control_port).into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
         }
@@ -272,7 +273,18 @@ impl Packer {
         Ok(())
     }
 
+    /// Restores the affinities that processes without a unit of their own, because they are idle, have inherited from their parent's unit (`None`: any).
+    fn release_children(&self, of: Option<u32>) {
+        for pid in self.watched.keys().filter(|pid| !self.held.contains_key(&Unit::Process(**pid))) {
+            let parent = task::parent_of(*pid).filter(|parent| of.is_none_or(|of| of == *parent));
+            if let Some(held) = parent.and_then(|parent| self.held.get(&Unit::Process(parent))) {
+                held.release_child(*pid);
+            }
+        }
+    }
+
     fn release_process(&mut self, pid: u32, control_port: &mut dyn ControlPort) {
+        self.release_children(Some(pid));
         if self.watched.remove(&pid).is_some() {
             control_port.unclaim(pid);
         }
@@ -621,5 +633,44 @@ mod tests {
         let placed = packer.place(&unit, &[pid], &mut desk);
         assert!(!placed.is_ended && !packer.held[&unit].is_unfinished);
         packer.end("the test is over".to_owned(), &mut desk);
+    }
+
+    #[test]
+    fn an_idle_child_gets_back_what_its_placed_parent_had() {
+        use crate::system::binding;
+        let all = numapilot_kernel::affinity::of_thread(std::process::id()).unwrap();
+        if all.cpus().len() < 2 {
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
+        }
+        // The shell has time to be bound before it starts its child.
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
+        shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let pid = shell.id();
+        let mut desk = Desk::default();
+        let first = all.cpus().into_iter().take(1).collect();
+        let start_ticks = task::stat(pid).unwrap().start_ticks;
+        let id = crate::system::undo_log::ThreadId { pid, tid: pid, start_ticks };
+        let bound = binding::planned(id, None, &first, &mut Vec::new()).unwrap();
+        let mut held = Held::default();
+        held.bind(bound, &mut desk);
+        std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
+        let child: u32 = line.trim().parse().unwrap();
+        assert_eq!(numapilot_kernel::affinity::of_thread(child).unwrap(), first, "inherited");
+        let who = Who::Group(Group::Processes(vec![pid]));
+        let mut packer =
+            Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
+        packer.held.insert(Unit::Process(pid), held);
+        packer.watched.insert(child, Watched::new(child).unwrap());
+        packer.end("the test is over".to_owned(), &mut desk);
+        let now = [pid, child].map(|pid| numapilot_kernel::affinity::of_thread(pid).unwrap());
+        // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
+        unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        assert_eq!(now, [all.clone(), all]);
     }
 }

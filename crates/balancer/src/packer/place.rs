@@ -2,6 +2,7 @@
 //! The previous state is recorded first, and restored when the unit is released.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -172,23 +173,55 @@ impl Held {
                 return;
             }
             for one in bindings {
-                if binding::bind(&one).is_ok() {
-                    let bound = Bound::after(&one, self.threads.remove(&one.thread));
-                    self.threads.insert(one.thread, bound);
-                    placed.threads += 1;
-                }
+                placed.threads += u64::from(self.carry_out(&one));
             }
         }
     }
 
+    fn carry_out(&mut self, one: &Binding) -> bool {
+        let is_bound = binding::bind(one).is_ok();
+        if is_bound {
+            let bound = Bound::after(one, self.threads.remove(&one.thread));
+            self.threads.insert(one.thread, bound);
+        }
+        is_bound
+    }
+
+    /// Records and carries out one binding.
+    #[cfg(test)]
+    pub(super) fn bind(&mut self, one: Binding, undo_log: &mut dyn UndoLog) {
+        undo_log.will_bind(std::slice::from_ref(&one)).unwrap();
+        assert!(self.carry_out(&one));
+    }
+
+    /// Restores the affinities that a process's threads have inherited from this unit, if it is a child that is no unit itself.
+    pub fn release_child(&self, pid: u32) {
+        binding::release_unseen(pid, |_| false, &self.bindings());
+    }
+
+    /// The different bindings of its threads.
+    fn bindings(&self) -> Vec<Bound> {
+        let mut all: Vec<Bound> = Vec::new();
+        for bound in self.threads.values().chain(&self.born) {
+            if !all.iter().any(|known| known.is_same_change(bound)) {
+                all.push(bound.clone());
+            }
+        }
+        all
+    }
+
     /// Restores where the unit may run. Its memory stays where it is.
     pub fn release(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
-        let mut free = Vec::new();
-        for (id, bound) in std::mem::take(&mut self.threads) {
+        let (mut free, bindings) = (Vec::new(), self.bindings());
+        let threads = std::mem::take(&mut self.threads);
+        let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
+        let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
+        for (id, bound) in threads {
             if !binding::is_ours(id, &bound) || numapilot_kernel::affinity::set_thread(id.tid, &bound.before).is_ok() {
                 free.push(id);
             }
         }
+        pids.into_iter().for_each(|pid| binding::release_unseen(pid, |tid| known.contains(&tid), &bindings));
         if !free.is_empty() {
             undo_log.unbound(&free);
         }

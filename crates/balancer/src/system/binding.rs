@@ -155,7 +155,7 @@ impl Binder {
                 }
             }
             if !bindings.is_empty() {
-                release_unseen(managed, &bindings);
+                release_unseen(managed.target.pid, |tid| managed.threads.contains_key(&tid), &bindings);
             }
             given_up.extend(bindings.into_iter().map(|bound| (managed.target.pid, bound)));
         }
@@ -169,8 +169,24 @@ impl Binder {
     }
 }
 
-/// Registers new threads that have inherited the affinity of a bound one: recorded like bindings, and restored with them. Returns error messages.
+/// Registers new threads that have inherited the affinity of a bound one: recorded like bindings, and restored with them; at once, where no thread has that
+/// binding any more. Returns error messages.
 pub fn adopt(targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
+    if !targets.has_bindings() {
+        targets
+            .all
+            .values_mut()
+            .flat_map(|managed| managed.threads.values_mut())
+            .for_each(|thread| thread.is_new = false);
+        return Vec::new();
+    }
+    let threads = targets.all.values().flat_map(|managed| managed.threads.values());
+    let mut held: Vec<CpuMask> = Vec::new();
+    for bound in threads.filter_map(|thread| thread.bound.as_ref()) {
+        if !held.contains(&bound.ours) {
+            held.push(bound.ours.clone());
+        }
+    }
     let mut adopted = Vec::new();
     for managed in targets.all.values_mut() {
         let pid = managed.target.pid;
@@ -181,10 +197,14 @@ pub fn adopt(targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
             }
             let id = ThreadId { pid, tid: *tid, start_ticks: thread.start_ticks };
             let Ok(mask) = affinity::of_thread(*tid) else { continue };
-            thread.bound = Bound::inherited(&mask, &managed.bindings).filter(|bound| is_ours(id, bound));
-            if let Some(bound) = &thread.bound {
-                adopted.push(Binding { thread: id, was: bound.before.clone(), now: bound.ours.clone() });
+            let inherited = Bound::inherited(&mask, &managed.bindings).filter(|bound| is_ours(id, bound));
+            let Some(bound) = inherited else { continue };
+            // Its creator's binding was undone, or has ended with it, before this thread was seen.
+            if !held.contains(&bound.ours) && affinity::set_thread(*tid, &bound.before).is_ok() {
+                continue;
             }
+            adopted.push(Binding { thread: id, was: bound.before.clone(), now: bound.ours.clone() });
+            thread.bound = Some(bound);
         }
     }
     if adopted.is_empty() {
@@ -222,13 +242,12 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
     }
 }
 
-/// Restores the affinities of threads that were created since the last look, by threads that were bound then.
-fn release_unseen(managed: &ManagedProcess, bindings: &[Bound]) {
-    let pid = managed.target.pid;
+/// Restores the affinities of a process's threads that have inherited one of these bindings and are not `known`: they were created since the last look, or
+/// their process was never looked at.
+pub(crate) fn release_unseen(pid: u32, known: impl Fn(u32) -> bool, bindings: &[Bound]) {
     for _ in 0..PASSES {
-        let is_unseen = |tid: &u32| !managed.threads.contains_key(tid);
         let mut restored = 0;
-        for tid in task::threads_of(pid).unwrap_or_default().into_iter().filter(is_unseen) {
+        for tid in task::threads_of(pid).unwrap_or_default().into_iter().filter(|tid| !known(*tid)) {
             let inherited = affinity::of_thread(tid).ok().and_then(|mask| Bound::inherited(&mask, bindings));
             restored += u32::from(inherited.is_some_and(|bound| affinity::set_thread(tid, &bound.before).is_ok()));
         }
@@ -465,5 +484,14 @@ mod tests {
         assert!(others.all[&heir.0].threads[&heir.0].bound.is_none());
         binder.release(None, &mut others, &mut undo_log);
         assert_eq!(affinity::of_thread(heir.0).unwrap(), theirs);
+
+        // One that is seen first when its creator's binding is no more is not bound for longer.
+        affinity::set_thread(heir.0, &cpus[..1].iter().copied().collect()).unwrap();
+        let mut late = Targets::default();
+        late.add(heir.0).unwrap();
+        late.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
+        late.look(&Machine::live().unwrap());
+        assert!(adopt(&mut late, &mut undo_log).is_empty());
+        assert_eq!(affinity::of_thread(heir.0).unwrap(), all);
     }
 }
