@@ -20,6 +20,7 @@ use crate::event::Event;
 use crate::event::Target;
 use crate::event::Targets as TargetsEvent;
 use crate::observe::Use;
+use crate::system::binding;
 use crate::system::fault_sampler::Fault;
 use crate::system::fault_sampler::News;
 use crate::system::fault_sampler::Seen;
@@ -178,7 +179,12 @@ impl Balancer {
                     // A process that has ended already does not become a target.
                     added.extend(self.targets.add_child(*pid, Some(*parent)).ok().flatten());
                 }
-                News::Fork { .. } | News::Exec { .. } => {}
+                // It is not managed, so it is not to keep what its parent is bound to.
+                News::Fork { pid, parent } => {
+                    let bindings = self.targets.all.get(parent).map(|managed| managed.bindings.as_slice());
+                    binding::release_unseen(*pid, |_| false, bindings.unwrap_or_default());
+                }
+                News::Exec { .. } => {}
             }
         }
         if !added.is_empty() {

@@ -273,12 +273,17 @@ impl Packer {
         Ok(())
     }
 
-    /// Restores the affinities that processes without a unit of their own, because they are idle, have inherited from their parent's unit (`None`: any).
+    /// Restores the affinities that processes without a unit of their own have inherited from their parent's unit (`None`: any): idle ones, and, where
+    /// children are not managed, all of them.
     fn release_children(&self, of: Option<u32>) {
-        for pid in self.watched.keys().filter(|pid| !self.held.contains_key(&Unit::Process(**pid))) {
-            let parent = task::parent_of(*pid).filter(|parent| of.is_none_or(|of| of == *parent));
+        let is_unit = |pid: &u32| self.held.contains_key(&Unit::Process(*pid));
+        if !of.map_or(!self.held.is_empty(), |of| is_unit(&of)) {
+            return;
+        }
+        for pid in task::processes().unwrap_or_default().into_iter().filter(|pid| !is_unit(pid)) {
+            let parent = task::parent_of(pid).filter(|parent| of.is_none_or(|of| of == *parent));
             if let Some(held) = parent.and_then(|parent| self.held.get(&Unit::Process(parent))) {
-                held.release_child(*pid);
+                held.release_child(pid);
             }
         }
     }
@@ -664,7 +669,6 @@ mod tests {
         let mut packer =
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
         packer.held.insert(Unit::Process(pid), held);
-        packer.watched.insert(child, Watched::new(child).unwrap());
         packer.end("the test is over".to_owned(), &mut desk);
         let now = [pid, child].map(|pid| numapilot_kernel::affinity::of_thread(pid).unwrap());
         // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.

@@ -245,7 +245,8 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
 /// Restores the affinities of a process's threads that have inherited one of these bindings and are not `known`: they were created since the last look, or
 /// their process was never looked at.
 pub(crate) fn release_unseen(pid: u32, known: impl Fn(u32) -> bool, bindings: &[Bound]) {
-    for _ in 0..PASSES {
+    let passes = if bindings.is_empty() { 0 } else { PASSES };
+    for _ in 0..passes {
         let mut restored = 0;
         for tid in task::threads_of(pid).unwrap_or_default().into_iter().filter(|tid| !known(*tid)) {
             let inherited = affinity::of_thread(tid).ok().and_then(|mask| Bound::inherited(&mask, bindings));
