@@ -35,11 +35,14 @@ static char *number(char *to, uint64_t value, unsigned base, unsigned width) {
 
 char *np_decimal(char *to, uint64_t value) { return number(to, value, 10, 1); }
 
+#define STATUS_BYTES 8192
+/* In pages of its own: the stacks of coroutines are small. */
 struct out {
     long fd;
     long error;
     size_t used;
     char text[4096];
+    char status[STATUS_BYTES]; /* the kernel's file */
 };
 
 static void flush(struct out *out) {
@@ -134,10 +137,8 @@ static void put_status_line(struct out *out, const char *line, size_t bytes, con
     put(out, "\n");
 }
 
-#define STATUS_BYTES 8192
-
 static void write_status(struct out *out, int real) {
-    char text[STATUS_BYTES];
+    char *text = out->status;
     long filled = 0, got = 1;
     while (got > 0 && filled < STATUS_BYTES) {
         got = NP_SYS4(SYS_pread64, real, text + filled, STATUS_BYTES - filled, filled);
@@ -221,15 +222,26 @@ enum np_proc_file np_proc_file_of(const char *path) {
     return strcmp(name, "numa_maps") == 0 ? NP_PROC_NUMA_MAPS : NP_PROC_OTHER;
 }
 
+static void write_file(struct out *out, enum np_proc_file file, int real) {
+    if (file == NP_PROC_STATUS) write_status(out, real);
+    else np_maps_each(put_mapping, out);
+    flush(out);
+    if (out->error == 0 && NP_SYS3(SYS_lseek, out->fd, 0, 0) < 0) out->error = -EIO;
+}
+
 long np_proc_open(enum np_proc_file file, int real, int flags) {
     if (file == NP_PROC_STATUS && real < 0) return -ENOENT;
-    struct out out = {.fd = NP_SYS2(SYS_memfd_create, "numapilot", flags & O_CLOEXEC ? MFD_CLOEXEC : 0)};
-    if (out.fd < 0) return out.fd;
-    if (file == NP_PROC_STATUS) write_status(&out, real);
-    else np_maps_each(put_mapping, &out);
-    flush(&out);
-    if (out.error == 0) out.error = NP_SYS3(SYS_lseek, out.fd, 0, 0) < 0 ? -EIO : 0;
-    if (out.error == 0) return out.fd;
-    NP_SYS1(SYS_close, out.fd);
-    return out.error;
+    long fd = NP_SYS2(SYS_memfd_create, "numapilot", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+    if (fd < 0) return fd;
+    struct out *out = np_pages_new(sizeof *out);
+    long error = -ENOMEM;
+    if (out != NULL) {
+        out->fd = fd;
+        write_file(out, file, real);
+        error = out->error;
+        np_pages_free(out, sizeof *out);
+    }
+    if (error == 0) return fd;
+    NP_SYS1(SYS_close, fd);
+    return error;
 }
