@@ -85,6 +85,19 @@ pub fn format_cpu_list(ids: impl IntoIterator<Item = u32>) -> String {
     out
 }
 
+/// Writes a set of ids as the kernel's mask up to id `last`: hexadecimal words of 32 bits, the highest first and as short as `last` allows.
+pub fn format_cpu_mask(ids: &[u32], last: u32) -> String {
+    let words: Vec<String> = (0..=last / 32)
+        .rev()
+        .map(|word| {
+            let bits = ids.iter().filter(|id| **id / 32 == word).fold(0u32, |bits, id| bits | 1 << (id % 32));
+            let width = if word == last / 32 { (last % 32 / 4 + 1) as usize } else { 8 };
+            format!("{bits:0width$x}")
+        })
+        .collect();
+    words.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -116,6 +129,14 @@ mod tests {
             let message = parse_cpu_list(text).unwrap_err().to_string();
             assert!(message.contains(part), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn masks_are_as_wide_as_the_machine() {
+        assert_eq!(format_cpu_mask(&[0, 1, 5], 15), "0023");
+        assert_eq!(format_cpu_mask(&[0, 32, 33], 33), "3,00000001");
+        assert_eq!(format_cpu_mask(&[], 63), "00000000,00000000");
+        assert_eq!(format_cpu_mask(&[64], 64), "1,00000000,00000000");
     }
 
     proptest! {

@@ -52,6 +52,7 @@ pub use ids::RouterId;
 pub use ids::SocketId;
 pub use machine::Machine;
 pub use node_set::NodeSet;
+pub use sysfs::KernelFile;
 pub use threads::Bind;
 pub use unknown::Subject;
 pub use unknown::Unknown;

@@ -311,6 +311,14 @@ bool np_is_simulated(void);
 void np_numa_move(struct np_slot *slot);
 /* Affinity to the CPUs of a node or of a set of nodes. False: they have none. */
 bool np_numa_run_on(struct np_slot *slot, uint64_t nodes);
+/* CPUs that this thread may run on. */
+void np_numa_allowed_cpus(uint64_t cpus[NP_MAX_CPUS / 64]);
+/* As the system call: bytes of the kernel's mask, or -errno. */
+long np_numa_get_affinity(int pid, size_t bytes, void *set);
+
+/* ---- numa_memory.c ---- */
+/* Nodes that have memory. */
+uint64_t np_numa_nodes(void);
 
 /* ---- sample.c ---- */
 void np_sample_start(struct np_slot *slot);

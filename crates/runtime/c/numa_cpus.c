@@ -5,6 +5,7 @@
  * set, in the order in which the recording lays threads out; from then on it moves within the set as cpus.c says. */
 #define _GNU_SOURCE
 #include "memsim.h"
+#include "syscalls.h"
 #include "vtime.h"
 
 #include <dlfcn.h>
@@ -87,9 +88,9 @@ static void take_set(uint64_t *to, const void *set, size_t bytes) {
     memcpy(to, set, bytes < NP_MAX_CPUS / 8 ? bytes : NP_MAX_CPUS / 8);
 }
 
-/* What a thread may run on. 0, or an errno value. */
-static int give_set(const struct np_slot *slot, void *set, size_t bytes) {
-    uint64_t all[NP_MAX_CPUS / 64] = {0};
+/* What a thread may run on; one without a slot, on every CPU. */
+static void allowed(const struct np_slot *slot, uint64_t all[NP_MAX_CPUS / 64]) {
+    memset(all, 0, NP_MAX_CPUS / 8);
     for (uint32_t i = 0; i < np_cpu_count(); i++) {
         uint32_t cpu = np_arena->config.cpu_order[i];
         if (cpu < NP_MAX_CPUS) all[cpu / 64] |= 1ull << (cpu % 64);
@@ -97,6 +98,14 @@ static int give_set(const struct np_slot *slot, void *set, size_t bytes) {
     uint64_t own[NP_MAX_CPUS / 64];
     bool has_own = slot != NULL && np_get_affinity(np_ss((struct np_slot *)(uintptr_t)slot), own);
     for (uint32_t word = 0; has_own && word < NP_MAX_CPUS / 64; word++) all[word] &= own[word];
+}
+
+void np_numa_allowed_cpus(uint64_t cpus[NP_MAX_CPUS / 64]) { allowed(np_self_if_live(), cpus); }
+
+/* The same as the kernel gives it. 0, or an errno value. */
+static int give_set(const struct np_slot *slot, void *set, size_t bytes) {
+    uint64_t all[NP_MAX_CPUS / 64];
+    allowed(slot, all);
     for (size_t at = bytes; at < sizeof all; at++)
         if (((const uint8_t *)all)[at] != 0) return EINVAL;
     memset(set, 0, bytes);
@@ -185,6 +194,12 @@ NP_EXPORT int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set) {
     return -1;
 }
 
+long np_numa_get_affinity(pid_t pid, size_t bytes, void *set) {
+    if (bytes % sizeof(long) != 0) return -EINVAL;
+    int error = give_set(pid == 0 ? np_self_if_live() : slot_of_tid(pid), set, bytes);
+    return error != 0 ? -error : (long)(bytes < NP_MAX_CPUS / 8 ? bytes : NP_MAX_CPUS / 8);
+}
+
 NP_EXPORT int pthread_setaffinity_np(pthread_t thread, size_t bytes, const cpu_set_t *set) {
     if (!np_is_simulated()) return NP_REAL_AS(int (*)(pthread_t, size_t, const cpu_set_t *), pthread_setaffinity_np)(thread, bytes, set);
     uint64_t wanted[NP_MAX_CPUS / 64];
@@ -230,3 +245,6 @@ NP_EXPORT long sysconf(int name) {
     if ((name == _SC_NPROCESSORS_ONLN || name == _SC_NPROCESSORS_CONF) && np_is_simulated()) return (long)np_cpu_count();
     return NP_REAL_AS(long (*)(int), sysconf)(name);
 }
+
+NP_OWN(getcpu);
+NP_OWN(sched_setaffinity);

@@ -79,10 +79,14 @@ NP_EXPORT int numa_node_of_cpu(int cpu) {
     return -1;
 }
 
-/* The runtime does not know the model's memory sizes: it reports as much as a program may request, all of it free. */
+/* As the machine's description says, all of it free; where that says nothing, as much as a program may request. */
 NP_EXPORT long long numa_node_size64(int node, long long *free_bytes) {
     if (!np_is_simulated()) return PASS(-1, long long (*)(int, long long *), numa_node_size64, node, free_bytes);
-    long long bytes = is_node(node) && np_arena->config.node_has_memory[node] ? 64ll << 30 : is_node(node) ? 0 : -1;
+    long long bytes = is_node(node) ? 0 : -1;
+    if (bytes == 0 && np_arena->config.node_has_memory[node]) {
+        bytes = (long long)np_arena->config.node_memory_bytes[node];
+        if (bytes <= 0) bytes = 64ll << 30;
+    }
     if (free_bytes != NULL) *free_bytes = bytes > 0 ? bytes : 0;
     return bytes;
 }
@@ -94,10 +98,11 @@ NP_EXPORT long numa_node_size(int node, long *free_bytes) {
     return (long)bytes;
 }
 
-/* As firmware tables say it: 10 for the own node, others in proportion to idle latency. 0: no such node. */
+/* As firmware tables say it; where the recorder gave none, 10 for the own node, others in proportion to idle latency. 0: no such node. */
 NP_EXPORT int numa_distance(int from, int to) {
     if (!np_is_simulated()) return PASS(0, int (*)(int, int), numa_distance, from, to);
     if (!is_node(from) || !is_node(to)) return 0;
+    if (np_arena->config.node_distance[from][to] != 0) return np_arena->config.node_distance[from][to];
     uint32_t own = np_arena->config.memory_latency_cycles[from][from], other = np_arena->config.memory_latency_cycles[from][to];
     if (from == to || own == 0) return 10;
     uint32_t distance = (other * 10 + own / 2) / own;

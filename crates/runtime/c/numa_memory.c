@@ -1,10 +1,11 @@
 /* numa_memory.c: the simulated machine as programs see it, memory: the system calls' policies (mbind, set_mempolicy, get_mempolicy, move_pages), as
- * libnuma exports them. Each acts on the simulated pages (pages.c) and leaves the real ones alone; where no machine is simulated, each passes
- * through.
+ * libnuma exports them, and as calls by number (syscall.c). Each acts on the simulated pages (pages.c) and leaves the real ones alone; where no machine is
+ * simulated, each passes through.
  *
  * Moving a page costs the calling thread MOVE_MICROSECONDS of program time: the order of what the kernel takes for 4 KiB. */
 #define _GNU_SOURCE
 #include "memsim.h"
+#include "syscalls.h"
 #include "vtime.h"
 
 #include <errno.h>
@@ -26,6 +27,8 @@ static uint64_t all_nodes(void) {
     for (uint32_t i = 0; i < np_sim.memory_nodes; i++) nodes |= 1ull << np_sim.memory_node[i];
     return nodes;
 }
+
+uint64_t np_numa_nodes(void) { return all_nodes(); }
 
 /* The mask's first 64 nodes. The kernel's maxnode is one more than the number of bits. */
 static uint64_t take_mask(const unsigned long *mask, unsigned long bits) {
@@ -138,3 +141,8 @@ NP_EXPORT long move_pages(int pid, unsigned long count, void **pages, const int 
     np_leave(slot);
     return 0;
 }
+
+NP_OWN(mbind);
+NP_OWN(set_mempolicy);
+NP_OWN(get_mempolicy);
+NP_OWN(move_pages);

@@ -19,6 +19,7 @@
 
 #define NP_MAX_NODES 64
 #define NP_MAX_CPUS 1024
+#define NP_PATH_MAX 256
 #define NP_PAGE_SHIFT 12
 #define NP_LINE_SHIFT 6
 #define NP_FILTER_OFFSET 4096u /* np_arena.filter_offset: fixed, because the call-outs' inline filter has it as a constant */
@@ -80,6 +81,9 @@ struct np_config {
     uint16_t cpu_order[NP_MAX_CPUS]; /* model CPU ids in the order in which threads take them */
     uint16_t cpu_node[NP_MAX_CPUS];  /* indexed by model CPU id */
     uint16_t cpu_l3[NP_MAX_CPUS];    /* which L3 a model CPU shares */
+    uint8_t node_distance[NP_MAX_NODES][NP_MAX_NODES]; /* as firmware would state them, 10: local; 0: not known */
+    uint64_t node_memory_bytes[NP_MAX_NODES]; /* installed; 0: none, or not known */
+    char machine_files[NP_PATH_MAX]; /* folder that holds the simulated machine's /sys and /proc, ends with a zero; empty: there is none */
 };
 
 /* At arena offset 0. Each group of fields that different parties write has a cache line of its own. */

@@ -4,6 +4,7 @@
 //! They are unpacked into a directory named by their content, so versions of numapilot never disturb each other's.
 
 mod cache;
+mod tree;
 
 use std::ffi::CString;
 use std::fs;
@@ -27,6 +28,9 @@ pub use cache::UnpackError;
 pub use cache::first_that_takes;
 pub use cache::loader_can_take;
 pub use cache::unpacked;
+pub use tree::Tree;
+pub use tree::TreeEntry;
+pub use tree::unpack_tree;
 
 /// The tracker: a shared object for `LD_PRELOAD`.
 pub const TRACKER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-track.so"));

@@ -21,6 +21,7 @@ mod host;
 pub mod import;
 mod launch;
 pub mod live;
+mod machine_files;
 mod native;
 mod options;
 mod order;

@@ -39,6 +39,7 @@ use crate::launch::Program;
 use crate::launch::Standing;
 use crate::live::Live;
 use crate::live::LiveOutcome;
+use crate::machine_files;
 use crate::options::Follow;
 use crate::options::Progress;
 use crate::options::ProgressState;
@@ -175,7 +176,11 @@ impl<'a, 'm> Prepared<'a, 'm> {
         stamps: Stamps,
         emulator: Option<Emulator>,
     ) -> Result<Self, SourceError> {
-        let simulated = simulate(options, selection.engine, stamps.real_khz(selection.engine))?;
+        let mut simulated = simulate(options, selection.engine, stamps.real_khz(selection.engine))?;
+        if selection.engine.is_simulated() {
+            let note = machine_files::show(options.machine, selection.engine, &mut simulated.config);
+            simulated.notes.extend(note);
+        }
         let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
         let arena = Arc::new(Arena::create(&simulated.config, layout, stamps.start, stamps.order.source)?);
         if emulator.is_some() {

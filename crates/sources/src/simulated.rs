@@ -192,7 +192,10 @@ fn fill_nodes(config: &mut wire::Config, machine: &Machine, notes: &mut Vec<Stri
             let ns = known.unwrap_or_else(|| machine.idle_latency_or_guess_ns(from.id, to.id));
             let cycles = (ns * f64::from(config.clock_khz) / 1e6).round().clamp(1.0, f64::from(u16::MAX));
             config.memory_latency_cycles[row][usize::from(to.id.0)] = cycles as u16;
+            let distance = machine.stated_distance(from.id, to.id);
+            config.node_distance[row][usize::from(to.id.0)] = u8::try_from(distance).unwrap_or(u8::MAX);
         }
+        config.node_memory_bytes[row] = from.memory_bytes;
         fill_node_order(&mut config.node_order[row], &machine.nodes_nearest_first(from.id), machine);
     }
     if !machine.nodes().iter().any(|node| node.has_memory()) {
@@ -317,6 +320,8 @@ mod tests {
         let nodes: Vec<u16> = config.cpu_order[..4].iter().map(|cpu| config.cpu_node[usize::from(*cpu)]).collect();
         assert_eq!(nodes, [0, 1, 2, 3], "spread alternates nodes");
         assert_eq!(config.node_order[2][0], 2, "a node is its own nearest");
+        assert_eq!(config.node_distance[2][2], 10);
+        assert_eq!(config.node_memory_bytes[2], machine.nodes()[2].memory_bytes);
     }
 
     #[test]

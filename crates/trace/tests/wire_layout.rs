@@ -58,6 +58,9 @@ fn of_config(out: &mut Vec<(String, u64)>) {
             cpu_order,
             cpu_node,
             cpu_l3,
+            node_distance,
+            node_memory_bytes,
+            machine_files,
         ]
     );
 }

@@ -3,6 +3,7 @@
 
 mod caches;
 mod cpus;
+mod files;
 mod nodes;
 mod tree;
 
@@ -12,6 +13,7 @@ use crate::error::MachineError;
 use crate::hardware::{CoreFigures, MachineSource, Routing, TrafficFigures};
 use crate::machine::Machine;
 use crate::parts::MachineParts;
+pub use files::KernelFile;
 use tree::{Tree, figure};
 
 /// Reads the system under `root`.

@@ -6,6 +6,7 @@ pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_5049;
 pub const ARENA_VERSION: u32 = 1;
 pub const MAX_NODES: usize = 64;
 pub const MAX_CPUS: usize = 1024;
+pub const PATH_MAX: usize = 256;
 pub const PAGE_SHIFT: u32 = 12;
 pub const LINE_SHIFT: u32 = 6;
 /// "None" in a 16-bit field.
@@ -51,6 +52,9 @@ pub struct Config {
     pub cpu_order: [u16; MAX_CPUS],
     pub cpu_node: [u16; MAX_CPUS],
     pub cpu_l3: [u16; MAX_CPUS],
+    pub node_distance: [[u8; MAX_NODES]; MAX_NODES],
+    pub node_memory_bytes: [u64; MAX_NODES],
+    pub machine_files: [u8; PATH_MAX],
 }
 
 /// Aligns its content to a cache line, as `_Alignas(64)` does in C: the content starts a line and nothing follows it in that line.

@@ -1,0 +1,228 @@
+/* numa_files.c: the simulated machine as programs see it, files: the lists of nodes and CPUs in sysfs and /proc/cpuinfo, which the recorder has written into
+ * a folder (np_config.machine_files), and files of /proc about the process itself (numa_proc.c).
+ *
+ * Each hook makes the program's own call first: afterwards the path is known to be readable memory, and whatever else was asked for stays untouched.
+ * Only where the path names one of these files the call is made again, for its copy. Files that the machine's description cannot fill are not there.
+ * Calls that could write are left alone, and so are programs that run on the real machine. A folder that was opened by a descriptor is the
+ * copy, so what is looked up relative to it needs nothing. What the C library opens from inside passes by: the list of CPUs that it needs is numa_cpus.c's. */
+#define _GNU_SOURCE
+#include "memsim.h"
+#include "numa_proc.h"
+#include "track.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ROOM_BYTES (NP_PATH_MAX + 256)
+
+/* Without the first slash: hwloc looks for them relative to a descriptor of the root. */
+static const char *const copied[] = {"sys/devices/system/node", "sys/devices/system/cpu", "sys/bus/node/devices", "sys/bus/cpu/devices", "proc/cpuinfo"};
+
+static bool is_copied(const char *path) {
+    for (unsigned i = 0; i < sizeof copied / sizeof *copied; i++) {
+        size_t bytes = strlen(copied[i]);
+        if (strncmp(path, copied[i], bytes) == 0 && (path[bytes] == 0 || path[bytes] == '/')) return true;
+    }
+    return false;
+}
+
+static bool is_root(int folder) {
+    char path[32], target[4];
+    np_decimal(np_append(path, "/proc/self/fd/"), (uint64_t)folder);
+    return NP_SYS4(SYS_readlinkat, AT_FDCWD, path, target, sizeof target) == 1 && target[0] == '/';
+}
+
+/* The path from the root on, without its first slash; NULL: not one that begins like ours. */
+static const char *from_root(int folder, const char *path) {
+    if (path[0] == '/') return path[1] == 's' || path[1] == 'p' ? path + 1 : NULL;
+    return folder >= 0 && (strncmp(path, "sys/", 4) == 0 || strncmp(path, "proc/", 5) == 0) && is_root(folder) ? path : NULL;
+}
+
+/* Where the copy of this file lies, in `room`; NULL: nothing of it is simulated. */
+static const char *copy_of(int folder, const char *path, char room[ROOM_BYTES]) {
+    const char *wanted = from_root(folder, path);
+    if (wanted == NULL || !is_copied(wanted) || !np_is_simulated()) return NULL;
+    size_t root = strnlen(np_arena->config.machine_files, NP_PATH_MAX), bytes = strlen(wanted);
+    if (root == 0 || root == NP_PATH_MAX || root + bytes + 2 > ROOM_BYTES) return NULL;
+    memcpy(room, np_arena->config.machine_files, root);
+    room[root] = '/';
+    memcpy(room + root + 1, wanted, bytes + 1);
+    return room;
+}
+
+static enum np_proc_file proc_file(int folder, const char *path) {
+    const char *wanted = from_root(folder, path);
+    enum np_proc_file file = wanted != NULL ? np_proc_file_of(wanted) : NP_PROC_OTHER;
+    return file != NP_PROC_OTHER && np_is_simulated() ? file : NP_PROC_OTHER;
+}
+
+static inline bool is_unreadable(bool failed) { return failed && errno == EFAULT; }
+
+/* ---- open ---- */
+
+/* The descriptor of the copy, under the number of the one that the program's own call gave, where it gave one. */
+static int take_over(int fd, long instead, int flags) {
+    if (instead < 0) {
+        if (fd >= 0) NP_SYS1(SYS_close, fd);
+        errno = (int)-instead;
+        return -1;
+    }
+    if (fd < 0) return (int)instead;
+    NP_SYS3(SYS_dup3, instead, fd, flags & O_CLOEXEC);
+    NP_SYS1(SYS_close, instead);
+    return fd;
+}
+
+static int opened(int fd, int folder, const char *path, int flags) {
+    if (is_unreadable(fd < 0) || (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY) return fd;
+    char room[ROOM_BYTES];
+    const char *copy = copy_of(folder, path, room);
+    if (copy != NULL) return take_over(fd, NP_SYS4(SYS_openat, AT_FDCWD, copy, flags, 0), flags);
+    enum np_proc_file file = proc_file(folder, path);
+    if (file == NP_PROC_OTHER || (flags & O_PATH)) return fd;
+    long instead = np_proc_open(file, fd, flags);
+    return instead < 0 ? fd : take_over(fd, instead, flags);
+}
+
+#define MODE_OF_CALL(mode)                               \
+    mode_t mode = 0;                                     \
+    if ((flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE) { \
+        va_list list;                                    \
+        va_start(list, flags);                           \
+        mode = va_arg(list, mode_t);                     \
+        va_end(list);                                    \
+    }
+#define OPEN(name)                                                                                                          \
+    NP_EXPORT int name(const char *path, int flags, ...) {                                                                  \
+        MODE_OF_CALL(mode)                                                                                                  \
+        return opened(NP_REAL_AS(int (*)(const char *, int, ...), name)(path, flags, mode), AT_FDCWD, path, flags);         \
+    }
+#define OPENAT(name)                                                                                                        \
+    NP_EXPORT int name(int folder, const char *path, int flags, ...) {                                                      \
+        MODE_OF_CALL(mode)                                                                                                  \
+        return opened(NP_REAL_AS(int (*)(int, const char *, int, ...), name)(folder, path, flags, mode), folder, path, flags); \
+    }
+OPEN(open)
+OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)
+
+/* What calls without a mode become where they are checked (_FORTIFY_SOURCE). */
+#define OPEN_2(name)                                                                                                        \
+    NP_EXPORT int name(const char *path, int flags) {                                                                       \
+        return opened(NP_REAL_AS(int (*)(const char *, int), name)(path, flags), AT_FDCWD, path, flags);                    \
+    }
+#define OPENAT_2(name)                                                                                                      \
+    NP_EXPORT int name(int folder, const char *path, int flags) {                                                           \
+        return opened(NP_REAL_AS(int (*)(int, const char *, int), name)(folder, path, flags), folder, path, flags);         \
+    }
+OPEN_2(__open_2)
+OPEN_2(__open64_2)
+OPENAT_2(__openat_2)
+OPENAT_2(__openat64_2)
+
+/* ---- streams ---- */
+
+static FILE *streamed(FILE *stream, const char *path, const char *mode, FILE *(*real)(const char *, const char *)) {
+    if (is_unreadable(stream == NULL) || mode[0] != 'r' || strchr(mode, '+') != NULL) return stream;
+    char room[ROOM_BYTES];
+    const char *copy = copy_of(AT_FDCWD, path, room);
+    enum np_proc_file file = copy == NULL ? proc_file(AT_FDCWD, path) : NP_PROC_OTHER;
+    if (copy == NULL && file == NP_PROC_OTHER) return stream;
+    FILE *instead = NULL;
+    if (copy != NULL) instead = real(copy, mode);
+    else {
+        long fd = np_proc_open(file, stream != NULL ? fileno(stream) : -1, strchr(mode, 'e') != NULL ? O_CLOEXEC : 0);
+        if (fd < 0) return stream;
+        instead = fdopen((int)fd, mode);
+        if (instead == NULL) NP_SYS1(SYS_close, fd);
+    }
+    int saved = errno;
+    if (stream != NULL) fclose(stream);
+    errno = saved;
+    return instead;
+}
+
+#define FOPEN(name)                                                                                            \
+    NP_EXPORT FILE *name(const char *restrict path, const char *restrict mode) {                               \
+        FILE *(*real)(const char *, const char *) = NP_REAL_AS(FILE *(*)(const char *, const char *), name);   \
+        return streamed(real(path, mode), path, mode, real);                                                   \
+    }
+FOPEN(fopen)
+FOPEN(fopen64)
+
+/* ---- folders ---- */
+
+NP_EXPORT DIR *opendir(const char *path) {
+    DIR *(*real)(const char *) = NP_REAL(opendir);
+    DIR *folder = real(path);
+    char room[ROOM_BYTES];
+    const char *copy = is_unreadable(folder == NULL) ? NULL : copy_of(AT_FDCWD, path, room);
+    if (copy == NULL) return folder;
+    DIR *instead = real(copy);
+    int saved = errno;
+    if (folder != NULL) closedir(folder);
+    errno = saved;
+    return instead;
+}
+
+/* It calls back: it must be called once. */
+#define SCANDIR(name, entry)                                                                                                        \
+    NP_EXPORT int name(const char *restrict path, struct entry ***restrict names, int (*choose)(const struct entry *),             \
+                       int (*compare)(const struct entry **, const struct entry **)) {                                             \
+        char room[ROOM_BYTES];                                                                                                      \
+        const char *copy = NP_SYS3(SYS_faccessat, AT_FDCWD, path, F_OK) == -EFAULT ? NULL : copy_of(AT_FDCWD, path, room);          \
+        return NP_REAL(name)(copy != NULL ? copy : path, names, choose, compare);                                                   \
+    }
+SCANDIR(scandir, dirent)
+SCANDIR(scandir64, dirent64)
+
+/* ---- questions about a path: parameters, arguments with its copy, the folder it is relative to, the result's type ---- */
+
+#define ASK(type, name, folder, parameters, as, call, again)                         \
+    NP_EXPORT type name parameters {                                                 \
+        __typeof__(type (*) as) real = NP_REAL_AS(type(*) as, name);                 \
+        if (real == NULL) {                                                          \
+            errno = ENOSYS;                                                          \
+            return -1;                                                               \
+        }                                                                            \
+        type result = real call;                                                     \
+        char room[ROOM_BYTES];                                                       \
+        const char *copy = is_unreadable(result < 0) ? NULL : copy_of(folder, path, room); \
+        return copy != NULL ? real again : result;                                   \
+    }
+ASK(int, access, AT_FDCWD, (const char *path, int mode), (const char *, int), (path, mode), (copy, mode))
+ASK(int, faccessat, folder, (int folder, const char *path, int mode, int flags), (int, const char *, int, int), (folder, path, mode, flags),
+    (folder, copy, mode, flags))
+ASK(ssize_t, readlink, AT_FDCWD, (const char *restrict path, char *restrict target, size_t bytes), (const char *, char *, size_t), (path, target, bytes),
+    (copy, target, bytes))
+ASK(ssize_t, readlinkat, folder, (int folder, const char *restrict path, char *restrict target, size_t bytes), (int, const char *, char *, size_t),
+    (folder, path, target, bytes), (folder, copy, target, bytes))
+ASK(int, statx, folder, (int folder, const char *restrict path, int flags, unsigned mask, struct statx *restrict status),
+    (int, const char *, int, unsigned, struct statx *), (folder, path, flags, mask, status), (folder, copy, flags, mask, status))
+
+#define STAT(name, kind) \
+    ASK(int, name, AT_FDCWD, (const char *restrict path, struct kind *restrict status), (const char *, struct kind *), (path, status), (copy, status))
+STAT(stat, stat)
+STAT(stat64, stat64)
+STAT(lstat, stat)
+STAT(lstat64, stat64)
+#define STATAT(name, kind)                                                                                                                  \
+    ASK(int, name, folder, (int folder, const char *restrict path, struct kind *restrict status, int flags), (int, const char *, struct kind *, int), \
+        (folder, path, status, flags), (folder, copy, status, flags))
+STATAT(fstatat, stat)
+STATAT(fstatat64, stat64)
+/* Of programs that were built for glibc before 2.33. */
+#define XSTAT(name, kind)                                                                                                    \
+    ASK(int, name, AT_FDCWD, (int version, const char *path, struct kind *status), (int, const char *, struct kind *),       \
+        (version, path, status), (version, copy, status))
+XSTAT(__xstat, stat)
+XSTAT(__xstat64, stat64)
+XSTAT(__lxstat, stat)
+XSTAT(__lxstat64, stat64)

@@ -1,0 +1,24 @@
+/* syscalls.h: what libc's syscall() is passed on to. */
+#ifndef NUMAPILOT_SYSCALLS_H
+#define NUMAPILOT_SYSCALLS_H
+
+#include "np.h"
+
+#include <sched.h>
+
+typedef long (*np_syscall_function)(long number, ...);
+
+NP_HIDDEN long np_syscall_futex(np_syscall_function real, uintptr_t address, long operation, long value, long timeout, long address2, long value3);
+
+/* The hooks by names that nobody can come before. */
+NP_HIDDEN int np_own_sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set);
+NP_HIDDEN int np_own_getcpu(unsigned *cpu, unsigned *node);
+NP_HIDDEN long np_own_mbind(void *start, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags);
+NP_HIDDEN long np_own_set_mempolicy(int mode, const unsigned long *mask, unsigned long bits);
+NP_HIDDEN long np_own_get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *address, unsigned flags);
+NP_HIDDEN long np_own_move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags);
+
+/* An alias of a hook under its own name. */
+#define NP_OWN(name) extern __typeof__(name) np_own_##name __attribute__((alias(#name), visibility("hidden"), nothrow, leaf))
+
+#endif

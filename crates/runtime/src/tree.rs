@@ -1,0 +1,152 @@
+//! Trees of small files that recorded programs read, kept beside the unpacked binaries.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering;
+
+use crate::private_home;
+
+/// One entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TreeEntry {
+    /// A file with this text.
+    Text(String),
+    /// A symbolic link to this target.
+    Link(String),
+}
+
+/// A tree: entries by their path below its root, parents implied.
+pub type Tree = [(String, TreeEntry)];
+
+/// Writes a tree below `dir`, in a directory named by its content, unless it is there already. Its absolute path.
+///
+/// Several processes may do so at once: the tree appears whole, by renaming, and one that has been changed since is replaced.
+///
+/// # Errors
+/// Those of [`crate::unpack`].
+pub fn unpack_tree(dir: &Path, tree: &Tree) -> io::Result<PathBuf> {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let home = private_home(dir, &format!("{:016x}", content_hash(tree)))?;
+    let path = home.join("tree");
+    if holds(&path, tree) {
+        return Ok(path);
+    }
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let temporary = home.join(format!(".tree.{}.{serial}", process::id()));
+    // Left over from a killed process whose number came around again.
+    match fs::remove_dir_all(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let result = write(&temporary, tree).and_then(|()| put_in_place(&temporary, &path, tree));
+    // Best effort, and gone where it was renamed: the error to report is the first one.
+    let _ = fs::remove_dir_all(&temporary);
+    result.map(|()| path)
+}
+
+/// FNV-1a over names and contents.
+fn content_hash(tree: &Tree) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut take = |bytes: &[u8]| {
+        for byte in bytes.iter().chain(&[0]) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    };
+    for (path, entry) in tree {
+        take(path.as_bytes());
+        match entry {
+            TreeEntry::Text(text) => take(text.as_bytes()),
+            TreeEntry::Link(target) => take(target.as_bytes()),
+        }
+    }
+    hash
+}
+
+fn holds(root: &Path, tree: &Tree) -> bool {
+    tree.iter().all(|(path, entry)| match entry {
+        TreeEntry::Text(text) => fs::read(root.join(path)).is_ok_and(|found| found == text.as_bytes()),
+        TreeEntry::Link(target) => {
+            fs::read_link(root.join(path)).is_ok_and(|found| found.as_os_str().as_bytes() == target.as_bytes())
+        }
+    })
+}
+
+fn write(root: &Path, tree: &Tree) -> io::Result<()> {
+    let mut made = HashSet::new();
+    for (path, entry) in tree {
+        let path = root.join(path);
+        let parent = path.parent().unwrap_or(root);
+        if made.insert(parent.to_owned()) {
+            fs::create_dir_all(parent)?;
+        }
+        match entry {
+            TreeEntry::Text(text) => fs::write(&path, text)?,
+            TreeEntry::Link(target) => symlink(target, &path)?,
+        }
+    }
+    Ok(())
+}
+
+fn put_in_place(temporary: &Path, path: &Path, tree: &Tree) -> io::Result<()> {
+    // Another process may have been faster; whatever else is there is moved out of the way.
+    for _ in 0..2 {
+        match fs::rename(temporary, path) {
+            Err(_) if holds(path, tree) => return Ok(()),
+            Err(error) if !path.exists() => return Err(error),
+            Err(_) => {
+                let aside = temporary.with_extension("old");
+                fs::rename(path, &aside)?;
+                fs::remove_dir_all(&aside)?;
+            }
+            Ok(()) => return Ok(()),
+        }
+    }
+    fs::rename(temporary, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Vec<(String, TreeEntry)> {
+        vec![
+            ("sys/a/text".to_owned(), TreeEntry::Text("1\n".to_owned())),
+            ("sys/b/link".to_owned(), TreeEntry::Link("../a".to_owned())),
+        ]
+    }
+
+    #[test]
+    fn a_tree_is_written_once_and_mended_where_it_was_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        let path = unpack_tree(&cache, &tree()).unwrap();
+        assert_eq!(fs::read_to_string(path.join("sys/b/link/text")).unwrap(), "1\n");
+        let written = fs::metadata(path.join("sys/a/text")).unwrap().modified().unwrap();
+        assert_eq!(unpack_tree(&cache, &tree()).unwrap(), path);
+        assert_eq!(fs::metadata(path.join("sys/a/text")).unwrap().modified().unwrap(), written);
+        fs::remove_file(path.join("sys/b/link")).unwrap();
+        assert_eq!(unpack_tree(&cache, &tree()).unwrap(), path);
+        assert!(path.join("sys/b/link").is_symlink());
+        let left: Vec<_> =
+            fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["tree"], "nothing is left beside it");
+    }
+
+    #[test]
+    fn many_at_once_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| unpack_tree(&cache, &tree()).unwrap())).collect();
+            let paths: Vec<PathBuf> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            assert!(paths.iter().all(|path| *path == paths[0] && holds(path, &tree())));
+        });
+    }
+}
