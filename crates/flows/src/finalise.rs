@@ -225,6 +225,9 @@ impl Made {
         rows::write_tables(&mut writer, &joined, &names, &session.problems)?;
         let mut meta = meta(session, &joined, samples, weight);
         meta.more.insert("unresolved".to_owned(), unresolved(&names));
+        if !names.changed_sources.is_empty() {
+            meta.more.insert("changed_sources".to_owned(), serde_json::json!(names.changed_sources));
+        }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
             meta.more.insert(instrumentation::KEY.to_owned(), serde_json::json!(found));

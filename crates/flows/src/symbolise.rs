@@ -29,6 +29,8 @@ pub(crate) struct Names {
     pub site_of_key: Vec<SiteId>,
     /// Number of locations without a function name, by binary and reason.
     pub unresolved: BTreeMap<(Arc<str>, Unresolved), u64>,
+    /// Source files that named no objects, because they were changed after a binary was compiled from them.
+    pub changed_sources: Vec<String>,
 }
 
 /// Layouts read from the binaries on this machine, each once.
@@ -187,6 +189,7 @@ fn name_sites(joined: &Joined, names: &mut Names, wrappers: &[String]) {
         }
         names.site_of_key.push(id);
     }
+    names.changed_sources = namer.sites.changed_sources().iter().cloned().collect();
 }
 
 fn name_site_of(

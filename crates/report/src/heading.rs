@@ -69,6 +69,7 @@ impl Heading {
         }
         let told = meta.more.get("notes").and_then(Value::as_array);
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
+        notes.extend(changed_sources(meta));
         Heading {
             trace: path.display().to_string(),
             command: meta.command.clone(),
@@ -244,6 +245,21 @@ const BINARIES_NAMED: usize = 6;
 /// Largest number of binaries that are named one by one; the others are counted.
 const MODULES_NAMED: usize = 3;
 
+/// What became of objects whose source may no longer be what was compiled.
+fn changed_sources(meta: &Meta) -> Option<String> {
+    let files = meta.more.get("changed_sources").and_then(Value::as_array)?;
+    let names = files.iter().filter_map(Value::as_str).map(|path| path.rsplit('/').next().unwrap_or(path));
+    let mut named: Vec<&str> = names.take(MODULES_NAMED).collect();
+    if files.len() > MODULES_NAMED {
+        named.push("...");
+    }
+    let named = named.join(", ");
+    let subject = if files.len() == 1 { "1 source file was" } else { &format!("{} source files were", files.len()) };
+    Some(format!(
+        "{subject} changed after the program was built ({named}): objects allocated there are named after functions, not variables; build and record again"
+    ))
+}
+
 fn unresolved(meta: &Meta) -> Vec<String> {
     let rows = meta.more.get("unresolved").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let word = |row: &Value, key: &str| row.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -269,6 +285,24 @@ fn unresolved(meta: &Meta) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sources_that_were_changed_are_named() {
+        let mut meta = Meta::default();
+        assert_eq!(changed_sources(&meta), None);
+        meta.more.insert("changed_sources".to_owned(), serde_json::json!(["/a/grid.c"]));
+        assert!(
+            changed_sources(&meta)
+                .unwrap()
+                .starts_with("1 source file was changed after the program was built (grid.c): ")
+        );
+        meta.more.insert("changed_sources".to_owned(), serde_json::json!(["/a/1.c", "/a/2.c", "/a/3.c", "/a/4.c"]));
+        assert!(
+            changed_sources(&meta)
+                .unwrap()
+                .starts_with("4 source files were changed after the program was built (1.c, 2.c, 3.c, ...): ")
+        );
+    }
 
     /// The wrapper adds -g: to advise it says nothing. Which binary lacks names, and why, does.
     #[test]

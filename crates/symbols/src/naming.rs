@@ -6,6 +6,8 @@
 //! frames (`vector<Point>`); the function. If the line allocates for several variables, and neither column nor machine code shows which
 //! one is meant, the name lists all of them (`u or v`).
 
+use std::collections::BTreeSet;
+
 use regex_lite::Regex;
 
 use crate::calls::CallOrders;
@@ -80,6 +82,12 @@ impl SiteNamer {
         }
     }
 
+    /// Source files that gave no names, because they were changed after the binary was made.
+    #[must_use]
+    pub fn changed_sources(&self) -> &BTreeSet<String> {
+        self.sources.changed()
+    }
+
     /// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
     pub fn name(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
         let user =
@@ -128,7 +136,7 @@ impl SiteNamer {
             let callee =
                 site.checked_sub(1).map(|inner| frames[inner].function).filter(|name| !name.contains(['<', ' ']));
             let place = CallPlace { line: frame.line, column: frame.column, callee };
-            if !self.sources.passes_on(frame.file, &place) {
+            if !self.sources.passes_on(frame.file, frame.module, &place) {
                 return site;
             }
             let Some(next) = self.first_user(&frames[site + 1..]) else { return at };
@@ -141,7 +149,7 @@ impl SiteNamer {
     fn assigned_name(&mut self, frames: &[SiteFrame<'_>], callee: Option<&str>) -> Option<String> {
         let frame = frames.first()?;
         let place = CallPlace { line: frame.line, column: frame.column, callee };
-        let Assigned { names, is_in_call_order } = self.sources.assigned(frame.file, &place)?;
+        let Assigned { names, is_in_call_order } = self.sources.assigned(frame.file, frame.module, &place)?;
         if let [only] = names.as_slice() {
             return only.clone();
         }

@@ -5,9 +5,10 @@
 //! column tells which is meant, where the compiler wrote columns. Sources are untrusted: files over 8 MiB, lines over 4096 bytes and anything that is no
 //! regular file are left alone.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::cpp::{declares_scalar, members, statement_start};
 use crate::demangle::tidy;
@@ -109,9 +110,16 @@ fn language(path: &str) -> Language {
 type Lines = Arc<Vec<String>>;
 
 /// Source files that were read, by path.
+///
+/// A file tells what a binary's line holds only if it is the one that was compiled: a relative path names none (the compiler's folder is not known, and this
+/// process's is another), and a file that was changed after the binary was made may be another by now.
 #[derive(Debug, Default)]
 pub struct SourceCache {
     files: HashMap<String, Option<Lines>>,
+    /// When binaries were made, by path; `None` where they are not there.
+    binaries: HashMap<String, Option<SystemTime>>,
+    /// Files that were changed after a binary that was compiled from them.
+    changed: BTreeSet<String>,
     /// By file, line, column and called name: whether the function there passes on what it allocates.
     passing_on: HashMap<(String, u32, u32, Option<String>), bool>,
 }
@@ -123,7 +131,32 @@ impl SourceCache {
         SourceCache::default()
     }
 
-    fn lines(&mut self, path: &str) -> Option<Lines> {
+    /// Files that were left alone because they were changed after a binary that was compiled from them.
+    #[must_use]
+    pub fn changed(&self) -> &BTreeSet<String> {
+        &self.changed
+    }
+
+    /// Whether the file at `path` may be what `binary` was compiled from. What an interpreter reads is compiled when it runs.
+    fn is_source_of(&mut self, path: &str, binary: &str) -> bool {
+        if language(path) == Language::Python {
+            return true;
+        }
+        if !Path::new(path).is_absolute() {
+            return false;
+        }
+        let made = *self.binaries.entry(binary.to_owned()).or_insert_with(|| modified(binary));
+        let is_newer = made.zip(modified(path)).is_some_and(|(made, changed)| changed > made);
+        if is_newer {
+            self.changed.insert(path.to_owned());
+        }
+        !is_newer
+    }
+
+    fn lines(&mut self, path: &str, binary: &str) -> Option<Lines> {
+        if !self.is_source_of(path, binary) {
+            return None;
+        }
         if let Some(lines) = self.files.get(path) {
             return lines.clone();
         }
@@ -132,22 +165,22 @@ impl SourceCache {
         lines
     }
 
-    /// The variables, members or elements that may take the allocation made at `place` of the file at `path`. `None` where the file cannot be read or
-    /// has no such line.
-    pub fn assigned(&mut self, path: &str, place: &CallPlace<'_>) -> Option<Assigned> {
-        let lines = self.lines(path)?;
+    /// The variables, members or elements that may take the allocation made at `place` of the file at `path`, of which `binary` was compiled. `None` where the
+    /// file cannot be read, may be another than the compiled one, or has no such line.
+    pub fn assigned(&mut self, path: &str, binary: &str, place: &CallPlace<'_>) -> Option<Assigned> {
+        let lines = self.lines(path, binary)?;
         let index = (place.line as usize).checked_sub(1).filter(|&index| index < lines.len())?;
         Some(assigned_in(&lines, index, language(path), place))
     }
 
     /// Whether the function around `place` of the file at `path` passes on to its callers what is allocated there. Asked once for each of the call stacks
     /// through a place, so answers are kept.
-    pub fn passes_on(&mut self, path: &str, place: &CallPlace<'_>) -> bool {
+    pub fn passes_on(&mut self, path: &str, binary: &str, place: &CallPlace<'_>) -> bool {
         let key = (path.to_owned(), place.line, place.column, place.callee.map(str::to_owned));
         if let Some(&known) = self.passing_on.get(&key) {
             return known;
         }
-        let lines = self.lines(path).filter(|_| language(path) == Language::Other);
+        let lines = self.lines(path, binary).filter(|_| language(path) == Language::Other);
         let index = (place.line as usize).checked_sub(1);
         let at = lines.zip(index).filter(|(lines, index)| *index < lines.len());
         let answer = at.is_some_and(|(lines, index)| passes_on_in(&lines, index, place));
@@ -278,6 +311,11 @@ fn shown(name: &str) -> Option<String> {
     let name = tidy(name.trim());
     let shown = !name.is_empty() && name.chars().count() <= NAME_CHARS_MAX && name.chars().any(char::is_alphabetic);
     shown.then_some(name)
+}
+
+/// When a file's content was last changed.
+fn modified(path: &str) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
 }
 
 fn read_lines(path: &str) -> Option<Vec<String>> {
@@ -603,10 +641,39 @@ mod tests {
     }
 
     #[test]
+    fn sources_that_may_be_others_than_the_compiled_ones_name_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (source, program) = (path("grid.c"), path("program"));
+        std::fs::write(&source, "grid = malloc(n);\n").unwrap();
+        let place = CallPlace { line: 1, ..CallPlace::default() };
+        let name =
+            |cache: &mut SourceCache, source: &str| cache.assigned(source, &program, &place).map(|found| found.names);
+        let grid = Some(vec![Some("grid".to_owned())]);
+        assert_eq!(name(&mut SourceCache::new(), &source), grid, "of the binary's age nothing is known");
+        std::fs::write(&program, "").unwrap();
+        let at = |path: &str, seconds| {
+            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+        };
+        at(&program, 2000);
+        at(&source, 1000);
+        let mut cache = SourceCache::new();
+        assert_eq!(name(&mut cache, &source), grid);
+        assert!(cache.changed().is_empty());
+        at(&source, 2001);
+        let mut cache = SourceCache::new();
+        assert_eq!(name(&mut cache, &source), None, "it was changed after the program was built");
+        assert!(!cache.passes_on(&source, &program, &place));
+        assert_eq!(cache.changed().iter().collect::<Vec<_>>(), [&source]);
+        assert_eq!(name(&mut cache, "src/source.rs"), None, "relative to a folder that is not known");
+    }
+
+    #[test]
     fn hostile_sources_are_left_alone() {
         let (mut cache, place) = (SourceCache::new(), CallPlace { line: 1, ..CallPlace::default() });
         for path in ["/dev/zero", "/proc/self/mem", "/nonexistent/x.c"] {
-            assert_eq!(cache.assigned(path, &place), None);
+            assert_eq!(cache.assigned(path, "/nonexistent/program", &place), None);
         }
         let long = format!("{} = malloc(1);", "a".repeat(100_000));
         assert_eq!(name(&long, "c"), None);

@@ -94,7 +94,8 @@ impl<L: Layouts> Joiner<L> {
         id
     }
 
-    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory.
+    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory. A process that generates code of its
+    /// own still runs what it was forked with.
     fn generator(&self, process: ProcessIndex, ip: u64) -> Option<u32> {
         if self.out.generated.is_empty() {
             return None;
@@ -102,8 +103,8 @@ impl<L: Layouts> Joiner<L> {
         let mut at = Some(process);
         for _ in 0..FORKS_MAX {
             let process = self.out.processes.get(at?.0 as usize)?;
-            if let Some(code) = self.out.generated.get(&process.pid) {
-                return code.covers(ip).then_some(process.pid);
+            if self.out.generated.get(&process.pid).is_some_and(|code| code.covers(ip)) {
+                return Some(process.pid);
             }
             at = process.parent.filter(|parent| !process.by_exec && *parent != process.index);
         }

@@ -5,7 +5,10 @@ use numapilot_machine::NodeId;
 
 const PAGE_SHIFT: u32 = 12;
 const CHUNK_PAGES: u64 = 512;
+/// Nothing is known of the page yet.
 const UNKNOWN: u16 = u16::MAX;
+/// The page's home is known to be unknown: whoever touched it first was not recorded.
+const UNKNOWABLE: u16 = u16::MAX - 1;
 
 /// Home nodes, in chunks of 512 pages (2 MiB, 1 KiB each).
 #[derive(Clone, Debug, Default)]
@@ -17,9 +20,23 @@ impl Homes {
     /// Home of the page at `address`.
     #[inline]
     pub fn get(&self, address: u64) -> Option<NodeId> {
+        let node = self.told(address)?;
+        (node != UNKNOWN && node != UNKNOWABLE).then_some(NodeId(node))
+    }
+
+    fn told(&self, address: u64) -> Option<u16> {
         let page = address >> PAGE_SHIFT;
-        let node = self.chunks.get(&(page / CHUNK_PAGES))?[(page % CHUNK_PAGES) as usize];
-        (node != UNKNOWN).then_some(NodeId(node))
+        Some(self.chunks.get(&(page / CHUNK_PAGES))?[(page % CHUNK_PAGES) as usize])
+    }
+
+    /// Whether the home of the page at `address` was told to be unknown, so that it is not to be inferred either.
+    pub fn is_unknowable(&self, address: u64) -> bool {
+        self.told(address) == Some(UNKNOWABLE)
+    }
+
+    /// Marks the homes of `pages` pages from `address` on as unknown for good.
+    pub fn set_unknowable(&mut self, address: u64, pages: u64) {
+        self.fill(address >> PAGE_SHIFT, pages, UNKNOWABLE, true);
     }
 
     /// Sets the home of `pages` pages from `address` on.
@@ -84,7 +101,10 @@ mod tests {
         );
         assert_eq!(homes.get(0x1000 + 1999 * 4096), Some(NodeId(1)));
         assert_eq!(homes.get(0x1000 + 2000 * 4096), None);
+        homes.set_unknowable(0x5000, 1);
+        assert_eq!((homes.get(0x5000), homes.is_unknowable(0x5000)), (None, true));
         homes.clear(0x4000, 1 << 46);
+        assert!(!homes.is_unknowable(0x5000), "another life of the address");
         assert_eq!(homes.get(0x3000), Some(NodeId(3)));
         assert_eq!(homes.get(0x4000), None);
         assert_eq!(homes.get(0x1000 + 1999 * 4096), None);

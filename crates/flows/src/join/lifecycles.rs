@@ -14,6 +14,8 @@ use super::space::{Loaded, Mapping, Space, map_flags};
 use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
 use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
 
+/// Processes that ended last, whose live sets are kept for records that follow.
+const ENDED_KEPT: usize = 4;
 /// Most pages of one placement record (1 TiB); more means damage.
 const PLACED_PAGES_MAX: u32 = 1 << 28;
 /// Size from which an allocator may return a freed block's memory to the kernel, so that its next touch gets new pages (M_MMAP_THRESHOLD and
@@ -422,6 +424,16 @@ impl<L: Layouts> Joiner<L> {
         let version = self.spaces[index.0 as usize].code_version + 1;
         if by_exec {
             self.spaces[index.0 as usize] = Space { code_version: version, ..Space::default() };
+            return;
+        }
+        // Its other threads' last records, and the starts of children that it made last, may follow. What it shared with its parent was copied since, once for each
+        // child: kept to the end, that would be as many live sets as there were children.
+        self.ended.push_back(index);
+        if self.ended.len() > ENDED_KEPT
+            && let Some(old) = self.ended.pop_front()
+        {
+            let code_version = self.spaces[old.0 as usize].code_version + 1;
+            self.spaces[old.0 as usize] = Space { code_version, ..Space::default() };
         }
     }
 
@@ -441,7 +453,7 @@ impl<L: Layouts> Joiner<L> {
         let process = self.known_thread(record.thread).process;
         let homes = Arc::make_mut(&mut self.spaces[process.0 as usize].homes);
         if u32::from(cause) == layout::PLACED_UNKNOWN {
-            homes.clear(address, bytes);
+            homes.set_unknowable(address, u64::from(pages));
         } else {
             homes.set(address, u64::from(pages), node);
         }

@@ -18,6 +18,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -226,6 +227,8 @@ pub(crate) struct Joiner<L> {
     start_order: u64,
     serial: u32,
     segments: Segments,
+    /// Processes that ended last, oldest first.
+    ended: VecDeque<ProcessIndex>,
     interpreted: Vec<GeneratedFunction>,
     conventions: Conventions,
     scratch_cut: Vec<ranges::Piece<space::Mapping>>,
@@ -253,6 +256,7 @@ impl<L: Layouts> Joiner<L> {
             start_order,
             serial: 0,
             segments: Segments::default(),
+            ended: VecDeque::new(),
             interpreted: Vec::new(),
             conventions,
             scratch_cut: Vec::new(),
@@ -345,7 +349,9 @@ impl<L: Layouts> Joiner<L> {
         let thread = self.known_thread(record.thread);
         let (process, cpu, node) = (thread.process, thread.cpu, thread.node);
         let address = access.address.0;
-        let node = access.node.or(node);
+        // A CPU whose node is unknown is on no node that is known: not on that of the thread's CPU before.
+        let is_there = access.cpu.is_none() || access.cpu == cpu;
+        let node = access.node.or(node.filter(|_| is_there));
         let found = self.find(process, address);
         if found.is_none() {
             self.out.losses.accesses_without_object += 1;
@@ -404,7 +410,8 @@ impl<L: Layouts> Joiner<L> {
     fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
         let space = &mut self.spaces[process.0 as usize];
         let known = space.homes.get(address);
-        if known.is_some() || weight != 1 || !self.conventions.infers_first_touch {
+        let is_inferred = weight == 1 && self.conventions.infers_first_touch && !space.homes.is_unknowable(address);
+        if known.is_some() || !is_inferred {
             return known;
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);

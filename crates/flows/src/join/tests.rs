@@ -1,11 +1,13 @@
 //! The join against a naive oracle that keeps every interval ever and searches them all, on random lifecycles.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use numapilot_machine::NodeId;
+use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
 use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, Record, Stamp};
+use numapilot_trace::wire::layout;
 use proptest::prelude::*;
 
 use super::{Conventions, Generated, JoinedAccess, Joiner, Layouts};
@@ -476,12 +478,85 @@ fn a_page_of_shared_memory_is_touched_first_in_one_process_only() {
     assert_eq!(placed(2, "/var/lib/data", false), [], "the page cache's");
 }
 
+/// The recorder says that the page's first toucher is unknown: no later access makes one.
+#[test]
+fn a_home_that_is_told_to_be_unknown_is_not_inferred() {
+    let mut world = World::new();
+    let place = |cause: u32| Event::Place {
+        address: VirtAddr(BASE),
+        pages: 1,
+        node: NodeId(1),
+        cause: cause as u8,
+        toucher: None,
+    };
+    let access = || {
+        let (address, node) = (VirtAddr(BASE), Some(NodeId(1)));
+        Event::Access(Access { address, node, weight: 1, ..Access::default() })
+    };
+    let unmap = Event::Unmap { address: VirtAddr(BASE), bytes: PAGE };
+    for event in [
+        place(layout::PLACED_UNKNOWN),
+        access(),
+        place(layout::PLACED_MOVED),
+        access(),
+        place(layout::PLACED_UNKNOWN),
+        access(),
+        unmap,
+        access(),
+    ] {
+        world.order += 1;
+        world.emit(0, event);
+    }
+    let homes: Vec<_> = world.results.iter().map(|(_, home)| *home).collect();
+    assert_eq!(
+        homes,
+        [None, Some(1), None, Some(1)],
+        "moved, its home is known; in another life of the address, it is inferred"
+    );
+}
+
+/// A thread's node is that of its CPU: where that is another one of no known node, the thread is on no known node.
+#[test]
+fn an_access_on_a_cpu_of_unknown_node_is_on_no_node() {
+    let mut joiner = Joiner::new(NoLayouts, Conventions::SAMPLED, 0, Generated::default());
+    let mut found = Vec::new();
+    let mut push = |event: Event| {
+        let record = Record { stamp: Stamp::default(), thread: ThreadIndex(0), event };
+        joiner.push(&record, &mut |joined: &JoinedAccess| found.push(joined.access.node.map(|node| node.0)));
+    };
+    push(Event::Cpu { cpu: CpuId(3), node: NodeId(0) });
+    for cpu in [None, Some(CpuId(3)), Some(CpuId(40))] {
+        push(Event::Access(Access { address: VirtAddr(BASE), cpu, weight: 1, ..Access::default() }));
+    }
+    assert_eq!(found, [Some(0), Some(0), None]);
+}
+
+/// Each child takes a copy of what its parent had, as soon as the parent goes on; copies of children that have ended go.
+#[test]
+fn the_live_sets_of_children_that_have_ended_are_not_kept() {
+    let mut world = World::new();
+    for child in 1..=50 {
+        world.apply(&Step::Alloc { process: 0, slot: child, bytes: 96, realloc: false });
+        world.process(Some(0), true, false);
+        world.order += 1;
+        let index = ProcessIndex(child as u32);
+        world.emit(child as usize, Event::ProcessEnd { index, by_exec: false, code: 0 });
+    }
+    let blocks = world.joiner.spaces.iter().map(|space| Arc::as_ptr(&space.blocks)).collect::<HashSet<_>>();
+    let kept = world.joiner.spaces.iter().filter(|space| space.blocks.get(BASE + 96).is_some()).count();
+    assert!(kept <= 5, "{kept} of {} live sets", blocks.len());
+    world.apply(&Step::Access { process: 0, offset: 96 });
+    assert_eq!(world.results.last().map(|(object, _)| object.is_some()), Some(true), "the parent's own is there");
+}
+
 #[test]
 fn generated_code_is_that_of_the_process_that_made_it() {
     let function =
         |name: &str| GeneratedFunction { address: 0x1000, bytes: 64, name: name.to_owned(), lines: Vec::new() };
     let code = |name: &str| GeneratedCode::new(vec![function(name)]);
-    let generated = [(10, code("parents")), (12, code("own"))].into_iter().collect();
+    let boot = GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), lines: Vec::new() };
+    let parents = GeneratedCode::new(vec![function("parents"), boot]);
+    let generated = [(10, parents), (12, code("own"))].into_iter().collect();
     let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);
     let start = |process: u32, parent: Option<u32>, by_exec: bool| Event::ProcessStart {
         index: ProcessIndex(process),
@@ -502,9 +577,12 @@ fn generated_code_is_that_of_the_process_that_made_it() {
     let places: Vec<_> = (0..5).map(|process| joiner.code_location(ProcessIndex(process), 0x1020)).collect();
     assert_eq!(joiner.code_location(ProcessIndex(0), 0x1020), places[0]);
     let beyond = joiner.code_location(ProcessIndex(0), 0x1040);
+    // What a process was forked with it still runs, whatever it has generated itself since.
+    let inherited = joiner.code_location(ProcessIndex(2), 0x2020);
     let joined = joiner.finish();
     let binary = |location: LocationId| &joined.binaries[joined.locations[location.0 as usize].binary as usize];
     let makers: Vec<Option<u32>> = places.iter().map(|place| binary(*place).generated_by).collect();
     assert_eq!(makers, [Some(10), Some(10), Some(12), None, Some(10)]);
+    assert_eq!(binary(inherited).generated_by, Some(10));
     assert_eq!((binary(places[3]).path.as_ref(), binary(beyond).path.as_ref()), ("[anon]", "[anon]"));
 }
