@@ -11,6 +11,7 @@ use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
+use numapilot_perf::abi::is_kernel_address;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe;
 use numapilot_perf::spe::SourceTable;
@@ -40,8 +41,6 @@ const FAULTS_HZ: u32 = 5000;
 const SYSTEM_HZ: u32 = 100;
 /// Pages whose node is asked for at one look.
 const ASKED_MAX: usize = 4096;
-/// Addresses from here up are the kernel's.
-const USER_END: u64 = 1 << 47;
 const PAGE_SHIFT: u32 = 12;
 
 /// What a live sampler samples.
@@ -236,7 +235,7 @@ impl LiveSampler {
     }
 
     fn put(&self, access: &MemoryAccess<'_>, is_fault: bool, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
-        if access.address >= USER_END {
+        if is_kernel_address(access.address) {
             return;
         }
         let task = access.pid.zip(access.tid).filter(|(pid, _)| *pid != 0);

@@ -4,12 +4,12 @@ use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER};
+use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
-use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::output::Output;
 use super::shared::{PageKey, Sighting};
@@ -19,8 +19,6 @@ use numapilot_perf_events::places::Answers;
 use numapilot_perf_events::places::Places;
 use numapilot_perf_events::places::is_memory;
 
-/// Addresses from here up are the kernel's (the trace format has none of these).
-const USER_END: u64 = 1 << 47;
 /// No machine has more CPUs.
 const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.
@@ -37,6 +35,8 @@ pub struct Counts {
     pub without_address: u64,
     /// Samples of accesses to kernel memory.
     pub kernel_addresses: u64,
+    /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
+    pub beyond_addresses: u64,
     /// Samples without a thread id.
     pub without_thread: u64,
     /// Samples of the tracker's own code, which are not the program's.
@@ -89,6 +89,15 @@ pub struct Counts {
     pub aux_flagged: u64,
     /// Bytes of AUX traces that were not decoded: of another format, or not a whole record.
     pub aux_bytes_unread: u64,
+}
+
+impl Counts {
+    /// A note on samples that the trace cannot hold; `None`: there are none.
+    pub(crate) fn beyond_note(&self) -> Option<String> {
+        let count = self.beyond_addresses;
+        let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
+        (count > 0).then(|| format!("{count} {words}"))
+    }
 }
 
 /// Counts of one event's samples by outcome.
@@ -303,8 +312,10 @@ impl Samples {
     }
 
     fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), SourceError> {
-        if access.address >= USER_END {
-            self.counts.kernel_addresses += 1;
+        if access.address >= ADDRESS_END {
+            let is_kernels = is_kernel_address(access.address);
+            self.counts.kernel_addresses += u64::from(is_kernels);
+            self.counts.beyond_addresses += u64::from(!is_kernels);
             return Ok(());
         }
         if access.level == data_src::Level::Io {
@@ -324,7 +335,7 @@ impl Samples {
         let thread = self.tasks.thread(&mut self.out, task)?;
         self.frames(access.callchain);
         // In the kernel on the program's behalf: the program's instruction is the system call.
-        let ip = access.ip.filter(|&ip| ip < USER_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
+        let ip = access.ip.filter(|&ip| ip < ADDRESS_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
         let access = MemoryAccess { ip, ..access.without_callchain() };
         let Some(thread) = thread else {
             let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home };
@@ -522,7 +533,9 @@ pub(crate) fn level(level: data_src::Level) -> Level {
 
 #[cfg(test)]
 mod tests {
-    //! Faults of which the kernel told the home of some only.
+    //! Which samples become accesses, and their homes.
+
+    use std::path::{Path, PathBuf};
 
     use numapilot_flows::{PlacementCause, Trace};
     use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
@@ -534,11 +547,10 @@ mod tests {
 
     use crate::sampled::{SharedWriter, TaskSource};
 
-    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
-    #[test]
-    fn a_later_fault_without_an_answer_places_nothing() {
-        const KHZ: u32 = 1_000_000;
-        let folder = tempfile::tempdir().unwrap();
+    const KHZ: u32 = 1_000_000;
+
+    /// A recording of page faults on a machine of two nodes, and its writer.
+    fn faults(folder: &Path) -> (Samples, SharedWriter, PathBuf) {
         let start = SessionStart {
             engine: Engine::Fault.into(),
             command: vec!["synthetic".to_owned()],
@@ -546,7 +558,7 @@ mod tests {
             clock_khz: KHZ,
             ..SessionStart::default()
         };
-        let dir = folder.path().join("t");
+        let dir = folder.join("t");
         let writer = SharedWriter::new(ChunkWriter::create(&dir, &start, WriterOptions::default()).unwrap());
         let places = Places {
             events: vec![EventFact { is_fault: true, ..EventFact::default() }],
@@ -557,25 +569,55 @@ mod tests {
         };
         let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
         let tasks = Tasks::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
-        let mut samples = Samples::new(output, tasks, places);
-        let fault = |tid, cpu| MemoryAccess {
-            pid: Some(7),
-            tid: Some(tid),
-            cpu: Some(cpu),
-            address: 0x10_0000,
-            ..MemoryAccess::default()
-        };
-        samples.answers().insert((7, 0x100), NodeId(0));
-        samples.put(&fault(7, 0), 1000, true).unwrap();
-        samples.answers();
-        samples.put(&fault(8, 1), 2000, true).unwrap();
+        (Samples::new(output, tasks, places), writer, dir)
+    }
+
+    /// The trace of everything that was put in.
+    fn finished(mut samples: Samples, writer: SharedWriter, dir: &Path) -> Trace {
         samples.settle(u64::MAX).unwrap();
         samples.out().flush().unwrap();
         drop(samples);
         let end = SessionEnd { end_order: 3000, ..SessionEnd::default() };
         writer.into_inner().unwrap().finish(&end, false).unwrap();
-        numapilot_flows::finalise(&dir).unwrap();
-        let trace = Trace::open(&dir).unwrap();
+        numapilot_flows::finalise(dir).unwrap();
+        Trace::open(dir).unwrap()
+    }
+
+    fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
+        MemoryAccess { pid: Some(7), tid: Some(tid), cpu: Some(cpu), address, ..MemoryAccess::default() }
+    }
+
+    /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
+    #[test]
+    fn all_of_the_lower_half_of_addresses_is_the_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        for address in [0x40_0000, 0x7fff_ffff_f000, 0xaaaa_d000_0000, 0xffff_ffff_f000] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        for address in [0xffff_0000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        // Memory that a program asked for beyond 48 bits.
+        samples.put(&fault(7, 0, 1 << 51), 1000, true).unwrap();
+        let counts = samples.counts();
+        assert_eq!((counts.accesses, counts.kernel_addresses, counts.beyond_addresses), (4, 3, 1));
+        assert!(counts.beyond_note().is_some_and(|note| note.starts_with("1 samples")));
+        let trace = finished(samples, writer, &dir);
+        let last = trace.accesses().map(|access| access.address.0).max();
+        assert_eq!((last, trace.losses().inconsistent_records), (Some(0xffff_ffff_f000), 0));
+    }
+
+    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
+    #[test]
+    fn a_later_fault_without_an_answer_places_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
+        samples.answers();
+        samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();
+        let trace = finished(samples, writer, &dir);
         let placed: Vec<_> = trace.placements().iter().map(|placed| (placed.cause, placed.node)).collect();
         assert_eq!(placed, [(PlacementCause::FirstTouch, NodeId(0))]);
         let seen: Vec<_> = trace.accesses().map(|access| (access.node, access.home)).collect();

@@ -13,7 +13,7 @@ use numapilot_perf::{FileIdentity, Mapping, TaskChange};
 use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::binaries::{Binaries, Placed};
 use super::output::Output;
@@ -430,8 +430,8 @@ impl Tasks {
     ) -> Result<(), SourceError> {
         const KERNEL: u32 = u32::MAX;
         // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
-        const KERNEL_HALF: u64 = 1 << 63;
-        if mapping.pid == KERNEL || mapping.len == 0 || mapping.addr >= KERNEL_HALF {
+        let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
+        if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
             return Ok(());
         }
         let image = self.image(mapping.pid, time);
