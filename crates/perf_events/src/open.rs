@@ -22,6 +22,9 @@ use numapilot_perf::abi::read_format;
 
 use crate::error::EventsError;
 use crate::event::EventRequest;
+use crate::locked_memory::Limits;
+use crate::locked_memory::NoRoom;
+use crate::locked_memory::Sizes;
 use crate::rights;
 use crate::rights::explain;
 use crate::ring::Ring;
@@ -96,16 +99,67 @@ pub struct EventSet {
     /// Processes of the scope that this user may not observe, by process id.
     pub refused: Vec<u32>,
     others: Vec<OwnedFd>,
-    recipe: Recipe,
+    recipe: Option<Recipe>,
 }
 
 /// How events are opened, for processes that join later.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Recipe {
     requests: Vec<EventRequest>,
     attrs: Vec<EventAttr>,
-    size: RingSize,
+    memory: Memory,
     cpus: Vec<u32>,
+}
+
+/// Memory of the rings.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    limits: Limits,
+    rings: usize,
+    asked: Sizes,
+    /// As much of that as the limits leave room for.
+    sizes: Sizes,
+}
+
+impl Memory {
+    fn new(requests: &[EventRequest], cpus: &[u32], size: RingSize) -> Memory {
+        let has_aux = |cpu: &&u32| {
+            let is_there = |request: &EventRequest| request.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+            requests.iter().any(|request| request.aux_bytes > 0 && is_there(request))
+        };
+        let (rings, areas) = (cpus.len(), cpus.iter().filter(has_aux).count());
+        let limits = Limits::here(rings);
+        let aux = requests.iter().map(|request| request.aux_bytes).max().unwrap_or(0);
+        let asked = Sizes { data: size.bytes, aux };
+        Memory { limits, rings, asked, sizes: asked.within(&limits, rings, areas) }
+    }
+
+    /// Requests with AUX areas of the size that there is room for.
+    fn fit(self, mut requests: Vec<EventRequest>) -> Vec<EventRequest> {
+        for request in requests.iter_mut().filter(|request| request.aux_bytes > self.sizes.aux) {
+            request.aux_bytes = self.sizes.aux;
+            request.aux_watermark = (self.sizes.aux / 4) as u32;
+        }
+        requests
+    }
+
+    /// Says if rings are smaller than asked for.
+    fn note(self) -> Option<String> {
+        let Memory { asked, sizes, .. } = self;
+        let what = |what: &str, now: usize, asked: usize| {
+            (now < asked).then(|| format!("{what} have {} KiB per CPU instead of {} KiB", now >> 10, asked >> 10))
+        };
+        let smaller: Vec<String> = [what("rings", sizes.data, asked.data), what("AUX areas", sizes.aux, asked.aux)]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!smaller.is_empty()).then(|| {
+            format!(
+                "{}, because the limit on locked memory does not allow more (kernel.perf_event_mlock_kb, `ulimit -l`)",
+                smaller.join(" and ")
+            )
+        })
+    }
 }
 
 /// The page faults of a scope, opened.
@@ -122,7 +176,7 @@ pub struct OpenedFaults {
 /// How much memory the rings get.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RingSize {
-    /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it.
+    /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it: all rings then get the same share of it.
     pub bytes: usize,
 }
 
@@ -135,13 +189,19 @@ impl EventSet {
     pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, EventsError> {
         let mut all = vec![EventRequest::side_band()];
         all.extend_from_slice(requests);
-        let mut opening = Opening::new(all, scope, size)?;
-        match scope {
-            Scope::Children => opening.explained(|opening| opening.task(0, None))?,
-            Scope::System => opening.explained(|opening| opening.task(-1, None))?,
-            Scope::Processes(pids) => opening.processes(pids)?,
-        };
-        Ok(opening.finish())
+        let cpus = online_cpus()?;
+        raise_descriptor_limit();
+        let mut memory = Memory::new(&all, &cpus, size);
+        loop {
+            match Opening::new(memory.fit(all.clone()), scope, memory, cpus.clone()).all() {
+                // Other processes of this user have rings too: how much they take, nobody says.
+                Err(error) if is_no_room(&error) => match memory.sizes.less(memory.limits.page) {
+                    Some(less) => memory.sizes = less,
+                    None => return Err(error),
+                },
+                opened => return opened,
+            }
+        }
     }
 
     /// Opens the events of a process that joined the scope without having inherited them, and turns them on. False: it has ended. A process that this user may
@@ -152,8 +212,8 @@ impl EventSet {
     pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
         let scope = Scope::Processes(vec![pid]);
         let (rings, others) = (self.rings.len(), self.others.len());
-        let Recipe { requests, attrs, size, cpus } = std::mem::take(&mut self.recipe);
-        let mut opening = Opening { requests, attrs, scope: &scope, size, cpus, set: std::mem::take(self) };
+        let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(false) };
+        let mut opening = Opening { requests, attrs, scope: &scope, memory, cpus, set: std::mem::take(self) };
         let opened = opening.process(pid);
         let result = match opened {
             Ok(opened) => Ok(opened),
@@ -236,25 +296,34 @@ struct Opening<'a> {
     /// As opened, which the kernel's age may have made poorer.
     attrs: Vec<EventAttr>,
     scope: &'a Scope,
-    size: RingSize,
+    memory: Memory,
     cpus: Vec<u32>,
     set: EventSet,
 }
 
 impl<'a> Opening<'a> {
-    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, EventsError> {
-        let cpus = online_cpus()?;
-        raise_descriptor_limit();
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
-        let mut opening = Opening { requests, attrs, scope, size, cpus, set: EventSet::default() };
+        let mut opening = Opening { requests, attrs, scope, memory, cpus, set: EventSet::default() };
         opening.describe();
-        Ok(opening)
+        opening
+    }
+
+    /// Opens everything.
+    fn all(mut self) -> Result<EventSet, EventsError> {
+        match self.scope {
+            Scope::Children => self.explained(|opening| opening.task(0, None))?,
+            Scope::System => self.explained(|opening| opening.task(-1, None))?,
+            Scope::Processes(pids) => self.processes(pids)?,
+        };
+        self.set.notes.extend(self.memory.note());
+        Ok(self.finish())
     }
 
     /// The opened events, with what is needed to open more.
     fn finish(self) -> EventSet {
-        let recipe = Recipe { requests: self.requests, attrs: self.attrs, size: self.size, cpus: self.cpus };
-        EventSet { recipe, ..self.set }
+        let Opening { requests, attrs, memory, cpus, set, .. } = self;
+        EventSet { recipe: Some(Recipe { requests, attrs, memory, cpus }), ..set }
     }
 
     /// Does something that may be refused, and explains why it was.
@@ -353,11 +422,12 @@ impl<'a> Opening<'a> {
                     self.set.others.push(fd);
                 }
                 None => {
-                    let mut ring = Ring::map(fd.as_fd(), self.size.bytes).map_err(fail)?;
+                    let Memory { limits, rings, asked, sizes } = self.memory;
+                    let no_room = |error| (request, NoRoom::of(error, limits, rings, asked));
+                    let mut ring = Ring::map(fd.as_fd(), sizes.data).map_err(no_room)?;
                     if self.requests[request].aux_bytes > 0 {
-                        ring.map_aux(fd.as_fd(), self.requests[request].aux_bytes).map_err(fail)?;
+                        ring.map_aux(fd.as_fd(), self.requests[request].aux_bytes).map_err(no_room)?;
                     }
-                    self.note_size(&ring);
                     self.set.rings.push(CpuRing { cpu, ring, fd });
                 }
             }
@@ -373,7 +443,8 @@ impl<'a> Opening<'a> {
     fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
         let mut attr = self.attrs[request].clone();
         let asked = &self.requests[request];
-        let opened = open_or_less(&mut attr, |attr| open_event(&asked.bytes(attr, self.size.bytes), pid, cpu, leader));
+        let opened =
+            open_or_less(&mut attr, |attr| open_event(&asked.bytes(attr, self.memory.sizes.data), pid, cpu, leader));
         if attr != self.attrs[request] {
             self.attrs[request] = attr;
             self.describe();
@@ -392,18 +463,11 @@ impl<'a> Opening<'a> {
         }
         self.set.session = session;
     }
+}
 
-    /// Says once if rings are smaller than asked for.
-    fn note_size(&mut self, ring: &Ring) {
-        let smaller = ring.data_bytes() < self.size.bytes;
-        if smaller && !self.set.rings.iter().any(|other| other.ring.data_bytes() < self.size.bytes) {
-            self.set.notes.push(format!(
-                "rings have {} KiB per CPU instead of {} KiB, because the limit on locked memory does not allow more (kernel.perf_event_mlock_kb, `ulimit -l`)",
-                ring.data_bytes() >> 10,
-                self.size.bytes >> 10
-            ));
-        }
-    }
+/// Whether the limit on locked memory stands in the way.
+fn is_no_room(error: &EventsError) -> bool {
+    matches!(error, EventsError::Event { source, .. } if NoRoom::in_error(source).is_some())
 }
 
 /// Whether this user may not observe a process: it is another user's, or a set-user-ID program.
@@ -585,6 +649,21 @@ mod tests {
         drop(first.stdin.take());
         first.wait().unwrap();
         assert!(read(&mut set).0 > 20);
+    }
+
+    #[test]
+    fn rings_and_areas_that_do_not_fit_are_smaller_and_that_is_told() {
+        let limits =
+            Limits { page: 4096, cpus: 64, mlock_kib: Some(516), memlock_bytes: Some(8 << 20), is_exempt: false };
+        let asked = Sizes { data: 1 << 20, aux: 1 << 20 };
+        let memory = Memory { limits, rings: 64, asked, sizes: asked.within(&limits, 64, 64) };
+        let request = EventRequest { aux_bytes: 1 << 20, aux_watermark: 1 << 18, ..EventRequest::default() };
+        let fitted = memory.fit(vec![request, EventRequest::side_band()]);
+        let sizes: Vec<_> = fitted.iter().map(|request| (request.aux_bytes, request.aux_watermark)).collect();
+        assert_eq!(sizes, [(1 << 18, 1 << 16), (0, 0)]);
+        let note = memory.note().unwrap();
+        assert!(note.contains("rings have 256 KiB per CPU instead of 1024 KiB and AUX areas have 256 KiB"), "{note}");
+        assert_eq!(Memory { sizes: asked, ..memory }.note(), None);
     }
 
     #[test]
