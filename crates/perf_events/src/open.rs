@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use numapilot_machine::parse_cpu_list;
@@ -98,6 +99,10 @@ pub struct EventSet {
     pub notes: Vec<String>,
     /// Processes of the scope that this user may not observe, by process id.
     pub refused: Vec<u32>,
+    /// The events are those of whole CPUs, not of tasks.
+    pub of_cpus: bool,
+    /// CPUs and descriptors (of `rings` and `others`) of the events that have AUX areas or write to another one's.
+    with_aux: Vec<(u32, RawFd)>,
     others: Vec<OwnedFd>,
     recipe: Option<Recipe>,
 }
@@ -225,7 +230,7 @@ impl EventSet {
         };
         *self = opening.finish();
         let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
-        fresh.for_each(|fd| order(fd, IOC_ENABLE));
+        fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
         result
     }
 
@@ -264,6 +269,13 @@ impl EventSet {
         self.all(IOC_DISABLE);
     }
 
+    /// Turns the events on again that the kernel has turned off on a CPU because their AUX area was full (`perf_aux_output_begin`): it never does that by itself. The
+    /// area must have been read before.
+    pub fn restart_aux(&self, cpu: u32) {
+        let of_cpu = self.with_aux.iter().filter(|(of, _)| *of == cpu);
+        of_cpu.for_each(|(_, fd)| order(*fd, IOC_ENABLE));
+    }
+
     /// Records that found no room in a ring, as the events' own counts say (since Linux 6.0; 0 before). Records of losses say the same, but only once there
     /// is room for them: what is lost last has none.
     #[must_use]
@@ -281,7 +293,7 @@ impl EventSet {
     }
 
     fn all(&self, request: libc::c_ulong) {
-        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd, request));
+        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd.as_raw_fd(), request));
     }
 
     /// Number of the caller's request (as given to [`EventSet::open`]) of an event of [`EventSet::session`]; `None` for the side band.
@@ -305,6 +317,7 @@ impl<'a> Opening<'a> {
     fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
         let mut opening = Opening { requests, attrs, scope, memory, cpus, set: EventSet::default() };
+        opening.set.of_cpus = *scope == Scope::System;
         opening.describe();
         opening
     }
@@ -416,6 +429,9 @@ impl<'a> Opening<'a> {
             let id = event_id(&fd).map_err(fail)?;
             self.set.session.add_id(id, request);
             self.set.origins.insert(id, Origin { request, cpu, task });
+            if self.requests[request].aux_bytes > 0 {
+                self.set.with_aux.push((cpu, fd.as_raw_fd()));
+            }
             match self.set.rings.iter().find(|ring| ring.cpu == cpu) {
                 Some(ring) => {
                     redirect(&fd, &ring.fd).map_err(fail)?;
@@ -475,9 +491,9 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-fn order(fd: &OwnedFd, request: libc::c_ulong) {
+fn order(fd: RawFd, request: libc::c_ulong) {
     // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
-    unsafe { libc::ioctl(fd.as_raw_fd(), request, 0) };
+    unsafe { libc::ioctl(fd, request, 0) };
 }
 
 /// The event with what the scope asks for.
@@ -649,6 +665,34 @@ mod tests {
         drop(first.stdin.take());
         first.wait().unwrap();
         assert!(read(&mut set).0 > 20);
+    }
+
+    /// The kernel turns an event off whose AUX area is full; here it was turned off by hand.
+    #[test]
+    fn an_event_that_had_stopped_goes_on() {
+        let request = EventRequest::page_faults(true, 16);
+        let scope = Scope::Processes(vec![std::process::id()]);
+        let mut set = match EventSet::open(&[request], &scope, SIZE) {
+            Ok(set) => set,
+            Err(error) => return numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+        };
+        let fresh = |set: &mut EventSet| {
+            read(set);
+            assert!(Command::new("true").status().unwrap().success());
+            read(set).0
+        };
+        set.enable();
+        assert!(fresh(&mut set) > 0);
+        set.disable();
+        assert_eq!(fresh(&mut set), 0);
+        let cpus: Vec<u32> = set.rings.iter().map(|ring| ring.cpu).collect();
+        set.restart_aux(cpus[0]);
+        assert_eq!(fresh(&mut set), 0, "none has an area");
+        let fds = set.rings.iter().map(|ring| &ring.fd).chain(&set.others).map(AsRawFd::as_raw_fd);
+        let fds: Vec<RawFd> = fds.collect();
+        set.with_aux = cpus.iter().flat_map(|&cpu| fds.iter().map(move |&fd| (cpu, fd))).collect();
+        set.restart_aux(cpus[0]);
+        assert!(fresh(&mut set) > 0);
     }
 
     #[test]

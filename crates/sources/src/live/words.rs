@@ -15,6 +15,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
         "aux_collisions": outcome.aux.collisions, "aux_bytes_missing": outcome.aux.missing_bytes, "aux_records_late": outcome.aux.late,
+        "aux_restarts": outcome.aux.restarts, "aux_off_ns": outcome.aux.off_ns,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
     })
@@ -41,6 +42,12 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         ));
     }
     notes.extend(counts.beyond_note());
+    if counts.without_thread > 0 {
+        notes.push(format!(
+            "{} samples are left out, because nothing says which thread they are of",
+            counts.without_thread
+        ));
+    }
     if counts.throttled > 0 {
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",

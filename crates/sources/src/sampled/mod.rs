@@ -8,6 +8,7 @@ mod binaries;
 mod order;
 mod output;
 mod ranges;
+mod running;
 mod samples;
 mod shared;
 mod tasks;

@@ -8,7 +8,7 @@ use numapilot_perf::{Header, MemoryAccess, Words};
 const AUXTRACE_SPE: u32 = 4;
 /// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
 const SPE_INFO_VERSION: u64 = 2;
-const NO_TASK: u32 = u32::MAX;
+const NO_CPU: u32 = u32::MAX;
 
 /// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
@@ -176,8 +176,8 @@ impl Queue {
         zero.wrapping_add(scaled as u64)
     }
 
-    /// Takes the accesses out of a piece of an SPE trace.
-    pub fn spe(&mut self, trace: &[u8], tid: u32, cpu: u32) {
+    /// Takes the accesses out of a piece of an SPE trace. `owner`: process and thread whose accesses they all are, as far as that is known.
+    pub fn spe(&mut self, trace: &[u8], owner: (Option<u32>, Option<u32>), cpu: u32) {
         if self.aux_kind != Some(AUXTRACE_SPE) {
             self.aux_bytes_unread += trace.len() as u64;
             return;
@@ -187,13 +187,15 @@ impl Queue {
         let mut records = Records::new(trace);
         for record in records.by_ref() {
             let Some(access) = record.access(table) else { continue };
-            let time = record.timestamp.map_or(self.previous, |tick| self.time_of(tick));
+            let time = record.timestamp.map(|tick| self.time_of(tick));
             let access = MemoryAccess {
-                time: Some(time),
-                tid: access.tid.or((tid != NO_TASK).then_some(tid)),
-                cpu: (cpu != NO_TASK).then_some(cpu),
+                time,
+                pid: owner.0,
+                tid: owner.1.or(access.tid),
+                cpu: (cpu != NO_CPU).then_some(cpu),
                 ..access
             };
+            let time = time.unwrap_or(self.previous);
             let start = self.accesses.len();
             self.accesses.push(access);
             self.push(time, None, 0, start, 0);

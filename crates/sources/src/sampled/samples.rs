@@ -12,6 +12,7 @@ use numapilot_trace::record::{Access, Event, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::output::Output;
+use super::running::RunningTasks;
 use super::shared::{PageKey, Sighting};
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
@@ -130,8 +131,8 @@ pub(crate) struct Samples {
     node_of_cpu: Vec<Option<NodeId>>,
     stacks: HashMap<Box<[u64]>, StackId>,
     chain: Vec<u64>,
-    /// Task that runs on each CPU, from context switches.
-    running: HashMap<u32, (u32, u32)>,
+    /// Tasks that ran on each CPU, from context switches.
+    running: HashMap<u32, RunningTasks>,
     /// Homes given by first touches.
     first_touch: HashMap<PageKey, NodeId>,
     /// Where pages are, asked for the records at hand.
@@ -233,15 +234,15 @@ impl Samples {
                 self.counts.aux_flagged += 1;
                 Ok(())
             }
-            SideBand::Switch { out: false, .. } => {
+            SideBand::Switch { out, .. } => {
                 if let (Some(cpu), Some(task)) = (id.cpu, id.pid_tid) {
-                    self.running.insert(cpu, task);
+                    self.running.entry(cpu).or_default().switch(time, task, *out);
                 }
                 Ok(())
             }
             SideBand::ItraceStart { pid, tid } => {
                 if let Some(cpu) = id.cpu {
-                    self.running.insert(cpu, (*pid, *tid));
+                    self.running.entry(cpu).or_default().switch(time, (*pid, *tid), false);
                 }
                 Ok(())
             }
@@ -300,13 +301,15 @@ impl Samples {
         Ok(())
     }
 
-    /// An access of an AUX trace.
+    /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task that ran then:
+    /// whose it is stays unknown where nothing says it.
     pub fn access(&mut self, access: &MemoryAccess<'_>, time: u64) -> Result<(), SourceError> {
         self.counts.samples += 1;
-        let running = access.cpu.and_then(|cpu| self.running.get(&cpu)).copied();
+        let running = || self.running.get(&access.cpu?)?.at(access.time?);
+        let running = if access.pid.is_some() { None } else { running() };
         let tid = access.tid.or(running.map(|(_, tid)| tid));
-        let pid = running.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
-        let pid = pid.or_else(|| self.tasks.pid_of(tid?)).or(tid);
+        let of_running = running.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
+        let pid = access.pid.or(of_running).or_else(|| self.tasks.pid_of(tid?));
         let period = access.period.or(self.places.spe_period);
         self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
     }
@@ -606,6 +609,41 @@ mod tests {
         let trace = finished(samples, writer, &dir);
         let last = trace.accesses().map(|access| access.address.0).max();
         assert_eq!((last, trace.losses().inconsistent_records), (Some(0xffff_ffff_f000), 0));
+    }
+
+    /// SPE's traces of whole CPUs are read long after their accesses: those are of the thread that ran then, not of the one that runs now.
+    #[test]
+    fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let switch = |samples: &mut Samples, tid, out, time| {
+            let id = SampleId { pid_tid: Some((7, tid)), cpu: Some(0), ..SampleId::default() };
+            let record = SideBand::Switch { out, preempted: false, other: None };
+            samples.side_band(&record, &id, time).unwrap();
+        };
+        for (tid, out, time) in [(7, false, 100), (7, true, 200), (8, false, 200), (8, true, 300), (9, false, 400)] {
+            switch(&mut samples, tid, out, time);
+        }
+        let of = |time, page: u64| MemoryAccess {
+            cpu: Some(0),
+            time,
+            address: page << PAGE_SHIFT,
+            ..MemoryAccess::default()
+        };
+        for (time, page) in [(Some(150), 1), (Some(250), 2), (Some(450), 3)] {
+            samples.access(&of(time, page), 500).unwrap();
+        }
+        // Before anything is known, between two tasks, and without a time.
+        for time in [Some(50), Some(350), None] {
+            samples.access(&of(time, 4), 500).unwrap();
+        }
+        let counts = samples.counts();
+        assert_eq!((counts.samples, counts.accesses, counts.without_thread), (6, 3, 3));
+        let trace = finished(samples, writer, &dir);
+        let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
+        let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [(1, 7), (2, 8), (3, 9)]);
     }
 
     /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
