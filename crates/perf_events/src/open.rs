@@ -37,6 +37,8 @@ const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
+/// Index of the side band among the requests.
+const SIDE_BAND: usize = 0;
 /// Rounds of looking for threads that were born while others were being opened.
 const SCAN_ROUNDS: usize = 16;
 
@@ -101,6 +103,8 @@ pub struct EventSet {
     pub refused: Vec<u32>,
     /// The events are those of whole CPUs, not of tasks.
     pub of_cpus: bool,
+    /// Descriptors (of `rings` and `others`) of the side band's events.
+    side_band: Vec<RawFd>,
     /// CPUs and descriptors (of `rings` and `others`) of the events that have AUX areas or write to another one's.
     with_aux: Vec<(u32, RawFd)>,
     others: Vec<OwnedFd>,
@@ -257,6 +261,11 @@ impl EventSet {
             }
             other => other,
         }
+    }
+
+    /// Turns the side band on, and nothing else.
+    pub fn enable_side_band(&self) {
+        self.side_band.iter().for_each(|fd| order(*fd, IOC_ENABLE));
     }
 
     /// Turns every event on.
@@ -429,6 +438,9 @@ impl<'a> Opening<'a> {
             let id = event_id(&fd).map_err(fail)?;
             self.set.session.add_id(id, request);
             self.set.origins.insert(id, Origin { request, cpu, task });
+            if request == SIDE_BAND {
+                self.set.side_band.push(fd.as_raw_fd());
+            }
             if self.requests[request].aux_bytes > 0 {
                 self.set.with_aux.push((cpu, fd.as_raw_fd()));
             }
@@ -634,6 +646,26 @@ mod tests {
         child.wait().unwrap();
         let (samples, execs, bad) = read(&mut set);
         assert!(samples > 20 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
+    }
+
+    #[test]
+    fn the_side_band_can_be_on_alone() {
+        let script = "read x; /bin/true; read x";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let request = EventRequest::page_faults(true, 16);
+        let mut set = match EventSet::open(&[request], &Scope::Processes(vec![child.id()]), SIZE) {
+            Ok(set) => set,
+            Err(error) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
+        };
+        set.enable_side_band();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let (samples, execs, bad) = read(&mut set);
+        assert!(samples == 0 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
     }
 
     #[test]

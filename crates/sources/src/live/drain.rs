@@ -187,6 +187,11 @@ impl<'a> Reader<'a> {
         &mut self.samples
     }
 
+    /// Turns on the records of mappings, names, forks and ends, and nothing else yet.
+    pub fn enable_side_band(&self) {
+        self.events.enable_side_band();
+    }
+
     /// Turns the events on, where nothing else does.
     pub fn enable(&self) {
         self.events.enable();

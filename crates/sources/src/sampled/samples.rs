@@ -133,6 +133,8 @@ pub(crate) struct Samples {
     chain: Vec<u64>,
     /// Tasks that ran on each CPU, from context switches.
     running: HashMap<u32, RunningTasks>,
+    /// When processes were looked at in /proc, by process id.
+    described: HashMap<u32, u64>,
     /// Homes given by first touches.
     first_touch: HashMap<PageKey, NodeId>,
     /// Where pages are, asked for the records at hand.
@@ -158,6 +160,7 @@ impl Samples {
             stacks: HashMap::new(),
             chain: Vec::new(),
             running: HashMap::new(),
+            described: HashMap::new(),
             first_touch: HashMap::new(),
             answers: HashMap::new(),
             last_cpu: HashMap::new(),
@@ -210,13 +213,49 @@ impl Samples {
 
     /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
     pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), SourceError> {
-        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time)
+        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
+    }
+
+    /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
+    pub fn described(&mut self, pid: u32, order: u64) {
+        self.described.insert(pid, order);
+    }
+
+    /// Whether /proc has shown what a record says: it was there already when the kernel's records were on but /proc not read yet.
+    fn is_described(&self, record: &SideBand<'_>, time: u64) -> bool {
+        let pid = match record {
+            SideBand::Mmap(mapping) => mapping.pid,
+            SideBand::Comm { pid, .. } => *pid,
+            SideBand::Fork(change) | SideBand::Exit(change) => change.pid,
+            _ => return false,
+        };
+        self.described.get(&pid).is_some_and(|&order| time < order)
+    }
+
+    /// A mapping that was made: what was mapped there before is gone, and with it its pages.
+    fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
+        let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
+        for (image, start, end) in renewed {
+            let (first, end) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
+            if end - first < self.first_touch.len() as u64 {
+                for page in first..end {
+                    self.first_touch.remove(&PageKey::Own(image, page));
+                }
+            } else {
+                let is_in = |key: &PageKey| matches!(*key, PageKey::Own(of, page) if of == image && (first..end).contains(&page));
+                self.first_touch.retain(|key, _| !is_in(key));
+            }
+        }
+        Ok(())
     }
 
     /// A record that is no sample. `time`: its order stamp, as for all that follows.
     pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), SourceError> {
+        if self.is_described(record, time) {
+            return Ok(());
+        }
         match record {
-            SideBand::Mmap(mapping) => self.tasks.map(&mut self.out, mapping, Sighting::Made, time),
+            SideBand::Mmap(mapping) => self.map(mapping, time),
             SideBand::Comm { pid, tid, name, by_exec } => {
                 self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
             }
@@ -541,6 +580,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use numapilot_flows::{PlacementCause, Trace};
+    use numapilot_perf::TaskChange;
     use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
     use numapilot_trace::engine::Engine;
     use numapilot_trace::wire::Clock;
@@ -554,8 +594,12 @@ mod tests {
 
     /// A recording of page faults on a machine of two nodes, and its writer.
     fn faults(folder: &Path) -> (Samples, SharedWriter, PathBuf) {
+        recorded_by(Engine::Fault, folder)
+    }
+
+    fn recorded_by(engine: Engine, folder: &Path) -> (Samples, SharedWriter, PathBuf) {
         let start = SessionStart {
-            engine: Engine::Fault.into(),
+            engine: engine.into(),
             command: vec!["synthetic".to_owned()],
             order_khz: KHZ,
             clock_khz: KHZ,
@@ -567,7 +611,7 @@ mod tests {
             events: vec![EventFact { is_fault: true, ..EventFact::default() }],
             node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
             memory_nodes: vec![NodeId(0), NodeId(1)],
-            leaves_first_touches: true,
+            leaves_first_touches: engine == Engine::Fault,
             ..Places::default()
         };
         let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
@@ -644,6 +688,69 @@ mod tests {
         let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
         seen.sort_unstable();
         assert_eq!(seen, [(1, 7), (2, 8), (3, 9)]);
+    }
+
+    fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
+        let mapping = Mapping { pid: 7, tid: 7, addr, len, path: b"//anon", ..Mapping::default() };
+        Mapping { protection: Some(3), flags: Some(2), ..mapping }
+    }
+
+    /// The kernel does not record that memory is unmapped. Mapped again at its place, it is touched for the first time again.
+    #[test]
+    fn memory_that_is_mapped_again_has_no_home_of_before() {
+        for engine in [Engine::Fault, Engine::Import] {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut samples, writer, dir) = recorded_by(engine, folder.path());
+            let made = |samples: &mut Samples, len, time| {
+                let record = SideBand::Mmap(anonymous(0x10_0000, len));
+                samples.side_band(&record, &SampleId::default(), time).unwrap();
+            };
+            made(&mut samples, 0x4000, 100);
+            samples.put(&fault(7, 0, 0x10_0000), 200, true).unwrap();
+            // It grows, which changes nothing for what was there.
+            made(&mut samples, 0x8000, 300);
+            samples.put(&fault(7, 1, 0x10_0000), 400, false).unwrap();
+            made(&mut samples, 0x8000, 500);
+            samples.put(&fault(7, 1, 0x10_0000), 600, false).unwrap();
+            samples.put(&fault(7, 1, 0x10_0000), 700, true).unwrap();
+            let trace = finished(samples, writer, &dir);
+            let homes: Vec<_> = trace.accesses().map(|access| access.home.map(|node| node.0)).collect();
+            // (The join takes what comes first for the first touch, where all faults are recorded.)
+            let renewed = if engine == Engine::Fault { Some(1) } else { None };
+            assert_eq!(homes, [Some(0), Some(0), renewed, Some(1)], "{engine:?}");
+        }
+    }
+
+    /// While /proc is read the kernel's records are on already: what they say of before is no second process, thread or mapping.
+    #[test]
+    fn what_proc_has_shown_is_not_told_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false }, 100);
+        tell(&SideBand::Comm { pid: 7, tid: 8, name: b"app", by_exec: false }, 100);
+        samples.found_mapping(&anonymous(0x10_0000, 0x4000), 0, 100).unwrap();
+        samples.found(7, (0x10_0000, 1, NodeId(0)), 100).unwrap();
+        samples.described(7, 500);
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        let change = |pid, parent_pid, tid, time| TaskChange { pid, parent_pid, tid, parent_tid: 7, time };
+        tell(&SideBand::Fork(change(7, 3, 7, 200)), 200);
+        tell(&SideBand::Fork(change(7, 7, 8, 300)), 300);
+        tell(&SideBand::Mmap(anonymous(0x10_0000, 0x4000)), 400);
+        // After that it is news.
+        tell(&SideBand::Fork(change(7, 7, 9, 600)), 600);
+        tell(&SideBand::Mmap(anonymous(0x20_0000, 0x4000)), 600);
+        for (tid, address) in [(7, 0x10_0000), (8, 0x10_0000), (9, 0x20_0000)] {
+            samples.put(&fault(tid, 1, address), 700, false).unwrap();
+        }
+        let trace = finished(samples, writer, &dir);
+        let mut tids: Vec<_> = trace.threads().iter().map(|thread| thread.tid).collect();
+        tids.sort_unstable();
+        assert_eq!((trace.processes().len(), tids), (1, vec![7, 8, 9]));
+        let mut homes: Vec<_> = trace.accesses().map(|access| (access.address.0, access.home)).collect();
+        homes.sort_unstable();
+        let [found, made] = [(0x10_0000, Some(NodeId(0))), (0x20_0000, Some(NodeId(1)))];
+        assert_eq!(homes, [found, found, made]);
     }
 
     /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
