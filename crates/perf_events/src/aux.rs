@@ -27,8 +27,8 @@ pub struct AuxCounts {
     pub off_ns: u64,
 }
 
-/// Whose trace a piece of an AUX area is, by its record's process and thread id. The kernel ends a piece before another task runs, so where events are opened for
-/// tasks, the one that runs when the record is written is the only one in it. In a trace of a whole CPU it is just the last.
+/// Whose trace a piece of an AUX area is, by its record's process and thread id. The kernel ends a piece before another task runs, so where events are opened
+/// for tasks, the one that runs when the record is written is the only one in it. In a trace of a whole CPU it is just the last.
 #[must_use]
 pub fn owner_of(of_cpu: bool, pid_tid: Option<(u32, u32)>) -> Option<(u32, u32)> {
     // 0 and -1: an idle CPU's, or a task of another namespace, or one that is gone.
@@ -66,8 +66,8 @@ impl AuxCounts {
         }
         if restarts > 0 {
             notes.push(format!(
-                "SPE recorded nothing for {:.1} ms of all CPUs' time, because its buffers had been full {restarts} times and were not read yet; sample less with \
-                 `--period`",
+                "SPE recorded nothing for {:.1} ms of all CPUs' time, because its buffers had been full {restarts} times and were not read yet; sample less \
+                 with `--period`",
                 off_ns as f64 / 1e6
             ));
         }

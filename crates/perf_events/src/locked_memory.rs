@@ -66,8 +66,8 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The largest sizes up to these that the limits leave room for, where `rings` are opened, and `areas` of them have an AUX area. The smallest there are where even
-    /// those find none.
+    /// The largest sizes up to these that the limits leave room for, where `rings` are opened, and `areas` of them have an AUX area. The smallest there are
+    /// where even those find none.
     pub fn within(self, limits: &Limits, rings: usize, areas: usize) -> Sizes {
         let page = limits.page;
         let pages = |sizes: Sizes| {

@@ -278,8 +278,8 @@ impl EventSet {
         self.all(IOC_DISABLE);
     }
 
-    /// Turns the events on again that the kernel has turned off on a CPU because their AUX area was full (`perf_aux_output_begin`): it never does that by itself. The
-    /// area must have been read before.
+    /// Turns the events on again that the kernel has turned off on a CPU because their AUX area was full (`perf_aux_output_begin`): it never does that by
+    /// itself. The area must have been read before.
     pub fn restart_aux(&self, cpu: u32) {
         let of_cpu = self.with_aux.iter().filter(|(of, _)| *of == cpu);
         of_cpu.for_each(|(_, fd)| order(*fd, IOC_ENABLE));

@@ -320,8 +320,8 @@ impl<'a> Reader<'a> {
         self.restart_full();
     }
 
-    /// Turns SPE on again on the CPUs whose AUX areas were full, and once more at the next look: another task's event may have found the area full just before it was
-    /// read, and is turned off a moment later.
+    /// Turns SPE on again on the CPUs whose AUX areas were full, and once more at the next look: another task's event may have found the area full just
+    /// before it was read, and is turned off a moment later.
     fn restart_full(&mut self) {
         if self.is_off {
             return self.full.clear();

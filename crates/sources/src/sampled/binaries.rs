@@ -24,8 +24,8 @@ struct Segment {
 }
 
 impl Segment {
-    /// Whether a mapping of the file from `file_offset` on may be of this segment: the kernel begins with the page that holds the segment's first byte. That page
-    /// may hold the end of the segment before too, which is mapped a second time then.
+    /// Whether a mapping of the file from `file_offset` on may be of this segment: the kernel begins with the page that holds the segment's first byte. That
+    /// page may hold the end of the segment before too, which is mapped a second time then.
     fn may_be(&self, file_offset: u64, bytes: u64) -> bool {
         let first = self.file_offset & !(self.alignment.clamp(PAGE, PAGE_MAX) - 1);
         let end = self.file_offset.saturating_add(self.file_bytes);
@@ -53,8 +53,8 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Where the binary at `path` lies, one of whose executable mappings begins at `address` and shows the file from `file_offset` on. Without the file (or with
-    /// another build of it) the mapping itself, with addresses taken to equal offsets.
+    /// Where the binary at `path` lies, one of whose executable mappings begins at `address` and shows the file from `file_offset` on. Without the file (or
+    /// with another build of it) the mapping itself, with addresses taken to equal offsets.
     pub fn place(&mut self, path: &str, build_id: &[u8], address: u64, bytes: u64, file_offset: u64) -> Placed {
         let segments = self.known.entry(path.to_owned()).or_insert_with(|| segments(path, build_id));
         let placed = segments.as_deref().and_then(|segments| placed(segments, address, bytes, file_offset));
@@ -74,8 +74,8 @@ impl Binaries {
     }
 }
 
-/// Where a binary of these segments lies, one of whose executable mappings begins at `address` and shows `bytes` of the file from `file_offset` on. Linkers such
-/// as lld let segments share a page of the file, at addresses that differ by a page or more: the file's page alone does not tell whose the mapping is.
+/// Where a binary of these segments lies, one of whose executable mappings begins at `address` and shows `bytes` of the file from `file_offset` on. Linkers
+/// such as lld let segments share a page of the file, at addresses that differ by a page or more: the file's page alone does not tell whose the mapping is.
 fn placed(segments: &[Segment], address: u64, bytes: u64, file_offset: u64) -> Option<Placed> {
     let candidates = segments.iter().filter(|segment| segment.may_be(file_offset, bytes));
     let nearest = |segment: &&Segment| (!segment.is_executable, segment.file_offset.abs_diff(file_offset));

@@ -1,6 +1,6 @@
-//! What the kernel's record of a mapping says about memory that was there before. The kernel writes one where memory is mapped, where its protection changes, and where
-//! a heap grows, and none where memory is unmapped; neighbours of one kind are a single mapping to it, and the record is then of all of it (`perf_event_mmap` in
-//! `mm/vma.c`, `mm/mprotect.c`).
+//! What the kernel's record of a mapping says about memory that was there before. The kernel writes one where memory is mapped, where its protection changes,
+//! and where a heap grows, and none where memory is unmapped; neighbours of one kind are a single mapping to it, and the record is then of all of it
+//! (`perf_event_mmap` in `mm/vma.c`, `mm/mprotect.c`).
 
 use numapilot_perf::Mapping;
 
@@ -38,7 +38,8 @@ impl Extents {
     }
 }
 
-/// Whether memory of a mapping may still be there once there is a record of another mapping at its place. `grows`: that begins or ends where it did, and is larger.
+/// Whether memory of a mapping may still be there once there is a record of another mapping at its place. `grows`: that begins or ends where it did, and is
+/// larger.
 fn stays(before: Kind, now: Kind, grows: bool) -> bool {
     let is_accessible = |kind: Kind| kind.protection.is_none_or(|bits| bits & ACCESSIBLE != 0);
     match (before.flags == now.flags, before.protection == now.protection) {

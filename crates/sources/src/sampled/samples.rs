@@ -340,8 +340,8 @@ impl Samples {
         Ok(())
     }
 
-    /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task that ran then:
-    /// whose it is stays unknown where nothing says it.
+    /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task
+    /// that ran then: whose it is stays unknown where nothing says it.
     pub fn access(&mut self, access: &MemoryAccess<'_>, time: u64) -> Result<(), SourceError> {
         self.counts.samples += 1;
         let running = || self.running.get(&access.cpu?)?.at(access.time?);

@@ -428,8 +428,8 @@ impl Tasks {
         Ok(())
     }
 
-    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address after the
-    /// last.
+    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
+    /// after the last.
     pub fn map(
         &mut self,
         out: &mut Output,
