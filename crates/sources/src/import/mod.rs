@@ -336,7 +336,7 @@ impl<R: Read> Import<R> {
         let Some(item) = self.walker.current() else { return Ok(()) };
         match self.walker.session().decode(item.header, item.body, item.offset) {
             Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => {
-                self.queue.spe(item.aux, (None, (tid != NO_TASK).then_some(tid)), cpu);
+                self.queue.spe(item.aux, (tid != NO_TASK).then_some(tid), None, cpu);
             }
             Ok(Record::SideBand(SideBand::AuxtraceInfo { kind, words }, _)) => self.queue.aux_info(kind, &words),
             Ok(Record::SideBand(SideBand::TimeConv { shift, multiplier, zero }, _)) => {

@@ -121,7 +121,6 @@ pub struct Reader<'a> {
     restarted: Vec<u32>,
     /// Events are off for good.
     is_off: bool,
-    own_pid: u32,
     announced: Vec<Announcement>,
     /// Order stamp up to which records were handed on.
     handled: u64,
@@ -154,7 +153,11 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, samples, first, order_khz, asks_homes, spe } = reading;
+        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, spe } = reading;
+        if !events.of_cpus {
+            // Turned on again, SPE counts in the thread that started the program, too.
+            samples.leave_out(std::process::id());
+        }
         let mut queue = Queue::default();
         if let Some(tables) = spe {
             queue.expect_spe(tables);
@@ -174,7 +177,6 @@ impl<'a> Reader<'a> {
             full: Vec::new(),
             restarted: Vec::new(),
             is_off: false,
-            own_pid: std::process::id(),
             announced: Vec::new(),
             handled: 0,
             patience_ticks: patience_ms * u64::from(order_khz),
@@ -300,11 +302,8 @@ impl<'a> Reader<'a> {
                     self.aux_piece.clear();
                     ring.ring.read_aux(offset, size, &mut self.aux_piece);
                     self.outcome.aux.piece(flags, size, self.aux_piece.len());
-                    let owner = owner_of(self.events.of_cpus, id.pid_tid);
-                    // Turned on again, the event counts in the thread that started the program, too.
-                    if owner.is_none_or(|(pid, _)| pid != self.own_pid) {
-                        self.queue.spe(&self.aux_piece, owner.unzip(), ring.cpu);
-                    }
+                    let last_task = owner_of(self.events.of_cpus, id.pid_tid);
+                    self.queue.spe(&self.aux_piece, None, last_task, ring.cpu);
                     if flags & aux_flag::TRUNCATED != 0 {
                         self.full.push((ring.cpu, ns));
                     }

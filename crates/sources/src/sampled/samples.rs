@@ -11,6 +11,7 @@ use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
+use super::order::AuxAccess;
 use super::output::Output;
 use super::running::RunningTasks;
 use super::shared::{PageKey, Sighting};
@@ -133,6 +134,8 @@ pub(crate) struct Samples {
     chain: Vec<u64>,
     /// Tasks that ran on each CPU, from context switches.
     running: HashMap<u32, RunningTasks>,
+    /// Process whose accesses in AUX traces are not part of the recording.
+    left_out: Option<u32>,
     /// When processes were looked at in /proc, by process id.
     described: HashMap<u32, u64>,
     /// Homes given by first touches.
@@ -160,6 +163,7 @@ impl Samples {
             stacks: HashMap::new(),
             chain: Vec::new(),
             running: HashMap::new(),
+            left_out: None,
             described: HashMap::new(),
             first_touch: HashMap::new(),
             answers: HashMap::new(),
@@ -214,6 +218,11 @@ impl Samples {
     /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
     pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), SourceError> {
         self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
+    }
+
+    /// Accesses of this process in AUX traces are not part of the recording.
+    pub fn leave_out(&mut self, pid: u32) {
+        self.left_out = Some(pid);
     }
 
     /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
@@ -342,13 +351,17 @@ impl Samples {
 
     /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task
     /// that ran then: whose it is stays unknown where nothing says it.
-    pub fn access(&mut self, access: &MemoryAccess<'_>, time: u64) -> Result<(), SourceError> {
-        self.counts.samples += 1;
+    pub fn access(&mut self, found: &AuxAccess, time: u64) -> Result<(), SourceError> {
+        let AuxAccess { access, last_task } = found;
         let running = || self.running.get(&access.cpu?)?.at(access.time?);
-        let running = if access.pid.is_some() { None } else { running() };
-        let tid = access.tid.or(running.map(|(_, tid)| tid));
-        let of_running = running.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
-        let pid = access.pid.or(of_running).or_else(|| self.tasks.pid_of(tid?));
+        let task = running().or(*last_task);
+        let tid = access.tid.or(task.map(|(_, tid)| tid));
+        let of_task = task.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
+        let pid = of_task.or_else(|| self.tasks.pid_of(tid?));
+        if pid.is_some() && pid == self.left_out {
+            return Ok(());
+        }
+        self.counts.samples += 1;
         let period = access.period.or(self.places.spe_period);
         self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
     }
@@ -668,26 +681,27 @@ mod tests {
         for (tid, out, time) in [(7, false, 100), (7, true, 200), (8, false, 200), (8, true, 300), (9, false, 400)] {
             switch(&mut samples, tid, out, time);
         }
-        let of = |time, page: u64| MemoryAccess {
-            cpu: Some(0),
-            time,
-            address: page << PAGE_SHIFT,
-            ..MemoryAccess::default()
+        let mut put = |time, page: u64, last_task| {
+            let address = page << PAGE_SHIFT;
+            let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
+            samples.access(&AuxAccess { access, last_task }, 500).unwrap();
         };
+        // Whoever ran at the end of the piece.
         for (time, page) in [(Some(150), 1), (Some(250), 2), (Some(450), 3)] {
-            samples.access(&of(time, page), 500).unwrap();
+            put(time, page, Some((7, 8)));
         }
         // Before anything is known, between two tasks, and without a time.
         for time in [Some(50), Some(350), None] {
-            samples.access(&of(time, 4), 500).unwrap();
+            put(time, 4, None);
+            put(time, 5, Some((7, 8)));
         }
         let counts = samples.counts();
-        assert_eq!((counts.samples, counts.accesses, counts.without_thread), (6, 3, 3));
+        assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
         let trace = finished(samples, writer, &dir);
         let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
         let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
         seen.sort_unstable();
-        assert_eq!(seen, [(1, 7), (2, 8), (3, 9)]);
+        assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
     }
 
     fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
