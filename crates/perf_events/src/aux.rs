@@ -27,9 +27,9 @@ pub struct AuxCounts {
     pub off_ns: u64,
 }
 
-/// Whose trace a piece of an AUX area mostly is, by its record's process and thread id: where events are opened for tasks, the kernel ends a piece before a task
-/// runs that has other events, but not between two that inherited the same (`perf_event_context_sched_out`), of which it names the last. In a trace of a whole
-/// CPU the record says nothing.
+/// Whose trace a piece of an AUX area mostly is, by its record's process and thread id: where events are opened for tasks, the kernel ends a piece before a
+/// task runs that has other events, but not between two that inherited the same (`perf_event_context_sched_out`), of which it names the last. In a trace of a
+/// whole CPU the record says nothing.
 #[must_use]
 pub fn owner_of(of_cpu: bool, pid_tid: Option<(u32, u32)>) -> Option<(u32, u32)> {
     // 0 and -1: an idle CPU's, or a task of another namespace, or one that is gone.
