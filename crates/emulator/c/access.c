@@ -9,8 +9,8 @@ enum { REGISTER_RSP = 4, REGISTER_RBP = 5 };
 
 qemu_plugin_meminfo_t np_store_bit;
 
-/* System calls' own page, and whatever else is no user memory: the runtime's tables end at 2^47. */
-static inline bool is_user(uint64_t address) { return address >> 47 == 0; }
+/* System calls' own page, and whatever else is no user memory: the runtime's tables end there. */
+static inline bool is_user(uint64_t address) { return address < NP_ADDRESS_END; }
 
 static NP_COLD void miss(struct np_slot *slot, uint64_t address, uint32_t bits, uint64_t site) {
     if (!is_user(address)) return;

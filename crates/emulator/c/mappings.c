@@ -37,7 +37,7 @@ static _Thread_local struct {
 void np_on_own_system_call(unsigned vcpu, void *data) { np_guest.own_call = true; }
 
 static bool is_unmapping(uint64_t address, uint64_t bytes) {
-    return (address & 4095) == 0 && bytes != 0 && bytes <= (uint64_t)1 << 47;
+    return (address & 4095) == 0 && bytes != 0 && bytes <= NP_ADDRESS_END;
 }
 
 /* Gives back a part of what was reserved: nothing lives there. */

@@ -3,6 +3,13 @@
 
 #![allow(missing_docs)] // Named and documented there.
 
+/// Whether an address is in the kernel's half of the address space. On x86-64 and arm64 alike the upper half is the kernel's, however many bits addresses have:
+/// the machine that was recorded may be another than this one.
+#[must_use]
+pub const fn is_kernel_address(address: u64) -> bool {
+    address >> 63 != 0
+}
+
 /// Bits of `perf_event_attr.sample_type`, in the order in which the fields were added (not that of the record).
 pub mod sample {
     pub const IP: u64 = 1;

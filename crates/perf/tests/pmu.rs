@@ -61,10 +61,51 @@ fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
     let configs: Vec<u64> = rapids[0].events.iter().map(|event| event.config).collect();
     assert_eq!(configs, [0x8203, 0x1cd]);
     assert_eq!(rapids[0].events[0].period_or_freq, 0);
-    // On hybrid processors, the performance cores.
+}
+
+/// Each kind of core of a hybrid processor has its own events, and only the larger cores want the auxiliary one.
+#[test]
+fn every_kind_of_core_of_a_hybrid_processor_is_offered() {
+    let request = SampleRequest { least_latency: 30, ..SampleRequest::default() };
     let hybrid = offered("intel-hybrid", &request);
-    assert_eq!(hybrid.len(), 2);
-    assert!(hybrid.iter().all(|offer| offer.pmu == "cpu_core" && offer.cpus.as_deref() == Some("0-15")));
+    let shown: Vec<_> = hybrid
+        .iter()
+        .map(|offer| {
+            let configs: Vec<u64> = offer.events.iter().map(|event| event.config).collect();
+            (offer.pmu.as_str(), offer.sampler, offer.cpus.as_deref(), configs)
+        })
+        .collect();
+    let want = [
+        ("cpu_atom", Sampler::PebsLoads, Some("16-23"), vec![0x5d0]),
+        ("cpu_atom", Sampler::PebsStores, Some("16-23"), vec![0x6d0]),
+        ("cpu_core", Sampler::PebsLoads, Some("0-15"), vec![0x8203, 0x1cd]),
+        ("cpu_core", Sampler::PebsStores, Some("0-15"), vec![0x2cd]),
+    ];
+    assert_eq!(shown, want);
+    assert_eq!((hybrid[0].events[0].kind, hybrid[0].events[0].config1), (10, 30));
+}
+
+/// A newer kernel may describe fields by words of `perf_event_attr` that are unknown here: they matter to the events that use them, and to no others.
+#[test]
+fn a_field_of_unknown_form_matters_only_where_it_is_used() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("sys/bus/event_source/devices/cpu");
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("type", "4\n");
+    write("format/event", "config:0-7\n");
+    write("format/umask", "config:8-15\n");
+    write("format/ldlat", "config1:0-15\n");
+    write("format/novelty", "config7:0-3\n");
+    write("events/mem-loads", "event=0xcd,umask=0x1,ldlat=3\n");
+    let pmus = read(root.path()).unwrap();
+    let offers = offers(&pmus, &SampleRequest::default()).unwrap();
+    assert_eq!(offers.iter().map(|offer| offer.events[0].config).collect::<Vec<_>>(), [0x1cd]);
+    let message = pmus[0].event("event=1,novelty=2").unwrap_err().to_string();
+    assert!(message.contains("novelty") && message.contains("config7:0-3"), "{message}");
 }
 
 #[test]

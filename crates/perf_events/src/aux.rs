@@ -21,6 +21,20 @@ pub struct AuxCounts {
     pub missing_bytes: u64,
     /// Accesses that were read after newer ones had been written: they have the times of those.
     pub late: u64,
+    /// Times that SPE had stopped because an area was full, and was turned on again once that was read.
+    pub restarts: u64,
+    /// Nanoseconds for which it had, over all CPUs.
+    pub off_ns: u64,
+}
+
+/// Whose trace a piece of an AUX area mostly is, by its record's process and thread id: where events are opened for tasks, the kernel ends a piece before a
+/// task runs that has other events, but not between two that inherited the same (`perf_event_context_sched_out`), of which it names the last. In a trace of a
+/// whole CPU the record says nothing.
+#[must_use]
+pub fn owner_of(of_cpu: bool, pid_tid: Option<(u32, u32)>) -> Option<(u32, u32)> {
+    // 0 and -1: an idle CPU's, or a task of another namespace, or one that is gone.
+    let is_known = |&(pid, tid): &(u32, u32)| pid != 0 && tid != 0 && pid != u32::MAX && tid != u32::MAX;
+    pid_tid.filter(is_known).filter(|_| !of_cpu)
 }
 
 impl AuxCounts {
@@ -34,15 +48,28 @@ impl AuxCounts {
         self.missing_bytes += told.saturating_sub(read as u64);
     }
 
+    /// SPE had stopped for so long, and was turned on again.
+    pub fn restarted(&mut self, off_ns: u64) {
+        self.restarts += 1;
+        self.off_ns = self.off_ns.saturating_add(off_ns);
+    }
+
     /// Notes for the user on missing records.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let AuxCounts { pieces, truncated, partial, collisions, missing_bytes, late } = *self;
+        let AuxCounts { pieces, truncated, partial, collisions, missing_bytes, late, restarts, off_ns } = *self;
         let mut notes = Vec::new();
         if truncated + partial > 0 || missing_bytes > 0 {
             notes.push(format!(
                 "SPE records are missing: of {pieces} pieces of its buffers {truncated} were followed by a gap because the buffer was full, {partial} were \
                  truncated, and {missing_bytes} bytes were overwritten; sample less with `--period`"
+            ));
+        }
+        if restarts > 0 {
+            notes.push(format!(
+                "SPE recorded nothing for {:.1} ms of all CPUs' time, because its buffers had been full {restarts} times and were not read yet; sample less \
+                 with `--period`",
+                off_ns as f64 / 1e6
             ));
         }
         if collisions > 0 {
@@ -83,11 +110,30 @@ mod tests {
         assert_eq!((counts.pieces, counts.notes().len()), (1, 0));
         counts.piece(aux_flag::TRUNCATED | aux_flag::PARTIAL, 128, 28);
         counts.piece(aux_flag::COLLISION, 64, 64);
-        let want = AuxCounts { pieces: 3, truncated: 1, partial: 1, collisions: 1, missing_bytes: 100, late: 0 };
+        let want = AuxCounts {
+            pieces: 3,
+            truncated: 1,
+            partial: 1,
+            collisions: 1,
+            missing_bytes: 100,
+            ..AuxCounts::default()
+        };
         assert_eq!(counts, want);
         let notes = counts.notes();
         assert_eq!(notes.len(), 2);
         assert!(notes[0].contains("100 bytes") && notes[1].contains("collisions"), "{notes:?}");
+        counts.restarted(1_500_000);
+        counts.restarted(1_000_000);
+        assert!(counts.notes()[1].contains("nothing for 2.5 ms"), "{:?}", counts.notes());
+    }
+
+    #[test]
+    fn a_piece_is_its_tasks_where_events_are_tasks() {
+        assert_eq!(owner_of(false, Some((7, 8))), Some((7, 8)));
+        assert_eq!(owner_of(true, Some((7, 8))), None);
+        for nobody in [Some((0, 0)), Some((u32::MAX, u32::MAX)), None] {
+            assert_eq!(owner_of(false, nobody), None);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod event;
 pub mod facts;
 pub mod homes;
 pub mod live_sampler;
+mod locked_memory;
 pub mod open;
 pub mod places;
 pub mod pmu;

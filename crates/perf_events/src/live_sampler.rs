@@ -11,10 +11,13 @@ use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
+use numapilot_perf::abi::aux_flag;
+use numapilot_perf::abi::is_kernel_address;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe;
 use numapilot_perf::spe::SourceTable;
 
+use crate::aux::owner_of;
 use crate::aux::source_tables;
 use crate::emulated;
 use crate::error::EventsError;
@@ -40,8 +43,6 @@ const FAULTS_HZ: u32 = 5000;
 const SYSTEM_HZ: u32 = 100;
 /// Pages whose node is asked for at one look.
 const ASKED_MAX: usize = 4096;
-/// Addresses from here up are the kernel's.
-const USER_END: u64 = 1 << 47;
 const PAGE_SHIFT: u32 = 12;
 
 /// What a live sampler samples.
@@ -104,6 +105,8 @@ pub struct LiveSampler {
     spe: Vec<(u64, SourceTable)>,
     bytes: Vec<u8>,
     aux: Vec<u8>,
+    /// CPUs whose AUX areas were full at the last look.
+    full: Vec<u32>,
 }
 
 impl LiveSampler {
@@ -171,7 +174,19 @@ impl LiveSampler {
         let cpus = set.rings.iter().map(|ring| ring.cpu);
         let spe = if has_aux { source_tables(Path::new("/"), cpus) } else { Vec::new() };
         let asks = places.only_node().is_none().then(Homes::default);
-        LiveSampler { kind, notes, lost: 0, has_aux, set, places, asks, spe, bytes: Vec::new(), aux: Vec::new() }
+        LiveSampler {
+            kind,
+            notes,
+            lost: 0,
+            has_aux,
+            set,
+            places,
+            asks,
+            spe,
+            bytes: Vec::new(),
+            aux: Vec::new(),
+            full: Vec::new(),
+        }
     }
 
     /// Samples a process too that joined without having inherited the events. False: it has ended.
@@ -197,7 +212,7 @@ impl LiveSampler {
     /// Appends what came since the last look.
     pub fn look(&mut self, out: &mut Vec<Seen>) {
         let mut unknown = Vec::new();
-        let mut told_lost = 0;
+        let (mut told_lost, mut full) = (0, Vec::new());
         let mut rings = std::mem::take(&mut self.set.rings);
         for ring in &mut rings {
             self.bytes.clear();
@@ -217,10 +232,17 @@ impl LiveSampler {
                     Ok(Record::SideBand(SideBand::Lost { count, .. } | SideBand::LostSamples { count }, _)) => {
                         told_lost += count;
                     }
-                    Ok(Record::SideBand(SideBand::Aux { offset, size, .. }, _)) if header.kind == kind::AUX => {
+                    Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, id)) if header.kind == kind::AUX => {
                         self.aux.clear();
                         ring.ring.read_aux(offset, size, &mut self.aux);
-                        self.put_spe(ring.cpu, out, &mut unknown);
+                        // Turned on again, the event counts in the thread that started the program, too.
+                        let owner = owner_of(self.set.of_cpus, id.pid_tid);
+                        if owner.is_none_or(|(pid, _)| pid != std::process::id()) {
+                            self.put_spe(ring.cpu, out, &mut unknown);
+                        }
+                        if flags & aux_flag::TRUNCATED != 0 {
+                            full.push(ring.cpu);
+                        }
                     }
                     Ok(_) => {}
                     Err(_) => told_lost += 1,
@@ -230,13 +252,16 @@ impl LiveSampler {
             self.bytes = bytes;
         }
         self.set.rings = rings;
+        // Those of the last look once more: another task's event may have found an area full just before it was read.
+        let again = std::mem::replace(&mut self.full, full);
+        again.iter().chain(&self.full).for_each(|&cpu| self.set.restart_aux(cpu));
         // Kernels before 6.0 keep no count of their own.
         self.lost = (self.lost + told_lost).max(self.set.lost());
         self.ask(out, &unknown);
     }
 
     fn put(&self, access: &MemoryAccess<'_>, is_fault: bool, out: &mut Vec<Seen>, unknown: &mut Vec<Question>) {
-        if access.address >= USER_END {
+        if is_kernel_address(access.address) {
             return;
         }
         let task = access.pid.zip(access.tid).filter(|(pid, _)| *pid != 0);

@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use numapilot_machine::parse_cpu_list;
@@ -22,6 +23,9 @@ use numapilot_perf::abi::read_format;
 
 use crate::error::EventsError;
 use crate::event::EventRequest;
+use crate::locked_memory::Limits;
+use crate::locked_memory::NoRoom;
+use crate::locked_memory::Sizes;
 use crate::rights;
 use crate::rights::explain;
 use crate::ring::Ring;
@@ -33,6 +37,8 @@ const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
+/// Index of the side band among the requests.
+const SIDE_BAND: usize = 0;
 /// Rounds of looking for threads that were born while others were being opened.
 const SCAN_ROUNDS: usize = 16;
 
@@ -95,17 +101,74 @@ pub struct EventSet {
     pub notes: Vec<String>,
     /// Processes of the scope that this user may not observe, by process id.
     pub refused: Vec<u32>,
+    /// The events are those of whole CPUs, not of tasks.
+    pub of_cpus: bool,
+    /// Descriptors (of `rings` and `others`) of the side band's events.
+    side_band: Vec<RawFd>,
+    /// CPUs and descriptors (of `rings` and `others`) of the events that have AUX areas or write to another one's.
+    with_aux: Vec<(u32, RawFd)>,
     others: Vec<OwnedFd>,
-    recipe: Recipe,
+    recipe: Option<Recipe>,
 }
 
 /// How events are opened, for processes that join later.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Recipe {
     requests: Vec<EventRequest>,
     attrs: Vec<EventAttr>,
-    size: RingSize,
+    memory: Memory,
     cpus: Vec<u32>,
+}
+
+/// Memory of the rings.
+#[derive(Clone, Copy, Debug)]
+struct Memory {
+    limits: Limits,
+    rings: usize,
+    asked: Sizes,
+    /// As much of that as the limits leave room for.
+    sizes: Sizes,
+}
+
+impl Memory {
+    fn new(requests: &[EventRequest], cpus: &[u32], size: RingSize) -> Memory {
+        let has_aux = |cpu: &&u32| {
+            let is_there = |request: &EventRequest| request.cpus.as_ref().is_none_or(|cpus| cpus.contains(cpu));
+            requests.iter().any(|request| request.aux_bytes > 0 && is_there(request))
+        };
+        let (rings, areas) = (cpus.len(), cpus.iter().filter(has_aux).count());
+        let limits = Limits::here(rings);
+        let aux = requests.iter().map(|request| request.aux_bytes).max().unwrap_or(0);
+        let asked = Sizes { data: size.bytes, aux };
+        Memory { limits, rings, asked, sizes: asked.within(&limits, rings, areas) }
+    }
+
+    /// Requests with AUX areas of the size that there is room for.
+    fn fit(self, mut requests: Vec<EventRequest>) -> Vec<EventRequest> {
+        for request in requests.iter_mut().filter(|request| request.aux_bytes > self.sizes.aux) {
+            request.aux_bytes = self.sizes.aux;
+            request.aux_watermark = (self.sizes.aux / 4) as u32;
+        }
+        requests
+    }
+
+    /// Says if rings are smaller than asked for.
+    fn note(self) -> Option<String> {
+        let Memory { asked, sizes, .. } = self;
+        let what = |what: &str, now: usize, asked: usize| {
+            (now < asked).then(|| format!("{what} have {} KiB per CPU instead of {} KiB", now >> 10, asked >> 10))
+        };
+        let smaller: Vec<String> = [what("rings", sizes.data, asked.data), what("AUX areas", sizes.aux, asked.aux)]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!smaller.is_empty()).then(|| {
+            format!(
+                "{}, because the limit on locked memory does not allow more (kernel.perf_event_mlock_kb, `ulimit -l`)",
+                smaller.join(" and ")
+            )
+        })
+    }
 }
 
 /// The page faults of a scope, opened.
@@ -122,7 +185,7 @@ pub struct OpenedFaults {
 /// How much memory the rings get.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RingSize {
-    /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it.
+    /// Bytes of a CPU's ring, a power of two of pages; less where the system's limit on locked memory asks for it: all rings then get the same share of it.
     pub bytes: usize,
 }
 
@@ -135,13 +198,19 @@ impl EventSet {
     pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, EventsError> {
         let mut all = vec![EventRequest::side_band()];
         all.extend_from_slice(requests);
-        let mut opening = Opening::new(all, scope, size)?;
-        match scope {
-            Scope::Children => opening.explained(|opening| opening.task(0, None))?,
-            Scope::System => opening.explained(|opening| opening.task(-1, None))?,
-            Scope::Processes(pids) => opening.processes(pids)?,
-        };
-        Ok(opening.finish())
+        let cpus = online_cpus()?;
+        raise_descriptor_limit();
+        let mut memory = Memory::new(&all, &cpus, size);
+        loop {
+            match Opening::new(memory.fit(all.clone()), scope, memory, cpus.clone()).all() {
+                // Other processes of this user have rings too: how much they take, nobody says.
+                Err(error) if is_no_room(&error) => match memory.sizes.less(memory.limits.page) {
+                    Some(less) => memory.sizes = less,
+                    None => return Err(error),
+                },
+                opened => return opened,
+            }
+        }
     }
 
     /// Opens the events of a process that joined the scope without having inherited them, and turns them on. False: it has ended. A process that this user may
@@ -152,8 +221,8 @@ impl EventSet {
     pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
         let scope = Scope::Processes(vec![pid]);
         let (rings, others) = (self.rings.len(), self.others.len());
-        let Recipe { requests, attrs, size, cpus } = std::mem::take(&mut self.recipe);
-        let mut opening = Opening { requests, attrs, scope: &scope, size, cpus, set: std::mem::take(self) };
+        let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(false) };
+        let mut opening = Opening { requests, attrs, scope: &scope, memory, cpus, set: std::mem::take(self) };
         let opened = opening.process(pid);
         let result = match opened {
             Ok(opened) => Ok(opened),
@@ -165,7 +234,7 @@ impl EventSet {
         };
         *self = opening.finish();
         let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
-        fresh.for_each(|fd| order(fd, IOC_ENABLE));
+        fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
         result
     }
 
@@ -194,6 +263,11 @@ impl EventSet {
         }
     }
 
+    /// Turns the side band on, and nothing else.
+    pub fn enable_side_band(&self) {
+        self.side_band.iter().for_each(|fd| order(*fd, IOC_ENABLE));
+    }
+
     /// Turns every event on.
     pub fn enable(&self) {
         self.all(IOC_ENABLE);
@@ -202,6 +276,13 @@ impl EventSet {
     /// Turns every event off, also those that tasks inherited.
     pub fn disable(&self) {
         self.all(IOC_DISABLE);
+    }
+
+    /// Turns the events on again that the kernel has turned off on a CPU because their AUX area was full (`perf_aux_output_begin`): it never does that by
+    /// itself. The area must have been read before.
+    pub fn restart_aux(&self, cpu: u32) {
+        let of_cpu = self.with_aux.iter().filter(|(of, _)| *of == cpu);
+        of_cpu.for_each(|(_, fd)| order(*fd, IOC_ENABLE));
     }
 
     /// Records that found no room in a ring, as the events' own counts say (since Linux 6.0; 0 before). Records of losses say the same, but only once there
@@ -221,7 +302,7 @@ impl EventSet {
     }
 
     fn all(&self, request: libc::c_ulong) {
-        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd, request));
+        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd.as_raw_fd(), request));
     }
 
     /// Number of the caller's request (as given to [`EventSet::open`]) of an event of [`EventSet::session`]; `None` for the side band.
@@ -236,25 +317,35 @@ struct Opening<'a> {
     /// As opened, which the kernel's age may have made poorer.
     attrs: Vec<EventAttr>,
     scope: &'a Scope,
-    size: RingSize,
+    memory: Memory,
     cpus: Vec<u32>,
     set: EventSet,
 }
 
 impl<'a> Opening<'a> {
-    fn new(requests: Vec<EventRequest>, scope: &'a Scope, size: RingSize) -> Result<Opening<'a>, EventsError> {
-        let cpus = online_cpus()?;
-        raise_descriptor_limit();
+    fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
-        let mut opening = Opening { requests, attrs, scope, size, cpus, set: EventSet::default() };
+        let mut opening = Opening { requests, attrs, scope, memory, cpus, set: EventSet::default() };
+        opening.set.of_cpus = *scope == Scope::System;
         opening.describe();
-        Ok(opening)
+        opening
+    }
+
+    /// Opens everything.
+    fn all(mut self) -> Result<EventSet, EventsError> {
+        match self.scope {
+            Scope::Children => self.explained(|opening| opening.task(0, None))?,
+            Scope::System => self.explained(|opening| opening.task(-1, None))?,
+            Scope::Processes(pids) => self.processes(pids)?,
+        };
+        self.set.notes.extend(self.memory.note());
+        Ok(self.finish())
     }
 
     /// The opened events, with what is needed to open more.
     fn finish(self) -> EventSet {
-        let recipe = Recipe { requests: self.requests, attrs: self.attrs, size: self.size, cpus: self.cpus };
-        EventSet { recipe, ..self.set }
+        let Opening { requests, attrs, memory, cpus, set, .. } = self;
+        EventSet { recipe: Some(Recipe { requests, attrs, memory, cpus }), ..set }
     }
 
     /// Does something that may be refused, and explains why it was.
@@ -347,17 +438,24 @@ impl<'a> Opening<'a> {
             let id = event_id(&fd).map_err(fail)?;
             self.set.session.add_id(id, request);
             self.set.origins.insert(id, Origin { request, cpu, task });
+            if request == SIDE_BAND {
+                self.set.side_band.push(fd.as_raw_fd());
+            }
+            if self.requests[request].aux_bytes > 0 {
+                self.set.with_aux.push((cpu, fd.as_raw_fd()));
+            }
             match self.set.rings.iter().find(|ring| ring.cpu == cpu) {
                 Some(ring) => {
                     redirect(&fd, &ring.fd).map_err(fail)?;
                     self.set.others.push(fd);
                 }
                 None => {
-                    let mut ring = Ring::map(fd.as_fd(), self.size.bytes).map_err(fail)?;
+                    let Memory { limits, rings, asked, sizes } = self.memory;
+                    let no_room = |error| (request, NoRoom::of(error, limits, rings, asked));
+                    let mut ring = Ring::map(fd.as_fd(), sizes.data).map_err(no_room)?;
                     if self.requests[request].aux_bytes > 0 {
-                        ring.map_aux(fd.as_fd(), self.requests[request].aux_bytes).map_err(fail)?;
+                        ring.map_aux(fd.as_fd(), self.requests[request].aux_bytes).map_err(no_room)?;
                     }
-                    self.note_size(&ring);
                     self.set.rings.push(CpuRing { cpu, ring, fd });
                 }
             }
@@ -373,7 +471,8 @@ impl<'a> Opening<'a> {
     fn one(&mut self, request: usize, pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
         let mut attr = self.attrs[request].clone();
         let asked = &self.requests[request];
-        let opened = open_or_less(&mut attr, |attr| open_event(&asked.bytes(attr, self.size.bytes), pid, cpu, leader));
+        let opened =
+            open_or_less(&mut attr, |attr| open_event(&asked.bytes(attr, self.memory.sizes.data), pid, cpu, leader));
         if attr != self.attrs[request] {
             self.attrs[request] = attr;
             self.describe();
@@ -392,18 +491,11 @@ impl<'a> Opening<'a> {
         }
         self.set.session = session;
     }
+}
 
-    /// Says once if rings are smaller than asked for.
-    fn note_size(&mut self, ring: &Ring) {
-        let smaller = ring.data_bytes() < self.size.bytes;
-        if smaller && !self.set.rings.iter().any(|other| other.ring.data_bytes() < self.size.bytes) {
-            self.set.notes.push(format!(
-                "rings have {} KiB per CPU instead of {} KiB, because the limit on locked memory does not allow more (kernel.perf_event_mlock_kb, `ulimit -l`)",
-                ring.data_bytes() >> 10,
-                self.size.bytes >> 10
-            ));
-        }
-    }
+/// Whether the limit on locked memory stands in the way.
+fn is_no_room(error: &EventsError) -> bool {
+    matches!(error, EventsError::Event { source, .. } if NoRoom::in_error(source).is_some())
 }
 
 /// Whether this user may not observe a process: it is another user's, or a set-user-ID program.
@@ -411,9 +503,9 @@ fn is_denied(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
-fn order(fd: &OwnedFd, request: libc::c_ulong) {
+fn order(fd: RawFd, request: libc::c_ulong) {
     // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
-    unsafe { libc::ioctl(fd.as_raw_fd(), request, 0) };
+    unsafe { libc::ioctl(fd, request, 0) };
 }
 
 /// The event with what the scope asks for.
@@ -557,6 +649,26 @@ mod tests {
     }
 
     #[test]
+    fn the_side_band_can_be_on_alone() {
+        let script = "read x; /bin/true; read x";
+        let mut child = Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let request = EventRequest::page_faults(true, 16);
+        let mut set = match EventSet::open(&[request], &Scope::Processes(vec![child.id()]), SIZE) {
+            Ok(set) => set,
+            Err(error) => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
+        };
+        set.enable_side_band();
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let (samples, execs, bad) = read(&mut set);
+        assert!(samples == 0 && execs > 0 && bad == 0, "{samples} faults, {execs} programs, {bad} bad bytes");
+    }
+
+    #[test]
     fn of_several_processes_one_that_is_gone_is_left_out_and_one_that_joins_is_added() {
         let script = "read x; for i in 1 2 3 4; do /bin/true; done";
         let start = || Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
@@ -585,6 +697,49 @@ mod tests {
         drop(first.stdin.take());
         first.wait().unwrap();
         assert!(read(&mut set).0 > 20);
+    }
+
+    /// The kernel turns an event off whose AUX area is full; here it was turned off by hand.
+    #[test]
+    fn an_event_that_had_stopped_goes_on() {
+        let request = EventRequest::page_faults(true, 16);
+        let scope = Scope::Processes(vec![std::process::id()]);
+        let mut set = match EventSet::open(&[request], &scope, SIZE) {
+            Ok(set) => set,
+            Err(error) => return numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+        };
+        let fresh = |set: &mut EventSet| {
+            read(set);
+            assert!(Command::new("true").status().unwrap().success());
+            read(set).0
+        };
+        set.enable();
+        assert!(fresh(&mut set) > 0);
+        set.disable();
+        assert_eq!(fresh(&mut set), 0);
+        let cpus: Vec<u32> = set.rings.iter().map(|ring| ring.cpu).collect();
+        set.restart_aux(cpus[0]);
+        assert_eq!(fresh(&mut set), 0, "none has an area");
+        let fds = set.rings.iter().map(|ring| &ring.fd).chain(&set.others).map(AsRawFd::as_raw_fd);
+        let fds: Vec<RawFd> = fds.collect();
+        set.with_aux = cpus.iter().flat_map(|&cpu| fds.iter().map(move |&fd| (cpu, fd))).collect();
+        set.restart_aux(cpus[0]);
+        assert!(fresh(&mut set) > 0);
+    }
+
+    #[test]
+    fn rings_and_areas_that_do_not_fit_are_smaller_and_that_is_told() {
+        let limits =
+            Limits { page: 4096, cpus: 64, mlock_kib: Some(516), memlock_bytes: Some(8 << 20), is_exempt: false };
+        let asked = Sizes { data: 1 << 20, aux: 1 << 20 };
+        let memory = Memory { limits, rings: 64, asked, sizes: asked.within(&limits, 64, 64) };
+        let request = EventRequest { aux_bytes: 1 << 20, aux_watermark: 1 << 18, ..EventRequest::default() };
+        let fitted = memory.fit(vec![request, EventRequest::side_band()]);
+        let sizes: Vec<_> = fitted.iter().map(|request| (request.aux_bytes, request.aux_watermark)).collect();
+        assert_eq!(sizes, [(1 << 18, 1 << 16), (0, 0)]);
+        let note = memory.note().unwrap();
+        assert!(note.contains("rings have 256 KiB per CPU instead of 1024 KiB and AUX areas have 256 KiB"), "{note}");
+        assert_eq!(Memory { sizes: asked, ..memory }.note(), None);
     }
 
     #[test]

@@ -74,13 +74,42 @@ pub fn plan(pmus: &[Pmu], facts: &[SamplerFact], options: &PmuOptions) -> Result
         ..SampleRequest::default()
     };
     let mut out = PmuPlan { has_physical, ..PmuPlan::default() };
-    for offer in offers(pmus, &request)? {
+    let offers = offers(pmus, &request)?;
+    let mut missing: Vec<String> = pmus.iter().filter(|pmu| is_left_out(pmu, &offers)).map(left_out).collect();
+    for offer in offers {
         let is_usable = |fact: &&SamplerFact| fact.pmu == offer.pmu && fact.sampler == name_of(offer.sampler);
-        if usable.iter().any(is_usable) {
-            out.add(&offer, options);
+        match usable.iter().any(is_usable) {
+            true => out.add(&offer, options),
+            false => missing.push(refused(&offer)),
         }
     }
+    // Beside what works; where nothing does, the doctor says why.
+    if !out.requests.is_empty() {
+        out.notes.append(&mut missing);
+    }
     Ok(out)
+}
+
+/// Whether a kind of core of a hybrid processor has no event that samples accesses.
+fn is_left_out(pmu: &Pmu, offers: &[Offer]) -> bool {
+    pmu.name.starts_with("cpu_") && pmu.cpus.is_some() && offers.iter().all(|offer| offer.pmu != pmu.name)
+}
+
+fn left_out(pmu: &Pmu) -> String {
+    let cpus = pmu.cpus.as_deref().unwrap_or_default();
+    format!("{}: it has no event that samples memory accesses, so accesses on CPUs {cpus} are not recorded", pmu.name)
+}
+
+/// A note on an event that the kernel refused when it was tried.
+fn refused(offer: &Offer) -> String {
+    let what = match offer.sampler {
+        Sampler::PebsLoads => "loads",
+        Sampler::PebsStores => "stores",
+        Sampler::IbsOp | Sampler::Spe => "accesses",
+    };
+    let place = offer.cpus.as_deref().map(|cpus| format!(" on CPUs {cpus}")).unwrap_or_default();
+    let event = event_name(offer, false);
+    format!("{event}: the kernel refuses this event, so {what}{place} are not recorded; `numapilot doctor` says why")
 }
 
 /// A sampler's name in the doctor's facts.
@@ -245,7 +274,36 @@ mod tests {
     #[test]
     fn cores_of_a_hybrid_processor_are_opened_on_their_own_cpus() {
         let plan = planned("intel-hybrid");
-        assert!(plan.requests.iter().all(|request| request.cpus == Some((0..16).collect())), "{plan:?}");
+        let shown: Vec<_> =
+            plan.requests.iter().map(|r| (r.name.as_str(), r.joins_group, r.cpus.clone().unwrap())).collect();
+        let (small, large): (Vec<u32>, Vec<u32>) = ((16..24).collect(), (0..16).collect());
+        let want = [
+            ("cpu_atom/mem-loads/", false, small.clone()),
+            ("cpu_atom/mem-stores/", false, small),
+            ("cpu_core/mem-loads-aux/", false, large.clone()),
+            ("cpu_core/mem-loads/", true, large.clone()),
+            ("cpu_core/mem-stores/", false, large),
+        ];
+        assert_eq!(shown, want);
+    }
+
+    #[test]
+    fn cores_that_are_not_sampled_are_named() {
+        let mut pmus = pmus("intel-hybrid");
+        let mut facts = all(&pmus);
+        facts
+            .iter_mut()
+            .filter(|fact| fact.pmu == "cpu_atom")
+            .for_each(|fact| fact.own = Answer::Refused(libc::EINVAL));
+        let notes = super::plan(&pmus, &facts, &OPTIONS).unwrap().notes;
+        let has = |notes: &[String], words: &str| notes.iter().any(|note| note.contains(words));
+        assert!(
+            has(&notes, "cpu_atom/mem-loads/") && has(&notes, "so loads on CPUs 16-23 are not recorded"),
+            "{notes:?}"
+        );
+        pmus.iter_mut().filter(|pmu| pmu.name == "cpu_atom").for_each(|pmu| pmu.events.clear());
+        let notes = super::plan(&pmus, &all(&pmus), &OPTIONS).unwrap().notes;
+        assert!(has(&notes, "so accesses on CPUs 16-23 are not recorded"), "{notes:?}");
     }
 
     #[test]

@@ -141,11 +141,20 @@ fn status_field(name: &str) -> Option<String> {
 
 /// CAP_SYS_ADMIN is bit 21, CAP_PERFMON bit 38 (`include/uapi/linux/capability.h`).
 fn is_privileged(mask: &str) -> bool {
-    u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & (1 << 21 | 1 << 38) != 0)
+    has_bit(mask, 21) || has_bit(mask, 38)
+}
+
+fn has_bit(mask: &str, bit: u32) -> bool {
+    u64::from_str_radix(mask, 16).is_ok_and(|mask| mask >> bit & 1 != 0)
+}
+
+/// Whether this process has a capability, in its own user namespace.
+pub(crate) fn has_capability(bit: u32) -> bool {
+    status_field("CapEff").is_some_and(|mask| has_bit(&mask, bit))
 }
 
 /// Whether ids are mapped at all: the initial namespace maps all of them to themselves.
-fn is_user_namespace(map: &str) -> bool {
+pub(crate) fn is_user_namespace(map: &str) -> bool {
     map.split_whitespace().collect::<Vec<_>>() != ["0", "0", "4294967295"]
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::EventsError;
 use crate::facts::{Answer, EventFacts, Vendor};
+use crate::locked_memory::NoRoom;
 use crate::probe;
 
 /// Something in the way, and what to do about it. Whole clauses, without a full stop.
@@ -62,6 +63,10 @@ impl Scope {
 
 /// The error for an event that was refused when it was needed.
 pub fn explain(event: &str, scope: Scope, source: io::Error) -> EventsError {
+    if let Some(no_room) = NoRoom::in_error(&source) {
+        let (reason, remedy) = (no_room.reason(), no_room.remedy());
+        return EventsError::Event { event: event.to_owned(), source, reason, remedy };
+    }
     let facts = probe();
     let answer = Answer::Refused(source.raw_os_error().unwrap_or(0));
     let Obstacle { reason, remedy } = closed(&facts).unwrap_or_else(|| refused(&facts, event, answer, scope));

@@ -105,21 +105,14 @@ fn page_bytes() -> usize {
 }
 
 impl Ring {
-    /// Maps the ring of an event, of `bytes` (a power of two of pages) or, where the limit on locked memory (kernel.perf_event_mlock_kb, RLIMIT_MEMLOCK)
-    /// leaves no room for that, of as many as it takes.
+    /// Maps the ring of an event, of `bytes` (a power of two of pages; at least one page).
     ///
     /// # Errors
-    /// Not even one page of data can be mapped.
+    /// EPERM: the limit on locked memory (kernel.perf_event_mlock_kb, RLIMIT_MEMLOCK) leaves no room for that.
     pub fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Ring> {
         let page = page_bytes();
-        let mut data_bytes = bytes.max(page).next_power_of_two();
-        loop {
-            match Mapping::new(fd, page + data_bytes, 0, true) {
-                Ok(control) => return Ok(Ring::over(control, page, data_bytes)),
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) && data_bytes > page => data_bytes /= 2,
-                Err(error) => return Err(error),
-            }
-        }
+        let data_bytes = bytes.max(page).next_power_of_two();
+        Ok(Ring::over(Mapping::new(fd, page + data_bytes, 0, true)?, page, data_bytes))
     }
 
     fn over(control: Mapping, data_offset: usize, data_bytes: usize) -> Ring {

@@ -233,7 +233,7 @@ void np_l3_drop(uint32_t l3_index, uintptr_t line);
 
 /* ---- pages.c ---- */
 #define NP_LEAF_BITS 18
-#define NP_LEAVES (1ull << 17)
+#define NP_LEAVES (1ull << (NP_ADDRESS_BITS - NP_PAGE_SHIFT - NP_LEAF_BITS))
 /* A page's byte: 0 no home yet; 1 to 64 home + 1; above: no home yet, but a policy, or reads of the zero page (pages.c). */
 #define NP_PAGE_HOME 1
 /* No home: no thread has written the page, and reads of it find the kernel's shared zero page. */

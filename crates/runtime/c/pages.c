@@ -1,6 +1,6 @@
 /* pages.c: each page's home node.
  *
- * A table of the process in two levels: 2^17 leaves of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
+ * A table of the process in two levels: leaves of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
  * page gets its home at the first access that leaves a private filter (its first touch, as the filters give up lines of pages that are forgotten):
  * by the policy of its range, else of the thread, else of the recording, else the node of the thread, or the nearest node with memory. A forked child
  * inherits the table as it inherits memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.

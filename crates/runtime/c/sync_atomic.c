@@ -60,7 +60,7 @@ static void put(uint64_t key, uint64_t value) {
 
 /* Addresses of different processes are different objects, even where the memory is shared. */
 static uint64_t key_of(const struct np_slot *slot, uintptr_t address) {
-    return 0x8000000000000000ull | (uint64_t)(slot->process_index & 0x7fff) << 47 | (address & 0x7fffffffffffull);
+    return 0x8000000000000000ull | (uint64_t)(slot->process_index & 0x7fff) << 48 | (address & 0xffffffffffffull);
 }
 
 /* Writers of one key may come at the same moment, also where it has no entry yet: the value is made the greatest before the key says whose it is, so none of

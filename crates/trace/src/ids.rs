@@ -43,7 +43,7 @@ id!(
     u32
 );
 id!(
-    /// An address in some process's address space, below 2^47.
+    /// An address in some process's address space, below 2^48 (`wire::layout::ADDRESS_END`).
     VirtAddr,
     u64
 );

@@ -30,7 +30,7 @@ use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
 use numapilot_trace::wire::layout;
-use numapilot_trace::wire::layout::{CODE_FRAME, CODE_SHIFT};
+use numapilot_trace::wire::layout::{ADDRESS_END, CODE_FRAME, CODE_SHIFT};
 
 use crate::access::AccessRef;
 use crate::losses::Losses;
@@ -38,9 +38,6 @@ use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, 
 use crate::ties::Live;
 use segments::Segments;
 use space::{Found, Space};
-
-/// Addresses are below this; anything else in a record is damage.
-const ADDRESS_END: u64 = 1 << 47;
 
 /// Highest thread, process or similar number that is accepted. Numbers are consecutive, so a higher one means damage.
 pub(crate) const INDEX_MAX: u32 = 1 << 22;

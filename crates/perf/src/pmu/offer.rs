@@ -72,8 +72,9 @@ pub fn offers(pmus: &[Pmu], request: &SampleRequest) -> Result<Vec<Offer>, PmuEr
     for pmu in pmus {
         match pmu.name.as_str() {
             "ibs_op" => out.push(ibs(pmu, request)?),
-            // A hybrid processor's performance cores; its others measure no latencies.
-            "cpu" | "cpu_core" => out.extend(pebs(pmu, request)?),
+            // Hybrid processors have a PMU for each kind of core (`cpu_core`, `cpu_atom`, `cpu_lowpower`), with an event of its own for loads and their
+            // latencies.
+            name if name == "cpu" || name.starts_with("cpu_") => out.extend(pebs(pmu, request)?),
             name if name.starts_with("arm_spe_") => out.push(spe(pmu, request)?),
             _ => {}
         }

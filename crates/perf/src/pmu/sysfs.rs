@@ -22,8 +22,10 @@ pub struct Pmu {
     pub name: String,
     /// Type number for `perf_event_attr.type`.
     pub kind: u32,
-    /// Fields of an event's configuration by name (folder `format`).
+    /// Fields of an event's configuration by name (folder `format`), as far as their form is known.
     pub format: BTreeMap<String, Field>,
+    /// Fields of another form than that, as they stand there: a newer kernel may have words that are unknown here. They matter only to events that use them.
+    pub unknown: BTreeMap<String, String>,
     /// Named events and their terms (folder `events`).
     pub events: BTreeMap<String, String>,
     /// Capabilities by name (folder `caps`).
@@ -46,20 +48,20 @@ impl Pmu {
         let kind = text(&folder.join("type")).unwrap_or_default();
         let kind =
             kind.parse().map_err(|_| nonsense(folder.join("type"), format!("{kind:?} is not a PMU's type number")))?;
-        let mut format = BTreeMap::new();
+        let (mut format, mut unknown) = (BTreeMap::new(), BTreeMap::new());
         for field in names(&folder.join("format")) {
-            let path = folder.join("format").join(&field);
-            let content = text(&path).unwrap_or_default();
-            let parsed = Field::parse(&content)
-                .ok_or_else(|| nonsense(path, format!("{content:?} is not the format of a field")))?;
-            format.insert(field, parsed);
+            let content = text(&folder.join("format").join(&field)).unwrap_or_default();
+            match Field::parse(&content) {
+                Some(parsed) => drop(format.insert(field, parsed)),
+                None => drop(unknown.insert(field, content)),
+            }
         }
         let all = |sub: &str| {
             let entries = names(&folder.join(sub)).into_iter();
             entries.filter_map(|entry| Some((entry.clone(), text(&folder.join(sub).join(entry))?))).collect()
         };
         let cpus = text(&folder.join("cpus")).or_else(|| text(&folder.join("cpumask")));
-        Ok(Pmu { name, kind, format, events: all("events"), caps: all("caps"), cpus })
+        Ok(Pmu { name, kind, format, unknown, events: all("events"), caps: all("caps"), cpus })
     }
 
     /// The description of an event given by terms (`event=0xcd,umask=0x1,ldlat=3`), or by the name of one in [`Pmu::events`].
@@ -83,7 +85,11 @@ impl Pmu {
             None => value.parse(),
         };
         let number = number.map_err(|_| fail(format!("the value of {name}={value} is not a number")))?;
-        let field = self.format.get(name).ok_or_else(|| fail(format!("the PMU has no field {name}")))?;
+        let no_field = || match self.unknown.get(name) {
+            Some(form) => fail(format!("the PMU's field {name} has a form that this version does not know ({form})")),
+            None => fail(format!("the PMU has no field {name}")),
+        };
+        let field = self.format.get(name).ok_or_else(no_field)?;
         if field.set(attr, number) {
             Ok(())
         } else {

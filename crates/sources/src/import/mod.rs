@@ -31,6 +31,8 @@ use facts::Facts;
 
 pub use crate::sampled::Counts;
 
+/// The trace is a CPU's, not a thread's.
+const NO_TASK: u32 = u32::MAX;
 /// Records handed on at once: enough that handing over costs nothing, few enough to stay in the caches.
 const BATCH_RECORDS: usize = 1 << 13;
 
@@ -333,7 +335,9 @@ impl<R: Read> Import<R> {
     fn aux(&mut self) -> Result<(), SourceError> {
         let Some(item) = self.walker.current() else { return Ok(()) };
         match self.walker.session().decode(item.header, item.body, item.offset) {
-            Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => self.queue.spe(item.aux, tid, cpu),
+            Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => {
+                self.queue.spe(item.aux, (tid != NO_TASK).then_some(tid), None, cpu);
+            }
             Ok(Record::SideBand(SideBand::AuxtraceInfo { kind, words }, _)) => self.queue.aux_info(kind, &words),
             Ok(Record::SideBand(SideBand::TimeConv { shift, multiplier, zero }, _)) => {
                 self.queue.time_conversion(shift, multiplier, zero);

@@ -15,7 +15,7 @@ use super::facts::{Facts, SampledEvent};
 pub(super) fn counts(counts: &Counts) -> Value {
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address,
-        "kernel_addresses": counts.kernel_addresses, "without_thread": counts.without_thread,
+        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "without_thread": counts.without_thread,
         "other_events": counts.other_events, "device_accesses": counts.device,
         "answered_by_caches": counts.core_cached + counts.shared_cached,
         "answered_by_core_caches": counts.core_cached, "answered_by_shared_cache": counts.shared_cached,
@@ -134,6 +134,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.kernel_addresses > 0 {
         notes.push(format!("{} samples access kernel memory and are left out", counts.kernel_addresses));
     }
+    notes.extend(counts.beyond_note());
     if counts.device > 0 {
         notes.push(format!(
             "{} samples are accesses to device registers, not to memory, and are left out",

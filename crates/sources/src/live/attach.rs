@@ -92,6 +92,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
         return Err(SourceError::Busy);
     };
+    // What is mapped and who is forked while /proc is read must not be missed; accesses begin once it is read, as the rings are not emptied before.
+    reader.enable_side_band();
     let known = reader.synthesize(members.as_ref(), start.order)?;
     reader.enable();
     if let Some(members) = &mut members {

@@ -18,6 +18,7 @@ use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
 use numapilot_perf::TaskChange;
+use numapilot_perf::abi::aux_flag;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe::SourceTable;
 
@@ -31,6 +32,7 @@ use crate::sampled::Entry;
 use crate::sampled::Queue;
 use crate::sampled::Samples;
 use numapilot_perf_events::aux::AuxCounts;
+use numapilot_perf_events::aux::owner_of;
 use numapilot_perf_events::homes::Asked;
 use numapilot_perf_events::homes::Homes;
 use numapilot_perf_events::open::EventSet;
@@ -49,9 +51,6 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Samples older than this part of it are not asked for their pages' homes any more.
 const PATIENCE_PER_ANSWER: u64 = 4;
-
-/// A CPU's AUX area is no single task's.
-const NO_TASK: u32 = u32::MAX;
 
 /// Running totals, read by other threads meanwhile.
 #[derive(Debug, Default)]
@@ -116,6 +115,12 @@ pub struct Reader<'a> {
     line: TimeLine,
     homes: Option<Homes>,
     aux_piece: Vec<u8>,
+    /// CPUs whose AUX areas were full, and the times of the records that say so.
+    full: Vec<(u32, Option<u64>)>,
+    /// CPUs on which SPE was turned on again at the last look.
+    restarted: Vec<u32>,
+    /// Events are off for good.
+    is_off: bool,
     announced: Vec<Announcement>,
     /// Order stamp up to which records were handed on.
     handled: u64,
@@ -148,7 +153,11 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, samples, first, order_khz, asks_homes, spe } = reading;
+        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, spe } = reading;
+        if !events.of_cpus {
+            // Turned on again, SPE counts in the thread that started the program, too.
+            samples.leave_out(std::process::id());
+        }
         let mut queue = Queue::default();
         if let Some(tables) = spe {
             queue.expect_spe(tables);
@@ -165,6 +174,9 @@ impl<'a> Reader<'a> {
             line: TimeLine::new(first, ClockPair::now()),
             homes: asks_homes.then(Homes::default),
             aux_piece: Vec::new(),
+            full: Vec::new(),
+            restarted: Vec::new(),
+            is_off: false,
             announced: Vec::new(),
             handled: 0,
             patience_ticks: patience_ms * u64::from(order_khz),
@@ -177,6 +189,11 @@ impl<'a> Reader<'a> {
         &mut self.samples
     }
 
+    /// Turns on the records of mappings, names, forks and ends, and nothing else yet.
+    pub fn enable_side_band(&self) {
+        self.events.enable_side_band();
+    }
+
     /// Turns the events on, where nothing else does.
     pub fn enable(&self) {
         self.events.enable();
@@ -185,10 +202,9 @@ impl<'a> Reader<'a> {
     /// Reads until `done`, then takes what is left; events go off once `stopped` is set. A failure to write is in the outcome.
     pub fn run(mut self, done: &AtomicBool, stopped: &AtomicBool) -> LiveOutcome {
         let mut flushed = Instant::now();
-        let mut is_off = false;
         loop {
-            if !is_off && stopped.load(Ordering::Acquire) {
-                is_off = true;
+            if !self.is_off && stopped.load(Ordering::Acquire) {
+                self.is_off = true;
                 self.events.disable();
             }
             let is_end = done.load(Ordering::Acquire);
@@ -278,16 +294,21 @@ impl<'a> Reader<'a> {
         for (ring, end) in self.events.rings.iter().zip(ends) {
             let mut records = Records::new(&bytes[start..end]);
             for (header, body) in records.by_ref() {
+                let ns = self.events.session.peek_time(header, body);
                 if header.kind == kind::AUX
-                    && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, _)) =
+                    && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, id)) =
                         self.events.session.decode(header, body, 0)
                 {
                     self.aux_piece.clear();
                     ring.ring.read_aux(offset, size, &mut self.aux_piece);
                     self.outcome.aux.piece(flags, size, self.aux_piece.len());
-                    self.queue.spe(&self.aux_piece, NO_TASK, ring.cpu);
+                    let last_task = owner_of(self.events.of_cpus, id.pid_tid);
+                    self.queue.spe(&self.aux_piece, None, last_task, ring.cpu);
+                    if flags & aux_flag::TRUNCATED != 0 {
+                        self.full.push((ring.cpu, ns));
+                    }
                 }
-                let time = self.events.session.peek_time(header, body).map(|ns| self.line.order_of(ns));
+                let time = ns.map(|ns| self.line.order_of(ns));
                 self.queue.record_at(header, start + Header::BYTES, body.len(), time);
                 start += usize::from(header.size);
             }
@@ -295,6 +316,22 @@ impl<'a> Reader<'a> {
             start = end;
         }
         self.queue.give_back(bytes);
+        self.restart_full();
+    }
+
+    /// Turns SPE on again on the CPUs whose AUX areas were full, and once more at the next look: another task's event may have found the area full just
+    /// before it was read, and is turned off a moment later.
+    fn restart_full(&mut self) {
+        if self.is_off {
+            return self.full.clear();
+        }
+        self.restarted.drain(..).for_each(|cpu| self.events.restart_aux(cpu));
+        let now_ns = ClockPair::now().raw_ns;
+        for (cpu, since_ns) in self.full.drain(..) {
+            self.events.restart_aux(cpu);
+            self.outcome.aux.restarted(now_ns.saturating_sub(since_ns.unwrap_or(now_ns)));
+            self.restarted.push(cpu);
+        }
     }
 
     /// Hands on what no later record can come before.

@@ -3,6 +3,7 @@
 
 use numapilot_host::Members;
 use numapilot_kernel::KernelError;
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::memory::PageState;
@@ -12,12 +13,15 @@ use numapilot_machine::NodeId;
 use numapilot_perf::Mapping;
 use numapilot_perf::SampleId;
 use numapilot_perf::SideBand;
+use numapilot_trace::wire::layout;
 
 use super::attach::Known;
 use super::drain::Reader;
+use super::time::ClockPair;
 use crate::error::SourceError;
 
-const PAGE_BYTES: u64 = 4096;
+/// A page of the trace. The kernel's may be larger (64 KiB, 16 KiB on arm64).
+const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
 /// Pages looked at in one call.
 const BATCH_PAGES: u64 = 64 << 10;
 const MAP_SHARED: u32 = 1;
@@ -58,6 +62,8 @@ impl Reader<'_> {
     }
 
     fn process(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), SourceError> {
+        // What happens later is in the kernel's records, which are on already; what happened before, /proc shows.
+        let began = ClockPair::now().order;
         let Ok(threads) = task::threads_of(pid) else { return Ok(()) };
         match maps::read(pid, "smaps", &mut look.text) {
             Ok(()) => {}
@@ -80,6 +86,9 @@ impl Reader<'_> {
             self.tell(&record, order)?;
         }
         let text = std::mem::take(&mut look.text);
+        if !text.is_empty() {
+            self.samples().described(pid, began);
+        }
         for (line, used) in maps::uses(&text) {
             let mapping = Mapping {
                 pid,
@@ -109,16 +118,17 @@ impl Reader<'_> {
     /// Tells of the pages of a mapping that are in memory.
     fn pages(&mut self, pid: u32, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), SourceError> {
         let Ok(mut map) = PageMap::open(pid) else { return Ok(()) };
-        let mut page = start / PAGE_BYTES;
-        while page < end / PAGE_BYTES {
-            let count = BATCH_PAGES.min(end / PAGE_BYTES - page);
+        let size = page_bytes();
+        let (mut page, end) = (start / size, end / size);
+        while page < end {
+            let count = BATCH_PAGES.min(end - page);
             look.entries.clear();
             if map.read(page, count as usize, &mut look.entries).is_err() || look.entries.is_empty() {
                 return Ok(());
             }
             look.addresses.clear();
             let present = look.entries.iter().zip(page..).filter(|(entry, _)| entry.is_present());
-            look.addresses.extend(present.map(|(_, page)| page * PAGE_BYTES));
+            look.addresses.extend(present.map(|(_, page)| page * size));
             look.known.pages += look.addresses.len() as u64;
             self.place(pid, order, look)?;
             page += count;
@@ -134,20 +144,41 @@ impl Reader<'_> {
             None if look.query.states(pid, &look.addresses, &mut look.states).is_err() => return Ok(()),
             None => {}
         }
-        let mut run: Option<(u64, u32, NodeId)> = None;
-        for (&address, state) in look.addresses.iter().zip(&look.states) {
-            let Some(node) = state.node() else { continue };
-            match &mut run {
-                Some((first, pages, on)) if *on == node && address == *first + u64::from(*pages) * PAGE_BYTES => {
-                    *pages += 1;
-                }
-                _ => {
-                    if let Some(run) = run.replace((address, 1, node)) {
-                        self.samples().found(pid, run, order)?;
-                    }
-                }
-            }
+        for run in runs(&look.addresses, &look.states, page_bytes()) {
+            self.samples().found(pid, run, order)?;
         }
-        run.map_or(Ok(()), |run| self.samples().found(pid, run, order))
+        Ok(())
+    }
+}
+
+/// Runs of neighbouring pages of one node: first address, number of the trace's pages, node. `size`: bytes of a page of the kernel's.
+fn runs(addresses: &[u64], states: &[PageState], size: u64) -> Vec<(u64, u32, NodeId)> {
+    let each = u32::try_from(size / PAGE_BYTES).unwrap_or(1).max(1);
+    let mut runs: Vec<(u64, u32, NodeId)> = Vec::new();
+    for (&address, state) in addresses.iter().zip(states) {
+        let Some(node) = state.node() else { continue };
+        match runs.last_mut() {
+            Some((first, pages, on)) if *on == node && address == *first + u64::from(*pages) * PAGE_BYTES => {
+                *pages += each;
+            }
+            _ => runs.push((address, each, node)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_any_size_become_runs_of_the_traces_pages() {
+        let [first, second] = [PageState::On(NodeId(0)), PageState::On(NodeId(1))];
+        for (size, each) in [(4096, 1), (16 << 10, 4), (64 << 10, 16)] {
+            let addresses = [1, 2, 3, 5].map(|page| page * size);
+            let found = runs(&addresses, &[first, first, second, second], size);
+            let want = [(size, 2 * each, NodeId(0)), (3 * size, each, NodeId(1)), (5 * size, each, NodeId(1))];
+            assert_eq!(found, want, "{size}");
+        }
     }
 }

@@ -100,13 +100,25 @@ impl Kernel {
         true
     }
 
-    /// Puts bytes into the AUX area; the record that tells of them.
-    fn write_aux(&mut self, bytes: &[u8], flags: u64, attr: &EventAttr, time: u64) -> bool {
+    /// Puts bytes into the AUX area; the record that tells of them. `task`: who runs then.
+    fn write_aux(
+        &mut self,
+        bytes: &[u8],
+        (flags, task): (u64, Option<(u32, u32)>),
+        attr: &EventAttr,
+        time: u64,
+    ) -> bool {
         self.put(PAGE + self.data_bytes, self.aux_bytes, self.aux_head, bytes);
         let spec = SideBandSpec::Aux { offset: self.aux_head, size: bytes.len() as u64, flags };
         self.aux_head += bytes.len() as u64;
         self.file.write_all_at(&self.aux_head.to_ne_bytes(), AUX_HEAD).unwrap();
-        let id = SampleId { time: Some(time), identifier: Some(100), cpu: Some(self.cpu), ..SampleId::default() };
+        let id = SampleId {
+            pid_tid: task,
+            time: Some(time),
+            identifier: Some(100),
+            cpu: Some(self.cpu),
+            ..SampleId::default()
+        };
         self.write(&spec.encode(attr, &id, Endian::Little), attr)
     }
 }
@@ -298,15 +310,34 @@ fn registers_and_words_in_rings_become_the_accesses_that_they_were_made_of() {
     }
 }
 
-/// SPE's packets come through AUX areas, whose pieces wrap too; flags of the pieces are counted.
+/// SPE's packets of an access, without the one that names the thread: most kernels are built so that there is none.
+fn without_context(mut packets: Vec<u8>) -> Vec<u8> {
+    let end = packets.len() - 9;
+    assert_eq!((packets[end - 5], packets[end]), (0x65, 0x71));
+    packets.drain(end - 5..end);
+    packets
+}
+
+/// SPE's packets come through AUX areas, whose pieces wrap too; flags of the pieces are counted, and SPE goes on after an area was full.
 #[test]
 fn packets_in_aux_areas_become_the_accesses_that_they_were_made_of() {
+    packets_through_aux_areas(true);
+}
+
+/// The events of tasks write pieces of one task each, which the pieces' own records name.
+#[test]
+fn pieces_of_aux_areas_name_the_thread_where_packets_do_not() {
+    packets_through_aux_areas(false);
+}
+
+fn packets_through_aux_areas(by_packet: bool) {
     let recording = streams::spe(COUNT);
     let truths = streams::truth(COUNT);
     let mut lab = Lab::new(&recording, PAGE, 2 * PAGE);
     std::thread::sleep(Duration::from_millis(5));
     let dir = lab.folder.path().join("t");
     let (attr, shift, order, khz) = (lab.attr.clone(), lab.shift, lab.start.order, u64::from(lab.khz));
+    let process = truths.iter().map(|truth| truth.tid).min().unwrap();
     let mut kernels = std::mem::take(&mut lab.kernels);
     let (mut reader, writer) = lab.reader(EventFact::default());
     // The beginning: process, mappings, second thread. (The first two records describe the trace in a file.)
@@ -318,9 +349,14 @@ fn packets_in_aux_areas_become_the_accesses_that_they_were_made_of() {
             // The timer's ticks are order stamps.
             let ticks = |truth: &Truth| order + (truth.time + shift - truths[0].time) % 1_000_000_000 * khz / 1_000_000;
             let own = some.iter().filter(|truth| truth.cpu == kernel.cpu);
-            let bytes: Vec<u8> = own.flat_map(|truth| streams::packets(truth, ticks(truth))).collect();
+            let packets = |truth: &Truth| streams::packets(truth, ticks(truth));
+            let task = own.clone().next().filter(|_| !by_packet).map(|truth| (process, truth.tid));
+            let bytes: Vec<u8> = match by_packet {
+                true => own.flat_map(packets).collect(),
+                false => own.flat_map(|truth| without_context(packets(truth))).collect(),
+            };
             let flags = if batch == 3 { aux_flag::COLLISION | aux_flag::TRUNCATED } else { 0 };
-            assert!(kernel.write_aux(&bytes, flags, &attr, some[0].time + shift));
+            assert!(kernel.write_aux(&bytes, (flags, task), &attr, some[0].time + shift));
         }
         reader.look(false).unwrap();
     }
@@ -328,6 +364,7 @@ fn packets_in_aux_areas_become_the_accesses_that_they_were_made_of() {
     let (outcome, trace) = finished(reader, writer, &dir);
     assert_eq!((outcome.counts.samples, outcome.counts.aux_bytes_unread), (COUNT, 0));
     assert_eq!((outcome.aux.collisions, outcome.aux.truncated, outcome.aux.missing_bytes), (2, 2, 0));
+    assert_eq!((outcome.aux.restarts, outcome.counts.without_thread), (2, 0));
     compare("SPE", &trace, &truths, false);
 }
 

@@ -10,11 +10,12 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     let (counts, asked) = (&outcome.counts, &outcome.asked);
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
-        "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses,
+        "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
         "aux_collisions": outcome.aux.collisions, "aux_bytes_missing": outcome.aux.missing_bytes, "aux_records_late": outcome.aux.late,
+        "aux_restarts": outcome.aux.restarts, "aux_off_ns": outcome.aux.off_ns,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
     })
@@ -38,6 +39,13 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     if let Some(why) = &asked.refused {
         notes.push(format!(
             "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
+        ));
+    }
+    notes.extend(counts.beyond_note());
+    if counts.without_thread > 0 {
+        notes.push(format!(
+            "{} samples are left out, because nothing says which thread they are of",
+            counts.without_thread
         ));
     }
     if counts.throttled > 0 {

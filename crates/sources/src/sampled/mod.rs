@@ -5,9 +5,11 @@
 //! become accesses ([`samples`]), judged by what is known of the machine ([`numapilot_perf_events::places`]).
 
 mod binaries;
+mod extents;
 mod order;
 mod output;
 mod ranges;
+mod running;
 mod samples;
 mod shared;
 mod tasks;

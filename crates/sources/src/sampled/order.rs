@@ -8,7 +8,7 @@ use numapilot_perf::{Header, MemoryAccess, Words};
 const AUXTRACE_SPE: u32 = 4;
 /// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
 const SPE_INFO_VERSION: u64 = 2;
-const NO_TASK: u32 = u32::MAX;
+const NO_CPU: u32 = u32::MAX;
 
 /// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
@@ -24,13 +24,22 @@ pub(crate) struct Entry {
     length: usize,
 }
 
+/// An access of an AUX trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AuxAccess {
+    /// The access; its time is unknown where the trace has none.
+    pub access: MemoryAccess<'static>,
+    /// Process and thread that ran at the end of the piece that it is in.
+    pub last_task: Option<(u32, u32)>,
+}
+
 /// Records that wait to be processed in the order of their times.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     bytes: Vec<u8>,
     last: (usize, usize),
     entries: Vec<Entry>,
-    accesses: Vec<MemoryAccess<'static>>,
+    accesses: Vec<AuxAccess>,
     sequence: u64,
     /// Time of the newest record, and what it was at the last mark.
     newest: u64,
@@ -103,7 +112,7 @@ impl Queue {
     }
 
     /// The access that an entry without header stands for.
-    pub fn access(&self, entry: &Entry) -> Option<MemoryAccess<'static>> {
+    pub fn access(&self, entry: &Entry) -> Option<AuxAccess> {
         self.accesses.get(entry.start).copied()
     }
 
@@ -176,8 +185,8 @@ impl Queue {
         zero.wrapping_add(scaled as u64)
     }
 
-    /// Takes the accesses out of a piece of an SPE trace.
-    pub fn spe(&mut self, trace: &[u8], tid: u32, cpu: u32) {
+    /// Takes the accesses out of a piece of an SPE trace. `tid`: the thread whose they all are; `last_task`: process and thread that ran at its end.
+    pub fn spe(&mut self, trace: &[u8], tid: Option<u32>, last_task: Option<(u32, u32)>, cpu: u32) {
         if self.aux_kind != Some(AUXTRACE_SPE) {
             self.aux_bytes_unread += trace.len() as u64;
             return;
@@ -187,15 +196,11 @@ impl Queue {
         let mut records = Records::new(trace);
         for record in records.by_ref() {
             let Some(access) = record.access(table) else { continue };
-            let time = record.timestamp.map_or(self.previous, |tick| self.time_of(tick));
-            let access = MemoryAccess {
-                time: Some(time),
-                tid: access.tid.or((tid != NO_TASK).then_some(tid)),
-                cpu: (cpu != NO_TASK).then_some(cpu),
-                ..access
-            };
+            let time = record.timestamp.map(|tick| self.time_of(tick));
+            let access = MemoryAccess { time, tid: access.tid.or(tid), cpu: (cpu != NO_CPU).then_some(cpu), ..access };
+            let time = time.unwrap_or(self.previous);
             let start = self.accesses.len();
-            self.accesses.push(access);
+            self.accesses.push(AuxAccess { access, last_task });
             self.push(time, None, 0, start, 0);
         }
         // Zeroes after the last record are padding.

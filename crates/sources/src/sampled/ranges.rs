@@ -39,6 +39,13 @@ impl<M: Copy> Ranges<M> {
         self.by_start.insert(start, (end, mark));
     }
 
+    /// The ranges of which a part lies in `[start, end)`, in order: first address, address after the last, mark.
+    pub fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64, M)> {
+        let from = self.by_start.range(..=start).next_back().map_or(start, |(&at, _)| at);
+        let ranges = self.by_start.range(from..end.max(from)).map(|(&at, &(its_end, mark))| (at, its_end, mark));
+        ranges.filter(move |(at, its_end, _)| at.max(&start) < its_end.min(&end))
+    }
+
     /// The mark of the range that holds the address.
     pub fn get(&self, address: u64) -> Option<M> {
         let (_, &(end, mark)) = self.by_start.range(..=address).next_back()?;
@@ -65,6 +72,13 @@ mod tests {
             }
             let got: Vec<Option<bool>> = (0..100).map(|at| ranges.get(at)).collect();
             prop_assert_eq!(got, want);
+            let mut painted = [None; 100];
+            for (from, to, mark) in ranges.overlapping(10, 70) {
+                painted[from.max(10) as usize..to.min(70) as usize].fill(Some(mark));
+            }
+            want[..10].fill(None);
+            want[70..].fill(None);
+            prop_assert_eq!(painted, want);
         }
     }
 }

@@ -4,14 +4,16 @@ use std::collections::hash_map::Entry;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER};
+use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
-use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
+use super::order::AuxAccess;
 use super::output::Output;
+use super::running::RunningTasks;
 use super::shared::{PageKey, Sighting};
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
@@ -19,8 +21,6 @@ use numapilot_perf_events::places::Answers;
 use numapilot_perf_events::places::Places;
 use numapilot_perf_events::places::is_memory;
 
-/// Addresses from here up are the kernel's (the trace format has none of these).
-const USER_END: u64 = 1 << 47;
 /// No machine has more CPUs.
 const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.
@@ -37,6 +37,8 @@ pub struct Counts {
     pub without_address: u64,
     /// Samples of accesses to kernel memory.
     pub kernel_addresses: u64,
+    /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
+    pub beyond_addresses: u64,
     /// Samples without a thread id.
     pub without_thread: u64,
     /// Samples of the tracker's own code, which are not the program's.
@@ -91,6 +93,15 @@ pub struct Counts {
     pub aux_bytes_unread: u64,
 }
 
+impl Counts {
+    /// A note on samples that the trace cannot hold; `None`: there are none.
+    pub(crate) fn beyond_note(&self) -> Option<String> {
+        let count = self.beyond_addresses;
+        let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
+        (count > 0).then(|| format!("{count} {words}"))
+    }
+}
+
 /// Counts of one event's samples by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventCounts {
@@ -121,8 +132,12 @@ pub(crate) struct Samples {
     node_of_cpu: Vec<Option<NodeId>>,
     stacks: HashMap<Box<[u64]>, StackId>,
     chain: Vec<u64>,
-    /// Task that runs on each CPU, from context switches.
-    running: HashMap<u32, (u32, u32)>,
+    /// Tasks that ran on each CPU, from context switches.
+    running: HashMap<u32, RunningTasks>,
+    /// Process whose accesses in AUX traces are not part of the recording.
+    left_out: Option<u32>,
+    /// When processes were looked at in /proc, by process id.
+    described: HashMap<u32, u64>,
     /// Homes given by first touches.
     first_touch: HashMap<PageKey, NodeId>,
     /// Where pages are, asked for the records at hand.
@@ -148,6 +163,8 @@ impl Samples {
             stacks: HashMap::new(),
             chain: Vec::new(),
             running: HashMap::new(),
+            left_out: None,
+            described: HashMap::new(),
             first_touch: HashMap::new(),
             answers: HashMap::new(),
             last_cpu: HashMap::new(),
@@ -200,13 +217,54 @@ impl Samples {
 
     /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
     pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), SourceError> {
-        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time)
+        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
+    }
+
+    /// Accesses of this process in AUX traces are not part of the recording.
+    pub fn leave_out(&mut self, pid: u32) {
+        self.left_out = Some(pid);
+    }
+
+    /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
+    pub fn described(&mut self, pid: u32, order: u64) {
+        self.described.insert(pid, order);
+    }
+
+    /// Whether /proc has shown what a record says: it was there already when the kernel's records were on but /proc not read yet.
+    fn is_described(&self, record: &SideBand<'_>, time: u64) -> bool {
+        let pid = match record {
+            SideBand::Mmap(mapping) => mapping.pid,
+            SideBand::Comm { pid, .. } => *pid,
+            SideBand::Fork(change) | SideBand::Exit(change) => change.pid,
+            _ => return false,
+        };
+        self.described.get(&pid).is_some_and(|&order| time < order)
+    }
+
+    /// A mapping that was made: what was mapped there before is gone, and with it its pages.
+    fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
+        let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
+        for (image, start, end) in renewed {
+            let (first, end) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
+            if end - first < self.first_touch.len() as u64 {
+                for page in first..end {
+                    self.first_touch.remove(&PageKey::Own(image, page));
+                }
+            } else {
+                let is_in = |key: &PageKey| matches!(*key, PageKey::Own(of, page) if of == image && (first..end).contains(&page));
+                self.first_touch.retain(|key, _| !is_in(key));
+            }
+        }
+        Ok(())
     }
 
     /// A record that is no sample. `time`: its order stamp, as for all that follows.
     pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), SourceError> {
+        if self.is_described(record, time) {
+            return Ok(());
+        }
         match record {
-            SideBand::Mmap(mapping) => self.tasks.map(&mut self.out, mapping, Sighting::Made, time),
+            SideBand::Mmap(mapping) => self.map(mapping, time),
             SideBand::Comm { pid, tid, name, by_exec } => {
                 self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
             }
@@ -224,15 +282,15 @@ impl Samples {
                 self.counts.aux_flagged += 1;
                 Ok(())
             }
-            SideBand::Switch { out: false, .. } => {
+            SideBand::Switch { out, .. } => {
                 if let (Some(cpu), Some(task)) = (id.cpu, id.pid_tid) {
-                    self.running.insert(cpu, task);
+                    self.running.entry(cpu).or_default().switch(time, task, *out);
                 }
                 Ok(())
             }
             SideBand::ItraceStart { pid, tid } => {
                 if let Some(cpu) = id.cpu {
-                    self.running.insert(cpu, (*pid, *tid));
+                    self.running.entry(cpu).or_default().switch(time, (*pid, *tid), false);
                 }
                 Ok(())
             }
@@ -291,20 +349,28 @@ impl Samples {
         Ok(())
     }
 
-    /// An access of an AUX trace.
-    pub fn access(&mut self, access: &MemoryAccess<'_>, time: u64) -> Result<(), SourceError> {
+    /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task
+    /// that ran then: whose it is stays unknown where nothing says it.
+    pub fn access(&mut self, found: &AuxAccess, time: u64) -> Result<(), SourceError> {
+        let AuxAccess { access, last_task } = found;
+        let running = || self.running.get(&access.cpu?)?.at(access.time?);
+        let task = running().or(*last_task);
+        let tid = access.tid.or(task.map(|(_, tid)| tid));
+        let of_task = task.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
+        let pid = of_task.or_else(|| self.tasks.pid_of(tid?));
+        if pid.is_some() && pid == self.left_out {
+            return Ok(());
+        }
         self.counts.samples += 1;
-        let running = access.cpu.and_then(|cpu| self.running.get(&cpu)).copied();
-        let tid = access.tid.or(running.map(|(_, tid)| tid));
-        let pid = running.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
-        let pid = pid.or_else(|| self.tasks.pid_of(tid?)).or(tid);
         let period = access.period.or(self.places.spe_period);
         self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
     }
 
     fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), SourceError> {
-        if access.address >= USER_END {
-            self.counts.kernel_addresses += 1;
+        if access.address >= ADDRESS_END {
+            let is_kernels = is_kernel_address(access.address);
+            self.counts.kernel_addresses += u64::from(is_kernels);
+            self.counts.beyond_addresses += u64::from(!is_kernels);
             return Ok(());
         }
         if access.level == data_src::Level::Io {
@@ -324,7 +390,7 @@ impl Samples {
         let thread = self.tasks.thread(&mut self.out, task)?;
         self.frames(access.callchain);
         // In the kernel on the program's behalf: the program's instruction is the system call.
-        let ip = access.ip.filter(|&ip| ip < USER_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
+        let ip = access.ip.filter(|&ip| ip < ADDRESS_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
         let access = MemoryAccess { ip, ..access.without_callchain() };
         let Some(thread) = thread else {
             let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home };
@@ -522,9 +588,12 @@ pub(crate) fn level(level: data_src::Level) -> Level {
 
 #[cfg(test)]
 mod tests {
-    //! Faults of which the kernel told the home of some only.
+    //! Which samples become accesses, and their homes.
+
+    use std::path::{Path, PathBuf};
 
     use numapilot_flows::{PlacementCause, Trace};
+    use numapilot_perf::TaskChange;
     use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
     use numapilot_trace::engine::Engine;
     use numapilot_trace::wire::Clock;
@@ -534,48 +603,180 @@ mod tests {
 
     use crate::sampled::{SharedWriter, TaskSource};
 
-    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
-    #[test]
-    fn a_later_fault_without_an_answer_places_nothing() {
-        const KHZ: u32 = 1_000_000;
-        let folder = tempfile::tempdir().unwrap();
+    const KHZ: u32 = 1_000_000;
+
+    /// A recording of page faults on a machine of two nodes, and its writer.
+    fn faults(folder: &Path) -> (Samples, SharedWriter, PathBuf) {
+        recorded_by(Engine::Fault, folder)
+    }
+
+    fn recorded_by(engine: Engine, folder: &Path) -> (Samples, SharedWriter, PathBuf) {
         let start = SessionStart {
-            engine: Engine::Fault.into(),
+            engine: engine.into(),
             command: vec!["synthetic".to_owned()],
             order_khz: KHZ,
             clock_khz: KHZ,
             ..SessionStart::default()
         };
-        let dir = folder.path().join("t");
+        let dir = folder.join("t");
         let writer = SharedWriter::new(ChunkWriter::create(&dir, &start, WriterOptions::default()).unwrap());
         let places = Places {
             events: vec![EventFact { is_fault: true, ..EventFact::default() }],
             node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
             memory_nodes: vec![NodeId(0), NodeId(1)],
-            leaves_first_touches: true,
+            leaves_first_touches: engine == Engine::Fault,
             ..Places::default()
         };
         let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
         let tasks = Tasks::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
-        let mut samples = Samples::new(output, tasks, places);
-        let fault = |tid, cpu| MemoryAccess {
-            pid: Some(7),
-            tid: Some(tid),
-            cpu: Some(cpu),
-            address: 0x10_0000,
-            ..MemoryAccess::default()
-        };
-        samples.answers().insert((7, 0x100), NodeId(0));
-        samples.put(&fault(7, 0), 1000, true).unwrap();
-        samples.answers();
-        samples.put(&fault(8, 1), 2000, true).unwrap();
+        (Samples::new(output, tasks, places), writer, dir)
+    }
+
+    /// The trace of everything that was put in.
+    fn finished(mut samples: Samples, writer: SharedWriter, dir: &Path) -> Trace {
         samples.settle(u64::MAX).unwrap();
         samples.out().flush().unwrap();
         drop(samples);
         let end = SessionEnd { end_order: 3000, ..SessionEnd::default() };
         writer.into_inner().unwrap().finish(&end, false).unwrap();
-        numapilot_flows::finalise(&dir).unwrap();
-        let trace = Trace::open(&dir).unwrap();
+        numapilot_flows::finalise(dir).unwrap();
+        Trace::open(dir).unwrap()
+    }
+
+    fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
+        MemoryAccess { pid: Some(7), tid: Some(tid), cpu: Some(cpu), address, ..MemoryAccess::default() }
+    }
+
+    /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
+    #[test]
+    fn all_of_the_lower_half_of_addresses_is_the_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        for address in [0x40_0000, 0x7fff_ffff_f000, 0xaaaa_d000_0000, 0xffff_ffff_f000] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        for address in [0xffff_0000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        // Memory that a program asked for beyond 48 bits.
+        samples.put(&fault(7, 0, 1 << 51), 1000, true).unwrap();
+        let counts = samples.counts();
+        assert_eq!((counts.accesses, counts.kernel_addresses, counts.beyond_addresses), (4, 3, 1));
+        assert!(counts.beyond_note().is_some_and(|note| note.starts_with("1 samples")));
+        let trace = finished(samples, writer, &dir);
+        let last = trace.accesses().map(|access| access.address.0).max();
+        assert_eq!((last, trace.losses().inconsistent_records), (Some(0xffff_ffff_f000), 0));
+    }
+
+    /// SPE's traces of whole CPUs are read long after their accesses: those are of the thread that ran then, not of the one that runs now.
+    #[test]
+    fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let switch = |samples: &mut Samples, tid, out, time| {
+            let id = SampleId { pid_tid: Some((7, tid)), cpu: Some(0), ..SampleId::default() };
+            let record = SideBand::Switch { out, preempted: false, other: None };
+            samples.side_band(&record, &id, time).unwrap();
+        };
+        for (tid, out, time) in [(7, false, 100), (7, true, 200), (8, false, 200), (8, true, 300), (9, false, 400)] {
+            switch(&mut samples, tid, out, time);
+        }
+        let mut put = |time, page: u64, last_task| {
+            let address = page << PAGE_SHIFT;
+            let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
+            samples.access(&AuxAccess { access, last_task }, 500).unwrap();
+        };
+        // Whoever ran at the end of the piece.
+        for (time, page) in [(Some(150), 1), (Some(250), 2), (Some(450), 3)] {
+            put(time, page, Some((7, 8)));
+        }
+        // Before anything is known, between two tasks, and without a time.
+        for time in [Some(50), Some(350), None] {
+            put(time, 4, None);
+            put(time, 5, Some((7, 8)));
+        }
+        let counts = samples.counts();
+        assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
+        let trace = finished(samples, writer, &dir);
+        let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
+        let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
+    }
+
+    fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
+        let mapping = Mapping { pid: 7, tid: 7, addr, len, path: b"//anon", ..Mapping::default() };
+        Mapping { protection: Some(3), flags: Some(2), ..mapping }
+    }
+
+    /// The kernel does not record that memory is unmapped. Mapped again at its place, it is touched for the first time again.
+    #[test]
+    fn memory_that_is_mapped_again_has_no_home_of_before() {
+        for engine in [Engine::Fault, Engine::Import] {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut samples, writer, dir) = recorded_by(engine, folder.path());
+            let made = |samples: &mut Samples, len, time| {
+                let record = SideBand::Mmap(anonymous(0x10_0000, len));
+                samples.side_band(&record, &SampleId::default(), time).unwrap();
+            };
+            made(&mut samples, 0x4000, 100);
+            samples.put(&fault(7, 0, 0x10_0000), 200, true).unwrap();
+            // It grows, which changes nothing for what was there.
+            made(&mut samples, 0x8000, 300);
+            samples.put(&fault(7, 1, 0x10_0000), 400, false).unwrap();
+            made(&mut samples, 0x8000, 500);
+            samples.put(&fault(7, 1, 0x10_0000), 600, false).unwrap();
+            samples.put(&fault(7, 1, 0x10_0000), 700, true).unwrap();
+            let trace = finished(samples, writer, &dir);
+            let homes: Vec<_> = trace.accesses().map(|access| access.home.map(|node| node.0)).collect();
+            // (The join takes what comes first for the first touch, where all faults are recorded.)
+            let renewed = if engine == Engine::Fault { Some(1) } else { None };
+            assert_eq!(homes, [Some(0), Some(0), renewed, Some(1)], "{engine:?}");
+        }
+    }
+
+    /// While /proc is read the kernel's records are on already: what they say of before is no second process, thread or mapping.
+    #[test]
+    fn what_proc_has_shown_is_not_told_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false }, 100);
+        tell(&SideBand::Comm { pid: 7, tid: 8, name: b"app", by_exec: false }, 100);
+        samples.found_mapping(&anonymous(0x10_0000, 0x4000), 0, 100).unwrap();
+        samples.found(7, (0x10_0000, 1, NodeId(0)), 100).unwrap();
+        samples.described(7, 500);
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        let change = |pid, parent_pid, tid, time| TaskChange { pid, parent_pid, tid, parent_tid: 7, time };
+        tell(&SideBand::Fork(change(7, 3, 7, 200)), 200);
+        tell(&SideBand::Fork(change(7, 7, 8, 300)), 300);
+        tell(&SideBand::Mmap(anonymous(0x10_0000, 0x4000)), 400);
+        // After that it is news.
+        tell(&SideBand::Fork(change(7, 7, 9, 600)), 600);
+        tell(&SideBand::Mmap(anonymous(0x20_0000, 0x4000)), 600);
+        for (tid, address) in [(7, 0x10_0000), (8, 0x10_0000), (9, 0x20_0000)] {
+            samples.put(&fault(tid, 1, address), 700, false).unwrap();
+        }
+        let trace = finished(samples, writer, &dir);
+        let mut tids: Vec<_> = trace.threads().iter().map(|thread| thread.tid).collect();
+        tids.sort_unstable();
+        assert_eq!((trace.processes().len(), tids), (1, vec![7, 8, 9]));
+        let mut homes: Vec<_> = trace.accesses().map(|access| (access.address.0, access.home)).collect();
+        homes.sort_unstable();
+        let [found, made] = [(0x10_0000, Some(NodeId(0))), (0x20_0000, Some(NodeId(1)))];
+        assert_eq!(homes, [found, found, made]);
+    }
+
+    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
+    #[test]
+    fn a_later_fault_without_an_answer_places_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
+        samples.answers();
+        samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();
+        let trace = finished(samples, writer, &dir);
         let placed: Vec<_> = trace.placements().iter().map(|placed| (placed.cause, placed.node)).collect();
         assert_eq!(placed, [(PlacementCause::FirstTouch, NodeId(0))]);
         let seen: Vec<_> = trace.accesses().map(|access| (access.node, access.home)).collect();

@@ -13,9 +13,10 @@ use numapilot_perf::{FileIdentity, Mapping, TaskChange};
 use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::binaries::{Binaries, Placed};
+use super::extents::Extents;
 use super::output::Output;
 use super::ranges::Ranges;
 use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file};
@@ -24,6 +25,8 @@ use crate::error::SourceError;
 /// Bits of a mapping's protection and flags, as mmap(2) has them.
 const PROT_WRITE: u32 = 2;
 const MAP_SHARED: u32 = 1;
+/// Process id in perf's list of the kernel's own mappings.
+const KERNEL: u32 = u32::MAX;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -43,6 +46,8 @@ struct Image {
     data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known.
     owners: Ranges<Owner>,
+    /// The mappings as they were made or grew.
+    extents: Extents,
     living: u32,
     /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
@@ -378,10 +383,13 @@ impl Tasks {
             // perf's records of processes that were running already (at time 0) do not show inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
             let copied = inherits.map(|parent| &self.images[parent]);
-            let (owners, tracker_code) =
-                copied.map(|image| (image.owners.clone(), image.tracker_code.clone())).unwrap_or_default();
+            let (owners, extents, tracker_code) = copied
+                .map(|image| (image.owners.clone(), image.extents.clone(), image.tracker_code.clone()))
+                .unwrap_or_default();
             let pid = change.pid;
-            self.images.push(Image { pid, parent: inherits, start: time, owners, tracker_code, ..Image::default() });
+            let forked =
+                Image { pid, parent: inherits, start: time, owners, extents, tracker_code, ..Image::default() };
+            self.images.push(forked);
             self.by_pid.insert(change.pid, image);
             if let Some(parent) = inherits.filter(|_| self.known.writes_forks) {
                 self.images[parent].forked.push(image);
@@ -420,21 +428,40 @@ impl Tasks {
         Ok(())
     }
 
-    /// A mapping of a process: a binary's, or memory.
+    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
+    /// after the last.
     pub fn map(
         &mut self,
         out: &mut Output,
         mapping: &Mapping<'_>,
         sighting: Sighting,
         time: u64,
-    ) -> Result<(), SourceError> {
-        const KERNEL: u32 = u32::MAX;
+    ) -> Result<Vec<(usize, u64, u64)>, SourceError> {
         // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
-        const KERNEL_HALF: u64 = 1 << 63;
-        if mapping.pid == KERNEL || mapping.len == 0 || mapping.addr >= KERNEL_HALF {
-            return Ok(());
+        let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
+        if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
+            return Ok(Vec::new());
         }
         let image = self.image(mapping.pid, time);
+        let renewed = self.images[image].extents.map(mapping);
+        // What perf lists of before the recording, and what /proc shows, is as it was.
+        let renewed = if sighting.is_new(time) { renewed } else { Vec::new() };
+        for &(start, end) in &renewed {
+            let gone = Event::Unmap { address: VirtAddr(start), bytes: end - start };
+            self.tell(out, image, time, gone)?;
+        }
+        self.map_part(out, image, mapping, sighting, time)?;
+        Ok(renewed.into_iter().map(|(start, end)| (image, start, end)).collect())
+    }
+
+    fn map_part(
+        &mut self,
+        out: &mut Output,
+        image: usize,
+        mapping: &Mapping<'_>,
+        sighting: Sighting,
+        time: u64,
+    ) -> Result<(), SourceError> {
         let path = String::from_utf8_lossy(mapping.path).into_owned();
         let is_file = is_disk_file(mapping.path);
         let is_anonymous = path.starts_with("//anon") || path.is_empty();

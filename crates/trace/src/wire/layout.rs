@@ -9,6 +9,9 @@ pub const MAX_CPUS: usize = 1024;
 pub const PATH_MAX: usize = 256;
 pub const PAGE_SHIFT: u32 = 12;
 pub const LINE_SHIFT: u32 = 6;
+/// Addresses in records are below this: all that x86-64 and arm64 give to programs unless these ask for more (a hint of mmap, with page tables of 5 levels
+/// or 52 bits).
+pub const ADDRESS_END: u64 = 1 << 48;
 /// "None" in a 16-bit field.
 pub const NONE16: u16 = 0xffff;
 /// "None" in a 32-bit field.

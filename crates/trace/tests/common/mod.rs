@@ -8,7 +8,7 @@ use numapilot_trace::ids::*;
 use numapilot_trace::record::*;
 use proptest::prelude::*;
 
-const ADDRESS: std::ops::Range<u64> = 0..1 << 47;
+const ADDRESS: std::ops::Range<u64> = 0..1 << 48;
 
 fn address() -> impl Strategy<Value = VirtAddr> {
     ADDRESS.prop_map(VirtAddr)
