@@ -353,6 +353,20 @@ test("narrow and dark screens scroll only down, and paper gets everything", asyn
     }
 });
 
+test("latencies and pages of a range shorter than their slices are those of the slices around it", async () => {
+    const { program_time_ns: all } = figures("latency-cells.json").recording;
+    // Slices are a sixtieth of the time: none begins within this range.
+    const time = `${Math.round(all * 0.51)}-${Math.round(all * 0.513)}`;
+    const { page, done } = await open("latency-cells.html", { fragment: `#time=${time}&objects.by=instance` });
+    assert.ok((await page.locator(".latency-picture rect").count()) > 0, "the slice that holds the range has latencies");
+    assert.match(await text(page, ".latency"), /holds latencies in slices of .*count as a whole, from .* to /);
+    await page.locator(".objects tbody tr.choosable").first().click();
+    await drawn(page);
+    assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=0"));
+    assert.match(await text(page, ".page-maps"), /holds page maps in slices of .*count as a whole, from .* to /);
+    await done();
+});
+
 test("links that make no sense show the whole", async () => {
     for (const fragment of ["#time=9-1&from=77&thread=9999&site=S99999999&object=4000000&function=-1&only=nonsense", "#%", "#time=x&&&="]) {
         const { page, done } = await open("streamcluster.html", { fragment });

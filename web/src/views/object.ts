@@ -133,20 +133,22 @@ function measures(
     const number = (value: number): string => (Number.isNaN(value) ? "–" : percent(value));
     const best = row?.best_node ?? null;
     const bound = row?.read_only_bound ?? null;
+    // Of an object with unknown homes, the row's shares are of the few accesses with a known one.
+    const known = Number.isNaN(line.remote) ? undefined : row;
     return [
         fact("Share", "share", share(own), interval(own)),
-        fact("Remote", "remote", row ? share(row.remote) : number(line.remote), row ? interval(row.remote) : ""),
+        fact("Remote", "remote", known ? share(known.remote) : number(line.remote), known ? interval(known.remote) : ""),
         fact("Writes", "writes", bound !== null ? `none seen, < ${percent(bound)}` : row ? share(row.writes) : number(line.writes)),
-        fact("Avoidable by pinning", "avoidable_by_pinning", row?.avoidable_by_pinning ? share(row.avoidable_by_pinning) : number(line.pin)),
+        fact("Avoidable by pinning", "avoidable_by_pinning", known?.avoidable_by_pinning ? share(known.avoidable_by_pinning) : number(line.pin)),
         fact(
             best !== null ? `Avoidable on node ${best}` : "Avoidable elsewhere",
             "avoidable_by_allocating_elsewhere",
-            row ? share(row.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
+            known ? share(known.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
         ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
         fact("Before anybody else", "before_others", number(row?.before_others?.[0] ?? line.first)),
         fact("Accessed from", "from_node", byNode(context, line.from)),
-        fact("Served by", "on_node", byNode(context, line.on)),
+        fact("Served by", "on_node", Number.isNaN(line.remote) ? "–" : byNode(context, line.on)),
         fact("Threads", "threads", String(line.threads)),
         fact("Use", "Patterns", PATTERNS[row?.pattern ?? line.pattern]),
         ...(row?.mean_latency_cycles ? [fact("Mean latency", "mean_latency_cycles", `${count(Math.round(row.mean_latency_cycles))} cycles`)] : []),

@@ -1,6 +1,6 @@
 // The object table: every place that objects come from, or every instance, with the decision row.
 
-import { lineOf, lines, type ObjectLine } from "../decision";
+import { ifKnown, lineOf, lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { bare, bytes, count, interval, marginPercent, percent, plural } from "../format";
@@ -129,7 +129,7 @@ interface Told {
 /** A line from the list of instances alone: what is known of objects without rows of their own. */
 function toldLine({ model }: Context, site: number, instance: number, told: Told): ObjectLine {
     const { name, place, kind } = model.sites[site];
-    return {
+    const line: ObjectLine = {
         site,
         instance,
         name,
@@ -154,6 +154,7 @@ function toldLine({ model }: Context, site: number, instance: number, told: Told
         pattern: "too-few-samples",
         isFolded: instance >= 0 && model.hasRows[instance] === 0,
     };
+    return ifKnown(line, told.weight > 0 ? told.known / told.weight : 0);
 }
 
 function told({ model }: Context, index: number): Told {
@@ -295,9 +296,12 @@ function columns(context: Context): Column<ObjectLine>[] {
             name: "remote",
             title: "Remote",
             term: "remote",
-            value: (row) => row.remote,
+            value: (row) => (Number.isNaN(row.remote) ? -1 : row.remote),
             cell: (row) => shareCell(row.remote, "--remote-bar"),
-            hint: (row) => `${percent(row.remote)} of its accesses are remote, ${percent(1 - row.remote)} local`,
+            hint: (row) =>
+                Number.isNaN(row.remote)
+                    ? "the home nodes of most of its accesses are unknown"
+                    : `${percent(row.remote)} of its accesses are remote, ${percent(1 - row.remote)} local`,
         },
         share("pin", "Pin", "avoidable_by_pinning", (row) => row.pin, true),
         share("elsewhere", "Elsewhere", "avoidable_by_allocating_elsewhere", (row) => row.elsewhere, true),
@@ -314,7 +318,7 @@ function columns(context: Context): Column<ObjectLine>[] {
             title: "On",
             term: "on_node",
             value: (row) => Math.max(0, ...Array.from(row.on)),
-            cell: (row) => nodeBar(context, row.on),
+            cell: (row) => (Number.isNaN(row.remote) ? h("span", { class: "faint" }, "–") : nodeBar(context, row.on)),
             isWide: true,
         },
         share("own", "Own", "by_allocator", (row) => row.own, true),

@@ -1,5 +1,6 @@
 // The first screen: program and machine, the three main figures, and the findings.
 
+import { KNOWN_LEAST } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
@@ -86,6 +87,9 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     ];
 }
 
+const remoteWords = (remote: number, known: number): string =>
+    known >= KNOWN_LEAST ? `${percent(remote)} of its own are remote` : "the home nodes of most of its own are unknown";
+
 function topFigure({ model, store }: Context, selection: Selection): HTMLElement {
     const { head } = model;
     if (!store.isFiltered()) {
@@ -97,7 +101,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
             "share",
             share(row.share),
             interval(row.share),
-            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${percent(row.remote[0])} of its own are remote`),
+            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${remoteWords(row.remote[0], row.known_homes)}`),
         );
     }
     const but = selection.filter.site >= 0 || selection.filter.instance >= 0 ? 0 : OBJECT;
@@ -114,7 +118,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
             "span",
             {},
             siteLink({ model, store }, model.sites[top].id, model.sites[top].name),
-            ` draws them; ${percent(now.remote[0])} of its own are remote`,
+            ` draws them; ${remoteWords(now.remote[0], sites.known.weight[top] / sites.all.weight[top])}`,
         ),
     );
 }

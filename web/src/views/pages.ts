@@ -3,7 +3,7 @@
 import { behind, h, prepare, refresh, replace } from "../dom";
 import { bytes, count, timeNs } from "../format";
 import * as palette from "../palette";
-import type { Selection } from "../selection";
+import { overlaps, wholeSlices, type Selection } from "../selection";
 import type { Context } from "../view";
 
 const PAGE_BYTES = 4096;
@@ -73,7 +73,7 @@ export class PageMaps {
         const { model, store } = this.context;
         if (instance < 0) return "This is a site with several objects: list them one by one, and choose one to see its pages.";
         if (this.map === null)
-            return model.isCells
+            return model.isCells && model.columns.ints("page_instance").indexOf(instance) < 0
                 ? "This page holds page maps only of the objects with most accesses, and this object is not among them."
                 : "No access to it passes the filters.";
         const pages =
@@ -83,20 +83,21 @@ export class PageMaps {
             model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
                 ? " Filters by thread, function and direction do not apply to this view."
                 : "";
-        return pages + limit;
+        const slices = model.isCells ? wholeSlices(model.head, store.filter.time, model.head.grain.page_bin_ns) : "";
+        return pages + (slices ? ` This page holds page maps ${slices}.` : "") + limit;
     }
 
-    private empty(instance: number, pagesEach: number): Map {
+    private empty(instance: number, pagesEach: number, sliceNs: number): Map {
         const { model } = this.context;
         const n = model.head.nodes.length;
         const stretches = Math.max(1, Math.ceil(Math.ceil(model.instances.bytes[instance] / PAGE_BYTES) / pagesEach));
-        const slices = Math.min(SLICES, model.bins);
+        const slices = Math.max(1, Math.ceil(model.head.duration_ns / sliceNs));
         const size = stretches * slices * n;
         return {
             stretches,
             slices,
             pagesEach,
-            sliceNs: model.head.duration_ns / slices,
+            sliceNs,
             home: new Float64Array(size),
             from: new Float64Array(size),
             all: 0,
@@ -117,7 +118,8 @@ export class PageMaps {
     private fromRows(selection: Selection, instance: number): Map | null {
         const { rows, instances } = this.context.model;
         const pages = Math.ceil(instances.bytes[instance] / PAGE_BYTES);
-        const map = this.empty(instance, Math.max(1, Math.ceil(pages / STRETCHES)));
+        const slices = Math.min(SLICES, this.context.model.bins);
+        const map = this.empty(instance, Math.max(1, Math.ceil(pages / STRETCHES)), Math.max(1, this.context.model.head.duration_ns / slices));
         selection.each(0, (i) => {
             if (rows.instance[i] === instance && rows.page[i] >= 0)
                 this.add(map, rows.page[i], rows.time[i], rows.from[i], rows.home[i], rows.weight[i]);
@@ -139,14 +141,16 @@ export class PageMaps {
         const weight = model.columns.numbers("page_weight");
         const start = of.indexOf(instance);
         if (start < 0) return null;
-        const map = this.empty(instance, count[start]);
+        // The slices in which the accesses were summed up: others would leave gaps.
+        const width = model.head.grain.page_bin_ns;
+        const map = this.empty(instance, count[start], width);
         const { filter } = selection;
         for (let i = start; i < of.length && of[i] === instance; i++) {
             const time = model.head.start_ns + bin[i] * model.head.grain.bin_ns;
             const passes =
                 (filter.from < 0 || filter.from === from[i]) &&
                 (filter.home < 0 || filter.home === home[i]) &&
-                (!filter.time || (time >= filter.time[0] && time < filter.time[1]));
+                overlaps(filter.time, time, width);
             if (passes) this.add(map, first[i], time, from[i], home[i], weight[i]);
         }
         return map.all > 0 ? map : null;

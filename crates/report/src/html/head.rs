@@ -137,6 +137,8 @@ fn grain(cube: &Cube) -> Value {
         "kind": kind,
         "level": level,
         "bin_ns": cube.bin_ns,
+        "page_bin_ns": cube.page_bin_ns,
+        "latency_bin_ns": cube.latency_bin_ns,
         "rows": cube.rows.len(),
         "samples": cube.samples,
         "folded": cube.folded,

@@ -58,7 +58,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
 
 fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left, scale): (f64, f64)) {
     let length = row.share.value * scale;
-    let remote = length * row.remote.value;
+    let remote = if row.knows_homes() { length * row.remote.value } else { 0.0 };
     let style = |colour: &str| format!(r#"fill="{colour}""#);
     writer.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
     writer.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
@@ -68,9 +68,9 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     writer.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;
-    let figures = match row.pattern {
-        Pattern::HomesUnknown => short_percent(row.share.value),
-        _ => format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value)),
+    let figures = match row.knows_homes() {
+        false => short_percent(row.share.value),
+        true => format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value)),
     };
     writer.text((x, y + 9.0), Type::new(11.5, INK), &figures);
     writer.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));

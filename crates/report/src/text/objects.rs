@@ -35,7 +35,7 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
 const LEGEND: &str = "PEAK: most bytes of it live at one moment. All else in %. SHARE of all memory accesses (± half the 95 % \
     interval), of all REMote ones; LOCal part of the object's own. Of its remote accesses, avoidable by PINning the \
     allocating thread, by allocating ELSEwhere on one node. FROM, ON: its accesses by accessing and by home node. OWN: by \
-    the allocating thread; 1ST: by it before anybody else's.";
+    the allocating thread; 1ST: by it before anybody else's. -: unknown.";
 
 /// Which columns the width has room for: narrow terminals lose the per-node ones first, then what could be avoided.
 struct Columns<'a> {
@@ -66,22 +66,26 @@ impl Columns<'_> {
     }
 
     fn cells(&self, row: &DecisionRow) -> Vec<String> {
+        // What follows from home nodes is unknown where they are: a 0 would read as "nothing is remote".
+        let if_known = |share: &Estimate| {
+            if row.knows_homes() { units::bare_percent(share.value) } else { "-".to_owned() }
+        };
         let mut cells = vec![
             key(row.key),
             row.name.clone(),
             units::bytes(row.size.peak_live_bytes),
             format!("{:.1}", row.share.value * 100.0),
             margin(&row.share),
-            units::bare_percent(row.share_of_remote.value),
-            units::bare_percent(row.local.value),
+            if_known(&row.share_of_remote),
+            if_known(&row.local),
         ];
         if self.has_avoidable {
-            cells.push(optional(row.avoidable_by_pinning.as_ref()));
-            cells.push(units::bare_percent(row.avoidable_by_allocating_elsewhere.value));
+            cells.push(row.avoidable_by_pinning.as_ref().map_or_else(|| "-".to_owned(), if_known));
+            cells.push(if_known(&row.avoidable_by_allocating_elsewhere));
         }
         if self.has_nodes {
             cells.push(per_node(&row.from_node, self.nodes));
-            cells.push(per_node(&row.on_node, self.nodes));
+            cells.push(if row.knows_homes() { per_node(&row.on_node, self.nodes) } else { "-".to_owned() });
         }
         cells.push(optional(row.by_allocator.as_ref()));
         cells.push(optional(row.before_others.as_ref()));
@@ -197,5 +201,33 @@ pub fn usage(row: &DecisionRow) -> String {
         },
         Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
         Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::Filter;
+
+    use super::*;
+    use crate::fixture::of_unknown_homes;
+
+    #[test]
+    fn what_follows_from_homes_is_a_dash_where_these_are_unknown() {
+        let table = of_unknown_homes().with(Filter::default(), |export| {
+            objects(&export.analysis.sites(), export.analysis.nodes(), 9, Look::default())
+        });
+        let cells = |name: &str| -> Vec<&str> {
+            let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+            line.unwrap_or_else(|| panic!("no {name} in {table}")).split_whitespace().collect()
+        };
+        let titles = cells("OBJECT");
+        // One further: the size before has a unit.
+        let at =
+            |name: &str, title: &str| cells(name)[titles.iter().position(|own| *own == title).expect("a column") + 1];
+        assert_eq!((at("known", "REM"), at("known", "LOC")), ("100", "50"), "{table}");
+        for title in ["REM", "LOC", "PIN", "ELSE"] {
+            assert_eq!(at("unknown", title), "-", "{title}: {table}");
+        }
+        assert!(table.contains("its home node is unknown"), "{table}");
     }
 }
