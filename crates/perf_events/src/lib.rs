@@ -12,6 +12,7 @@ pub mod facts;
 pub mod homes;
 pub mod live_sampler;
 pub mod open;
+pub mod page_sizes;
 pub mod places;
 pub mod pmu;
 pub mod probe;

@@ -7,7 +7,7 @@ use super::drain::LiveOutcome;
 
 /// The counts, for `meta.json`.
 pub fn counts(outcome: &LiveOutcome) -> Value {
-    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    let (counts, asked, sizes) = (&outcome.counts, &outcome.asked, &outcome.sizes_asked);
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
         "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses,
@@ -16,7 +16,8 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
         "aux_collisions": outcome.aux.collisions, "aux_bytes_missing": outcome.aux.missing_bytes, "aux_records_late": outcome.aux.late,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
-        "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
+        "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late,
+        "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_asked_too_late": sizes.late, "stamp_error_ticks": outcome.stamp_error_ticks,
     })
 }
 
@@ -40,6 +41,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
         ));
     }
+    notes.extend(unknown_sizes(outcome));
     if counts.throttled > 0 {
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",
@@ -55,6 +57,22 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             .push(format!("{} bytes of the kernel's rings were no records; please report this", outcome.corrupt_bytes));
     }
     notes
+}
+
+/// That pages may be larger than they count.
+fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
+    let sizes = &outcome.sizes_asked;
+    let unknown = sizes.pages.saturating_sub(sizes.told) + sizes.late;
+    let why = match sizes.is_too_old {
+        true => "this kernel, older than Linux 6.7, cannot be asked".to_owned(),
+        false => "their processes had ended, or the look-up came too late".to_owned(),
+    };
+    (unknown > 0).then(|| {
+        format!(
+            "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where it \
+             mapped a huge page"
+        )
+    })
 }
 
 /// What page faults can and cannot show.
