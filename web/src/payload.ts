@@ -220,6 +220,8 @@ export interface Head {
     recording: Recording;
     limits: string[];
     filtered: boolean;
+    /** What the rows are: "memory accesses" or "page faults". */
+    counted: string;
     grain: Grain;
     line_sampling: number;
     clock_khz: number;

@@ -8,6 +8,7 @@ import type { Model } from "../model";
 import type { Estimate } from "../payload";
 import { Sums, TIME, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 
 /** Slices drawn: fewer than the time line's, so that each holds samples enough for a share. */
 const SLICES = 60;
@@ -25,7 +26,7 @@ export function metrics(context: Context): View {
     const { model } = context;
     const box = h("div", { class: "charts" });
     let series: Series[] = [];
-    const table = behind("Metrics over program time", ["From", "Accesses per second", "Remote", "Writes", "Imbalance"], () => {
+    const table = behind("Metrics over program time", ["From", `${sentence(said.many)} per second`, "Remote", "Writes", "Imbalance"], () => {
         const slices = series[0]?.values.length ?? 0;
         return Array.from({ length: slices }, (_, slice) => [
             timeNs(Math.round(model.head.start_ns + (model.head.duration_ns * slice) / slices)),
@@ -85,7 +86,7 @@ function compute({ model }: Context, selection: Selection): Series[] {
     const seen = (slice: number, estimate: Estimate): Estimate => (parts.all.samples[slice] > 0 ? estimate : none);
     return [
         {
-            name: "Accesses per second",
+            name: `${sentence(said.many)} per second`,
             term: "Series",
             values: rate,
             greatest: Math.max(...rate.map((value) => value[0]), 1) * 1.15,

@@ -10,6 +10,7 @@ import * as palette from "../palette";
 import type { DecisionRow } from "../payload";
 import { OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 import { nodeBar } from "./objects";
 import { PageMaps } from "./pages";
 import { Strips, type Strip } from "./strips";
@@ -21,7 +22,7 @@ export function objectDetail(context: Context): View {
     const { model, store } = context;
     const title = h("h2");
     const facts = h("div", { class: "facts" });
-    const strips = new Strips(model, "Accesses by thread over time");
+    const strips = new Strips(model, `${sentence(said.many)} by thread over time`);
     const choice = splitChoice(
         context,
         "object.colour",
@@ -116,7 +117,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
             h(
                 "p",
                 { class: "warning" },
-                "This object has few accesses, which were folded into its allocation site to keep the page small. The figures below are of all " +
+                `This object has few ${said.many}, which were folded into its allocation site to keep the page small. The figures below are of all ` +
                     "objects of that site without rows of their own.",
             ),
         line && h("div", { class: "fact-row" }, ...measures(context, line, row?.share ?? own, row)),
@@ -237,7 +238,7 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
         return h(
             "details",
             { class: "stack", open: place === 0 },
-            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses${innermost}`),
+            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its ${said.many}${innermost}`),
             frames(context, list),
         );
     });

@@ -8,6 +8,7 @@ import { count, interval, percent, plural, share, timeNs } from "../format";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said } from "../words";
 
 /** Imbalance in percent, with its margin where there is one. */
 function spread(estimate: Estimate): string {
@@ -65,12 +66,12 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
     if (head.heap_only) return [];
     if (samples === 0 && accesses[0] === 0) {
-        return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
+        return [h("p", { class: "nothing" }, isFiltered ? `No ${said.one} passes the filters.` : `This recording holds no ${said.inFull}.`)];
     }
     const unshown = NO_SHARES[head.headline.verdict];
     if (unshown) return [h("p", { class: "nothing" }, `${unshown}, so no shares are shown.`)];
     return [
-        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
+        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} ${said.inFull}, ${how}`),
         figure(
             "Controller imbalance",
             "Controller imbalance",
@@ -113,7 +114,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
         "Top object",
         "share",
         share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
-        "share of the accesses that pass the filters",
+        `share of the ${said.many} that pass the filters`,
         h(
             "span",
             {},
@@ -244,7 +245,7 @@ export function masthead({ model }: Context): HTMLElement {
                 badge(
                     "part of the recording",
                     "sampled",
-                    "This page was written with --from, --to, --node or --remote, so it holds only the accesses that pass these filters.",
+                    `This page was written with --from, --to, --node or --remote, so it holds only the ${said.many} that pass these filters.`,
                 ),
         ),
     );

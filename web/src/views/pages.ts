@@ -5,6 +5,7 @@ import { bytes, count, timeNs } from "../format";
 import * as palette from "../palette";
 import { overlaps, wholeSlices, type Selection } from "../selection";
 import type { Context } from "../view";
+import { said, sentence } from "../words";
 
 const PAGE_BYTES = 4096;
 const STRETCHES = 64;
@@ -32,7 +33,7 @@ export class PageMaps {
     private map: Map | null = null;
 
     constructor(private readonly context: Context) {
-        this.table = behind("Stretches of pages", ["Pages", "Accesses", "At home on", "Accessed from"], () => this.rows());
+        this.table = behind("Stretches of pages", ["Pages", sentence(said.many), "At home on", "Accessed from"], () => this.rows());
         this.element = h(
             "div",
             { class: "page-maps" },
@@ -40,7 +41,7 @@ export class PageMaps {
                 "div",
                 { class: "pair" },
                 h("figure", {}, h("figcaption", {}, "Where its pages are"), this.home),
-                h("figure", {}, h("figcaption", {}, "Who accesses them"), this.from),
+                h("figure", {}, h("figcaption", {}, said.areFaults ? "Who faults on them" : "Who accesses them"), this.from),
             ),
             this.legend,
             this.note,
@@ -74,11 +75,11 @@ export class PageMaps {
         if (instance < 0) return "This is a site with several objects: list them one by one, and choose one to see its pages.";
         if (this.map === null)
             return model.isCells && model.columns.ints("page_instance").indexOf(instance) < 0
-                ? "This page holds page maps only of the objects with most accesses, and this object is not among them."
-                : "No access to it passes the filters.";
+                ? `This page holds page maps only of the objects with most ${said.many}, and this object is not among them.`
+                : `No ${said.one} to it passes the filters.`;
         const pages =
             `Each cell is ${count(this.map.pagesEach)} ${this.map.pagesEach === 1 ? "page" : "pages"} of ${bytes(PAGE_BYTES)}, ` +
-            `${timeNs(this.map.sliceNs)} wide; the node with most accesses colours it. Low addresses are at the top.`;
+            `${timeNs(this.map.sliceNs)} wide; the node with most ${said.many} colours it. Low addresses are at the top.`;
         const limit =
             model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
                 ? " Filters by thread, function and direction do not apply to this view."
