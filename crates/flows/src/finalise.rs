@@ -165,6 +165,7 @@ fn generated(found: &[chunk::GeneratedCode]) -> Generated {
             address: function.address,
             bytes: function.bytes,
             name: function.name.clone(),
+            file: None,
             lines: function.lines.iter().filter_map(line).collect(),
         }));
     }

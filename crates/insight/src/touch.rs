@@ -1,7 +1,7 @@
 //! What page faults tell: who touched each page first, where it lies, and who was seen using it later.
 //!
-//! Figures here count pages of 4 KiB and faults, never memory accesses. A larger page is as many pages of 4 KiB, which are placed, used and moved together. A page
-//! is one for as long as the object in it lives: the same addresses under a later object are another page.
+//! Figures here count pages of 4 KiB and faults, never memory accesses. A larger page is as many pages of 4 KiB, which are placed, used and moved together.
+//! A page is one for as long as the object in it lives: the same addresses under a later object are another page.
 
 use std::collections::BTreeMap;
 

@@ -69,8 +69,8 @@ fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
     };
     (unknown > 0).then(|| {
         format!(
-            "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where it \
-             mapped a huge page"
+            "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where \
+             it mapped a huge page"
         )
     })
 }
