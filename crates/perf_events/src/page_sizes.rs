@@ -23,6 +23,8 @@ pub struct SizesAsked {
     pub late: u64,
     /// The kernel cannot be asked (before Linux 6.7).
     pub is_too_old: bool,
+    /// The kernel makes no transparent huge pages (`never` in /sys/kernel/mm/transparent_hugepage/enabled, or no such file).
+    pub are_never_huge: bool,
 }
 
 /// The pages whose sizes are to be looked up, by process.
@@ -41,9 +43,15 @@ impl Default for PageSizes {
             base_bytes: page_bytes(),
             huge_bytes: huge_bytes(),
             wanted: HashMap::new(),
-            asked: SizesAsked::default(),
+            asked: SizesAsked { are_never_huge: !makes_huge_pages(), ..SizesAsked::default() },
         }
     }
+}
+
+/// Whether the kernel makes transparent huge pages, of all memory or of what asks for them.
+fn makes_huge_pages() -> bool {
+    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    enabled.is_ok_and(|text| !text.contains("[never]"))
 }
 
 impl PageSizes {

@@ -67,7 +67,7 @@ fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
         true => "this kernel, older than Linux 6.7, cannot be asked".to_owned(),
         false => "their processes had ended, or the look-up came too late".to_owned(),
     };
-    (unknown > 0).then(|| {
+    (unknown > 0 && !sizes.are_never_huge).then(|| {
         format!(
             "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where \
              it mapped a huge page"
@@ -90,4 +90,23 @@ fn evidence(numa_balancing: Option<i64>) -> String {
         }
     };
     format!("{always}; {later}")
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_perf_events::page_sizes::SizesAsked;
+
+    use super::*;
+
+    #[test]
+    fn pages_of_unknown_size_are_counted_and_why_is_said() {
+        let said = |sizes_asked: SizesAsked| unknown_sizes(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
+        let asked = SizesAsked { pages: 10, told: 7, late: 2, ..SizesAsked::default() };
+        let words = said(asked).expect("a note");
+        assert!(words.starts_with("for 5 page faults") && words.contains("too late"), "{words}");
+        let words = said(SizesAsked { is_too_old: true, ..asked }).expect("a note");
+        assert!(words.contains("older than Linux 6.7"), "{words}");
+        assert_eq!(said(SizesAsked { are_never_huge: true, ..asked }), None, "there are no huge pages");
+        assert_eq!(said(SizesAsked { told: 10, late: 0, ..asked }), None);
+    }
 }
