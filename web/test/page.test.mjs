@@ -7,6 +7,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { inflateSync } from "node:zlib";
 import { chromium } from "playwright-core";
 
 const folder = process.env.NUMAPILOT_PAGES;
@@ -381,6 +382,28 @@ test("latencies and pages of a range shorter than their slices are those of the 
         await done();
     }
     assert.ok(mapped > 0, "some of them were accessed in the slice that holds the range");
+});
+
+/** The head of a page's data (docs/report.md, "Format of the data"). */
+function headOf(name) {
+    const packed = /<script id="data"[^>]*>([^<]*)</.exec(readFileSync(join(folder, name), "utf8"))[1];
+    const data = inflateSync(Buffer.from(packed, "base64"));
+    return JSON.parse(data.subarray(4, 4 + data.readUInt32LE(0)).toString("utf8"));
+}
+
+test("slices of the metrics over time are made of whole slices of the cells", async () => {
+    // Some of one more than others would draw waves that the recording does not have.
+    for (const name of ["big.html", "latency-cells.html"]) {
+        const { grain, duration_ns } = headOf(name);
+        assert.equal(grain.kind, "cells");
+        assert.ok(grain.page_bin_ns % grain.bin_ns === 0 && grain.latency_bin_ns % grain.bin_ns === 0, JSON.stringify(grain));
+        const { page, done } = await open(name);
+        await page.locator(".metrics details.behind summary").click();
+        await drawn(page);
+        const each = Math.ceil(Math.ceil(duration_ns / grain.bin_ns) / 60) * grain.bin_ns;
+        assert.equal(await page.locator(".metrics details.behind tbody tr").count(), Math.ceil(duration_ns / each), name);
+        await done();
+    }
 });
 
 test("links that make no sense show the whole", async () => {
