@@ -1,4 +1,5 @@
 -- How long an object stays with one thread before another one reaches it (the example of MemProf's paper, USENIX ATC 2012).
+-- Accesses of every level count, those that a cache of the accessing core or node answered too: `scripts/README.md`, "handover".
 with steps as (
   select
     object, thread, cast(time_ns as bigint) as time_ns,

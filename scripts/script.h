@@ -82,7 +82,7 @@ static inline numapilot_flow script_flow(const script *self) {
     return flow;
 }
 
-/* Whether the access left the core's own caches. */
+/* Whether it is a memory access: no cache of the accessing core or node answered it (levels 1 L1, 2 L2, 3 L3, 6 line fill buffer). */
 static inline bool script_is_memory_access(const numapilot_access *access) {
     return access->level != 1 && access->level != 2 && access->level != 3 && access->level != 6;
 }

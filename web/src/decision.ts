@@ -5,7 +5,15 @@ import { BEFORE_OTHERS, BY_ALLOCATOR, HAS_ALLOCATOR, LOCAL, REMOTE, UNKNOWN, WRI
 import type { DecisionRow, Estimate, Pattern } from "./payload";
 import type { Selection } from "./selection";
 
-/** One line of the object table. Shares without interval are plain numbers. */
+/** Below this share of accesses with a known home node, what follows from home nodes is unknown (docs/metrics.md, "The decision row"). */
+export const KNOWN_LEAST = 0.5;
+
+/** The line without what follows from home nodes, if too few of them are known. */
+export function ifKnown(line: ObjectLine, known: number): ObjectLine {
+    return known >= KNOWN_LEAST ? line : { ...line, ofRemote: NaN, remote: NaN, pin: NaN, elsewhere: NaN, on: [] };
+}
+
+/** One line of the object table. Shares without interval are plain numbers; NaN is unknown. */
 export interface ObjectLine {
     site: number;
     instance: number;
@@ -35,7 +43,7 @@ export interface ObjectLine {
 /** From `insight`'s row. */
 export function lineOf(model: Model, row: DecisionRow): ObjectLine {
     const siteId = typeof row.key === "object" && "site" in row.key ? row.key.site : -1;
-    return {
+    const line: ObjectLine = {
         site: model.siteById.get(siteId) ?? -1,
         instance: -1,
         name: row.name,
@@ -59,6 +67,7 @@ export function lineOf(model: Model, row: DecisionRow): ObjectLine {
         pattern: row.pattern,
         isFolded: false,
     };
+    return ifKnown(line, row.known_homes);
 }
 
 /** Sums from which lines are made, by any numbering of objects. */
@@ -199,8 +208,9 @@ function line(model: Model, groups: Groups, group: number, n: number, all: Tally
         pattern: "too-few-samples",
         isFolded: false,
     };
-    made.pattern = classify(made, ratio(groups.known[group], weight));
-    return made;
+    const known = ratio(groups.known[group], weight);
+    made.pattern = classify(made, known);
+    return ifKnown(made, known);
 }
 
 function bestNode(model: Model, from: Float64Array): number {
@@ -213,7 +223,7 @@ function bestNode(model: Model, from: Float64Array): number {
 /** The thresholds of docs/metrics.md, "Patterns". */
 function classify(line: ObjectLine, known: number): Pattern {
     if (line.samples < 30) return "too-few-samples";
-    if (known < 0.5) return "homes-unknown";
+    if (known < KNOWN_LEAST) return "homes-unknown";
     if (1 - line.remote >= 0.9) return "local";
     if (line.own >= 0.9) return "private-remote";
     if (Math.max(...Array.from(line.from)) >= 0.9) return "used-elsewhere";

@@ -22,6 +22,7 @@ import { masthead, overview } from "./views/overview";
 import { threads } from "./views/threads";
 import { timeline } from "./views/timeline";
 import { topology } from "./views/topology";
+import { sayWhat } from "./words";
 
 async function start(): Promise<void> {
     const data = document.getElementById("data");
@@ -29,6 +30,7 @@ async function start(): Promise<void> {
     const { head, columns } = await unpack(data.textContent ?? "");
     // Some megabytes that nobody needs twice.
     data.remove();
+    sayWhat(head.counted);
     const model = new Model(head, columns);
     const store = new Store(model);
     const context: Context = { model, store };

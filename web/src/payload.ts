@@ -37,6 +37,9 @@ export interface Grain {
     kind: "samples" | "cells";
     level: Level | null;
     bin_ns: number;
+    /** Width of the slices of page maps and of latencies, which cells have: wider than `bin_ns`. */
+    page_bin_ns: number;
+    latency_bin_ns: number;
     rows: number;
     samples: number;
     folded: { objects: number; stacks: number; threads: number };
@@ -115,6 +118,8 @@ export interface DecisionRow {
     share: Estimate;
     share_of_remote: Estimate;
     remote: Estimate;
+    /** Of its accesses, the share with a known home node. */
+    known_homes: number;
     local: Estimate;
     avoidable_by_pinning: Estimate | null;
     avoidable_by_allocating_elsewhere: Estimate;
@@ -215,6 +220,8 @@ export interface Head {
     recording: Recording;
     limits: string[];
     filtered: boolean;
+    /** What the rows are: "memory accesses" or "page faults". */
+    counted: string;
     grain: Grain;
     line_sampling: number;
     clock_khz: number;

@@ -4,8 +4,9 @@
 // showing what else there is to choose.
 
 import { shareOf, total, type Tally } from "./estimate";
+import { timeNs } from "./format";
 import { LOCAL, REMOTE, UNKNOWN, WRITE, type Model } from "./model";
-import type { Estimate } from "./payload";
+import type { Estimate, Head } from "./payload";
 import type { Filter } from "./store";
 
 export const TIME = 1,
@@ -52,6 +53,23 @@ export interface Parts {
     writes: Sums;
 }
 
+/**
+ * Whether a slice of time that begins at `start` overlaps the chosen range. What happened within a slice is not known: it counts as a whole, or not at all.
+ */
+export function overlaps(range: Filter["time"], start: number, width: number): boolean {
+    return !range || (start < range[1] && start + width > range[0]);
+}
+
+/** The range that the slices of `width` cover which overlap the chosen one, in words; "" where it is just the chosen one. */
+export function wholeSlices(head: Head, range: Filter["time"], width: number): string {
+    if (!range) return "";
+    const end = head.start_ns + head.duration_ns;
+    const first = head.start_ns + Math.max(Math.floor((range[0] - head.start_ns) / width), 0) * width;
+    const last = Math.min(head.start_ns + Math.ceil((range[1] - head.start_ns) / width) * width, end);
+    if (first === range[0] && last === Math.min(range[1], end)) return "";
+    return `in slices of ${timeNs(width)}: those that overlap the chosen range count as a whole, from ${timeNs(first)} to ${timeNs(last)}`;
+}
+
 export class Selection {
     /** Per row, the conditions that it fails. */
     readonly fails: Uint8Array;
@@ -73,8 +91,9 @@ export class Selection {
             for (let i = 0; i < rows.count; i++) if (column[i] !== wanted) fails[i] |= bit;
         };
         if (filter.time) {
-            const [start, end] = filter.time;
-            for (let i = 0; i < rows.count; i++) if (rows.time[i] < start || rows.time[i] >= end) fails[i] |= TIME;
+            // A cell's time is the start of its slice; a sample is at one moment.
+            const width = this.model.isCells ? this.model.binNs : 1;
+            for (let i = 0; i < rows.count; i++) if (!overlaps(filter.time, rows.time[i], width)) fails[i] |= TIME;
         }
         if (filter.from >= 0) unlike(rows.from, filter.from, FROM);
         if (filter.home >= 0) unlike(rows.home, filter.home, HOME);

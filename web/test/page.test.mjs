@@ -7,6 +7,7 @@ import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { inflateSync } from "node:zlib";
 import { chromium } from "playwright-core";
 
 const folder = process.env.NUMAPILOT_PAGES;
@@ -349,6 +350,58 @@ test("narrow and dark screens scroll only down, and paper gets everything", asyn
         await page.emulateMedia({ media: "print" });
         assert.equal(await page.locator(".filterbar nav").isVisible(), false);
         assert.ok(await page.locator(".about").isVisible());
+        await done();
+    }
+});
+
+test("latencies and pages of a range shorter than their slices are those of the slices around it", async () => {
+    const { program_time_ns: all } = figures("latency-cells.json").recording;
+    // Slices are a sixtieth of the time: none begins within this range.
+    const time = `${Math.round(all * 0.51)}-${Math.round(all * 0.513)}`;
+    const { page, done } = await open("latency-cells.html", { fragment: "#objects.by=instance" });
+    // Those with most accesses of the whole time: they have page maps, and some of them live then.
+    const objects = [];
+    for (let row = 0; row < 6; row++) {
+        await page.locator(".objects tbody tr.choosable").nth(row).click();
+        await drawn(page);
+        objects.push(/object=(\d+)/.exec(page.url())[1]);
+        await page.locator("#object-detail button", { hasText: "Close" }).click();
+        await drawn(page);
+    }
+    await done();
+    let mapped = 0;
+    for (const object of objects) {
+        const { page, done } = await open("latency-cells.html", { fragment: `#time=${time}&object=${object}` });
+        assert.ok((await page.locator(".latency-picture rect").count()) > 0, "the slice that holds the range has latencies");
+        assert.match(await text(page, ".latency"), /holds latencies in slices of .*count as a whole, from .* to /);
+        const words = await text(page, ".page-maps");
+        if (/holds page maps in slices of .*count as a whole, from .* to /.test(words)) {
+            mapped++;
+            assert.ok(await isPainted(page, "#object-detail canvas.pages >> nth=0"));
+        } else assert.match(words, /No access to it passes the filters/, "it has a page map");
+        await done();
+    }
+    assert.ok(mapped > 0, "some of them were accessed in the slice that holds the range");
+});
+
+/** The head of a page's data (docs/report.md, "Format of the data"). */
+function headOf(name) {
+    const packed = /<script id="data"[^>]*>([^<]*)</.exec(readFileSync(join(folder, name), "utf8"))[1];
+    const data = inflateSync(Buffer.from(packed, "base64"));
+    return JSON.parse(data.subarray(4, 4 + data.readUInt32LE(0)).toString("utf8"));
+}
+
+test("slices of the metrics over time are made of whole slices of the cells", async () => {
+    // Some of one more than others would draw waves that the recording does not have.
+    for (const name of ["big.html", "latency-cells.html"]) {
+        const { grain, duration_ns } = headOf(name);
+        assert.equal(grain.kind, "cells");
+        assert.ok(grain.page_bin_ns % grain.bin_ns === 0 && grain.latency_bin_ns % grain.bin_ns === 0, JSON.stringify(grain));
+        const { page, done } = await open(name);
+        await page.locator(".metrics details.behind summary").click();
+        await drawn(page);
+        const each = Math.ceil(Math.ceil(duration_ns / grain.bin_ns) / 60) * grain.bin_ns;
+        assert.equal(await page.locator(".metrics details.behind tbody tr").count(), Math.ceil(duration_ns / each), name);
         await done();
     }
 });

@@ -240,7 +240,7 @@ fn shared_memory_of_running_processes_is_one_object_with_a_first_touch_for_each_
     let count = |name: &str| faults[name].as_u64().expect("a count");
     assert_eq!(
         count("faults"),
-        count("first_touches") + count("later") + count("shared_before") + count("on_files"),
+        count("first_faults") + count("later") + count("shared_before") + count("present") + count("on_files"),
         "no fault is left out: {faults:#}"
     );
 }

@@ -80,6 +80,10 @@ fn the_page_works_in_a_browser() {
         numapilot_fixtures::write(kind, &size, &trace).expect("a synthetic trace");
         page(&pages, kind.word(), &trace);
     }
+    let trace = folder.path().join("latency-cells.numatrace");
+    let many = Size { accesses: 260_000, ..Kind::Latency.size() };
+    numapilot_fixtures::write(Kind::Latency, &many, &trace).expect("a synthetic trace");
+    page(&pages, "latency-cells", &trace);
     let trace = folder.path().join("track.numatrace");
     record(&trace, &["--engine", "track"], &workload("streamcluster"), &arguments).succeeded();
     page(&pages, "track", &trace);

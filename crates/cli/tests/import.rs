@@ -261,6 +261,25 @@ fn imported_page_faults_are_reported_as_first_touches() {
     let text = run(&["report", trace]).succeeded().stdout;
     assert!(text.contains("Touched first") && text.contains("OBJECTS BY PAGES"), "{text}");
     assert!(!text.contains("memory accesses ("), "{text}");
+    let is_of_accesses = |text: &str| {
+        let words =
+            ["memory access", "sampled access", "of accesses", "ACCESSES\n", " accesses remote", "accesses / s"];
+        words.into_iter().find(|words| text.contains(words)).map(str::to_owned)
+    };
+    for drill in ["--matrix", "--functions", "--stacks", "--threads", "--instances"] {
+        let text = run(&["report", trace, drill]).succeeded().stdout;
+        // Behind the head and the notes, which say that faults are no accesses.
+        let tables = text.splitn(3, "\n\n").nth(2).expect("the tables");
+        assert_eq!(is_of_accesses(tables), None, "{drill}: {tables}");
+        assert!(tables.to_lowercase().contains("faults"), "{drill}: {tables}");
+    }
+    for view in ["matrix", "objects", "timeline", "pages", "flame", "imbalance"] {
+        let picture = run(&["report", trace, "--svg", "-", "--view", view]).succeeded().stdout;
+        assert_eq!(is_of_accesses(&picture), None, "{view}: {picture}");
+        assert!(picture.to_lowercase().contains("page fault"), "{view}: {picture}");
+    }
+    let json: Value = serde_json::from_str(&run(&["report", trace, "--json"]).succeeded().stdout).expect("JSON");
+    assert_eq!(json["counted"], "page faults");
     let page = folder.path().join("f.html");
     run(&["report", trace, "--html", page.to_str().expect("UTF-8")]).succeeded();
     let page = fs::read_to_string(&page).expect("the page");

@@ -165,6 +165,7 @@ fn generated(found: &[chunk::GeneratedCode]) -> Generated {
             address: function.address,
             bytes: function.bytes,
             name: function.name.clone(),
+            file: None,
             lines: function.lines.iter().filter_map(line).collect(),
         }));
     }
@@ -261,6 +262,12 @@ struct Feed<'a> {
     tied: Vec<Record>,
 }
 
+/// Bytes of a base page of the recording's host; 4096 where the recording does not say.
+fn base_page_bytes(start: &SessionStart) -> u64 {
+    let told = start.host.get("page_bytes").and_then(serde_json::Value::as_u64);
+    told.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)).unwrap_or(4096)
+}
+
 impl<'a> Feed<'a> {
     fn new(
         opened: Opened<'_>,
@@ -271,11 +278,14 @@ impl<'a> Feed<'a> {
         let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
             Some(Engine::Instrument | Engine::Emulate) => {
-                Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false }
+                Conventions { ip_is_return_address: true, infers_first_touch: true, ..Conventions::SAMPLED }
             }
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
-            Some(Engine::Fault) => Conventions { accesses_are_faults: true, ..Conventions::SAMPLED },
+            Some(Engine::Fault) => {
+                let page_bytes = base_page_bytes(start);
+                Conventions { accesses_are_faults: true, page_bytes, ..Conventions::SAMPLED }
+            }
             Some(Engine::Track) | None => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },
         };
         let joiner = Joiner::new(ElfLayouts::default(), conventions, start.start_order, generated);

@@ -74,7 +74,6 @@ pub struct DecisionRow {
     /// Of its accesses, the share that is remote.
     pub remote: Estimate,
     /// Of its accesses, the share with a known home node; `remote`, `local` and `on_node` are of these.
-    #[serde(skip)]
     pub known_homes: f64,
     /// Of its accesses, the share that is local.
     pub local: Estimate,
@@ -111,6 +110,15 @@ pub struct DecisionRow {
     pub mean_latency_cycles: Option<f64>,
     /// How the object is used.
     pub pattern: Pattern,
+}
+
+impl DecisionRow {
+    /// Whether the home node of at least half of its accesses is known. If not, its remote and local shares, what could be avoided and its home nodes are of
+    /// too few of them to be shown.
+    #[must_use]
+    pub fn knows_homes(&self) -> bool {
+        self.known_homes >= 1.0 - UNKNOWN_MAX
+    }
 }
 
 /// Sums from which a row is made.
@@ -322,7 +330,7 @@ fn classify(row: &DecisionRow) -> Pattern {
     let most_from = row.from_node.iter().map(|share| share.value).fold(0.0, f64::max);
     if row.samples < ENOUGH_SAMPLES {
         Pattern::TooFewSamples
-    } else if row.known_homes < 1.0 - UNKNOWN_MAX {
+    } else if !row.knows_homes() {
         Pattern::HomesUnknown
     } else if row.local.value >= NEARLY_ALL {
         Pattern::Local

@@ -1,7 +1,7 @@
 //! What page faults tell: who touched each page first, where it lies, and who was seen using it later.
 //!
-//! Figures here count pages of 4 KiB and faults, never memory accesses. A page is one for as long as the object in it lives: the same addresses under a
-//! later object are another page.
+//! Figures here count pages of 4 KiB and faults, never memory accesses. A larger page is as many pages of 4 KiB, which are placed, used and moved together.
+//! A page is one for as long as the object in it lives: the same addresses under a later object are another page.
 
 use std::collections::BTreeMap;
 
@@ -97,6 +97,8 @@ pub struct Touches {
     pub faults: u64,
     /// Number of pages touched first.
     pub first_touches: u64,
+    /// Faults that touched them: fewer than pages where these are larger than 4 KiB.
+    pub first_faults: u64,
     /// Of these, on each node, in the order of the analysis' nodes.
     pub on_node: Vec<u64>,
     /// Of these, pages that lie elsewhere than on the toucher's node (a policy, or a full node).
@@ -109,6 +111,9 @@ pub struct Touches {
     pub later: u64,
     /// Pages of shared memory that was made before the recording, at the first fault of any process: whether they were in memory is unknown.
     pub shared_before: u64,
+    /// Faults on pages that were there before, although no fault is known to have placed them: huge pages whose size the kernel did not report, memory that was
+    /// populated without faults. Who touched them first is unknown.
+    pub present: u64,
     /// Faults on pages of files and of code, which belong to the page cache: who read the file first placed them.
     pub on_files: u64,
     /// These by file, most faults first.
@@ -121,24 +126,38 @@ pub struct Touches {
     pub sites: Vec<TouchSite>,
 }
 
-/// A page. Of memory that processes share it is the same in each of them.
+/// Whose a page is. Of memory that processes share it is the same in each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum PageKey {
-    /// Process, object, page number.
-    Own(ProcessIndex, Option<ObjectId>, u64),
-    /// Site, and page number from the beginning of the mapping: parts that begin elsewhere in the memory are sites of their own.
-    Shared(SiteId, u64),
-    /// Object that a forked child inherits, and page number.
-    Inherited(ObjectId, u64),
+enum Owner {
+    /// Process, object.
+    Own(ProcessIndex, Option<ObjectId>),
+    /// Site, whose pages are numbered from the beginning of the mapping: parts that begin elsewhere in the memory are sites of their own.
+    Shared(SiteId),
+    /// Object that a forked child inherits.
+    Inherited(ObjectId),
 }
+
+/// A page: its owner, and the number of its first 4 KiB.
+type PageKey = (Owner, u64);
 
 #[derive(Clone, Copy, Debug)]
 struct Page {
+    /// Number of pages of 4 KiB that it is.
+    pages: u64,
     thread: ThreadIndex,
     many_threads: bool,
     nodes: u64,
     faults: u32,
     site: Option<SiteId>,
+}
+
+/// A placement: the number of its first page of 4 KiB, how many there are, where they went, and why.
+#[derive(Clone, Copy, Debug)]
+struct Placed {
+    first: u64,
+    pages: u64,
+    node: NodeId,
+    cause: PlacementCause,
 }
 
 /// A code address, and which of the functions there.
@@ -161,7 +180,7 @@ impl PageUse {
             (_, false, _) => &mut self.one_thread,
             _ => &mut self.one_node,
         };
-        *count += 1;
+        *count += page.pages;
     }
 }
 
@@ -179,12 +198,16 @@ struct Walk<'a, 't> {
     programs: foldhash::HashSet<&'t str>,
     /// Whose doing faults at an instruction and call stack are.
     places: HashMap<(LocationId, StackId), Place>,
-    /// First touches by thread, page and moment: where the page went, how many, why.
-    placed: HashMap<(ThreadIndex, u64, TimeNs), (NodeId, u32, PlacementCause)>,
+    /// Placements by thread and moment.
+    placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,
     pages: HashMap<PageKey, Page>,
+    /// Of each owner the pages of more than 4 KiB: by the number of the first 4 KiB, how many.
+    large: HashMap<Owner, BTreeMap<u64, u64>>,
     sites: HashMap<Option<SiteId>, SiteSums>,
     files: HashMap<SiteId, u64>,
-    away: HashMap<(NodeId, NodeId), (u64, foldhash::HashSet<PageKey>)>,
+    away: HashMap<(NodeId, NodeId), (u64, HashMap<PageKey, u64>)>,
+    /// Pages of placements of the cause `Found` that faults show.
+    found_by_faults: u64,
     out: Touches,
 }
 
@@ -196,22 +219,28 @@ impl Walk<'_, '_> {
         let process = trace.thread(access.thread).map_or(ProcessIndex(0), |thread| thread.process);
         let object = access.object.and_then(|object| trace.object(object));
         let site = object.map(|object| object.site);
-        let key = match (trace.kind_of(access.object), object) {
+        // Pages of shared memory are numbered from the beginning of its mapping.
+        let (owner, base) = match (trace.kind_of(access.object), object) {
             (ObjectKind::File | ObjectKind::Section, Some(object)) => {
                 *self.files.entry(object.site).or_default() += 1;
                 return;
             }
-            (ObjectKind::Shared, Some(object)) if object.stack.0 != 0 => PageKey::Inherited(object.id, page),
-            (ObjectKind::Shared, Some(object)) => {
-                PageKey::Shared(object.site, page.wrapping_sub(object.address.0 >> PAGE_SHIFT))
-            }
-            _ => PageKey::Own(process, access.object, page),
+            (ObjectKind::Shared, Some(object)) if object.stack.0 != 0 => (Owner::Inherited(object.id), 0),
+            (ObjectKind::Shared, Some(object)) => (Owner::Shared(object.site), object.address.0 >> PAGE_SHIFT),
+            _ => (Owner::Own(process, access.object), 0),
         };
         let bit = access.node.and_then(|node| self.analysis.node_position(node)).map_or(0, |at| 1_u64 << at.min(63));
-        let first = self.placed.get(&(access.thread, page, access.time)).copied();
-        let is_found = first.is_some_and(|(_, _, cause)| cause == PlacementCause::Found);
-        let first = first.filter(|(_, _, cause)| cause.is_first());
-        let new = Page { thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
+        let at_once = self.placed.get(&(access.thread, access.time)).map_or(&[][..], Vec::as_slice);
+        let placed = at_once.iter().copied().find(|placed| (placed.first..placed.first + placed.pages).contains(&page));
+        let is_found = placed.is_some_and(|placed| placed.cause == PlacementCause::Found);
+        let first = placed.filter(|placed| placed.cause.is_first());
+        let range = placed.filter(|placed| placed.cause != PlacementCause::Moved);
+        if let Some(placed) = range {
+            self.lay(owner, placed.first.wrapping_sub(base), placed.pages);
+        }
+        let (at, pages) = self.page_at(owner, page.wrapping_sub(base));
+        let key = (owner, at);
+        let new = Page { pages, thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
         let state = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
@@ -226,20 +255,50 @@ impl Walk<'_, '_> {
         state.nodes |= bit;
         state.faults = state.faults.saturating_add(1);
         match (first, is_found) {
-            (Some((node, pages, cause)), _) => self.first(access, site, (node, u64::from(pages), cause)),
+            (Some(placed), _) => self.first(access, site, (placed.node, placed.pages, placed.cause)),
             (None, true) => {
-                self.out.shared_before += 1;
-                self.used(access, site, key);
+                match owner {
+                    Owner::Own(..) => self.out.present += 1,
+                    Owner::Shared(_) | Owner::Inherited(_) => self.out.shared_before += 1,
+                }
+                self.found_by_faults += placed.map_or(0, |placed| placed.pages);
+                self.used(access, site, (key, pages));
             }
             (None, false) => {
                 self.out.later += 1;
-                self.used(access, site, key);
+                self.used(access, site, (key, pages));
             }
         }
     }
 
+    /// A page of `pages` times 4 KiB is there from now on.
+    fn lay(&mut self, owner: Owner, first: u64, pages: u64) {
+        let Some(large) = self.large.get_mut(&owner) else {
+            if pages > 1 {
+                self.large.entry(owner).or_default().insert(first, pages);
+            }
+            return;
+        };
+        let before = large.range(..first).next_back().filter(|(at, pages)| first - **at < **pages).map(|(at, _)| *at);
+        let within: Vec<u64> =
+            large.range(first..first.saturating_add(pages)).map(|(at, _)| *at).chain(before).collect();
+        for at in within {
+            large.remove(&at);
+        }
+        if pages > 1 {
+            large.insert(first, pages);
+        }
+    }
+
+    /// The page that holds this 4 KiB: the number of its first 4 KiB, and how many there are.
+    fn page_at(&self, owner: Owner, page: u64) -> (u64, u64) {
+        let last = self.large.get(&owner).and_then(|large| large.range(..=page).next_back());
+        last.filter(|(at, pages)| page - **at < **pages).map_or((page, 1), |(at, pages)| (*at, *pages))
+    }
+
     fn first(&mut self, access: &AccessRef, site: Option<SiteId>, (node, pages, cause): (NodeId, u64, PlacementCause)) {
         self.out.first_touches += pages;
+        self.out.first_faults += 1;
         self.out.placed_elsewhere += if cause == PlacementCause::Policy { pages } else { 0 };
         let key = (access.location, access.stack);
         let known = self.places.get(&key).copied();
@@ -254,7 +313,7 @@ impl Walk<'_, '_> {
         *sums.lines.entry((place, access.thread, access.node)).or_default() += pages;
     }
 
-    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, key: PageKey) {
+    fn used(&mut self, access: &AccessRef, site: Option<SiteId>, (key, pages): (PageKey, u64)) {
         let sums = self.sites.entry(site).or_default();
         if let Some(at) = access.node.and_then(|node| self.analysis.node_position(node)) {
             bump(&mut sums.later_from, at, 1);
@@ -262,9 +321,9 @@ impl Walk<'_, '_> {
         if let (Some(home), Some(node)) = (access.home, access.node)
             && home != node
         {
-            let (faults, pages) = self.away.entry((home, node)).or_default();
+            let (faults, used) = self.away.entry((home, node)).or_default();
             *faults += 1;
-            pages.insert(key);
+            used.insert(key, pages);
         }
     }
 
@@ -297,11 +356,11 @@ impl Walk<'_, '_> {
         }
         let nodes = self.analysis.nodes.len();
         self.out.on_node.resize(nodes, 0);
-        self.out.found = self.out.found.saturating_sub(self.out.shared_before);
+        self.out.found = self.out.found.saturating_sub(self.found_by_faults);
         self.out.away = self
             .away
             .iter()
-            .map(|(&(home, node), (faults, pages))| Away { home, node, pages: pages.len() as u64, faults: *faults })
+            .map(|(&(home, node), (faults, pages))| Away { home, node, pages: pages.values().sum(), faults: *faults })
             .collect();
         self.out.away.sort_by_key(|away| (std::cmp::Reverse(away.pages), away.home, away.node));
         let sites = std::mem::take(&mut self.sites);
@@ -363,18 +422,22 @@ impl Analysis<'_> {
     /// What the trace's page faults tell; `None` where its accesses are something else.
     #[must_use]
     pub fn touches(&self) -> Option<Touches> {
-        if !self.trace.holds_faults() {
-            return None;
-        }
+        self.trace.holds_faults().then(|| self.touches_of_faults())
+    }
+
+    /// The same of a trace whose accesses are page faults.
+    fn touches_of_faults(&self) -> Touches {
         let mut walk = Walk {
             analysis: self,
             programs: self.trace.processes().iter().map(|process| &*process.exe).collect(),
             places: HashMap::new(),
             placed: HashMap::new(),
             pages: HashMap::new(),
+            large: HashMap::new(),
             sites: HashMap::new(),
             files: HashMap::new(),
             away: HashMap::new(),
+            found_by_faults: 0,
             out: Touches::default(),
         };
         for placed in self.trace.placements() {
@@ -385,14 +448,63 @@ impl Analysis<'_> {
                 PlacementCause::Moved => walk.out.moved += u64::from(placed.pages),
                 PlacementCause::FirstTouch | PlacementCause::Policy | PlacementCause::UnknownToucher => {}
             }
-            let known = (placed.node, placed.pages, placed.cause);
-            // A huge page is placed as a whole by a touch anywhere in it.
-            let first = placed.address.0 >> PAGE_SHIFT;
-            for page in first..first + u64::from(placed.pages.min(512)) {
-                walk.placed.insert((placed.thread, page, placed.time), known);
-            }
+            // A large page is placed as a whole by a touch anywhere in it.
+            walk.placed.entry((placed.thread, placed.time)).or_default().push(Placed {
+                first: placed.address.0 >> PAGE_SHIFT,
+                pages: u64::from(placed.pages),
+                node: placed.node,
+                cause: placed.cause,
+            });
         }
         self.trace.filtered(&self.filter).for_each(|access| walk.fault(&access));
-        Some(walk.finish())
+        walk.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::{Filter, Object, Placement, Site, Tables, Thread, Trace};
+    use numapilot_trace::ids::VirtAddr;
+
+    use super::*;
+
+    /// A huge page that one thread touches first and another one uses, and one of which no first touch is known.
+    #[test]
+    fn a_huge_page_is_touched_and_used_as_a_whole() {
+        const AT: u64 = 0x4000_0000;
+        let object = Object { bytes: 4 << 20, address: VirtAddr(AT), ..Object::default() };
+        let site = Site { kind: ObjectKind::Heap, ..Site::default() };
+        let mut tables = Tables { objects: vec![object], sites: vec![site], ..Tables::default() };
+        tables.threads = (0..2).map(|index| Thread { index: ThreadIndex(index), ..Thread::default() }).collect();
+        for (time, thread, offset) in [(10, 0, 0x5000), (20, 1, 0x10_0000), (30, 1, 0x18_0000), (40, 1, 0x20_1000)] {
+            tables.accesses.push(&AccessRef {
+                time: TimeNs(time),
+                thread: ThreadIndex(thread),
+                object: Some(ObjectId(0)),
+                node: Some(NodeId(thread as u16)),
+                home: Some(NodeId(0)),
+                weight: 1,
+                ..AccessRef::at(AT + offset)
+            });
+        }
+        let placed = |time, thread, offset, cause| Placement {
+            time: TimeNs(time),
+            thread: ThreadIndex(thread),
+            address: VirtAddr(AT + offset),
+            pages: 512,
+            node: NodeId(0),
+            cause,
+            object: Some(ObjectId(0)),
+        };
+        tables.placements =
+            vec![placed(10, 0, 0, PlacementCause::FirstTouch), placed(40, 1, 0x20_0000, PlacementCause::Found)];
+        let trace = Trace::from_tables(tables);
+        let nodes = [NodeId(0), NodeId(1)];
+        let found = Analysis::new(&trace, &nodes, &nodes, Filter::default()).touches_of_faults();
+        assert_eq!((found.faults, found.first_touches, found.first_faults), (4, 512, 1));
+        assert_eq!((found.later, found.present, found.shared_before, found.found), (2, 1, 0, 0), "{found:?}");
+        assert_eq!(found.uses, PageUse { once: 512, several_nodes: 512, ..PageUse::default() });
+        assert_eq!(found.away, [Away { home: NodeId(0), node: NodeId(1), pages: 1024, faults: 3 }]);
+        assert_eq!(found.on_node, [512, 0]);
     }
 }

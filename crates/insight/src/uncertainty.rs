@@ -24,6 +24,9 @@ pub struct Uncertainty {
     pub likely: (f64, f64),
     /// Half of the 95 % interval that the sampling alone gives.
     pub of_samples: f64,
+    /// Where the traffic model did not converge, before or after the change: the gain is off by at least about this, to either side, which its interval
+    /// includes. 0: it converged.
+    pub unsettled: f64,
     /// Number of members of the ensemble.
     pub members: usize,
     /// The sources of the interval's width, largest share first.
@@ -46,20 +49,26 @@ pub struct Source {
 }
 
 /// A gain with its interval, and what it is made of. `value`: of the machine and program as described; `gains`: of each member; `sampled`: half of the
-/// sampling's 95 % interval.
-pub(crate) fn interval(value: f64, gains: &[f64], sampled: f64, open: &[Open]) -> (Estimate, Uncertainty) {
+/// sampling's 95 % interval; `unsettled`: what the model left open where it did not converge.
+pub(crate) fn interval(
+    value: f64,
+    gains: &[f64],
+    (sampled, unsettled): (f64, f64),
+    open: &[Open],
+) -> (Estimate, Uncertainty) {
     let mut sorted = scattered(value, gains, sampled);
     sorted.sort_by(f64::total_cmp);
     // The value is one of what may be, with the scatter of its own.
     let gain = Estimate {
         value,
-        low: quantile(&sorted, ENDS.0).min(value - sampled),
-        high: quantile(&sorted, ENDS.1).max(value + sampled),
+        low: quantile(&sorted, ENDS.0).min(value - sampled) - unsettled,
+        high: quantile(&sorted, ENDS.1).max(value + sampled) + unsettled,
     };
     let uncertainty = Uncertainty {
         median: quantile(&sorted, 0.5),
-        likely: (quantile(&sorted, LIKELY.0), quantile(&sorted, LIKELY.1)),
+        likely: (quantile(&sorted, LIKELY.0) - unsettled, quantile(&sorted, LIKELY.1) + unsettled),
         of_samples: sampled,
+        unsettled,
         members: gains.len(),
         sources: sources(gains, sampled, open),
     };
@@ -158,18 +167,24 @@ mod tests {
     #[test]
     fn an_interval_holds_what_the_members_say_and_what_was_sampled() {
         let gains: Vec<f64> = (0..=200).map(|member| f64::from(member) / 200.0).collect();
-        let (gain, told) = interval(0.5, &gains, 0.0, &[]);
+        let (gain, told) = interval(0.5, &gains, (0.0, 0.0), &[]);
         assert!((gain.low - 0.025).abs() < 1e-12 && (gain.high - 0.975).abs() < 1e-12, "{gain:?}");
         assert!((told.median - 0.5).abs() < 1e-12 && (told.likely.0 - 0.05).abs() < 1e-12, "{told:?}");
-        let (wider, more) = interval(0.5, &gains, 0.475, &[]);
+        let (wider, more) = interval(0.5, &gains, (0.475, 0.0), &[]);
         assert!(wider.low < gain.low && wider.high > gain.high + 0.3, "{wider:?}");
         // In proportion: what surely gains by every member and by the samples, surely gains.
         assert!(wider.low > 0.0 && more.likely.0 > wider.low && more.likely.1 < wider.high, "{more:?}");
         // At the end of what members say.
-        let (gain, _) = interval(-0.1, &gains, 0.0, &[]);
+        let (gain, _) = interval(-0.1, &gains, (0.0, 0.0), &[]);
         assert!((gain.low, gain.value) == (-0.1, -0.1) && gain.high > 0.97, "{gain:?}");
+        // What the model left open is on top of it.
+        let (open, more) = interval(0.5, &gains, (0.0, 0.2), &[]);
+        assert!(
+            (open.low + 0.175).abs() < 1e-12 && (open.high - 1.175).abs() < 1e-12 && more.unsettled == 0.2,
+            "{open:?}"
+        );
         // No gain by the samples: they scatter by as much for each.
-        let (doubtful, _) = interval(0.1, &gains, 0.2, &[]);
+        let (doubtful, _) = interval(0.1, &gains, (0.2, 0.0), &[]);
         assert!(doubtful.low <= -0.1 && doubtful.high > 1.0, "{doubtful:?}");
     }
 
@@ -187,7 +202,7 @@ mod tests {
         // In another order, which has nothing to do with the first.
         let idle: Vec<f64> = (0..count).map(|member| f64::from(member * 37 % count)).collect();
         let gains: Vec<f64> = moves.iter().map(|value| -value / 50.0).collect();
-        let (_, told) = interval(-1.0, &gains, 0.01, &[open("idle", idle), open("moves", moves)]);
+        let (_, told) = interval(-1.0, &gains, (0.01, 0.0), &[open("idle", idle), open("moves", moves)]);
         assert_eq!(told.sources[0].place, "moves");
         assert!(told.sources[0].share > 0.9, "{told:?}");
         let all: f64 = told.sources.iter().map(|source| source.share).sum();
@@ -196,7 +211,7 @@ mod tests {
 
     #[test]
     fn nothing_known_to_vary_leaves_a_point() {
-        let (gain, told) = interval(0.2, &[], 0.0, &[]);
+        let (gain, told) = interval(0.2, &[], (0.0, 0.0), &[]);
         assert!(gain.is_exact() && told.sources.is_empty() && told.median == 0.2);
     }
 }

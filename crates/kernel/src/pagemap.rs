@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -43,6 +44,39 @@ impl PageEntry {
         let frame = self.0 & ((1 << 55) - 1);
         (self.is_present() && frame != 0).then_some(frame)
     }
+}
+
+/// `PAGEMAP_SCAN` (since Linux 6.7), `_IOWR('f', 16, struct pm_scan_arg)` of `include/uapi/linux/fs.h`.
+const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+const PAGE_IS_HUGE: u64 = 1 << 6;
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
 }
 
 /// A process's page map, held open: it refers to that process even after its id is reused.
@@ -87,6 +121,35 @@ impl PageMap {
         let words = self.bytes[..filled].as_chunks::<8>().0;
         out.extend(words.iter().map(|word| PageEntry(u64::from_ne_bytes(*word))));
         Ok(())
+    }
+
+    /// Whether one huge page, which is not the zero page, maps all of `[start, end)`: a range of the huge page's size, aligned to it. `None`: the kernel is
+    /// older than Linux 6.7 and cannot be asked.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn is_huge(&self, start: u64, end: u64) -> Result<Option<bool>, KernelError> {
+        let mut region = PageRegion::default();
+        let mut argument = ScanArgument {
+            size: size_of::<ScanArgument>() as u64,
+            start,
+            end,
+            vec: (&raw mut region) as u64,
+            vec_len: 1,
+            category_inverted: PAGE_IS_PFNZERO,
+            category_mask: PAGE_IS_PRESENT | PAGE_IS_HUGE | PAGE_IS_PFNZERO,
+            return_mask: PAGE_IS_HUGE,
+            ..ScanArgument::default()
+        };
+        // SAFETY: the kernel reads and writes the argument, which has the size that it says, and writes at most one region to `vec`; both outlive the call.
+        let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut argument) };
+        if found >= 0 {
+            return Ok(Some(found == 1 && region.start == start && region.end == end));
+        }
+        match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::ENOTTY) => Ok(None),
+            source => Err(KernelError::of_file(self.path.clone(), self.pid, source)),
+        }
     }
 }
 

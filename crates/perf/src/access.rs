@@ -22,6 +22,8 @@ pub struct MemoryAccess<'a> {
     pub address: u64,
     /// Its physical address.
     pub physical_address: Option<u64>,
+    /// Bytes of the page that was there when the kernel took the sample (of a page fault: before it); 0: none was. `None`: the event did not ask.
+    pub page_bytes: Option<u64>,
     /// Address of the instruction.
     pub ip: Option<u64>,
     /// Operation of the access.
@@ -99,6 +101,7 @@ impl<'a> MemoryAccess<'a> {
             cpu: self.cpu,
             address: self.address,
             physical_address: self.physical_address,
+            page_bytes: self.page_bytes,
             ip: self.ip,
             operation: self.operation,
             is_atomic: self.is_atomic,
@@ -120,6 +123,7 @@ impl<'a> MemoryAccess<'a> {
             tid: sample.pid_tid.map(|(_, tid)| tid),
             cpu: sample.cpu,
             physical_address: sample.phys_addr.filter(|&address| address != 0),
+            page_bytes: sample.data_page_size,
             ip: sample.ip.filter(|&ip| ip != 0),
             period: sample.period.or(attr.period()),
             callchain: sample.callchain,

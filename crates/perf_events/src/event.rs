@@ -105,6 +105,14 @@ impl EventRequest {
         }
     }
 
+    /// The same for a recording: also whether a page was there before, and how large it was.
+    #[must_use]
+    pub fn recorded_page_faults(user_only: bool, max_stack: u16) -> EventRequest {
+        let mut request = EventRequest::page_faults(user_only, max_stack);
+        request.attr.sample_type |= sample::DATA_PAGE_SIZE;
+        request
+    }
+
     /// Every page fault, with its address and no more.
     #[must_use]
     pub fn every_page_fault(user_only: bool) -> EventRequest {
@@ -179,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_decoder_reads_back_what_the_kernel_is_given() {
-        for request in [EventRequest::side_band(), EventRequest::page_faults(true, 64)] {
+        for request in [EventRequest::side_band(), EventRequest::recorded_page_faults(true, 64)] {
             let attr = EventAttr { config3: 7, sample_stack_user: 5, ..request.completed() };
             let bytes = request.bytes(&attr, 1 << 16);
             let read = EventAttr::decode(&mut Bytes::new(&bytes, 0, Endian::Little)).unwrap();

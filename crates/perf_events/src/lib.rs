@@ -13,6 +13,7 @@ pub mod homes;
 pub mod live_sampler;
 mod locked_memory;
 pub mod open;
+pub mod page_sizes;
 pub mod places;
 pub mod pmu;
 pub mod probe;

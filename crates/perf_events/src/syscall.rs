@@ -17,7 +17,7 @@ const CLOEXEC: libc::c_ulong = 8;
 /// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
 type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
 
-const LATER: [Later; 3] = [
+const LATER: [Later; 4] = [
     // 6.0: with an event's count, how many of its records were lost.
     (|attr| attr.read_format & read_format::LOST != 0, |attr| attr.read_format &= !read_format::LOST),
     // 5.12: build ids in records of mappings. Files are then known by their paths alone.
@@ -27,6 +27,8 @@ const LATER: [Later; 3] = [
         |attr| attr.samples(sample::WEIGHT_STRUCT),
         |attr| attr.sample_type = attr.sample_type & !sample::WEIGHT_STRUCT | sample::WEIGHT,
     ),
+    // 5.11: the size of the page at a sample's address. Whether a page was there before a fault on it is then not known.
+    (|attr| attr.samples(sample::DATA_PAGE_SIZE), |attr| attr.sample_type &= !sample::DATA_PAGE_SIZE),
 ];
 
 /// Opens an event by `open`, without what this kernel is too old for; `attr` is then what was opened.

@@ -2,6 +2,7 @@
 
 use numapilot_flows::{Evidence, Filter, Named};
 use numapilot_insight::{Analysis, Estimate, Statistics, link_traffic};
+use numapilot_report::Counted;
 use numapilot_report::json;
 use numapilot_report::text::{self, Look};
 use pyo3::prelude::*;
@@ -125,8 +126,8 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>, top: usize) -> String {
     let sites = analysis.sites();
     // What shows the rest is an option of the command there, and an argument here.
     let option = format!("`-n {}`", sites.len());
-    let objects =
-        text::objects(&sites, analysis.nodes(), top, look).replace(&option, &format!("`report(top={})`", sites.len()));
+    let objects = text::objects(&sites, analysis.nodes(), top, look, Counted::of(opened))
+        .replace(&option, &format!("`report(top={})`", sites.len()));
     [head, text::heading(&opened.heading, look), objects].join("\n")
 }
 

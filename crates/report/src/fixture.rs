@@ -1,9 +1,10 @@
 //! Opened synthetic traces, for this crate's tests.
 
 use numapilot_fixtures::{Kind, Size, write};
-use numapilot_flows::{Filter, Trace};
+use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, SiteId, Tables, Thread, Trace};
 use numapilot_insight::Analysis;
 use numapilot_machine::{Machine, NodeId};
+use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 
 use crate::Heading;
 use crate::export::Export;
@@ -41,6 +42,36 @@ pub fn open(kind: Kind, accesses: u64, objects: u32, threads: u32) -> Opened {
     };
     let machine = serde_json::from_value(meta.machine.clone()).ok();
     Opened { trace, machine, heading }
+}
+
+/// Forty accesses to each of two objects, half of them from node 1. The home of `known` is node 0 throughout, that of `unknown` in a tenth of its accesses
+/// only.
+pub fn of_unknown_homes() -> Opened {
+    let mut tables = Tables { end: TimeNs(1000), ..Tables::default() };
+    for (id, name) in ["known", "unknown"].into_iter().enumerate() {
+        let (id, site) = (ObjectId(id as u32), SiteId(id as u32));
+        tables.sites.push(Site { kind: ObjectKind::Heap, name: name.into(), ..Site::default() });
+        tables.objects.push(Object { id, site, bytes: 4096, ..Object::default() });
+        tables.threads.push(Thread { index: ThreadIndex(id.0), ..Thread::default() });
+    }
+    for at in 0..80u16 {
+        let (object, from) = (u32::from(at % 2), at / 2 % 2);
+        tables.accesses.push(&AccessRef {
+            time: TimeNs(u64::from(at)),
+            thread: ThreadIndex(u32::from(from)),
+            object: Some(ObjectId(object)),
+            node: Some(NodeId(from)),
+            home: (object == 0 || at / 2 % 10 == 0).then_some(NodeId(0)),
+            weight: 1,
+            cluster: 1.0,
+            ..AccessRef::at(0x1000)
+        });
+    }
+    Opened {
+        trace: Trace::from_tables(tables),
+        machine: Machine::load("opteron-8385").ok(),
+        heading: Heading::default(),
+    }
 }
 
 impl Opened {

@@ -10,6 +10,7 @@ use numapilot_insight::Verdict;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::counted::Counted;
 use crate::heading::Heading;
 
 /// Version of the JSON reports: rises when a field changes its meaning or goes.
@@ -24,6 +25,8 @@ pub fn base(heading: &Heading, analysis: &Analysis<'_>) -> Value {
         "recording": heading,
         "limits": heading.limits(),
         "nodes": analysis.nodes(),
+        // What "accesses" and "samples" of the report are.
+        "counted": Counted::of(analysis.trace()),
     })
 }
 
@@ -56,6 +59,12 @@ pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic
     value["instrumentation"] = json!(analysis.trace().instrumentation());
     value["matrix"] = json!(analysis.matrix());
     value["links"] = json!(links);
+    if Counted::of(analysis.trace()).is_faults() {
+        // How much data page faults move is not known.
+        for link in value["links"].as_array_mut().into_iter().flatten() {
+            (link["bytes"], link["utilisation"]) = (Value::Null, Value::Null);
+        }
+    }
     value["sites"] = json!(analysis.sites().into_iter().take(top).collect::<Vec<_>>());
     value
 }

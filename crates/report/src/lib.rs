@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod compare;
+mod counted;
 pub mod export;
 pub mod findings;
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub mod topo;
 pub mod traffic;
 pub mod units;
 
+pub use counted::Counted;
 pub use heading::Heading;

@@ -322,7 +322,9 @@ enum np_access_bits { /* low 16 bits beside the instruction pointer */
     NP_ACCESS_WRITE = 1, NP_ACCESS_ATOMIC = 2, NP_ACCESS_RANGE = 4,
     /* bits 4-7: level that answered (np_level) */
     NP_ACCESS_LEVEL_SHIFT = 4,
-    /* bits 8-15: reserved, 0 */
+    /* Of a page fault, bits 8-13: binary logarithm of the size of the page that was there before or, where none was, of the one that came; 0: not known.
+     * Neither of the next two: whether a page was there is not known. 0 in accesses. */
+    NP_ACCESS_PAGE_SHIFT = 8, NP_ACCESS_ABSENT = 1 << 14, NP_ACCESS_PRESENT = 1 << 15,
 };
 
 enum np_level { NP_LEVEL_UNKNOWN = 0, NP_LEVEL_L1 = 1, NP_LEVEL_L2 = 2, NP_LEVEL_L3 = 3, NP_LEVEL_MEMORY = 4, NP_LEVEL_PEER_CACHE = 5,

@@ -44,6 +44,30 @@ pub enum Level {
     LineFill = 6,
 }
 
+/// What is known of the page of a page fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultedPage {
+    /// Whether a page was there before the fault (a NUMA hinting fault, a first write to a shared page); `None`: not known.
+    pub was_present: Option<bool>,
+    /// Binary logarithm of the size in bytes of the page that was there or, where none was, of the one that the fault mapped; 0: not known.
+    pub size_log2: u8,
+}
+
+impl FaultedPage {
+    /// A page of `bytes`, a power of two; another number: its size is not known.
+    #[must_use]
+    pub fn new(was_present: Option<bool>, bytes: u64) -> FaultedPage {
+        let size_log2 = if bytes.is_power_of_two() { bytes.trailing_zeros() as u8 } else { 0 };
+        FaultedPage { was_present, size_log2 }
+    }
+
+    /// Size of the page in bytes, where it is known.
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        (self.size_log2 > 0).then(|| 1 << (self.size_log2 & 63))
+    }
+}
+
 /// One (sampled) memory access.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Access {
@@ -71,6 +95,8 @@ pub struct Access {
     pub stack: StackId,
     /// How many memory accesses this record stands for.
     pub weight: u32,
+    /// Of a page fault: its page.
+    pub page: FaultedPage,
 }
 
 /// The call that allocated a block.

@@ -4,6 +4,7 @@ import { defined } from "../definitions";
 import { h, type Child } from "../dom";
 import { count, percent, plural, timeNs } from "../format";
 import type { Context, View } from "../view";
+import { said } from "../words";
 
 const ORIGINS = {
     simulated: "simulated",
@@ -17,7 +18,7 @@ export function about(context: Context): View {
     const line = (name: string, ...value: Child[]): HTMLElement[] => [h("dt", {}, name), h("dd", {}, ...value)];
     const totals = headline.totals;
     const sampling =
-        `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} memory accesses` +
+        `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} ${said.inFull}` +
         (lines > 1
             ? `; one cache line in ${lines} was simulated, so totals are estimates too`
             : totals.source === "counted"
@@ -69,7 +70,7 @@ export function about(context: Context): View {
 function coarse({ model }: Context): Child[] {
     const { grain } = model.head;
     if (grain.kind === "samples" || grain.level === null) {
-        return [`every sample (${count(grain.rows)}): filters apply to single accesses, and nothing was aggregated.`];
+        return [`every sample (${count(grain.rows)}): filters apply to single ${said.many}, and nothing was aggregated.`];
     }
     const { level, folded } = grain;
     const limit = (value: number): string => (value >= 2 ** 32 - 1 ? "all" : count(value));
@@ -78,7 +79,7 @@ function coarse({ model }: Context): Child[] {
             `${timeNs(grain.bin_ns)} (a chosen range begins and ends at slices), ` +
             `thread (${limit(level.threads)} separate), object (${limit(level.instances)} instances and ${limit(level.sites)} allocation sites ` +
             `separate), call stack (${limit(level.stacks)} separate), nodes and direction. ` +
-            `The rest is folded, and is separate only in tables: ${percent(folded.objects)} of the accesses by object, ${percent(folded.stacks)} by call ` +
+            `The rest is folded, and is separate only in tables: ${percent(folded.objects)} of the ${said.many} by object, ${percent(folded.stacks)} by call ` +
             `stack, ${percent(folded.threads)} by thread. Sums are exact. ` +
             "Figures without a filter were computed from every sample.",
     ];

@@ -4,6 +4,7 @@ import { h, replace } from "../dom";
 import { percent, plural, timeNs } from "../format";
 import { NOTHING, type Filter, type Only } from "../store";
 import type { Context, View } from "../view";
+import { said } from "../words";
 import { jump } from "./overview";
 
 const SECTIONS: readonly [id: string, title: string][] = [
@@ -26,9 +27,9 @@ export function filterBar(context: Context): View {
     const chips = h("div", { class: "chips", role: "group", "aria-label": "Filters", "aria-live": "polite" });
     const only = h(
         "select",
-        { "aria-label": "Which accesses", change: () => store.set({ only: only.value as Only }) },
+        { "aria-label": `Which ${said.many}`, change: () => store.set({ only: only.value as Only }) },
         ...[
-            ["", "all accesses"],
+            ["", `all ${said.many}`],
             ["remote", "remote only"],
             ["local", "local only"],
             ["reads", "reads only"],
@@ -53,7 +54,7 @@ export function filterBar(context: Context): View {
                     h(
                         "span",
                         { class: "passing" },
-                        `${percent(all > 0 ? passing / all : 0)} of accesses, estimated from ` +
+                        `${percent(all > 0 ? passing / all : 0)} of ${said.many}, estimated from ` +
                             `${plural(selection.whole().all.samples[0], "sample", "samples")}`,
                     ),
                 store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"),

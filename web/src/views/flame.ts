@@ -7,6 +7,7 @@ import { REMOTE, type Frame } from "../model";
 import * as palette from "../palette";
 import { CODE, OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said } from "../words";
 import { splitChoice } from "./timeline";
 
 const LINE = 19;
@@ -44,17 +45,17 @@ export function flame(context: Context): View {
         context,
         "flame.of",
         [
-            ["remote", "remote accesses"],
-            ["all", "all accesses"],
+            ["remote", `remote ${said.many}`],
+            ["all", `all ${said.many}`],
         ],
         "remote",
-        "Which accesses",
+        `Which ${said.many}`,
     );
     const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
     const trail = h("div", { class: "trail" });
     const depth = h("p", { class: "faint hint" });
     let rows: (string | number)[][] = [];
-    const table = behind("Call stacks by accesses", ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
+    const table = behind(`Call stacks by ${said.many}`, ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
     const element = h(
         "section",
         { class: "card flame-card", id: "code-section", tabindex: -1, "aria-label": "Flame graph" },
@@ -64,7 +65,7 @@ export function flame(context: Context): View {
             h("h2", {}, defined("Flame graph", "Functions")),
             what,
             by,
-            h("span", { class: "faint hint" }, "Wider: more accesses. Choose a block to zoom in, and to filter by it"),
+            h("span", { class: "faint hint" }, `Wider: more ${said.many}. Choose a block to zoom in, and to filter by it`),
         ),
         trail,
         stage,
@@ -99,7 +100,7 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
     const { model } = context;
     const { rows, instances } = model;
     let deeper = 0;
-    const root = block(onlyRemote ? "all remote accesses" : "all accesses", -1, -1, "");
+    const root = block(onlyRemote ? `all remote ${said.many}` : `all ${said.many}`, -1, -1, "");
     // Sums by code (or object) first: many rows, few stacks.
     const column = byBirth ? rows.key : rows.code;
     const size = byBirth ? model.keySite.length : model.codes.length;
@@ -213,7 +214,7 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
         // Where everything is remote, distance would paint all blocks alike: there, colours only tell neighbours apart.
         const [background, color] = onlyRemote ? palette.warm(at.name) : [palette.distance(far), palette.inkOnDistance(far)];
         const hint =
-            `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} accesses, ${percent(share)} of what is ` +
+            `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} ${said.many}, ${percent(share)} of what is ` +
             `shown; ${percent(far)} remote`;
         blocks.push(
             h(
@@ -241,7 +242,7 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
         }
     };
     if (root.value > 0) place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
-    else blocks.push(h("p", { class: "nothing" }, "No such access passes the filters."));
+    else blocks.push(h("p", { class: "nothing" }, `No such ${said.one} passes the filters.`));
     stage.style.height = `${(deepest + 1) * LINE + 2}px`;
     replace(stage, ...blocks);
 }

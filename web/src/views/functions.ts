@@ -8,6 +8,7 @@ import type { Estimate } from "../payload";
 import { CODE, Sums, type Selection } from "../selection";
 import { Table } from "../table";
 import type { Context, View } from "../view";
+import { said } from "../words";
 import { shareCell } from "./objects";
 
 interface Line {
@@ -55,7 +56,7 @@ export function functions(context: Context): View {
                 term: "Functions",
                 value: (line) => line.own[0],
                 cell: (line) => shareCell(line.own[0]),
-                hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples`,
+                hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
             },
             {
                 name: "under",
@@ -84,7 +85,7 @@ export function functions(context: Context): View {
         ],
         note: () =>
             model.isCells
-                ? `Rare call stacks (${percent(model.head.grain.folded.stacks)} of the accesses) are folded into their code address, or into other code.`
+                ? `Rare call stacks (${percent(model.head.grain.folded.stacks)} of the ${said.many}) are folded into their code address, or into other code.`
                 : null,
     });
     const element = h(

@@ -13,6 +13,7 @@ export function heap({ model, store }: Context): View | null {
     const { heap, heap_only } = model.head;
     if (!heap) return null;
     const remote = (use: HeapUse): number => (use.remote_frees !== null && use.frees > 0 ? use.remote_frees / use.frees : -1);
+    const ofPeak = (row: HeapSite): number => (heap.peak_bytes > 0 ? row.at_peak_bytes / heap.peak_bytes : 0);
     const table = new Table<HeapSite>(store, {
         name: "heap",
         caption: "Heap by allocation site",
@@ -35,11 +36,8 @@ export function heap({ model, store }: Context): View | null {
                 title: "At the peak",
                 term: "At the peak",
                 value: (row) => row.at_peak_bytes,
-                cell: (row) => [
-                    shareCell(heap.peak_bytes > 0 ? row.at_peak_bytes / heap.peak_bytes : 0)[0],
-                    h("span", { class: "over" }, bytes(row.at_peak_bytes)),
-                ],
-                hint: (row) => `${percent(heap.peak_bytes > 0 ? row.at_peak_bytes / heap.peak_bytes : 0)} of ${bytes(heap.peak_bytes)}`,
+                cell: (row) => [shareCell(ofPeak(row))[0], h("span", { class: "over" }, bytes(row.at_peak_bytes))],
+                hint: (row) => `${percent(ofPeak(row))} of ${bytes(heap.peak_bytes)}`,
             },
             { name: "bytes", title: "Own peak", value: (row) => row.peak_live_bytes, cell: (row) => bytes(row.peak_live_bytes) },
             { name: "allocs", title: "Allocations", value: (row) => row.allocations, cell: (row) => count(row.allocations), hint: rate },

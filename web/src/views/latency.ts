@@ -5,7 +5,7 @@ import { behind, h, refresh, replace, svg } from "../dom";
 import { count, percent } from "../format";
 import { LOCAL, REMOTE } from "../model";
 import * as palette from "../palette";
-import type { Selection } from "../selection";
+import { overlaps, wholeSlices, type Selection } from "../selection";
 import type { Context, View } from "../view";
 
 /** Buckets per doubling, as in the page's data. */
@@ -81,7 +81,7 @@ function fromCells({ model }: Context, selection: Selection): Spread {
     for (let i = 0; i < bucket.length; i++) {
         const time = model.head.start_ns + bin[i] * model.head.grain.bin_ns;
         if ((filter.from >= 0 && filter.from !== from[i]) || (filter.home >= 0 && filter.home !== home[i])) continue;
-        if (filter.time && (time < filter.time[0] || time >= filter.time[1])) continue;
+        if (!overlaps(filter.time, time, model.head.grain.latency_bin_ns)) continue;
         const side = from[i] < 0 || home[i] < 0 ? spread.other : from[i] === home[i] ? spread.local : spread.remote;
         side[Math.min(bucket[i], BUCKETS - 1)] += weight[i];
     }
@@ -151,8 +151,12 @@ function describe({ model, store }: Context, spread: Spread): string {
         (store.filter.thread >= 0 || store.filter.site >= 0 || store.filter.instance >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
             ? " Filters by thread, object, function and direction do not apply to latencies on this page."
             : "";
+    const slices = model.isCells ? wholeSlices(model.head, store.filter.time, model.head.grain.latency_bin_ns) : "";
     return (
         `Cycles, on a scale of doublings. Half of the local accesses take up to ${middle(spread.local)}, half of the remote ones up to ` +
-        `${middle(spread.remote)}. ${percent(whole > 0 ? known / whole : 0)} of all accesses have a latency.${limit}`
+        `${middle(spread.remote)}.` +
+        (store.isFiltered() ? "" : ` ${percent(whole > 0 ? known / whole : 0)} of all accesses have a latency.`) +
+        (slices ? ` This page holds latencies ${slices}.` : "") +
+        limit
     );
 }

@@ -8,6 +8,7 @@ import * as palette from "../palette";
 import type { Estimate } from "../payload";
 import { FROM, HOME, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said } from "../words";
 
 /** Beyond these, cells are colours only; their figures stay in their tool tips and names. */
 const WITH_FIGURES = 12;
@@ -58,7 +59,7 @@ function draw(context: Context, selection: Selection): HTMLElement {
                 class: "quiet node-key",
                 "aria-pressed": filter[kind] === position ? "true" : "false",
                 click: () => store.toggle({ [kind]: position }),
-                "aria-label": `${kind === "from" ? "accesses from" : "memory of"} ${model.nodeName(position)}`,
+                "aria-label": `${kind === "from" ? `${said.many} from` : "memory of"} ${model.nodeName(position)}`,
             },
             h("i", { style: { background: palette.node(position) } }),
             withFigures ? `n${head.nodes[position]}` : String(head.nodes[position]),
@@ -75,7 +76,7 @@ function draw(context: Context, selection: Selection): HTMLElement {
                 const isChosen = filter.from === from && filter.home === home;
                 const hint =
                     `${model.nodeName(from)} to memory of ${model.nodeName(home)}: ` +
-                    `${count(Math.round(value[0]))}${marginOf(value)} accesses, ${percent(share)}`;
+                    `${count(Math.round(value[0]))}${marginOf(value)} ${said.many}, ${percent(share)}`;
                 return h(
                     "td",
                     { class: `${from === home ? "local" : ""}${isChosen ? " chosen" : ""}` },
@@ -111,7 +112,7 @@ function draw(context: Context, selection: Selection): HTMLElement {
     return h(
         "table",
         { class: withFigures ? "matrix-table" : "matrix-table dense" },
-        h("caption", { class: "unseen" }, "Share of memory accesses from each node (rows) to memory of each node (columns)"),
+        h("caption", { class: "unseen" }, `Share of ${said.inFull} from each node (rows) to memory of each node (columns)`),
         h(
             "thead",
             {},

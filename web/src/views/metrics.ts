@@ -8,6 +8,7 @@ import type { Model } from "../model";
 import type { Estimate } from "../payload";
 import { Sums, TIME, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 
 /** Slices drawn: fewer than the time line's, so that each holds samples enough for a share. */
 const SLICES = 60;
@@ -25,10 +26,10 @@ export function metrics(context: Context): View {
     const { model } = context;
     const box = h("div", { class: "charts" });
     let series: Series[] = [];
-    const table = behind("Metrics over program time", ["From", "Accesses per second", "Remote", "Writes", "Imbalance"], () => {
+    const table = behind("Metrics over program time", ["From", `${sentence(said.many)} per second`, "Remote", "Writes", "Imbalance"], () => {
         const slices = series[0]?.values.length ?? 0;
         return Array.from({ length: slices }, (_, slice) => [
-            timeNs(Math.round(model.head.start_ns + (model.head.duration_ns * slice) / slices)),
+            timeNs(Math.round(model.head.start_ns + sliceNs(model) * slice)),
             ...series.map((one) => one.words(one.values[slice][0])),
         ]);
     });
@@ -54,38 +55,44 @@ export function metrics(context: Context): View {
     };
 }
 
+/** Width of a slice, ns. It is made of whole slices of the page's cells: some of one more than others would draw waves that are none. */
+function sliceNs(model: Model): number {
+    return Math.max(1, Math.ceil(model.bins / SLICES)) * model.binNs;
+}
+
 let column: Int32Array | undefined;
 
 /** Per row, its slice; worked out once. */
-function sliceOf({ rows, head }: Model, slices: number): Int32Array {
-    const each = head.duration_ns / slices;
+function sliceOf({ rows, head }: Model, slices: number, each: number): Int32Array {
     column ??= Int32Array.from(rows.time, (time) => Math.min(Math.max(Math.floor((time - head.start_ns) / each), 0), slices - 1));
     return column;
 }
 
 function compute({ model }: Context, selection: Selection): Series[] {
     const { head, rows } = model;
-    const slices = Math.min(SLICES, model.bins);
-    const each = head.duration_ns / slices;
-    const column = sliceOf(model, slices);
+    const each = sliceNs(model);
+    const slices = Math.max(1, Math.ceil(head.duration_ns / each));
+    const column = sliceOf(model, slices, each);
     const parts = selection.by(`slice ${slices}`, column, slices, TIME);
     const n = head.nodes.length;
     const served = new Sums(slices * n);
     selection.each(TIME, (i) => {
         if (rows.home[i] >= 0) served.add(column[i] * n + rows.home[i], rows.samples[i], rows.weight[i], rows.variance[i]);
     });
-    const perSecond = (estimate: Estimate): Estimate => estimate.map((value) => (each > 0 ? value / (each / 1e9) : 0)) as unknown as Estimate;
+    // The last slice may be shorter.
+    const lasted = (slice: number): number => Math.max(Math.min(each, head.duration_ns - slice * each), 1);
+    const perSecond = (slice: number, estimate: Estimate): Estimate => estimate.map((value) => value / (lasted(slice) / 1e9)) as unknown as Estimate;
     const all = Array.from({ length: slices }, (_, slice) => slice);
     const spread = all.map(
         (slice) =>
             imbalance(head.nodes.map((_, node) => total(served.tally(slice * n + node))).filter((_, node) => head.has_memory[node])).population,
     );
-    const rate = all.map((slice) => perSecond(total(parts.all.tally(slice))));
+    const rate = all.map((slice) => perSecond(slice, total(parts.all.tally(slice))));
     const none: Estimate = [NaN, NaN, NaN];
     const seen = (slice: number, estimate: Estimate): Estimate => (parts.all.samples[slice] > 0 ? estimate : none);
     return [
         {
-            name: "Accesses per second",
+            name: `${sentence(said.many)} per second`,
             term: "Series",
             values: rate,
             greatest: Math.max(...rate.map((value) => value[0]), 1) * 1.15,
@@ -117,7 +124,7 @@ function compute({ model }: Context, selection: Selection): Series[] {
 
 function chart({ model, store }: Context, series: Series): HTMLElement {
     const { values, greatest } = series;
-    const x = (slice: number): number => ((slice + 0.5) / values.length) * WIDTH;
+    const x = (slice: number): number => Math.min(((slice + 0.5) * sliceNs(model)) / Math.max(model.head.duration_ns, 1), 1) * WIDTH;
     const y = (value: number): number => HEIGHT - Math.min(Math.max(value / greatest, 0), 1) * (HEIGHT - 6);
     const band: string[] = [];
     const line: string[] = [];

@@ -10,6 +10,7 @@ import * as palette from "../palette";
 import type { DecisionRow } from "../payload";
 import { OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 import { nodeBar } from "./objects";
 import { PageMaps } from "./pages";
 import { Strips, type Strip } from "./strips";
@@ -21,7 +22,7 @@ export function objectDetail(context: Context): View {
     const { model, store } = context;
     const title = h("h2");
     const facts = h("div", { class: "facts" });
-    const strips = new Strips(model, "Accesses by thread over time");
+    const strips = new Strips(model, `${sentence(said.many)} by thread over time`);
     const choice = splitChoice(
         context,
         "object.colour",
@@ -116,7 +117,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
             h(
                 "p",
                 { class: "warning" },
-                "This object has few accesses, which were folded into its allocation site to keep the page small. The figures below are of all " +
+                `This object has few ${said.many}, which were folded into its allocation site to keep the page small. The figures below are of all ` +
                     "objects of that site without rows of their own.",
             ),
         line && h("div", { class: "fact-row" }, ...measures(context, line, row?.share ?? own, row)),
@@ -133,20 +134,22 @@ function measures(
     const number = (value: number): string => (Number.isNaN(value) ? "–" : percent(value));
     const best = row?.best_node ?? null;
     const bound = row?.read_only_bound ?? null;
+    // Of an object with unknown homes, the row's shares are of the few accesses with a known one.
+    const known = Number.isNaN(line.remote) ? undefined : row;
     return [
         fact("Share", "share", share(own), interval(own)),
-        fact("Remote", "remote", row ? share(row.remote) : number(line.remote), row ? interval(row.remote) : ""),
+        fact("Remote", "remote", known ? share(known.remote) : number(line.remote), known ? interval(known.remote) : ""),
         fact("Writes", "writes", bound !== null ? `none seen, < ${percent(bound)}` : row ? share(row.writes) : number(line.writes)),
-        fact("Avoidable by pinning", "avoidable_by_pinning", row?.avoidable_by_pinning ? share(row.avoidable_by_pinning) : number(line.pin)),
+        fact("Avoidable by pinning", "avoidable_by_pinning", known?.avoidable_by_pinning ? share(known.avoidable_by_pinning) : number(line.pin)),
         fact(
             best !== null ? `Avoidable on node ${best}` : "Avoidable elsewhere",
             "avoidable_by_allocating_elsewhere",
-            row ? share(row.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
+            known ? share(known.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
         ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
         fact("Before anybody else", "before_others", number(row?.before_others?.[0] ?? line.first)),
         fact("Accessed from", "from_node", byNode(context, line.from)),
-        fact("Served by", "on_node", byNode(context, line.on)),
+        fact("Served by", "on_node", Number.isNaN(line.remote) ? "–" : byNode(context, line.on)),
         fact("Threads", "threads", String(line.threads)),
         fact("Use", "Patterns", PATTERNS[row?.pattern ?? line.pattern]),
         ...(row?.mean_latency_cycles ? [fact("Mean latency", "mean_latency_cycles", `${count(Math.round(row.mean_latency_cycles))} cycles`)] : []),
@@ -235,7 +238,7 @@ function codeOf(context: Context, selection: Selection): HTMLElement[] {
         return h(
             "details",
             { class: "stack", open: place === 0 },
-            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its accesses${innermost}`),
+            h("summary", { class: "stack-share" }, `${percent(all > 0 ? weights[code] / all : 0)} of its ${said.many}${innermost}`),
             frames(context, list),
         );
     });

@@ -1,6 +1,6 @@
 // The object table: every place that objects come from, or every instance, with the decision row.
 
-import { lineOf, lines, type ObjectLine } from "../decision";
+import { ifKnown, lineOf, lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { bare, bytes, count, interval, marginPercent, percent, plural } from "../format";
@@ -9,6 +9,7 @@ import * as palette from "../palette";
 import { OBJECT, type Selection } from "../selection";
 import { Table, type Column } from "../table";
 import type { Context, View } from "../view";
+import { said } from "../words";
 import { splitChoice } from "./timeline";
 
 /** A bar split by node, with the same in words for those who do not see it. */
@@ -65,7 +66,7 @@ export function objects(context: Context): View & { focusSearch: () => void } {
             if (row.instance >= 0) store.toggle({ instance: row.instance, site: -1 });
             else store.toggle({ site: row.site, instance: -1 });
         },
-        label: (row) => `${row.name} ${row.place}, ${percent(row.share[0])} of accesses`,
+        label: (row) => `${row.name} ${row.place}, ${percent(row.share[0])} of ${said.many}`,
         note: () => note(context),
     });
     const keys = h("span", { class: "keys" });
@@ -129,7 +130,7 @@ interface Told {
 /** A line from the list of instances alone: what is known of objects without rows of their own. */
 function toldLine({ model }: Context, site: number, instance: number, told: Told): ObjectLine {
     const { name, place, kind } = model.sites[site];
-    return {
+    const line: ObjectLine = {
         site,
         instance,
         name,
@@ -154,6 +155,7 @@ function toldLine({ model }: Context, site: number, instance: number, told: Told
         pattern: "too-few-samples",
         isFolded: instance >= 0 && model.hasRows[instance] === 0,
     };
+    return ifKnown(line, told.weight > 0 ? told.known / told.weight : 0);
 }
 
 function told({ model }: Context, index: number): Told {
@@ -213,13 +215,13 @@ function note({ model, store }: Context): Child {
     const parts: string[] = [];
     const byInstance = store.option("objects.by", "site") === "instance";
     if (byInstance && grain.instances > grain.instances_listed)
-        parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer accesses are not listed.`);
+        parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer ${said.many} are not listed.`);
     if (recording.object_count > grain.instances && grain.samples > 0)
         parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects have no sample.`);
     if (model.isCells) {
         const folded = percent(grain.folded.objects);
         parts.push(
-            `Objects with few accesses (${folded} of all) are folded into their allocation site. They are listed with figures of the whole ` +
+            `Objects with few ${said.many} (${folded} of all) are folded into their allocation site. They are listed with figures of the whole ` +
                 `recording; under a filter, the figures of their site are used.`,
         );
     }
@@ -287,7 +289,7 @@ function columns(context: Context): Column<ObjectLine>[] {
                 ),
             ],
             hint: (row) =>
-                `${count(Math.round(row.accesses))} accesses, ` +
+                `${count(Math.round(row.accesses))} ${said.many}, ` +
                 `${plural(row.samples, "sample", "samples")}${Number.isNaN(row.share[1]) ? "" : `; ${interval(row.share)}`}`,
         },
         share("remote-share", "Of remote", "share_of_remote", (row) => row.ofRemote),
@@ -295,9 +297,12 @@ function columns(context: Context): Column<ObjectLine>[] {
             name: "remote",
             title: "Remote",
             term: "remote",
-            value: (row) => row.remote,
+            value: (row) => (Number.isNaN(row.remote) ? -1 : row.remote),
             cell: (row) => shareCell(row.remote, "--remote-bar"),
-            hint: (row) => `${percent(row.remote)} of its accesses are remote, ${percent(1 - row.remote)} local`,
+            hint: (row) =>
+                Number.isNaN(row.remote)
+                    ? `the home nodes of most of its ${said.many} are unknown`
+                    : `${percent(row.remote)} of its ${said.many} are remote, ${percent(1 - row.remote)} local`,
         },
         share("pin", "Pin", "avoidable_by_pinning", (row) => row.pin, true),
         share("elsewhere", "Elsewhere", "avoidable_by_allocating_elsewhere", (row) => row.elsewhere, true),
@@ -314,7 +319,7 @@ function columns(context: Context): Column<ObjectLine>[] {
             title: "On",
             term: "on_node",
             value: (row) => Math.max(0, ...Array.from(row.on)),
-            cell: (row) => nodeBar(context, row.on),
+            cell: (row) => (Number.isNaN(row.remote) ? h("span", { class: "faint" }, "–") : nodeBar(context, row.on)),
             isWide: true,
         },
         share("own", "Own", "by_allocator", (row) => row.own, true),

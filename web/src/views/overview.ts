@@ -1,5 +1,6 @@
 // The first screen: program and machine, the three main figures, and the findings.
 
+import { KNOWN_LEAST } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
@@ -7,6 +8,7 @@ import { count, interval, percent, plural, share, timeNs } from "../format";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said } from "../words";
 
 /** Imbalance in percent, with its margin where there is one. */
 function spread(estimate: Estimate): string {
@@ -64,12 +66,12 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
     if (head.heap_only) return [];
     if (samples === 0 && accesses[0] === 0) {
-        return [h("p", { class: "nothing" }, isFiltered ? "No access passes the filters." : "This recording holds no memory accesses.")];
+        return [h("p", { class: "nothing" }, isFiltered ? `No ${said.one} passes the filters.` : `This recording holds no ${said.inFull}.`)];
     }
     const unshown = NO_SHARES[head.headline.verdict];
     if (unshown) return [h("p", { class: "nothing" }, `${unshown}, so no shares are shown.`)];
     return [
-        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} memory accesses, ${how}`),
+        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} ${said.inFull}, ${how}`),
         figure(
             "Controller imbalance",
             "Controller imbalance",
@@ -86,6 +88,9 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     ];
 }
 
+const remoteWords = (remote: number, known: number): string =>
+    known >= KNOWN_LEAST ? `${percent(remote)} of its own are remote` : "the home nodes of most of its own are unknown";
+
 function topFigure({ model, store }: Context, selection: Selection): HTMLElement {
     const { head } = model;
     if (!store.isFiltered()) {
@@ -97,7 +102,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
             "share",
             share(row.share),
             interval(row.share),
-            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${percent(row.remote[0])} of its own are remote`),
+            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${remoteWords(row.remote[0], row.known_homes)}`),
         );
     }
     const but = selection.filter.site >= 0 || selection.filter.instance >= 0 ? 0 : OBJECT;
@@ -109,12 +114,12 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
         "Top object",
         "share",
         share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
-        "share of the accesses that pass the filters",
+        `share of the ${said.many} that pass the filters`,
         h(
             "span",
             {},
             siteLink({ model, store }, model.sites[top].id, model.sites[top].name),
-            ` draws them; ${percent(now.remote[0])} of its own are remote`,
+            ` draws them; ${remoteWords(now.remote[0], sites.known.weight[top] / sites.all.weight[top])}`,
         ),
     );
 }
@@ -240,7 +245,7 @@ export function masthead({ model }: Context): HTMLElement {
                 badge(
                     "part of the recording",
                     "sampled",
-                    "This page was written with --from, --to, --node or --remote, so it holds only the accesses that pass these filters.",
+                    `This page was written with --from, --to, --node or --remote, so it holds only the ${said.many} that pass these filters.`,
                 ),
         ),
     );

@@ -3,8 +3,9 @@
 import { behind, h, prepare, refresh, replace } from "../dom";
 import { bytes, count, timeNs } from "../format";
 import * as palette from "../palette";
-import type { Selection } from "../selection";
+import { overlaps, wholeSlices, type Selection } from "../selection";
 import type { Context } from "../view";
+import { said, sentence } from "../words";
 
 const PAGE_BYTES = 4096;
 const STRETCHES = 64;
@@ -32,7 +33,7 @@ export class PageMaps {
     private map: Map | null = null;
 
     constructor(private readonly context: Context) {
-        this.table = behind("Stretches of pages", ["Pages", "Accesses", "At home on", "Accessed from"], () => this.rows());
+        this.table = behind("Stretches of pages", ["Pages", sentence(said.many), "At home on", "Accessed from"], () => this.rows());
         this.element = h(
             "div",
             { class: "page-maps" },
@@ -40,7 +41,7 @@ export class PageMaps {
                 "div",
                 { class: "pair" },
                 h("figure", {}, h("figcaption", {}, "Where its pages are"), this.home),
-                h("figure", {}, h("figcaption", {}, "Who accesses them"), this.from),
+                h("figure", {}, h("figcaption", {}, said.areFaults ? "Who faults on them" : "Who accesses them"), this.from),
             ),
             this.legend,
             this.note,
@@ -73,30 +74,31 @@ export class PageMaps {
         const { model, store } = this.context;
         if (instance < 0) return "This is a site with several objects: list them one by one, and choose one to see its pages.";
         if (this.map === null)
-            return model.isCells
-                ? "This page holds page maps only of the objects with most accesses, and this object is not among them."
-                : "No access to it passes the filters.";
+            return model.isCells && model.columns.ints("page_instance").indexOf(instance) < 0
+                ? `This page holds page maps only of the objects with most ${said.many}, and this object is not among them.`
+                : `No ${said.one} to it passes the filters.`;
         const pages =
             `Each cell is ${count(this.map.pagesEach)} ${this.map.pagesEach === 1 ? "page" : "pages"} of ${bytes(PAGE_BYTES)}, ` +
-            `${timeNs(this.map.sliceNs)} wide; the node with most accesses colours it. Low addresses are at the top.`;
+            `${timeNs(this.map.sliceNs)} wide; the node with most ${said.many} colours it. Low addresses are at the top.`;
         const limit =
             model.isCells && (store.filter.thread >= 0 || store.filter.fn >= 0 || store.filter.only !== "")
                 ? " Filters by thread, function and direction do not apply to this view."
                 : "";
-        return pages + limit;
+        const slices = model.isCells ? wholeSlices(model.head, store.filter.time, model.head.grain.page_bin_ns) : "";
+        return pages + (slices ? ` This page holds page maps ${slices}.` : "") + limit;
     }
 
-    private empty(instance: number, pagesEach: number): Map {
+    private empty(instance: number, pagesEach: number, sliceNs: number): Map {
         const { model } = this.context;
         const n = model.head.nodes.length;
         const stretches = Math.max(1, Math.ceil(Math.ceil(model.instances.bytes[instance] / PAGE_BYTES) / pagesEach));
-        const slices = Math.min(SLICES, model.bins);
+        const slices = Math.max(1, Math.ceil(model.head.duration_ns / sliceNs));
         const size = stretches * slices * n;
         return {
             stretches,
             slices,
             pagesEach,
-            sliceNs: model.head.duration_ns / slices,
+            sliceNs,
             home: new Float64Array(size),
             from: new Float64Array(size),
             all: 0,
@@ -117,7 +119,8 @@ export class PageMaps {
     private fromRows(selection: Selection, instance: number): Map | null {
         const { rows, instances } = this.context.model;
         const pages = Math.ceil(instances.bytes[instance] / PAGE_BYTES);
-        const map = this.empty(instance, Math.max(1, Math.ceil(pages / STRETCHES)));
+        const slices = Math.min(SLICES, this.context.model.bins);
+        const map = this.empty(instance, Math.max(1, Math.ceil(pages / STRETCHES)), Math.max(1, this.context.model.head.duration_ns / slices));
         selection.each(0, (i) => {
             if (rows.instance[i] === instance && rows.page[i] >= 0)
                 this.add(map, rows.page[i], rows.time[i], rows.from[i], rows.home[i], rows.weight[i]);
@@ -139,14 +142,16 @@ export class PageMaps {
         const weight = model.columns.numbers("page_weight");
         const start = of.indexOf(instance);
         if (start < 0) return null;
-        const map = this.empty(instance, count[start]);
+        // The slices in which the accesses were summed up: others would leave gaps.
+        const width = model.head.grain.page_bin_ns;
+        const map = this.empty(instance, count[start], width);
         const { filter } = selection;
         for (let i = start; i < of.length && of[i] === instance; i++) {
             const time = model.head.start_ns + bin[i] * model.head.grain.bin_ns;
             const passes =
                 (filter.from < 0 || filter.from === from[i]) &&
                 (filter.home < 0 || filter.home === home[i]) &&
-                (!filter.time || (time >= filter.time[0] && time < filter.time[1]));
+                overlaps(filter.time, time, width);
             if (passes) this.add(map, first[i], time, from[i], home[i], weight[i]);
         }
         return map.all > 0 ? map : null;

@@ -4,6 +4,7 @@ import { behind, h, prepare, refresh } from "../dom";
 import { count, percent, timeNs } from "../format";
 import type { Model } from "../model";
 import * as palette from "../palette";
+import { said, sentence } from "../words";
 
 const LINE = 15;
 const LABEL = 120;
@@ -28,7 +29,7 @@ export class Strips {
         private readonly model: Model,
         private readonly title: string,
     ) {
-        this.table = behind(title, ["Thread", "Accesses", "First slice", "Last slice"], () => this.rows());
+        this.table = behind(title, ["Thread", sentence(said.many), "First slice", "Last slice"], () => this.rows());
         this.element = h("div", { class: "strips-box" }, this.canvas, this.note, this.table);
         this.canvas.addEventListener("pointermove", (event) => this.hint(event));
         new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -80,7 +81,7 @@ export class Strips {
         const all = strip.values.reduce((a, b) => a + b, 0);
         this.canvas.title =
             `${strip.label} at ${timeNs(this.model.head.start_ns + bin * this.model.binNs)}: ` +
-            `${count(Math.round(strip.values[bin] ?? 0))} accesses (${percent((strip.values[bin] ?? 0) / all)} of its own here)`;
+            `${count(Math.round(strip.values[bin] ?? 0))} ${said.many} (${percent((strip.values[bin] ?? 0) / all)} of its own here)`;
     }
 
     private rows(): (string | number)[][] {

@@ -10,6 +10,7 @@ import type { Estimate, ThreadRow } from "../payload";
 import { THREAD, type Selection } from "../selection";
 import { Table, type Column } from "../table";
 import type { Context, View } from "../view";
+import { said } from "../words";
 import { nodeBar, shareCell } from "./objects";
 
 /** Events of the flow that are listed. */
@@ -68,7 +69,7 @@ export function threads(context: Context): View {
                 term: "Threads",
                 value: (line) => line.share[0],
                 cell: (line) => shareCell(line.share[0]),
-                hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} accesses, ${line.samples} samples`,
+                hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
             },
             {
                 name: "remote",
@@ -112,7 +113,7 @@ export function threads(context: Context): View {
             "div",
             { class: "card-head" },
             h("h2", {}, defined("Threads", "Counted or sampled")),
-            h("span", { class: "faint hint" }, "Choose one to see only its accesses"),
+            h("span", { class: "faint hint" }, `Choose one to see only its ${said.many}`),
         ),
         table.element,
         detail,
@@ -234,7 +235,7 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
             h("td", { class: "number" }, count(rows.weight[i])),
         );
     });
-    const title = model.isCells ? "Its accesses, summed up by slice of time" : "Its event flow: sampled accesses in order";
+    const title = model.isCells ? `Its ${said.many}, summed up by slice of time` : `Its event flow: sampled ${said.many} in order`;
     return [
         h("p", { class: "facts" }, facts),
         h(
@@ -264,7 +265,7 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
             "p",
             { class: "faint" },
             passed === 0
-                ? "None of its accesses passes the other filters."
+                ? `None of its ${said.many} passes the other filters.`
                 : `${percent(passed / Math.max(rows.count, 1))} of the page's rows belong to this thread.`,
         ),
     ];

@@ -7,6 +7,7 @@ import { LOCAL, REMOTE, WRITE } from "../model";
 import * as palette from "../palette";
 import { TIME, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 
 const HEIGHT = 118;
 const AXIS = 18;
@@ -123,7 +124,7 @@ export function timeline(context: Context): View {
         "time.split",
         SPLITS.map((split) => [split.name, split.title] as const),
         "reach",
-        "How to split the accesses over time",
+        `How to split the ${said.many} over time`,
     );
     const legend = h("span", { class: "keys" });
     let rows: (string | number)[][] = [];
@@ -131,7 +132,7 @@ export function timeline(context: Context): View {
     const table = h("div");
     const element = h(
         "section",
-        { class: "card time", id: "time-section", tabindex: -1, "aria-label": "Accesses over program time" },
+        { class: "card time", id: "time-section", tabindex: -1, "aria-label": `${sentence(said.many)} over program time` },
         h(
             "div",
             { class: "card-head" },
@@ -159,7 +160,7 @@ export function timeline(context: Context): View {
                 seen = split.name;
                 replace(
                     table,
-                    behind("Accesses over program time", columns, () => rows),
+                    behind(`${sentence(said.many)} over program time`, columns, () => rows),
                 );
             } else refresh(table.firstElementChild as HTMLElement);
         },
@@ -214,7 +215,7 @@ class Drawer {
         const range = store.filter.time;
         this.canvas.setAttribute(
             "aria-label",
-            `Accesses over ${timeNs(model.head.duration_ns)} of program time, ${split.title}` +
+            `${sentence(said.many)} over ${timeNs(model.head.duration_ns)} of program time, ${split.title}` +
                 (range ? `; chosen: ${timeNs(range[0])} to ${timeNs(range[1])}` : ""),
         );
     }
@@ -279,7 +280,7 @@ class Drawer {
         const all = values.reduce((a, b) => a + b, 0);
         const lines = this.parts.map((part, index) => [values[index], `${part.name} ${percent(all > 0 ? values[index] / all : 0)}`] as const);
         return [
-            `${count(Math.round(all))} accesses`,
+            `${count(Math.round(all))} ${said.many}`,
             ...lines
                 .filter(([value]) => value > 0)
                 .sort((a, b) => b[0] - a[0])

@@ -8,6 +8,7 @@ import * as palette from "../palette";
 import type { Endpoint, Machine } from "../payload";
 import type { Selection } from "../selection";
 import type { Context, View } from "../view";
+import { said, sentence } from "../words";
 
 type Point = readonly [number, number];
 
@@ -94,7 +95,7 @@ export function topology(context: Context): View {
     const picture = h("div", { class: "machine" });
     const legend = h("div", { class: "legend" });
     let rows: (string | number)[][] = [];
-    const table = behind("What nodes serve and links carry", ["What", "Accesses", "Share", "Utilisation of peak"], () => rows);
+    const table = behind("What nodes serve and links carry", ["What", sentence(said.many), "Share", "Utilisation of peak"], () => rows);
     const element = h(
         "section",
         { class: "card topology", "aria-label": "The machine and its traffic" },
@@ -134,15 +135,15 @@ function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unr
         legend,
         h("span", {}, "0"),
         h("span", { class: "ramp", "aria-hidden": "true" }, ...steps),
-        h("span", {}, "100 % of accesses"),
+        h("span", {}, `100 % of ${said.many}`),
         unrouted > 1e-9 &&
-            h("span", { class: "warning" }, `${percent(unrouted)} of the accesses are between nodes without a known route: they are on no arrow.`),
+            h("span", { class: "warning" }, `${percent(unrouted)} of the ${said.many} are between nodes without a known route: they are on no arrow.`),
         machine.nodes.length > MANY &&
             h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
         h(
             "span",
             { class: "faint" },
-            isEmpty ? "No access passes the filters." : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter.",
+            isEmpty ? `No ${said.one} passes the filters.` : "Arrows lead from the data's home to the thread. Choose a node's memory or CPUs to filter.",
         ),
     );
 }
@@ -246,7 +247,8 @@ class Scene {
     }
 
     private utilisation(load: Load): number | null {
-        return load.bandwidth && this.timeNs > 0 ? (load.accesses * 64) / (this.timeNs / 1e9) / load.bandwidth : null;
+        // How much data page faults move is not known.
+        return load.bandwidth && this.timeNs > 0 && !said.areFaults ? (load.accesses * 64) / (this.timeNs / 1e9) / load.bandwidth : null;
     }
 
     private arrow(load: Load): { line: SVGElement; label: SVGElement } {
@@ -272,7 +274,8 @@ class Scene {
             .join(" ");
         const use = this.utilisation(load);
         const hint =
-            `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} accesses (${percent(share)}), ${bytes(load.accesses * 64)} of data` +
+            `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} ${said.many} (${percent(share)})` +
+            (said.areFaults ? "" : `, ${bytes(load.accesses * 64)} of data`) +
             (use === null ? "" : `; ${percent(use)} of its peak bandwidth on average`);
         const line = svg(
             "g",
@@ -314,7 +317,7 @@ class Scene {
             fill: palette.load(served),
             ink: palette.inkOnLoad(served),
             isChosen: filter.home === position,
-            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the accesses`,
+            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the ${said.many}`,
             choose: () => store.toggle({ home: position }),
             lines: isSmall
                 ? [
@@ -336,7 +339,7 @@ class Scene {
             fill: palette.themed("--panel"),
             ink: palette.themed("--ink"),
             isChosen: filter.from === position,
-            label: `CPUs of node ${node.id} make ${percent(made)} of the accesses${own && `, ${own}`}`,
+            label: `CPUs of node ${node.id} make ${percent(made)} of the ${said.many}${own && `, ${own}`}`,
             choose: () => store.toggle({ from: position }),
             lines: isSmall
                 ? [[node.cpus > 0 ? `make ${shortPercent(made)}` : "no CPUs", 8, 17, "node-cpus"]]

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use numapilot_flows::{SiteId, Trace};
-use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind};
+use numapilot_insight::whatif::Answer;
+use numapilot_insight::{Analysis, Findings, Fix, FixKind};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
-use numapilot_report::findings::{SHOWN, fix_words, gain_words};
+use numapilot_report::findings::{SHOWN, fix_words, price_words};
 use numapilot_report::units;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
@@ -39,7 +40,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
                 "A better fix that no plan can carry out ({}): {}: {}.",
                 finding.pattern.name(),
                 fix_words(best, trace),
-                gain_words(&best.gain)
+                price_words(&best.gain, &best.uncertainty)
             ));
         }
     }
@@ -53,22 +54,22 @@ pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine) {
         return;
     }
     let comment = match price(plan, analysis, machine) {
-        Ok(gain) => format!("All rules together: {}.", gain_words(&gain)),
+        Ok(all) => format!("All rules together: {}.", price_words(&all.gain, &all.uncertainty)),
         Err(why) => format!("The gain of all rules together cannot be predicted: {why:#}."),
     };
     plan.about.push(comment);
 }
 
-fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Estimate> {
+fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Answer> {
     let fitted = plan.fit(machine, Fit::Exact)?;
     let found = plan_overrides::overrides(&fitted.plan, analysis.trace(), machine)?;
-    Ok(analysis.what_if(machine, &found.overrides)?.gain)
+    Ok(analysis.what_if(machine, &found.overrides)?)
 }
 
 /// Adds a fix's rules to the plan; false if no rule can express the fix.
 fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine: Option<&Machine>) -> bool {
     let trace = all.trace();
-    let evidence = vec![format!("{pattern}: {}: {}.", fix_words(fix, trace), gain_words(&fix.gain))];
+    let evidence = vec![format!("{pattern}: {}: {}.", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty))];
     match &fix.kind {
         FixKind::PinThreads => {
             let (rules, left_out) = pinned_threads(&fix.threads, &evidence, trace);

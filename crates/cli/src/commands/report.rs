@@ -12,6 +12,7 @@ use numapilot_insight::Findings;
 use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_report::Counted;
 use numapilot_report::Heading;
 use numapilot_report::export::Export;
 use numapilot_report::export::ExportError;
@@ -188,6 +189,7 @@ impl View<'_> {
     /// The report as text: the headline, then the sections that the arguments select.
     fn text(&self, analysis: &Analysis<'_>, found: &Findings, look: Look) -> Result<String> {
         let arguments = self.arguments;
+        let counted = Counted::of(self.trace);
         let touches = analysis.touches();
         let is_heap_only = analysis.is_heap_only();
         let headline = match &touches {
@@ -213,7 +215,10 @@ impl View<'_> {
         }
         if arguments.instances {
             let rows = analysis.objects(None, usize::MAX);
-            parts.push(section("OBJECT INSTANCES", text::objects(&rows, analysis.nodes(), arguments.top, look)));
+            parts.push(section(
+                "OBJECT INSTANCES",
+                text::objects(&rows, analysis.nodes(), arguments.top, look, counted),
+            ));
         }
         if arguments.threads {
             let khz = Some(f64::from(self.trace.meta().clock.khz)).filter(|khz| *khz > 0.0);
@@ -230,7 +235,7 @@ impl View<'_> {
             parts.push(section("HEAP", self.heap_text(analysis, look)?));
         }
         if arguments.matrix {
-            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
+            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look, counted)));
             parts.push(section("LINKS", self.links_text(analysis, look)));
         }
         if let (Some(touches), true) = (&touches, parts.len() == before) {
@@ -238,8 +243,8 @@ impl View<'_> {
             parts.push(section("OBJECTS BY PAGES", rows));
         } else if parts.len() == before {
             let rows = analysis.sites();
-            parts.push(section("OBJECTS", text::objects(&rows, analysis.nodes(), arguments.top, look)));
-            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look)));
+            parts.push(section("OBJECTS", text::objects(&rows, analysis.nodes(), arguments.top, look, counted)));
+            parts.push(section("NODE TO NODE", text::matrix(&analysis.matrix(), look, counted)));
         }
         Ok(parts.join("\n"))
     }
@@ -261,7 +266,7 @@ impl View<'_> {
     fn links_text(&self, analysis: &Analysis<'_>, look: Look) -> String {
         let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
         let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
-        text::links(&links, machine, unrouted, look)
+        text::links(&links, machine, unrouted, look, Counted::of(self.trace))
     }
 
     /// The object and the thread that the arguments name, by their accesses.
@@ -291,7 +296,7 @@ impl View<'_> {
             Named::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
             Named::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
         };
-        let detail = detail.context("no sampled access to that object (with these filters)")?;
+        let detail = detail.context(none_to(self.trace))?;
         Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
     }
 
@@ -315,7 +320,7 @@ impl View<'_> {
                         Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
                         Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
                     };
-                    Ok(value!(detail.context("no sampled access to that object (with these filters)")?))
+                    Ok(value!(detail.context(none_to(self.trace))?))
                 })
                 .collect();
             out["objects"] = Value::from(details?);
@@ -371,4 +376,10 @@ fn moment(option: &str, seconds: f64) -> Result<u64> {
         bail!("{option} {seconds}: give seconds of program time, 0 or more");
     }
     Ok((seconds * 1e9) as u64)
+}
+
+/// That an object has no rows.
+fn none_to(trace: &Trace) -> String {
+    let what = Counted::of(trace).or_faults("sampled access to", "page fault on");
+    format!("no {what} that object (with these filters)")
 }

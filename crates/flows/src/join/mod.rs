@@ -10,6 +10,7 @@
 mod blocks;
 mod code;
 mod code_cache;
+mod faults;
 mod homes;
 mod lifecycles;
 mod ranges;
@@ -197,12 +198,18 @@ pub(crate) struct Conventions {
     pub infers_first_touch: bool,
     /// Whether accesses are page faults, so that the first one of a page places it.
     pub accesses_are_faults: bool,
+    /// Bytes of a base page of the machine on which page faults were recorded: a power of two.
+    pub page_bytes: u64,
 }
 
 impl Conventions {
     /// Conventions of samples from the hardware or the kernel.
-    pub const SAMPLED: Conventions =
-        Conventions { ip_is_return_address: false, infers_first_touch: false, accesses_are_faults: false };
+    pub const SAMPLED: Conventions = Conventions {
+        ip_is_return_address: false,
+        infers_first_touch: false,
+        accesses_are_faults: false,
+        page_bytes: 1 << layout::PAGE_SHIFT,
+    };
 }
 
 /// The join. Feed it with [`Joiner::push`], then take the tables with [`Joiner::finish`].
@@ -413,42 +420,6 @@ impl<L: Layouts> Joiner<L> {
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);
         node
-    }
-
-    /// Home of a page after a fault on it. The first fault since the page was mapped (or since the birth of the block that holds it) placed it: on the node
-    /// that the kernel reported, or else on the first-touch node. A later fault shows a use, and a migration if the page is then on another node.
-    ///
-    /// In shared memory the faults of all processes count. Where that was made before the recording, a fault may as well map what was in memory already.
-    fn placed_by_fault(
-        &mut self,
-        record: &Record,
-        access: &Access,
-        (process, node): (ProcessIndex, Option<NodeId>),
-        object: Option<u32>,
-    ) -> Option<NodeId> {
-        let page = access.address.0 & !((1 << layout::PAGE_SHIFT) - 1);
-        let kind = object.map(|object| self.kind_of_site(self.out.objects[object as usize].site));
-        // The process that read a file first placed the pages of its page cache.
-        let is_own = !matches!(kind, Some(ObjectKind::File | ObjectKind::Section));
-        let part = self.spaces[process.0 as usize].shared_part(page).filter(|_| is_own);
-        let known = match part {
-            Some(part) => self.segments.home(part, page),
-            None => self.spaces[process.0 as usize].homes.get(page),
-        };
-        let is_new = part.is_none_or(|part| self.segments.is_new(part));
-        let now = access.home.or(known).or(node.filter(|_| is_own && is_new))?;
-        if known == Some(now) || !is_own {
-            return Some(now);
-        }
-        let cause = match known {
-            Some(_) => layout::PLACED_MOVED,
-            None if !is_new => layout::PLACED_FOUND,
-            None if node.is_none_or(|node| node == now) => layout::PLACED_FIRST_TOUCH,
-            None => layout::PLACED_POLICY,
-        };
-        self.place(record, (page, 1), now, cause as u8, None);
-        // The kernel was queried after the fault, which may have made it migrate the page.
-        Some(known.unwrap_or(now))
     }
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
 use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
-use numapilot_trace::record::{Access, AllocKind, Event, Record, Stamp};
+use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, Record, Stamp};
 use numapilot_trace::wire::layout;
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ impl Layouts for NoLayouts {
 }
 
 const CONVENTIONS: Conventions =
-    Conventions { ip_is_return_address: true, infers_first_touch: true, accesses_are_faults: false };
+    Conventions { ip_is_return_address: true, infers_first_touch: true, ..Conventions::SAMPLED };
 const PAGE: u64 = 4096;
 const BASE: u64 = 0x10_0000;
 
@@ -549,12 +549,72 @@ fn the_live_sets_of_children_that_have_ended_are_not_kept() {
     assert_eq!(world.results.last().map(|(object, _)| object.is_some()), Some(true), "the parent's own is there");
 }
 
+/// Placements that faults at these offsets in 4 MiB of private memory make, with (node, home, whether a page was there, its size): offset, pages, node, cause.
+fn placed(page_bytes: u64, faults: &[(u64, u16, u16, Option<bool>, u64)]) -> Vec<(u64, u32, u16, String)> {
+    const AT: u64 = 0x4000_0000;
+    let conventions = Conventions { accesses_are_faults: true, page_bytes, ..Conventions::SAMPLED };
+    let mut world = World::with(conventions);
+    world.order += 1;
+    let (address, path, stack) = (VirtAddr(AT), String::new(), StackId(0));
+    world.emit(0, Event::Map { address, bytes: 4 << 20, flags: 1, file_offset: 0, path, stack });
+    for &(offset, node, home, was_present, bytes) in faults {
+        world.order += 1;
+        let (node, home) = (Some(NodeId(node)), Some(NodeId(home)));
+        let page = FaultedPage::new(was_present, bytes);
+        let address = VirtAddr(AT + offset);
+        world.emit(0, Event::Access(Access { address, node, home, page, weight: 1, ..Access::default() }));
+    }
+    let rows = world.joiner.finish().placements;
+    let row = |at: usize| (rows.address[at] - AT, rows.pages[at], rows.node[at], rows.cause[at].to_string());
+    (0..rows.address.len()).map(row).collect()
+}
+
+#[test]
+fn a_huge_page_is_placed_once_and_as_a_whole() {
+    const HUGE: u64 = 2 << 20;
+    let rows = placed(
+        PAGE,
+        &[
+            (0x5000, 1, 1, Some(false), HUGE),
+            // A hinting fault elsewhere in it, and one after which the kernel moved it.
+            (0x10_0000, 0, 1, Some(true), HUGE),
+            (0x1f_f000, 0, 0, Some(true), HUGE),
+            (0x0, 0, 0, Some(true), HUGE),
+            // One that was there, of which no fault is known: a use from another node is no placement by a policy.
+            (HUGE + 0x3000, 0, 1, Some(true), HUGE),
+            (HUGE + 0x9000, 0, 1, Some(true), HUGE),
+        ],
+    );
+    let row = |offset, node, cause: &str| (offset, 512, node, cause.to_owned());
+    assert_eq!(rows, [row(0, 1, "first_touch"), row(0, 0, "moved"), row(HUGE, 1, "found")]);
+}
+
+#[test]
+fn a_base_page_is_as_large_as_the_hosts() {
+    let faults = [(0x1_3000, 1, 1, None, 0), (0x1_8000, 0, 1, Some(true), 65536), (0x2_0000, 0, 0, Some(false), 65536)];
+    let rows = placed(65536, &faults);
+    assert_eq!(rows, [(0x1_0000, 16, 1, "first_touch".to_owned()), (0x2_0000, 16, 0, "first_touch".to_owned())]);
+}
+
+#[test]
+fn what_became_a_huge_page_later_was_placed_page_by_page() {
+    let rows = placed(PAGE, &[(0x0, 0, 0, Some(false), PAGE), (0x1000, 1, 1, Some(false), 2 << 20)]);
+    assert_eq!(rows, [(0, 1, 0, "first_touch".to_owned()), (0x1000, 1, 1, "first_touch".to_owned())]);
+    // Of an older kernel nothing is known: one page each.
+    let rows = placed(PAGE, &[(0x0, 0, 0, None, 0), (0x1000, 1, 0, None, 0)]);
+    assert_eq!(rows, [(0, 1, 0, "first_touch".to_owned()), (0x1000, 1, 0, "policy".to_owned())]);
+}
+
 #[test]
 fn generated_code_is_that_of_the_process_that_made_it() {
-    let function =
-        |name: &str| GeneratedFunction { address: 0x1000, bytes: 64, name: name.to_owned(), lines: Vec::new() };
+    let function = |name: &str| GeneratedFunction {
+        address: 0x1000,
+        bytes: 64,
+        name: name.to_owned(),
+        ..GeneratedFunction::default()
+    };
     let code = |name: &str| GeneratedCode::new(vec![function(name)]);
-    let boot = GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), lines: Vec::new() };
+    let boot = GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), ..GeneratedFunction::default() };
     let parents = GeneratedCode::new(vec![function("parents"), boot]);
     let generated = [(10, parents), (12, code("own"))].into_iter().collect();
     let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);

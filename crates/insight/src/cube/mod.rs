@@ -49,8 +49,12 @@ pub struct Cube {
     pub samples: u64,
     /// Pages over time of the objects that are reached most; only beside cells.
     pub pages: Vec<PageCell>,
+    /// Width of the slices of time of `pages` in nanoseconds, a multiple of `bin_ns`.
+    pub page_bin_ns: u64,
     /// Latencies; only beside cells, and where they were measured.
     pub latencies: Vec<LatencyCell>,
+    /// Width of the slices of time of `latencies` in nanoseconds, a multiple of `bin_ns`.
+    pub latency_bin_ns: u64,
     /// Every instance that was seen accessed, most accesses first.
     pub instances: Vec<InstanceRow>,
 }
@@ -76,12 +80,16 @@ impl Analysis<'_> {
                 folded: Folded::default(),
                 samples: ranks.samples,
                 pages: Vec::new(),
+                page_bin_ns: 1,
                 latencies: Vec::new(),
+                latency_bin_ns: 1,
                 instances,
             };
         }
         let (level, cells) = cells::fitting(self, &ranks, budget);
         let bin_ns = level.bin_ns(self);
+        let (pages, page_bin_ns) = side::pages(self, &ranks, bin_ns);
+        let (latencies, latency_bin_ns) = side::latencies(self, bin_ns);
         Cube {
             grain: Grain::Cells(level),
             start,
@@ -91,8 +99,10 @@ impl Analysis<'_> {
             rows: cells.rows,
             folded: cells.folded,
             samples: ranks.samples,
-            pages: side::pages(self, &ranks, bin_ns),
-            latencies: side::latencies(self, bin_ns),
+            pages,
+            page_bin_ns,
+            latencies,
+            latency_bin_ns,
             instances,
         }
     }

@@ -99,9 +99,14 @@ fn position(analysis: &Analysis<'_>, node: Option<numapilot_machine::NodeId>) ->
     node.and_then(|node| analysis.node_position(node)).map_or(NONE, |position| position as u32)
 }
 
-/// Pages over time; `bin_ns` is the cube's slice, of which the slices here are multiples.
-pub(super) fn pages(analysis: &Analysis<'_>, ranks: &Ranks, bin_ns: u64) -> Vec<PageCell> {
-    let wide = analysis.duration().0.div_ceil(PAGE_BINS).div_ceil(bin_ns).max(1) * bin_ns;
+/// Width of a slice where the time covered is cut into about `count`: a multiple of the cube's own slices of `bin_ns`.
+fn width_ns(analysis: &Analysis<'_>, count: u64, bin_ns: u64) -> u64 {
+    analysis.duration().0.div_ceil(count).div_ceil(bin_ns).max(1) * bin_ns
+}
+
+/// Pages over time, and the width of their slices; `bin_ns` is the cube's slice, of which the slices here are multiples.
+pub(super) fn pages(analysis: &Analysis<'_>, ranks: &Ranks, bin_ns: u64) -> (Vec<PageCell>, u64) {
+    let wide = width_ns(analysis, PAGE_BINS, bin_ns);
     let start = analysis.start_ns();
     let mut cells = Vec::new();
     for &id in ranks.instance_order.iter().take(PAGED_OBJECTS) {
@@ -130,15 +135,15 @@ pub(super) fn pages(analysis: &Analysis<'_>, ranks: &Ranks, bin_ns: u64) -> Vec<
             weight,
         }));
     }
-    cells
+    (cells, wide)
 }
 
-/// Latencies where any was measured, in the finest slices that fit.
-pub(super) fn latencies(analysis: &Analysis<'_>, bin_ns: u64) -> Vec<LatencyCell> {
+/// Latencies where any was measured, in the finest slices that fit, and the width of these.
+pub(super) fn latencies(analysis: &Analysis<'_>, bin_ns: u64) -> (Vec<LatencyCell>, u64) {
     let start = analysis.start_ns();
     let slices = [PAGE_BINS, PAGE_BINS / 6, 1];
     for count in slices {
-        let wide = analysis.duration().0.div_ceil(count).div_ceil(bin_ns).max(1) * bin_ns;
+        let wide = width_ns(analysis, count, bin_ns);
         let mut sums: HashMap<(u64, u32, u32, u8), f64> = HashMap::new();
         for access in analysis.accesses() {
             let Some(cycles) = access.latency_cycles else { continue };
@@ -161,9 +166,9 @@ pub(super) fn latencies(analysis: &Analysis<'_>, bin_ns: u64) -> Vec<LatencyCell
             bucket,
             weight,
         };
-        return sums.into_iter().map(cell).collect();
+        return (sums.into_iter().map(cell).collect(), wide);
     }
-    Vec::new()
+    (Vec::new(), bin_ns)
 }
 
 #[cfg(test)]

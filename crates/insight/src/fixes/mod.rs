@@ -129,7 +129,9 @@ impl<'a> FixPricer<'a> {
         let sampled = Estimate::jackknife(gain, &parts).margin();
         let gains: Vec<f64> =
             self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| gain_of(*now, *then)).collect();
-        interval(gain, &gains, sampled, &self.pricer.members.open)
+        // Run times that are off by some share put their ratio off by the sum of the shares.
+        let unsettled = (1.0 + gain) * (self.now.unsettled + then.unsettled);
+        interval(gain, &gains, (sampled, unsettled), &self.pricer.members.open)
     }
 
     fn even(&self, is_in: impl Fn(usize) -> bool) -> Vec<f64> {

@@ -96,8 +96,12 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         }
         let finding = finding(&pricer_of_fixes, draft)?;
         match finding.fixes.first() {
-            // The gain must exceed the sampling error. What is not known of the machine and the program widens its interval and lowers the confidence.
-            Some(fix) if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples) && fix.uncertainty.median > 0.0 => {
+            // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
+            // widens its interval and lowers the confidence.
+            Some(fix)
+                if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
+                    && fix.uncertainty.median > 0.0 =>
+            {
                 findings.push(finding);
             }
             _ => dropped += 1,
@@ -125,7 +129,22 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         at_stake: Some(at_stake),
         modelled_ns: Some(scene.now.run_ns),
         tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
-        cannot_say: unknowns(analysis).into_iter().chain(unseen::sentences(&unseen)).collect(),
+        cannot_say: unknowns(analysis)
+            .into_iter()
+            .chain(unseen::sentences(&unseen))
+            .chain(unconverged(scene.now.unsettled))
+            .collect(),
+    })
+}
+
+/// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.
+fn unconverged(unsettled: f64) -> Option<String> {
+    (unsettled > 0.0).then(|| {
+        format!(
+            "The traffic model did not converge for the program as it was recorded: modelled run times are off by at least {:.1} %, which the intervals of \
+             gains include.",
+            unsettled * 100.0
+        )
     })
 }
 

@@ -31,6 +31,8 @@ struct Effort {
 
 /// The effort for the machine as described.
 const EFFORT: Effort = Effort { rounds: 6, settled: 1e-4 };
+/// Relative change of the run time that a computation may leave without being reported: less than a gain is shown to.
+const UNSETTLED_LEAST: f64 = 1e-3;
 
 /// The memory that answers an access.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,9 @@ pub(crate) struct Change<'a> {
 pub(crate) struct Priced {
     /// Predicted run time, ns.
     pub run_ns: f64,
+    /// Where the computation did not converge, the relative change of `run_ns` that its last step still made: `run_ns` is off by at least about that. 0: it
+    /// converged.
+    pub unsettled: f64,
     /// The same with each part of the samples left out.
     pub parts_ns: [f64; PARTS],
     /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
@@ -107,6 +112,13 @@ struct Gathered {
     extra_ns: f64,
 }
 
+/// What two nested computations left of the run time: the change of the last round, and that of the latencies in it. 0: too little to be reported.
+fn unsettled(round: f64, latencies: f64) -> f64 {
+    let left = round + latencies;
+    // Latencies that are no number would be hidden by a comparison the other way round.
+    if left <= UNSETTLED_LEAST { 0.0 } else { left }
+}
+
 /// Times and latencies that are consistent with each other.
 #[derive(Clone)]
 struct Settled {
@@ -114,6 +126,8 @@ struct Settled {
     /// `[window * threads + thread]`, ns.
     busy: Vec<f64>,
     walked: Walked,
+    /// Relative change of the run time in the last round.
+    change: f64,
 }
 
 /// Sums of a change, laid out for the windows.
@@ -179,16 +193,20 @@ impl<'a> Pricer<'a> {
             windows: vec![Window::default(); usage.windows.count],
             busy: self.paces.iter().map(|pace| pace.busy_ns).collect(),
             walked: usage.course.walk(&usage.course.worked_ns),
+            change: 0.0,
         };
         let mut solver = Solver::default();
-        let settled = self.settle(&gathered, recorded, &self.paces, &EFFORT, |_, window, load| {
+        // Of each window's last solution: what it would still change.
+        let mut residuals = vec![0.0; usage.windows.count];
+        let settled = self.settle(&gathered, recorded, &self.paces, &EFFORT, |at, window, load| {
             let solution = solver.solve(&self.system, load)?;
+            residuals[at] = if solution.converged() { 0.0 } else { solution.residual };
             window.path_ns.clone_from(&solution.path_ns);
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
             Ok(())
         })?;
         let members_ns = if by_members { self.members_ns(&gathered, &settled)? } else { Vec::new() };
-        let Settled { windows, busy, walked } = settled;
+        let Settled { windows, busy, walked, change } = settled;
         let lines = &gathered.lines;
         let mut parts_ns = [0.0; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
@@ -201,12 +219,15 @@ impl<'a> Pricer<'a> {
         let busy_ns: f64 = busy.iter().sum();
         let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
         let (accesses, latency_ns) = self.traffic(lines, &windows);
+        let memory_ns = (busy_ns - own_ns).max(0.0);
+        let residual = residuals.into_iter().fold(0.0, f64::max);
         Ok(Priced {
             run_ns: gathered.extra_ns + walked.end_ns,
+            unsettled: unsettled(change, residual * memory_ns / busy_ns.max(1.0)),
             parts_ns,
             members_ns,
             busy_ns,
-            memory_ns: (busy_ns - own_ns).max(0.0),
+            memory_ns,
             accesses,
             latency_ns,
             windows,
@@ -235,7 +256,8 @@ impl<'a> Pricer<'a> {
         mut solve: impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
     ) -> Result<Settled, TrafficError> {
         for _ in 0..effort.rounds {
-            if self.round(gathered, &mut settled, paces, &mut solve)? <= effort.settled {
+            settled.change = self.round(gathered, &mut settled, paces, &mut solve)?;
+            if settled.change <= effort.settled {
                 break;
             }
         }
@@ -485,5 +507,57 @@ impl Sums {
             all.iter().zip(self.part(part, row)).map(|(sum, count)| (sum - count).max(0.0)).collect()
         };
         all.iter().enumerate().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_computation_leaves_open_is_reported_from_a_tenth_of_a_percent() {
+        assert_eq!(unsettled(5e-4, 4e-4), 0.0);
+        assert_eq!(unsettled(0.02, 0.01), 0.03);
+        assert_eq!(unsettled(0.0, f64::INFINITY), f64::INFINITY);
+        assert!(unsettled(f64::NAN, 0.0).is_nan(), "no number is no convergence");
+    }
+
+    /// A round that is cut short leaves what its last step changed.
+    #[test]
+    fn a_price_that_did_not_converge_says_so() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let change = Change {
+            to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
+            seat: &|row| row.from,
+            extra_ns: 0.0,
+        };
+        let gathered = pricer.gather(&change);
+        let settled = |rounds| {
+            let begin = Settled {
+                windows: vec![Window::default(); usage.windows.count],
+                busy: pricer.paces.iter().map(|pace| pace.busy_ns).collect(),
+                walked: usage.course.walk(&usage.course.worked_ns),
+                change: 0.0,
+            };
+            let mut solver = Solver::default();
+            let effort = Effort { rounds, ..EFFORT };
+            let settled = pricer.settle(&gathered, begin, &pricer.paces, &effort, |_, window, load| {
+                window.path_ns.clone_from(&solver.solve(&pricer.system, load)?.path_ns);
+                Ok(())
+            });
+            settled.expect("a solution").change
+        };
+        assert!(
+            settled(1) > settled(EFFORT.rounds),
+            "{} after one round, {} after all",
+            settled(1),
+            settled(EFFORT.rounds)
+        );
+        assert!(unsettled(settled(1), 0.0) > 0.0, "all memory on one node takes longer: {}", settled(1));
     }
 }

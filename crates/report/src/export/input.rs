@@ -4,6 +4,7 @@ use numapilot_flows::{AccessRef, LocationId, SiteId, Trace};
 use numapilot_insight::Analysis;
 use numapilot_machine::Machine;
 
+use crate::counted::Counted;
 use crate::heading::Heading;
 
 /// The recording and the analysis that are exported.
@@ -15,6 +16,14 @@ pub struct Export<'a> {
     pub analysis: &'a Analysis<'a>,
     /// The machine, where the trace describes it.
     pub machine: Option<&'a Machine>,
+}
+
+impl Export<'_> {
+    /// What the rows of the recording are.
+    #[must_use]
+    pub fn counted(&self) -> Counted {
+        Counted::of(self.analysis.trace())
+    }
 }
 
 /// Why there is nothing to write, or why it could not be written.

@@ -12,7 +12,7 @@ use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use serde_json::Value;
 
 use super::{Export, ExportError, Table};
-use crate::fixture::{Opened, open};
+use crate::fixture::{Opened, of_unknown_homes, open};
 
 /// Fields of a message in Protocol Buffers' wire format.
 #[derive(Debug)]
@@ -398,6 +398,21 @@ fn tables_agree_with_the_trace() {
     assert!(losses.len() > 10 && sum(&losses, "count") > 0.0);
     let thread = Filter { thread: Some(ThreadIndex(3)), ..Filter::default() };
     assert_eq!(csv(&opened, thread, Table::Accesses).len() - 1, opened.trace.tef(ThreadIndex(3)).len());
+}
+
+#[test]
+fn what_follows_from_homes_is_empty_where_these_are_unknown() {
+    let rows = csv(&of_unknown_homes(), Filter::default(), Table::Sites);
+    let cells = |name: &str, prefix: &str| -> Vec<String> {
+        let row = rows.iter().find(|row| row.contains(&name.to_owned())).expect("a row");
+        rows[0].iter().zip(row).filter(|(title, _)| title.starts_with(prefix)).map(|(_, cell)| cell.clone()).collect()
+    };
+    for prefix in ["share_of_remote", "remote", "avoidable_by_allocating_elsewhere", "on_node_"] {
+        assert!(cells("known", prefix).iter().all(|cell| !cell.is_empty()), "{prefix}: {rows:?}");
+        assert!(cells("unknown", prefix).iter().all(String::is_empty), "{prefix}: {rows:?}");
+    }
+    assert_eq!(cells("known", "remote")[0], "0.5");
+    assert_eq!(cells("unknown", "from_node_1"), ["0.5"], "where the accesses come from is known");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use numapilot_fixtures::Kind;
 use numapilot_flows::{Filter, Trace};
-use numapilot_insight::{Analysis, Estimate, Findings, Nothing};
+use numapilot_insight::{Analysis, Estimate, Findings, Nothing, Uncertainty};
 
-use super::{gain_words, json, text};
+use super::{gain_words, json, price_words, text};
 use crate::fixture::open;
 use crate::text::Look;
 
@@ -59,6 +59,16 @@ fn programs_get_the_words_too() {
 fn a_loss_keeps_its_sign() {
     assert_eq!(gain_words(&Estimate { value: -0.051, low: -0.067, high: -0.036 }), "-5.1 % (-6.7 to -3.6), predicted");
     assert_eq!(gain_words(&Estimate { value: 0.931, low: 0.65, high: 1.21 }), "+93 % (65 to 121), predicted");
+}
+
+#[test]
+fn a_model_that_did_not_converge_says_so_beside_its_figure() {
+    let gain = Estimate { value: 0.2, low: 0.1, high: 0.3 };
+    let words = |unsettled| price_words(&gain, &Uncertainty { unsettled, ..Uncertainty::default() });
+    assert_eq!(words(0.0), gain_words(&gain));
+    let open = "(the model did not converge: at least ± 2.1 percentage points)";
+    assert_eq!(words(0.021), format!("{} {open}", gain_words(&gain)));
+    assert!(words(f64::INFINITY).ends_with("(the model did not converge)"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use numapilot_insight::{Confidence, Finding, Findings, Fix, FixKind, Nothing};
 use numapilot_machine::Machine;
 
 use super::SHOWN;
-use super::words::{evidence_words, explanation, fix_words, gain_words, nothing_words, subject_words};
+use super::words::{evidence_words, explanation, fix_words, nothing_words, price_words, subject_words};
 use crate::text::style::wrap;
 use crate::text::{Look, clean};
 use crate::units;
@@ -104,7 +104,7 @@ fn priced(fix: &Fix, trace: &Trace) -> String {
     } else {
         " Needs a change of the source."
     };
-    clean(&format!("{}: {}.{loses}{memory}{by}", fix_words(fix, trace), gain_words(&fix.gain)))
+    clean(&format!("{}: {}.{loses}{memory}{by}", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty)))
 }
 
 /// Writes a label and text, wrapped and indented; further lines have a hanging indent.

@@ -1,7 +1,9 @@
 //! The sentences of findings: what a finding is about, what happens, what a fix does and gains.
 
 use numapilot_flows::{SiteId, Trace};
-use numapilot_insight::{Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Unit};
+use numapilot_insight::{
+    Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Uncertainty, Unit,
+};
 use numapilot_machine::Machine;
 
 use crate::units;
@@ -136,6 +138,27 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
 #[must_use]
 pub fn gain_words(gain: &Estimate) -> String {
     format!("{}, predicted", gain_span(gain))
+}
+
+/// The predicted gain of a fix, and whether the model converged: `+93 % (65 to 121), predicted`.
+#[must_use]
+pub fn price_words(gain: &Estimate, uncertainty: &Uncertainty) -> String {
+    match unsettled_words(uncertainty) {
+        Some(open) => format!("{} ({open})", gain_words(gain)),
+        None => gain_words(gain),
+    }
+}
+
+/// That the model did not converge, and by how much the gain is off at least: a clause; `None` where it converged.
+pub(crate) fn unsettled_words(uncertainty: &Uncertainty) -> Option<String> {
+    let points = uncertainty.unsettled * 100.0;
+    match points {
+        0.0 => None,
+        _ if points.is_finite() => {
+            Some(format!("the model did not converge: at least ± {points:.1} percentage points"))
+        }
+        _ => Some("the model did not converge".to_owned()),
+    }
 }
 
 /// `+93 % (65 to 121)`.

@@ -15,7 +15,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use serde::Serialize;
 
-use crate::findings::{evidence_words, explanation, fix_words, gain_words, nothing_words, subject_words};
+use crate::findings::{evidence_words, explanation, fix_words, nothing_words, price_words, subject_words};
 use crate::units;
 
 /// Largest number of findings, or of objects, on the first screen.
@@ -121,7 +121,7 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
     let finding = |finding: &numapilot_insight::Finding| {
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
             let by = if fix.kind.works_by_plan() { "" } else { " Needs a change of the source." };
-            format!("To do: {}: {}.{by}", fix_words(fix, trace), gain_words(&fix.gain))
+            format!("To do: {}: {}.{by}", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty))
         });
         Finding {
             site: if let Subject::Site(site) = finding.subject { Some(site.0) } else { None },
@@ -160,22 +160,23 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
         0 | 1 => format!(" ({place}{peak} of {})", row.kind.word()),
         many => format!(" ({place}{many} {} objects, {peak} at their peak)", row.kind.word()),
     };
-    Finding {
-        site,
-        says: vec![
-            strong(&row.name),
-            plain(&what),
-            plain(" draws "),
-            strong(&units::share(&row.share)),
-            plain(" of all memory accesses and "),
+    let mut says = vec![
+        strong(&row.name),
+        plain(&what),
+        plain(" draws "),
+        strong(&units::share(&row.share)),
+        plain(" of all memory accesses"),
+    ];
+    if row.knows_homes() {
+        says.extend([
+            plain(" and "),
             strong(&units::share(&row.share_of_remote)),
             plain(" of the remote ones; "),
-            plain(&format!("{} of its own are remote.", units::percent(row.remote.value))),
-            plain(&format!(" {}; {}.", users(row), lies(row, nodes))),
-        ],
-        advice: advice(row, nodes),
-        evidence: Vec::new(),
+            plain(&format!("{} of its own are remote", units::percent(row.remote.value))),
+        ]);
     }
+    says.push(plain(&format!(". {}; {}.", users(row), lies(row, nodes))));
+    Finding { site, says, advice: advice(row, nodes), evidence: Vec::new() }
 }
 
 /// The threads that use an object, and whether they read or write it.
@@ -211,7 +212,8 @@ fn users(row: &DecisionRow) -> String {
 /// The node or nodes on which an object's pages lie.
 fn lies(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let pages = if row.instances > 1 { "their pages" } else { "its pages" };
-    match most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes) {
+    let found = most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes);
+    match found.filter(|_| row.knows_homes()) {
         Some((node, share)) if share >= 0.995 => format!("all of {pages} lie on node {node}"),
         Some((node, share)) if share >= ONE_NODE => {
             format!("{} of {pages} in use lie on node {node}", units::percent(share))

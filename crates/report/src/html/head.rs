@@ -21,6 +21,7 @@ use super::findings;
 use super::pack::compact;
 use super::tables::INSTANCES_MAX;
 use super::tables::Tables;
+use crate::counted::Counted;
 use crate::topo::layout::Sizes;
 use crate::topo::layout::layout;
 
@@ -74,7 +75,9 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
         findings::verdict(headline, priced, analysis.nodes())
     };
     let mut found = findings::priced(priced, analysis.trace(), page.machine);
-    if found.is_empty() {
+    let counted = Counted::of(analysis.trace());
+    // What page faults show of an object's use is too little for advice.
+    if found.is_empty() && !counted.is_faults() {
         found = findings::findings(sites, analysis.nodes());
     }
     let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
@@ -87,6 +90,7 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
         "recording": page.heading,
         "limits": page.heading.limits(),
         "filtered": !filter.is_empty(),
+        "counted": counted,
         "grain": grain(cube),
         "line_sampling": analysis.trace().line_sampling(),
         "clock_khz": analysis.trace().meta().clock.khz,
@@ -137,6 +141,8 @@ fn grain(cube: &Cube) -> Value {
         "kind": kind,
         "level": level,
         "bin_ns": cube.bin_ns,
+        "page_bin_ns": cube.page_bin_ns,
+        "latency_bin_ns": cube.latency_bin_ns,
         "rows": cube.rows.len(),
         "samples": cube.samples,
         "folded": cube.folded,

@@ -123,20 +123,25 @@ pub(super) struct Meaning {
 
 /// Accesses by the code that makes them.
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
-    let title = format!("Code that accesses memory: {}", export.heading.program());
+    let counted = export.counted();
+    let what = counted.or_faults("Code that accesses memory", "Code that has page faults");
+    let title = format!("{what}: {}", export.heading.program());
     let flame = of_accesses(export);
     if flame.is_empty() {
         return nothing(export, scope, &title);
     }
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} memory accesses remote, {}",
+        "{} of {} {} remote, {}",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
+        counted.in_full(),
         found(totals.source)
     );
-    let width = "accesses made by a function and what it calls";
-    picture(export, scope, &flame, &Meaning { title, finding, what: "accesses", width, light: "local", dark: "remote" })
+    let width = counted
+        .or_faults("accesses made by a function and what it calls", "page faults of a function and what it calls");
+    let what = counted.many();
+    picture(export, scope, &flame, &Meaning { title, finding, what, width, light: "local", dark: "remote" })
 }
 
 /// Draws call stacks from the outermost function down.

@@ -78,7 +78,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         &format!(r#"stroke="{INK}" stroke-width="1.2" stroke-dasharray="6 4""#),
     );
     writer.text((left + width, even - 5.0), Type::new(11.0, INK).anchored("end"), "an even share");
-    let words = format!("share of {} memory accesses, by home node", units::count(all));
+    let words = format!("share of {} {}, by home node", units::count(all), export.counted().in_full());
     writer.text((left, bottom + 40.0), Type::new(11.0, FAINT), &words);
     writer.finish()
 }

@@ -32,9 +32,10 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let side = cell * count as f64;
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} memory accesses remote, {}",
+        "{} of {} {} remote, {}",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
+        export.counted().in_full(),
         found(matrix.source)
     );
     let mut writer = begin(export, scope, &title, &finding, 34.0 + side + BAR + 4.0);
@@ -66,7 +67,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let (rows, columns): (Vec<f64>, Vec<f64>) =
         ((0..count).map(sum_row).collect(), (0..count).map(sum_column).collect());
     sums(&mut writer, (&rows, &columns), origin, cell);
-    legend(&mut writer, most, origin.0 + side + 30.0 + BAR, origin.1);
+    legend(&mut writer, (most, export.counted().many()), origin.0 + side + 30.0 + BAR, origin.1);
     writer.finish()
 }
 
@@ -132,7 +133,7 @@ fn sums(writer: &mut SvgWriter, (rows, columns): (&[f64], &[f64]), origin: (f64,
     writer.text((origin.0 - 8.0, origin.1 + side + 20.0), Type::new(11.5, FAINT).anchored("end"), "served here");
 }
 
-fn legend(writer: &mut SvgWriter, most: f64, x: f64, y: f64) {
+fn legend(writer: &mut SvgWriter, (most, many): (f64, &str), x: f64, y: f64) {
     const STEPS: usize = 40;
     let height = 160.0;
     for step in 0..STEPS {
@@ -142,6 +143,6 @@ fn legend(writer: &mut SvgWriter, most: f64, x: f64, y: f64) {
     }
     writer.text((x + 18.0, y + 9.0), Type::new(11.0, FAINT), &short_percent(most));
     writer.text((x + 18.0, y + height), Type::new(11.0, FAINT), "0");
-    writer.text((x, y + height + 22.0), Type::new(11.0, FAINT), "of accesses");
+    writer.text((x, y + height + 22.0), Type::new(11.0, FAINT), &format!("of {many}"));
     writer.text((x, y + height + 38.0), Type::new(11.0, FAINT), "framed: local");
 }

@@ -100,5 +100,7 @@ fn traffic_svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> 
     let matrix = export.analysis.matrix();
     let (links, _) = link_traffic(&matrix, machine, headline.totals.duration.0);
     let heading = export.heading;
-    Ok(traffic::svg(&traffic::Traffic { heading, machine, headline: &headline, matrix: &matrix, links: &links, scope }))
+    let counted = export.counted();
+    let (headline, matrix, links) = (&headline, &matrix, &links);
+    Ok(traffic::svg(&traffic::Traffic { heading, machine, headline, matrix, links, scope, counted }))
 }

@@ -18,15 +18,19 @@ const NAMES: f64 = 250.0;
 const FIGURES: f64 = 150.0;
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
-    let title = format!("What the memory accesses of {} reach", export.heading.program());
+    let what = export.counted().in_full();
+    let title = format!("What the {what} of {} reach", export.heading.program());
     let rows = export.analysis.sites();
     let Some(first) = rows.first() else { return nothing(export, scope, &title) };
     let shown = &rows[..rows.len().min(ROWS)];
     let finding = format!(
-        "{} draws {} of the memory accesses; {} of them are remote",
+        "{} draws {} of the {what}; {}",
         first.name,
         units::share(&first.share),
-        units::share(&first.remote)
+        match first.knows_homes() {
+            true => format!("{} of them are remote", units::share(&first.remote)),
+            false => "the home node of most of them is unknown".to_owned(),
+        }
     );
     let height = 40.0 + ROW * shown.len() as f64 + 40.0;
     let mut writer = begin(export, scope, &title, &finding, height);
@@ -48,9 +52,9 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
     let words = if more > 0 {
-        format!("% of the memory accesses; {more} more draw {}", short_percent(rest))
+        format!("% of the {what}; {more} more draw {}", short_percent(rest))
     } else {
-        "% of the memory accesses".to_owned()
+        format!("% of the {what}")
     };
     writer.text((left, bottom + 34.0), Type::new(11.0, FAINT), &words);
     writer.finish()
@@ -58,7 +62,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
 
 fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left, scale): (f64, f64)) {
     let length = row.share.value * scale;
-    let remote = length * row.remote.value;
+    let remote = if row.knows_homes() { length * row.remote.value } else { 0.0 };
     let style = |colour: &str| format!(r#"fill="{colour}""#);
     writer.rect((left, y), (remote, 18.0), 0.0, &style(REMOTE));
     writer.rect((left + remote, y), ((length - remote).max(0.0), 18.0), 0.0, &style(LOCAL));
@@ -68,9 +72,9 @@ fn bar(writer: &mut SvgWriter, (row, name): (&DecisionRow, &str), y: f64, (left,
     let place = if row.place.is_empty() { row.kind.word().to_owned() } else { row.place.clone() };
     writer.text((left - 10.0, y + 22.0), Type::new(10.5, FAINT).anchored("end"), &fit(&place, room, 10.5));
     let x = left + (row.share.high * scale).max(length) + 8.0;
-    let figures = match row.pattern {
-        Pattern::HomesUnknown => short_percent(row.share.value),
-        _ => format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value)),
+    let figures = match row.knows_homes() {
+        false => short_percent(row.share.value),
+        true => format!("{}, {} remote", short_percent(row.share.value), short_percent(row.remote.value)),
     };
     writer.text((x, y + 9.0), Type::new(11.5, INK), &figures);
     writer.text((x, y + 22.0), Type::new(10.5, FAINT), pattern(row.pattern));

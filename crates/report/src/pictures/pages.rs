@@ -4,6 +4,7 @@ use numapilot_flows::{Filter, Trace};
 use numapilot_insight::{Analysis, ObjectDetail, PAGE_BYTES};
 use numapilot_trace::ids::ObjectId;
 
+use crate::counted::Counted;
 use crate::export::{Export, ExportError};
 use crate::svg_writer::{SvgWriter, Type};
 use crate::traffic::scale;
@@ -36,9 +37,10 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     let title = format!("Pages of {}{place}", row.name);
     let bytes = trace.object(object).map_or(0, |object| object.bytes);
     let finding = format!(
-        "object {object}, {}: {} of the memory accesses, {} of its own remote",
+        "object {object}, {}: {} of the {}, {} of its own remote",
         units::bytes(bytes),
         units::share(&row.share),
+        export.counted().in_full(),
         units::share(&row.remote)
     );
     let count = export.analysis.nodes().len();
@@ -48,7 +50,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     homes(&mut writer, export, &stretches, TOP + 34.0);
     let top = TOP + 34.0 + HOMES + 16.0;
     reaches(&mut writer, export, &stretches, top, height);
-    foot(&mut writer, &stretches, bytes, top + height * count as f64);
+    foot(&mut writer, &stretches, (bytes, export.counted()), top + height * count as f64);
     Ok(writer.finish())
 }
 
@@ -147,7 +149,7 @@ fn reaches(writer: &mut SvgWriter, export: &Export<'_>, stretches: &Stretches<'_
     }
 }
 
-fn foot(writer: &mut SvgWriter, stretches: &Stretches<'_>, bytes: u64, y: f64) {
+fn foot(writer: &mut SvgWriter, stretches: &Stretches<'_>, (bytes, counted): (u64, Counted), y: f64) {
     const STEPS: usize = 40;
     let (left, right) = (stretches.x(0), stretches.x(stretches.count));
     writer.line((left, y + 4.0), (right, y + 4.0), &format!(r#"stroke="{INK}""#));
@@ -163,12 +165,12 @@ fn foot(writer: &mut SvgWriter, stretches: &Stretches<'_>, bytes: u64, y: f64) {
     writer.text(
         (left, y + 46.0),
         Type::new(11.0, FAINT),
-        &format!("offset in the object; {each}; empty: no sampled access"),
+        &format!("offset in the object; {each}; empty: no {}", counted.or_faults("sampled access", "page fault")),
     );
     for step in 0..STEPS {
         let x = right - 212.0 + 80.0 * step as f64 / STEPS as f64;
         let colour = scale::colour(0.08 + 0.92 * step as f64 / (STEPS - 1) as f64);
         writer.rect((x, y + 37.0), (80.0 / STEPS as f64 + 0.4, 10.0), 0.0, &format!(r#"fill="{colour}""#));
     }
-    writer.text((right, y + 46.0), Type::new(11.0, FAINT).anchored("end"), "few to most accesses");
+    writer.text((right, y + 46.0), Type::new(11.0, FAINT).anchored("end"), &format!("few to most {}", counted.many()));
 }

@@ -45,7 +45,8 @@ pub fn begin(export: &Export<'_>, scope: &str, title: &str, finding: &str, heigh
 
 /// What is drawn where there is nothing to draw.
 pub fn nothing(export: &Export<'_>, scope: &str, title: &str) -> String {
-    let mut writer = begin(export, scope, title, "no sampled memory access", 60.0);
+    let finding = export.counted().or_faults("no sampled memory access", "no page fault");
+    let mut writer = begin(export, scope, title, finding, 60.0);
     writer.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
     writer.finish()
 }

@@ -35,16 +35,18 @@ impl Frame {
 }
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
-    let title = format!("Memory accesses of {} over program time", export.heading.program());
+    let what = export.counted().or_faults("Memory accesses", "Page faults");
+    let title = format!("{what} of {} over program time", export.heading.program());
     let series = export.analysis.series(SLICES);
     if series.bins.iter().all(|bin| bin.samples == 0) {
         return nothing(export, scope, &title);
     }
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} memory accesses remote, {}",
+        "{} of {} {} remote, {}",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
+        export.counted().in_full(),
         found(Source::Sampled)
     );
     let mut writer = begin(export, scope, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
@@ -102,7 +104,11 @@ fn rates(writer: &mut SvgWriter, export: &Export<'_>, series: &Series, frame: &F
         entries.push((OTHERS, if has_others { "other nodes".to_owned() } else { "home unknown".to_owned() }));
     }
     key(writer, frame.left + 36.0, top - 14.0, &entries);
-    writer.text((MARGIN, top - 14.0), Type::new(11.0, FAINT), "accesses / s, on");
+    writer.text(
+        (MARGIN, top - 14.0),
+        Type::new(11.0, FAINT),
+        export.counted().or_faults("accesses / s, on", "faults / s, on"),
+    );
 }
 
 /// The area between two lines of steps.

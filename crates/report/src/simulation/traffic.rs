@@ -5,6 +5,7 @@ use numapilot_machine::Machine;
 use numapilot_simulator::{Report, Traffic};
 
 use super::population;
+use crate::counted::Counted;
 use crate::traffic::{Picture, picture};
 use crate::units;
 
@@ -38,6 +39,7 @@ pub fn svg(run: &Report, machine: &Machine, traffic: &Traffic, what: &str) -> St
         machine,
         matrix: &matrix,
         links: &links,
+        counted: Counted::Accesses,
         title: &format!("{} on {}: {what}", run.program, run.machine),
         findings: &findings,
         origin: &format!(

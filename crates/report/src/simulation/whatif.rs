@@ -8,7 +8,7 @@ use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
 use super::population;
-use crate::findings::gain_span;
+use crate::findings::{gain_span, unsettled_words};
 use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
@@ -120,7 +120,9 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let mut out = String::new();
     let verdict = if found.gain.value >= 0.0 { "faster" } else { "slower" };
     let gain = gain_span(&found.gain);
-    let title = format!("{} on {}: {gain} ({verdict}), predicted", found.program, found.machine);
+    let open =
+        found.uncertainty.as_ref().and_then(unsettled_words).map_or_else(String::new, |open| format!("; {open}"));
+    let title = format!("{} on {}: {gain} ({verdict}), predicted{open}", found.program, found.machine);
     let _ = writeln!(out, "{}", look.strong(&title));
     for line in &found.set {
         let _ = writeln!(out, "  {line}");

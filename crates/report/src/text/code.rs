@@ -10,6 +10,7 @@ use super::style::clean;
 use super::style::shorten;
 use super::table::Align;
 use super::table::Table;
+use crate::counted::Counted;
 use crate::units;
 
 fn base(path: &str) -> &str {
@@ -26,6 +27,18 @@ fn place(file: &str, line: u32, module: &str) -> String {
 
 fn site_name(trace: &Trace, site: Option<numapilot_flows::SiteId>) -> String {
     site.and_then(|id| trace.site(id).map(|site| format!("S{} {}", id.0, site.name))).unwrap_or_default()
+}
+
+fn nothing(trace: &Trace) -> String {
+    format!("  no {}\n", Counted::of(trace).sampled())
+}
+
+/// A line above tables of shares where these are not of accesses; empty where they are.
+fn of_faults(trace: &Trace, look: Look) -> String {
+    match Counted::of(trace) {
+        Counted::Accesses => String::new(),
+        Counted::PageFaults => look.faint("  % of page faults, which say nothing of how often memory is accessed\n"),
+    }
 }
 
 /// Renders the functions that access memory, those with most accesses first.
@@ -50,20 +63,21 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
             site_name(trace, row.top_site),
         ]);
     }
-    if table.is_empty() { "  no sampled accesses\n".to_owned() } else { table.render(look, 2) }
+    if table.is_empty() { nothing(trace) } else { of_faults(trace, look) + &table.render(look, 2) }
 }
 
 /// Call stacks, most accesses first, each with its frames, innermost first.
 #[must_use]
 pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> String {
     if rows.is_empty() {
-        return "  no sampled accesses\n".to_owned();
+        return nothing(trace);
     }
     let mut text = String::new();
     for row in rows.iter().take(top) {
         let head = format!(
-            "  {} of accesses, {} remote, mostly to {}",
+            "  {} of {}, {} remote, mostly to {}",
             units::share(&row.share),
+            Counted::of(trace).many(),
             units::percent(row.remote.value),
             site_name(trace, row.top_site)
         );
@@ -115,5 +129,5 @@ pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
             frame.map_or_else(String::new, |frame| place(&frame.file, frame.line, &location.module)),
         ]);
     }
-    if table.is_empty() { "  no sampled accesses\n".to_owned() } else { table.render(look, 2) }
+    if table.is_empty() { nothing(trace) } else { of_faults(trace, look) + &table.render(look, 2) }
 }

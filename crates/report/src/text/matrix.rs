@@ -9,14 +9,15 @@ use super::style::Look;
 use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
+use crate::counted::Counted;
 use crate::units;
 
 /// The matrix in percent of all accesses, local ones in brackets.
 #[must_use]
-pub fn matrix(matrix: &Matrix, look: Look) -> String {
+pub fn matrix(matrix: &Matrix, look: Look, counted: Counted) -> String {
     let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     if all <= 0.0 {
-        return "  no memory accesses\n".to_owned();
+        return format!("  no {}\n", counted.in_full());
     }
     let share = |value: f64| if value > 0.0 { format!("{:.1}", value / all * 100.0) } else { ".".to_owned() };
     let mut table = Table::new().column("FROM \\ ON", Align::Left);
@@ -36,38 +37,46 @@ pub fn matrix(matrix: &Matrix, look: Look) -> String {
     let served: Vec<String> = served.map(|sum| format!("{} ", share(sum))).collect();
     table.row(["ALL".to_owned()].into_iter().chain(served).chain(["100.0".to_owned()]));
     let how = units::found(matrix.source);
-    let note = format!("  % of {} memory accesses, {how}; [local]\n", units::count(all));
+    let note = format!("  % of {} {}, {how}; [local]\n", units::count(all), counted.in_full());
     table.render(look, 2) + &look.faint(&note)
 }
 
-/// Renders the directed links, those with most data first.
+/// Renders the directed links, those with most data first. Page faults move no data that is known, so that only their number is shown.
 #[must_use]
-pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look) -> String {
+pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look, counted: Counted) -> String {
     if links.is_empty() {
         return "  the machine model has no links\n".to_owned();
     }
-    let mut table = Table::new()
-        .column("LINK", Align::Left)
-        .column("ACCESSES", Align::Right)
-        .column("DATA", Align::Right)
-        .column("DEMAND%", Align::Right);
+    let mut table =
+        Table::new().column("LINK", Align::Left).column(counted.or_faults("ACCESSES", "PAGE FAULTS"), Align::Right);
+    if !counted.is_faults() {
+        table = table.column("DATA", Align::Right).column("DEMAND%", Align::Right);
+    }
     let mut sorted: Vec<&LinkTraffic> = links.iter().collect();
     sorted.sort_by(|a, b| b.bytes.total_cmp(&a.bytes));
     for link in sorted {
-        table.row([
-            format!("{} → {}", end(machine, link.from), end(machine, link.to)),
-            units::count(link.accesses),
-            units::bytes(link.bytes as u64),
-            link.utilisation.map_or_else(|| "-".to_owned(), |use_| format!("{:.1}", use_ * 100.0)),
-        ]);
+        let mut cells =
+            vec![format!("{} → {}", end(machine, link.from), end(machine, link.to)), units::count(link.accesses)];
+        if !counted.is_faults() {
+            cells.push(units::bytes(link.bytes as u64));
+            cells.push(link.utilisation.map_or_else(|| "-".to_owned(), |use_| format!("{:.1}", use_ * 100.0)));
+        }
+        table.row(cells);
     }
-    let mut note =
-        "Only the data of accesses is counted (64 bytes each, from home to thread), without probes, write-backs and \
+    let mut note = match counted {
+        Counted::Accesses => {
+            "Only the data of accesses is counted (64 bytes each, from home to thread), without probes, write-backs and \
                     prefetches. DEMAND: share of the link's peak bandwidth, over program time. Program time is recorded without \
                     congestion, so above 100 the link would slow the program down."
-            .to_owned();
+        }
+        Counted::PageFaults => {
+            "Page faults between the home node of a page and the node of the thread. How much data crosses a link is not known from them."
+        }
+    }
+    .to_owned();
     if unrouted > 0.0 {
-        note.push_str(&format!(" {} accesses are between nodes without a known route.", units::count(unrouted)));
+        let many = counted.many();
+        note.push_str(&format!(" {} {many} are between nodes without a known route.", units::count(unrouted)));
     }
     let mut text = table.render(look, 2);
     for line in wrap(&note, look.width.saturating_sub(2)) {

@@ -18,15 +18,17 @@ use super::style::wrap;
 use super::table::Align;
 use super::table::Table;
 use super::timeline;
+use crate::counted::Counted;
 use crate::units;
 
 /// Renders one object: its row, sizes, allocations, threads over time, pages and code.
 #[must_use]
 pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize, look: Look) -> String {
-    let mut text = objects(std::slice::from_ref(&detail.row), nodes, 1, look);
+    let counted = Counted::of(trace);
+    let mut text = objects(std::slice::from_ref(&detail.row), nodes, 1, look, counted);
     text.push('\n');
     text.push_str(&look.heading("SIZE\n"));
-    for line in wrap(&size_words(&detail.row), look.width.saturating_sub(2)) {
+    for line in wrap(&size_words(&detail.row, counted), look.width.saturating_sub(2)) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push('\n');
@@ -46,7 +48,7 @@ pub fn object(detail: &ObjectDetail, trace: &Trace, nodes: &[NodeId], top: usize
         text.push_str(&pages(&detail.pages, nodes, look));
         text.push('\n');
     }
-    text.push_str(&look.heading("CODE THAT ACCESSES IT\n"));
+    text.push_str(&look.heading(counted.or_faults("CODE THAT ACCESSES IT\n", "CODE THAT FAULTS ON IT\n")));
     text.push_str(&code(&detail.code, trace, top, look));
     text
 }
@@ -127,11 +129,14 @@ fn by_thread(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> St
     if detail.threads.len() > top {
         text.push_str(&look.faint(&format!("  and {} more threads\n", detail.threads.len() - top)));
     }
+    let counted = Counted::of(trace);
     let mut note = format!("One block is {}.", units::time_ns(detail.series.bin_ns));
     if let Some(handover) = detail.mean_handover_ns {
         note.push_str(&format!(
-            " Mean time between sampled accesses by different threads: {} (an upper bound, because sampling misses hand-overs).",
-            units::time_ns(handover as u64)
+            " Mean time between {} by different threads: {} (an upper bound, because {}).",
+            counted.sampled(),
+            units::time_ns(handover as u64),
+            counted.or_faults("sampling misses hand-overs", "most uses of a page are no faults")
         ));
     }
     for line in wrap(&note, look.width.saturating_sub(2)) {

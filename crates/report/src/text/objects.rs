@@ -11,16 +11,17 @@ use super::style::legend;
 use super::style::more_rows;
 use super::table::Align;
 use super::table::Table;
+use crate::counted::Counted;
 use crate::units;
 
 /// More nodes than this do not fit a line one by one: the largest is named.
 const NODES_IN_COLUMNS: usize = 4;
 
-/// The table of the first `top` rows, with a legend.
+/// The table of the first `top` rows, with a legend. `counted`: what the rows count.
 #[must_use]
-pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -> String {
+pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look, counted: Counted) -> String {
     if rows.is_empty() {
-        return "  no sampled accesses\n".to_owned();
+        return format!("  no {}\n", counted.sampled());
     }
     let columns = Columns { nodes, has_nodes: look.width >= 96, has_avoidable: look.width >= 72 };
     let mut table = columns.table();
@@ -29,13 +30,18 @@ pub fn objects(rows: &[DecisionRow], nodes: &[NodeId], top: usize, look: Look) -
         let (place, rest) = remark(row);
         table.remark(&place, &rest);
     }
-    table.render(look, 0) + &more_rows(rows.len(), top, look) + &legend(LEGEND, look)
+    table.render(look, 0) + &more_rows(rows.len(), top, look) + &legend(&legend_words(counted), look)
 }
 
-const LEGEND: &str = "PEAK: most bytes of it live at one moment. All else in %. SHARE of all memory accesses (± half the 95 % \
-    interval), of all REMote ones; LOCal part of the object's own. Of its remote accesses, avoidable by PINning the \
-    allocating thread, by allocating ELSEwhere on one node. FROM, ON: its accesses by accessing and by home node. OWN: by \
-    the allocating thread; 1ST: by it before anybody else's.";
+fn legend_words(counted: Counted) -> String {
+    let many = counted.many();
+    format!(
+        "PEAK: most bytes of it live at one moment. All else in %. SHARE of all {} (± half the 95 % interval), of all REMote ones; LOCal part of the object's \
+         own. Of its remote {many}, avoidable by PINning the allocating thread, by allocating ELSEwhere on one node. FROM, ON: its {many} by accessing and by \
+         home node. OWN: by the allocating thread; 1ST: by it before anybody else's. -: unknown.",
+        counted.in_full()
+    )
+}
 
 /// Which columns the width has room for: narrow terminals lose the per-node ones first, then what could be avoided.
 struct Columns<'a> {
@@ -66,22 +72,26 @@ impl Columns<'_> {
     }
 
     fn cells(&self, row: &DecisionRow) -> Vec<String> {
+        // What follows from home nodes is unknown where they are: a 0 would read as "nothing is remote".
+        let if_known = |share: &Estimate| {
+            if row.knows_homes() { units::bare_percent(share.value) } else { "-".to_owned() }
+        };
         let mut cells = vec![
             key(row.key),
             row.name.clone(),
             units::bytes(row.size.peak_live_bytes),
             format!("{:.1}", row.share.value * 100.0),
             margin(&row.share),
-            units::bare_percent(row.share_of_remote.value),
-            units::bare_percent(row.local.value),
+            if_known(&row.share_of_remote),
+            if_known(&row.local),
         ];
         if self.has_avoidable {
-            cells.push(optional(row.avoidable_by_pinning.as_ref()));
-            cells.push(units::bare_percent(row.avoidable_by_allocating_elsewhere.value));
+            cells.push(row.avoidable_by_pinning.as_ref().map_or_else(|| "-".to_owned(), if_known));
+            cells.push(if_known(&row.avoidable_by_allocating_elsewhere));
         }
         if self.has_nodes {
             cells.push(per_node(&row.from_node, self.nodes));
-            cells.push(per_node(&row.on_node, self.nodes));
+            cells.push(if row.knows_homes() { per_node(&row.on_node, self.nodes) } else { "-".to_owned() });
         }
         cells.push(optional(row.by_allocator.as_ref()));
         cells.push(optional(row.before_others.as_ref()));
@@ -155,15 +165,16 @@ fn instances(row: &DecisionRow) -> Option<String> {
 
 /// The sizes of the row's objects in words: live at the peak, allocated in all, and accessed.
 #[must_use]
-pub fn size_words(row: &DecisionRow) -> String {
+pub fn size_words(row: &DecisionRow, counted: Counted) -> String {
     let size = &row.size;
     let instances = |count: u64| if count == 1 { "1 instance".to_owned() } else { format!("{count} instances") };
     format!(
-        "{} live at the peak, in {}; {} allocated in all, in {}; sampled accesses reached {}",
+        "{} live at the peak, in {}; {} allocated in all, in {}; {} reached {}",
         units::bytes(size.peak_live_bytes),
         instances(size.peak_live_instances),
         units::bytes(size.total_allocated_bytes),
         instances(size.allocated_instances),
+        counted.sampled(),
         instances(row.instances)
     )
 }
@@ -197,5 +208,33 @@ pub fn usage(row: &DecisionRow) -> String {
         },
         Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
         Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::Filter;
+
+    use super::*;
+    use crate::fixture::of_unknown_homes;
+
+    #[test]
+    fn what_follows_from_homes_is_a_dash_where_these_are_unknown() {
+        let table = of_unknown_homes().with(Filter::default(), |export| {
+            objects(&export.analysis.sites(), export.analysis.nodes(), 9, Look::default(), Counted::Accesses)
+        });
+        let cells = |name: &str| -> Vec<&str> {
+            let line = table.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+            line.unwrap_or_else(|| panic!("no {name} in {table}")).split_whitespace().collect()
+        };
+        let titles = cells("OBJECT");
+        // One further: the size before has a unit.
+        let at =
+            |name: &str, title: &str| cells(name)[titles.iter().position(|own| *own == title).expect("a column") + 1];
+        assert_eq!((at("known", "REM"), at("known", "LOC")), ("100", "50"), "{table}");
+        for title in ["REM", "LOC", "PIN", "ELSE"] {
+            assert_eq!(at("unknown", title), "-", "{title}: {table}");
+        }
+        assert!(table.contains("its home node is unknown"), "{table}");
     }
 }

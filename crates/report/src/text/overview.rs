@@ -91,7 +91,10 @@ fn top_object(row: &DecisionRow, look: Look) -> String {
         left -= if fits { text.width() } else { 0 };
         if fits { text } else { String::new() }
     };
-    let remote = fitting(format!(", {} remote", units::percent(row.remote.value)));
+    let remote = match row.knows_homes() {
+        true => fitting(format!(", {} remote", units::percent(row.remote.value))),
+        false => String::new(),
+    };
     let place = fitting(clean(&place));
     let usage = fitting(format!("; {}", usage(row)));
     format!("{}{draws}{remote}{usage}", look.strong(&format!("{name}{place}")))

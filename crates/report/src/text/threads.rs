@@ -12,6 +12,7 @@ use super::style::Look;
 use super::table::Align;
 use super::table::Table;
 use super::timeline;
+use crate::counted::Counted;
 use crate::units;
 
 /// Name and start function of a thread; a name that only repeats the program's is left out.
@@ -41,7 +42,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
         .column("START", Align::Right)
         .column("END", Align::Right)
         .column("WAITED", Align::Right)
-        .column("ACCESSES", Align::Right)
+        .column(Counted::of(trace).or_faults("ACCESSES", "FAULTS"), Align::Right)
         .column("REMOTE%", Align::Right)
         .flexible("TOP OBJECT", 6);
     for row in rows {
@@ -75,12 +76,13 @@ pub fn thread(detail: &ThreadDetail, trace: &Trace, nodes: &[NodeId], top: usize
     let accesses: Vec<f64> = detail.series.bins.iter().map(|bin| bin.accesses.value).collect();
     let remote: Vec<f64> = detail.series.bins.iter().map(|bin| bin.accesses.value * bin.remote.value).collect();
     let most = timeline::greatest(accesses.iter().copied());
-    text.push_str(&format!("  accesses  {}\n", timeline::blocks(&accesses, most)));
+    let counted = Counted::of(trace);
+    text.push_str(&format!("  {:<10}{}\n", counted.or_faults("accesses", "faults"), timeline::blocks(&accesses, most)));
     text.push_str(&format!("  remote    {}\n", timeline::blocks(&remote, most)));
     text.push_str(&look.faint(&format!("            one block is {}\n", units::time_ns(detail.series.bin_ns))));
     text.push('\n');
-    text.push_str(&look.heading("OBJECTS IT ACCESSES (shares are of this thread's accesses)\n"));
-    text.push_str(&objects(&detail.sites, nodes, top, look));
+    text.push_str(&look.heading(&format!("OBJECTS IT ACCESSES (shares are of this thread's {})\n", counted.many())));
+    text.push_str(&objects(&detail.sites, nodes, top, look, counted));
     text.push('\n');
     text.push_str(&look.heading("CODE\n"));
     text.push_str(&code(&detail.code, trace, top, look));

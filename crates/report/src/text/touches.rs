@@ -38,6 +38,12 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
             units::count(touches.shared_before as f64)
         ));
     }
+    if touches.present > 0 {
+        kinds.push(format!(
+            "{} on pages whose placement was not recorded (populated without faults, or huge pages of unknown size; first toucher unknown)",
+            units::count(touches.present as f64)
+        ));
+    }
     if touches.on_files > 0 {
         kinds.push(format!("{} on files and code", units::count(touches.on_files as f64)));
     }

@@ -13,6 +13,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::RouterId;
 
+use crate::counted::Counted;
 use crate::heading::Heading;
 use crate::svg_writer::FAINT;
 use crate::svg_writer::INK;
@@ -48,6 +49,8 @@ pub struct Traffic<'a> {
     pub links: &'a [LinkTraffic],
     /// What the figures are confined to, in words; empty where they are of everything.
     pub scope: &'a str,
+    /// What is counted.
+    pub counted: Counted,
 }
 
 /// Draws a recording's traffic.
@@ -57,9 +60,10 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let kind = heading.origin.words();
     let totals = &headline.totals;
     let findings = format!(
-        "{} of {} memory accesses remote · controller imbalance {:.0} % (population)",
+        "{} of {} {} remote · controller imbalance {:.0} % (population)",
         units::share(&totals.remote_share),
         units::count(totals.accesses.value),
+        traffic.counted.in_full(),
         totals.imbalance.population.value * 100.0
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
@@ -74,6 +78,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
         links: traffic.links,
         title: &format!("{} on {}", heading.program(), heading.machine),
         findings: &[findings, top],
+        counted: traffic.counted,
         origin: &format!("{kind} · engine {} · {how} · {}", heading.engine, units::time_ns(heading.program_time_ns)),
     })
 }
@@ -130,7 +135,7 @@ fn card(writer: &mut SvgWriter, scene: &Scene<'_>, index: usize) {
     let own = if made > 0.0 {
         format!("{} of these local", short_percent(local / made))
     } else {
-        "no accesses from here".to_owned()
+        format!("no {} from here", scene.traffic.counted.many())
     };
     writer.text((corner.0 + 14.0, corner.1 + 98.0), Type::new(12.0, ink), &own);
 }
@@ -164,15 +169,26 @@ fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, y: f64, width: f64) {
         writer.rect((x, y), (bar / STEPS as f64 + 0.5, 12.0), 0.0, &format!(r#"fill="{}""#, scale::colour(share)));
     }
     writer.text((MARGIN, y + 27.0), Type::new(11.0, FAINT), "0");
-    writer.text((MARGIN + bar, y + 27.0), Type::new(11.0, FAINT).anchored("end"), "100 % of accesses");
+    writer.text(
+        (MARGIN + bar, y + 27.0),
+        Type::new(11.0, FAINT).anchored("end"),
+        &format!("100 % of {}", scene.traffic.counted.many()),
+    );
     let pairs = scene.traffic.machine.links().is_empty();
+    let counted = scene.traffic.counted;
     let words = if pairs {
         "Arrows: from home to thread; how the nodes are joined is not known."
     } else {
-        "Arrows: % of accesses whose data cross the link, from home to thread."
+        counted.or_faults(
+            "Arrows: % of accesses whose data cross the link, from home to thread.",
+            "Arrows: % of page faults between which nodes the link is, from home to thread.",
+        )
     };
     let room = ((width - MARGIN * 2.0 - bar - 24.0) / 6.3) as usize;
     writer.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));
-    let note = "64 bytes each; probes, write-backs and prefetches are not in it.";
+    let note = counted.or_faults(
+        "64 bytes each; probes, write-backs and prefetches are not in it.",
+        "How much data crosses a link is not known from page faults.",
+    );
     writer.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));
 }

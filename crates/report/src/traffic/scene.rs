@@ -5,6 +5,7 @@ use numapilot_insight::Matrix;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 
+use crate::counted::Counted;
 use crate::topo::layout::Layout;
 use crate::topo::layout::Point;
 
@@ -26,6 +27,8 @@ pub struct Picture<'a> {
     pub findings: &'a [String],
     /// Where it comes from: measured or simulated, and how.
     pub origin: &'a str,
+    /// What is counted.
+    pub counted: Counted,
 }
 
 /// The positions and loads of a traffic picture.

@@ -121,7 +121,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.faults > 0 {
         notes.push(format!(
             "{} of {} samples are page faults: they show which thread touched each page first, not which threads use it; their number is not a number of \
-             memory accesses",
+             memory accesses. perf does not record how large the page is that a fault maps: each counts as one page of 4 KiB, also where it mapped a huge page",
             counts.faults, counts.samples
         ));
     }

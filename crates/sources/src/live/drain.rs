@@ -36,6 +36,8 @@ use numapilot_perf_events::aux::owner_of;
 use numapilot_perf_events::homes::Asked;
 use numapilot_perf_events::homes::Homes;
 use numapilot_perf_events::open::EventSet;
+use numapilot_perf_events::page_sizes::PageSizes;
+use numapilot_perf_events::page_sizes::SizesAsked;
 use numapilot_perf_events::ring::Records;
 use numapilot_perf_events::wake::Wake;
 
@@ -88,6 +90,8 @@ pub struct LiveOutcome {
     pub counts: Counts,
     /// What became of questions where pages are.
     pub asked: Asked,
+    /// What became of questions how large pages are.
+    pub sizes_asked: SizesAsked,
     /// Bytes of rings that were no records.
     pub corrupt_bytes: u64,
     /// Counts of pieces of AUX areas.
@@ -114,6 +118,7 @@ pub struct Reader<'a> {
     ready: Vec<Entry>,
     line: TimeLine,
     homes: Option<Homes>,
+    sizes: Option<PageSizes>,
     aux_piece: Vec<u8>,
     /// CPUs whose AUX areas were full, and the times of the records that say so.
     full: Vec<(u32, Option<u64>)>,
@@ -146,6 +151,8 @@ pub struct Reading<'a> {
     pub order_khz: u32,
     /// The machine has more than one node, so that the kernel must be asked where pages are.
     pub asks_homes: bool,
+    /// Page faults are recorded, so that the kernel must be asked how large the pages are that they map.
+    pub asks_sizes: bool,
     /// AUX areas are SPE's, with this meaning of its data sources by CPU.
     pub spe: Option<Vec<(u64, SourceTable)>>,
 }
@@ -153,7 +160,7 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, spe } = reading;
+        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } = reading;
         if !events.of_cpus {
             // Turned on again, SPE counts in the thread that started the program, too.
             samples.leave_out(std::process::id());
@@ -173,6 +180,7 @@ impl<'a> Reader<'a> {
             ready: Vec::new(),
             line: TimeLine::new(first, ClockPair::now()),
             homes: asks_homes.then(Homes::default),
+            sizes: asks_sizes.then(PageSizes::default),
             aux_piece: Vec::new(),
             full: Vec::new(),
             restarted: Vec::new(),
@@ -234,6 +242,7 @@ impl<'a> Reader<'a> {
         self.outcome.counts.lost = self.outcome.counts.lost.max(self.events.lost());
         self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
+        self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
         self.outcome.stamp_error_ticks = self.line.error_ticks();
         self.outcome
@@ -338,15 +347,7 @@ impl<'a> Reader<'a> {
     fn hand_on(&mut self, is_end: bool) -> Result<(), SourceError> {
         let mut entries = std::mem::take(&mut self.ready);
         self.queue.ready(is_end, &mut entries);
-        if let Some(homes) = &mut self.homes {
-            // Where a page is now says little of where it was long ago.
-            let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
-            let (late, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
-            homes.asked.late +=
-                late.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
-            fresh.iter().for_each(|entry| want(&self.events, &self.queue, homes, entry));
-            homes.ask(self.samples.answers());
-        }
+        self.ask(&entries);
         for entry in &entries {
             self.entry(entry)?;
         }
@@ -354,6 +355,36 @@ impl<'a> Reader<'a> {
         self.queue.forget(&mut entries);
         self.ready = entries;
         Ok(())
+    }
+
+    /// Asks the kernel where the pages of samples are, and how large those are that faults have mapped.
+    fn ask(&mut self, entries: &[Entry]) {
+        if self.homes.is_none() && self.sizes.is_none() {
+            return;
+        }
+        // Where a page is now says little of where it was long ago.
+        let limit = ClockPair::now().order.saturating_sub(self.patience_ticks / PATIENCE_PER_ANSWER);
+        let (late, fresh) = entries.split_at(entries.partition_point(|entry| entry.time < limit));
+        let late = late.iter().filter(|entry| entry.header.is_some_and(|h| h.kind == kind::SAMPLE)).count() as u64;
+        if let Some(homes) = &mut self.homes {
+            homes.asked.late += late;
+            for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
+                if access.physical_address.is_none() {
+                    homes.want(pid, access.address);
+                }
+            }
+            homes.ask(self.samples.answers());
+        }
+        if let Some(sizes) = &mut self.sizes {
+            sizes.asked.late += late;
+            for (pid, access) in fresh.iter().filter_map(|entry| sampled(&self.events, &self.queue, entry)) {
+                // Of a page that was there before, the record itself has the size.
+                if access.page_bytes.is_none_or(|bytes| bytes == 0) {
+                    sizes.want(pid, access.address);
+                }
+            }
+            sizes.ask(self.samples.sizes());
+        }
     }
 
     fn entry(&mut self, entry: &Entry) -> Result<(), SourceError> {
@@ -400,16 +431,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Requests the home node of a sample's page.
-fn want(events: &EventSet, queue: &Queue, homes: &mut Homes, entry: &Entry) {
-    let Some(header) = entry.header.filter(|header| header.kind == kind::SAMPLE) else { return };
-    let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return };
-    let access = MemoryAccess::of_sample(&events.session.events()[event], &sample);
-    if let Some(access) = access.filter(|access| access.physical_address.is_none())
-        && let Some(pid) = access.pid.filter(|&pid| pid != 0)
-    {
-        homes.want(pid, access.address);
-    }
+/// The access of a sample, with its process.
+fn sampled<'a>(events: &EventSet, queue: &'a Queue, entry: &Entry) -> Option<(u32, MemoryAccess<'a>)> {
+    let header = entry.header.filter(|header| header.kind == kind::SAMPLE)?;
+    let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return None };
+    let access = MemoryAccess::of_sample(&events.session.events()[event], &sample)?;
+    Some((access.pid.filter(|&pid| pid != 0)?, access))
 }
 
 /// Times within records, in the record's own stamp's terms.

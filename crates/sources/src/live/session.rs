@@ -120,7 +120,8 @@ impl Live {
     pub fn faults(scope: &Scope, ring_bytes: u32, max_stack: u32) -> Result<Live, SourceError> {
         let size = RingSize { bytes: ring_bytes as usize };
         let max_stack = u16::try_from(max_stack).unwrap_or(u16::MAX);
-        let faults = EventSet::open_faults(|user_only| EventRequest::page_faults(user_only, max_stack), scope, size)?;
+        let faults =
+            EventSet::open_faults(|user_only| EventRequest::recorded_page_faults(user_only, max_stack), scope, size)?;
         let note = "page faults that the kernel takes on the program's behalf (such as in read(2) into fresh memory) are not recorded; to record \
                     them, set kernel.perf_event_paranoid to 1 or less, or run with CAP_PERFMON";
         let notes = faults.user_only.then(|| note.to_owned()).into_iter().collect();
@@ -165,6 +166,7 @@ impl Live {
         // All faults are recorded, and no others: a fault whose home node is unknown may be any fault on its page.
         places.leaves_first_touches = self.requests.iter().any(|request| request.kind == EventKind::Fault);
         let asks_homes = places.only_node().is_none();
+        let asks_sizes = places.leaves_first_touches;
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
         let known = TaskSource { tracker: path, knows_all_mappings: true, ..TaskSource::default() };
         let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone()));
@@ -177,6 +179,7 @@ impl Live {
             first: self.first,
             order_khz: clock.khz,
             asks_homes,
+            asks_sizes,
             spe,
         });
         Some((reader, news))

@@ -220,6 +220,7 @@ impl Lab {
             first: self.first,
             order_khz: self.khz,
             asks_homes: false,
+            asks_sizes: false,
             spe: Some(vec![(0, SourceTable::of_midr(0x41 << 24 | 0xd0c << 4))]),
         });
         (reader, writer)

@@ -7,7 +7,7 @@ use super::drain::LiveOutcome;
 
 /// The counts, for `meta.json`.
 pub fn counts(outcome: &LiveOutcome) -> Value {
-    let (counts, asked) = (&outcome.counts, &outcome.asked);
+    let (counts, asked, sizes) = (&outcome.counts, &outcome.asked, &outcome.sizes_asked);
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
         "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
@@ -17,7 +17,8 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "aux_collisions": outcome.aux.collisions, "aux_bytes_missing": outcome.aux.missing_bytes, "aux_records_late": outcome.aux.late,
         "aux_restarts": outcome.aux.restarts, "aux_off_ns": outcome.aux.off_ns,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
-        "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late, "stamp_error_ticks": outcome.stamp_error_ticks,
+        "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late,
+        "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_asked_too_late": sizes.late, "stamp_error_ticks": outcome.stamp_error_ticks,
     })
 }
 
@@ -48,6 +49,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             counts.without_thread
         ));
     }
+    notes.extend(unknown_sizes(outcome));
     if counts.throttled > 0 {
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",
@@ -65,6 +67,22 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes
 }
 
+/// That pages may be larger than they count.
+fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
+    let sizes = &outcome.sizes_asked;
+    let unknown = sizes.pages.saturating_sub(sizes.told) + sizes.late;
+    let why = match sizes.is_too_old {
+        true => "this kernel, older than Linux 6.7, cannot be asked".to_owned(),
+        false => "their processes had ended, or the look-up came too late".to_owned(),
+    };
+    (unknown > 0 && !sizes.are_never_huge).then(|| {
+        format!(
+            "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where \
+             it mapped a huge page"
+        )
+    })
+}
+
 /// What page faults can and cannot show.
 fn evidence(numa_balancing: Option<i64>) -> String {
     let always = "page faults are the evidence here, not memory accesses: each page's first touch is exact (thread, line, node), but how often memory is \
@@ -80,4 +98,23 @@ fn evidence(numa_balancing: Option<i64>) -> String {
         }
     };
     format!("{always}; {later}")
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_perf_events::page_sizes::SizesAsked;
+
+    use super::*;
+
+    #[test]
+    fn pages_of_unknown_size_are_counted_and_why_is_said() {
+        let said = |sizes_asked: SizesAsked| unknown_sizes(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
+        let asked = SizesAsked { pages: 10, told: 7, late: 2, ..SizesAsked::default() };
+        let words = said(asked).expect("a note");
+        assert!(words.starts_with("for 5 page faults") && words.contains("too late"), "{words}");
+        let words = said(SizesAsked { is_too_old: true, ..asked }).expect("a note");
+        assert!(words.contains("older than Linux 6.7"), "{words}");
+        assert_eq!(said(SizesAsked { are_never_huge: true, ..asked }), None, "there are no huge pages");
+        assert_eq!(said(SizesAsked { told: 10, late: 0, ..asked }), None);
+    }
 }

@@ -8,7 +8,7 @@ use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
-use numapilot_trace::record::{Access, Event, Level};
+use numapilot_trace::record::{Access, Event, FaultedPage, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::order::AuxAccess;
@@ -17,6 +17,7 @@ use super::running::RunningTasks;
 use super::shared::{PageKey, Sighting};
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
+use numapilot_perf_events::page_sizes::Sizes;
 use numapilot_perf_events::places::Answers;
 use numapilot_perf_events::places::Places;
 use numapilot_perf_events::places::is_memory;
@@ -121,6 +122,7 @@ struct Held {
     frames: Box<[u64]>,
     is_fault: bool,
     home: Option<NodeId>,
+    page: FaultedPage,
 }
 
 /// Turns samples and side band into records.
@@ -142,6 +144,8 @@ pub(crate) struct Samples {
     first_touch: HashMap<PageKey, NodeId>,
     /// Where pages are, asked for the records at hand.
     answers: Answers,
+    /// How large pages are that faults mapped, asked for the records at hand.
+    sizes: Sizes,
     /// CPU on which each thread was seen last.
     last_cpu: HashMap<ThreadIndex, u32>,
     held: HashMap<usize, Vec<Held>>,
@@ -167,6 +171,7 @@ impl Samples {
             described: HashMap::new(),
             first_touch: HashMap::new(),
             answers: HashMap::new(),
+            sizes: HashMap::new(),
             last_cpu: HashMap::new(),
             held: HashMap::new(),
             counts: Counts::default(),
@@ -195,6 +200,12 @@ impl Samples {
     pub fn answers(&mut self) -> &mut Answers {
         self.answers.clear();
         &mut self.answers
+    }
+
+    /// Sets the sizes of the pages that the next faults mapped; earlier answers are dropped.
+    pub fn sizes(&mut self) -> &mut Sizes {
+        self.sizes.clear();
+        &mut self.sizes
     }
 
     /// The machine's only node with memory, if there is but one.
@@ -387,17 +398,18 @@ impl Samples {
             return Ok(());
         }
         let home = self.told(access, pid);
+        let page = if is_fault { self.page(access, pid) } else { FaultedPage::default() };
         let thread = self.tasks.thread(&mut self.out, task)?;
         self.frames(access.callchain);
         // In the kernel on the program's behalf: the program's instruction is the system call.
         let ip = access.ip.filter(|&ip| ip < ADDRESS_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
         let access = MemoryAccess { ip, ..access.without_callchain() };
         let Some(thread) = thread else {
-            let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home };
+            let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home, page };
             self.held.entry(task).or_default().push(held);
             return Ok(());
         };
-        self.emit((task, thread), &access, time, is_fault, home)
+        self.emit((task, thread), &access, time, is_fault, (home, page))
     }
 
     /// Writes an access, whose call chain is in `self.chain`.
@@ -407,7 +419,7 @@ impl Samples {
         access: &MemoryAccess<'static>,
         time: u64,
         is_fault: bool,
-        told: Option<NodeId>,
+        (told, page): (Option<NodeId>, FaultedPage),
     ) -> Result<(), SourceError> {
         let process = self.tasks.process(task);
         let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu as usize).copied().flatten());
@@ -449,6 +461,7 @@ impl Samples {
             ip: VirtAddr(access.ip.unwrap_or(0)),
             stack,
             weight: access.period.map_or(1, |period| u32::try_from(period).unwrap_or(u32::MAX).max(1)),
+            page,
         };
         self.out.put(thread, time, Event::Access(event))
     }
@@ -463,6 +476,17 @@ impl Samples {
         let answer = self.answers.get(&(pid, access.address >> PAGE_SHIFT)).copied();
         self.counts.home_by_query += u64::from(answer.is_some());
         answer
+    }
+
+    /// The page of a fault: as it was before, where one was there, and else as the kernel reported it afterwards.
+    fn page(&self, access: &MemoryAccess<'_>, pid: u32) -> FaultedPage {
+        match access.page_bytes {
+            Some(bytes) if bytes > 0 => FaultedPage::new(Some(true), bytes),
+            before => {
+                let bytes = self.sizes.get(&(pid, access.address >> PAGE_SHIFT)).copied().unwrap_or(0);
+                FaultedPage::new(before.map(|_| false), bytes)
+            }
+        }
     }
 
     fn count_level(&mut self, access: &MemoryAccess<'_>, level: Level, is_fault: bool) {
@@ -498,7 +522,9 @@ impl Samples {
         time: u64,
     ) -> Result<Option<NodeId>, SourceError> {
         let image = self.tasks.image_of(task);
-        if let (true, Some(home)) = (self.tasks.is_own(image, access.address), told.or(node))
+        // What was there before, no fault of this recording has placed.
+        let was_absent = access.page_bytes.is_none_or(|bytes| bytes == 0);
+        if let (true, Some(home)) = (was_absent && self.tasks.is_own(image, access.address), told.or(node))
             && let Entry::Vacant(place) = self.first_touch.entry(self.tasks.page_key(image, access.address))
         {
             place.insert(home);
@@ -567,7 +593,8 @@ impl Samples {
             self.chain.clear();
             self.chain.push(0);
             self.chain.extend_from_slice(&sample.frames);
-            self.emit((task, thread), &sample.access, sample.order.max(from), sample.is_fault, sample.home)?;
+            let found = (sample.home, sample.page);
+            self.emit((task, thread), &sample.access, sample.order.max(from), sample.is_fault, found)?;
         }
         Ok(())
     }

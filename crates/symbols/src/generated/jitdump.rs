@@ -101,7 +101,7 @@ impl Dump {
         let name = text(body.string(LOAD_BYTES)?);
         let lines = self.lines.remove(&address).unwrap_or_default();
         self.places.insert(index, self.file.functions.len());
-        self.add(GeneratedFunction { address, bytes, name, lines })
+        self.add(GeneratedFunction { address, bytes, name, file: None, lines })
     }
 
     /// The same code at another address: from then on, beside where it was.
@@ -119,7 +119,7 @@ impl Dump {
         }
         let lines = old.lines.into_iter().map(moved).collect();
         self.places.insert(index, self.file.functions.len());
-        self.add(GeneratedFunction { address, bytes, name: old.name, lines })
+        self.add(GeneratedFunction { address, bytes, name: old.name, file: None, lines })
     }
 
     fn add(&mut self, function: GeneratedFunction) -> Option<()> {
@@ -274,8 +274,13 @@ mod tests {
         for is_big in [false, true] {
             let file = read_jitdump(&sample(is_big)).expect("a dump");
             let line = |address, line| GeneratedLine { address, file: "/srv/a.js".into(), line };
-            let function =
-                |address, bytes, name: &str, lines| GeneratedFunction { address, bytes, name: name.to_owned(), lines };
+            let function = |address, bytes, name: &str, lines| GeneratedFunction {
+                address,
+                bytes,
+                name: name.to_owned(),
+                file: None,
+                lines,
+            };
             let expected = [
                 function(0x1000, 16, "sum", vec![line(0x1000, 7), line(0x1008, 9)]),
                 function(0x2000, 16, "sum", vec![line(0x2000, 7), line(0x2008, 9)]),

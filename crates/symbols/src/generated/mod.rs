@@ -15,6 +15,7 @@ pub use python::{PythonCode, python_function};
 
 use std::sync::Arc;
 
+use crate::demangle::tidy;
 use crate::resolver::ResolvedFrame;
 
 /// Entries that one look-up visits at most: what covers an address begins shortly before it, except in hostile input.
@@ -29,8 +30,10 @@ pub struct GeneratedFunction {
     pub address: u64,
     /// Its length; at least 1, and it does not wrap around.
     pub bytes: u64,
-    /// Its name, as the runtime wrote it.
+    /// Its name, as the runtime wrote it; the function's name alone where `file` is known.
     pub name: String,
+    /// Its source file, where that is known apart from the name.
+    pub file: Option<Arc<str>>,
     /// Source lines, in ascending order of their addresses: each is valid up to the next one. Empty where the runtime wrote none.
     pub lines: Vec<GeneratedLine>,
 }
@@ -121,10 +124,13 @@ impl GeneratedCode {
 
 impl GeneratedFunction {
     fn frame(&self, address: u64) -> ResolvedFrame {
-        let mut frame = names::parse(&self.name);
+        let mut frame = match &self.file {
+            Some(file) => ResolvedFrame { function: tidy(&self.name), file: tidy(file), ..ResolvedFrame::default() },
+            None => names::parse(&self.name),
+        };
         let next = self.lines.partition_point(|line| line.address <= address);
         if let Some(line) = next.checked_sub(1).and_then(|index| self.lines.get(index)) {
-            frame.file = crate::demangle::tidy(&line.file);
+            frame.file = tidy(&line.file);
             frame.line = line.line;
         }
         frame
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
 
     fn function(address: u64, bytes: u64, name: &str) -> GeneratedFunction {
-        GeneratedFunction { address, bytes, name: name.to_owned(), lines: Vec::new() }
+        GeneratedFunction { address, bytes, name: name.to_owned(), ..GeneratedFunction::default() }
     }
 
     fn name(code: &GeneratedCode, address: u64) -> Option<String> {

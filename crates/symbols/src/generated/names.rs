@@ -10,7 +10,7 @@ use crate::resolver::ResolvedFrame;
 const V8_FUNCTIONS: [&str; 6] = ["JS:", "LazyCompile:", "Function:", "Script:", "Eval:", "Module:"];
 const V8_TIERS: [char; 5] = ['~', '^', '+', '*', '-'];
 /// Before the name of a Python function (Python/perf_trampoline.c).
-pub(super) const PYTHON: &str = "py::";
+const PYTHON: &str = "py::";
 
 pub(super) fn parse(name: &str) -> ResolvedFrame {
     let name = name.trim();

@@ -28,7 +28,13 @@ fn function(line: &[u8]) -> Option<GeneratedFunction> {
     let end = address.checked_add(bytes)?;
     let name = &name[..name.len().min(NAME_BYTES_MAX)];
     let name = String::from_utf8_lossy(name).into_owned();
-    (end > address && !name.is_empty()).then_some(GeneratedFunction { address, bytes, name, lines: Vec::new() })
+    (end > address && !name.is_empty()).then_some(GeneratedFunction {
+        address,
+        bytes,
+        name,
+        file: None,
+        lines: Vec::new(),
+    })
 }
 
 /// The hexadecimal number at the beginning, with or without `0x`, and what follows on the blanks after it.

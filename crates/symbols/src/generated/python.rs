@@ -32,12 +32,7 @@ pub fn python_function(address: u64, code: &PythonCode<'_>) -> GeneratedFunction
     let lines = lines(code).into_iter();
     let lines =
         lines.map(|(unit, line)| GeneratedLine { address: address + unit.min(UNITS), file: file.clone(), line });
-    GeneratedFunction {
-        address,
-        bytes: UNITS,
-        name: format!("{}{}:{}", super::names::PYTHON, code.name, code.file),
-        lines: lines.collect(),
-    }
+    GeneratedFunction { address, bytes: UNITS, name: code.name.to_owned(), lines: lines.collect(), file: Some(file) }
 }
 
 /// From which instruction on each line holds, in ascending order; line 0: none.
@@ -167,6 +162,11 @@ mod tests {
         let code = super::super::GeneratedCode::new(vec![python_function(0x7f8d << 48 | 7 << 20, &code)]);
         let frame = code.find(0x7f8d << 48 | 7 << 20 | 4).expect("a frame");
         assert_eq!((frame.function.as_str(), frame.file.as_str(), frame.line), ("C.fill", "/srv/a.py", 5));
+        // Code that is compiled under a name of its own may have any, without lines too.
+        let odd = PythonCode { minor: 12, name: "JS:a b:c", file: "<cell 3>", first_line: 0, table: &[] };
+        let frame =
+            super::super::GeneratedCode::new(vec![python_function(0x1000, &odd)]).find(0x1000).expect("a frame");
+        assert_eq!((frame.function.as_str(), frame.file.as_str(), frame.line), ("JS:a b:c", "<cell 3>", 0));
         assert_eq!(code.find(0x7f8d << 48 | 8 << 20), None);
     }
 

@@ -6,7 +6,7 @@ use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
-use crate::record::{Access, AllocKind, Code, Counters, Event, Level, Record, Stamp};
+use crate::record::{Access, AllocKind, Code, Counters, Event, FaultedPage, Level, Record, Stamp};
 
 /// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
 ///
@@ -143,6 +143,14 @@ fn access(found: Frame, record: &[u8]) -> Result<Access, WireFault> {
         ip: VirtAddr(bits_ip >> 16),
         stack: StackId(low(stack_weight)),
         weight: high(stack_weight),
+        page: FaultedPage {
+            was_present: match (low(bits_ip) & ACCESS_ABSENT != 0, low(bits_ip) & ACCESS_PRESENT != 0) {
+                (true, false) => Some(false),
+                (false, true) => Some(true),
+                _ => None,
+            },
+            size_log2: (low(bits_ip) >> ACCESS_PAGE_SHIFT & 0x3f) as u8,
+        },
     })
 }
 

@@ -146,6 +146,12 @@ impl Encoder {
         {
             bits |= if set { bit } else { 0 };
         }
+        bits |= u32::from(access.page.size_log2 & 0x3f) << ACCESS_PAGE_SHIFT;
+        bits |= match access.page.was_present {
+            None => 0,
+            Some(false) => ACCESS_ABSENT,
+            Some(true) => ACCESS_PRESENT,
+        };
         let home = access.home.map_or(NONE16, |node| node.0);
         let cpu = access.cpu.map_or(NONE16, |cpu| cpu.0 as u16);
         self.words.extend([

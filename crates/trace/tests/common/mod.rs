@@ -37,19 +37,24 @@ pub fn access() -> impl Strategy<Value = Access> {
     ]);
     let place = (address(), cpu(), proptest::option::of(node()), address());
     let rest = (any::<[bool; 3]>(), level, proptest::option::of(1..u32::MAX), any::<u32>(), any::<u32>());
-    (place, rest).prop_map(|((address, cpu, home, ip), (flags, level, latency_cycles, stack, weight))| Access {
-        address,
-        cpu,
-        node: None,
-        home,
-        is_write: flags[0],
-        is_atomic: flags[1],
-        is_range: flags[2],
-        level,
-        latency_cycles,
-        ip,
-        stack: StackId(stack),
-        weight,
+    let page = (any::<Option<bool>>(), 0..64u8);
+    let page = page.prop_map(|(was_present, size_log2)| FaultedPage { was_present, size_log2 });
+    (place, rest, page).prop_map(|((address, cpu, home, ip), (flags, level, latency_cycles, stack, weight), page)| {
+        Access {
+            address,
+            cpu,
+            node: None,
+            home,
+            is_write: flags[0],
+            is_atomic: flags[1],
+            is_range: flags[2],
+            level,
+            latency_cycles,
+            ip,
+            stack: StackId(stack),
+            weight,
+            page,
+        }
     })
 }
 

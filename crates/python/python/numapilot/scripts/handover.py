@@ -1,4 +1,7 @@
-"""handover: how long an object stays with one thread before another one reaches it (the example of MemProf's paper, USENIX ATC 2012)."""
+"""handover: how long an object stays with one thread before another one reaches it (the example of MemProf's paper, USENIX ATC 2012).
+
+Accesses of every level count, those that a cache of the accessing core or node answered too: `scripts/README.md`, "handover".
+"""
 
 from __future__ import annotations
 

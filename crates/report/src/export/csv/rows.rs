@@ -76,14 +76,19 @@ pub fn decisions(export: &Export<'_>, rows: &[DecisionRow], sheet: &mut Sheet<'_
         for number in [row.instances, row.bytes, row.samples] {
             sheet.plain(number);
         }
-        for estimate in [&row.accesses, &row.share, &row.share_of_remote, &row.remote, &row.writes] {
-            sheet.estimate(estimate);
-        }
-        sheet.maybe_estimate(row.avoidable_by_pinning.as_ref());
-        sheet.estimate(&row.avoidable_by_allocating_elsewhere);
+        let if_known = |share| Some(share).filter(|_| row.knows_homes());
+        sheet.estimate(&row.accesses);
+        sheet.estimate(&row.share);
+        sheet.maybe_estimate(if_known(&row.share_of_remote));
+        sheet.maybe_estimate(if_known(&row.remote));
+        sheet.estimate(&row.writes);
+        sheet.maybe_estimate(row.avoidable_by_pinning.as_ref().and_then(if_known));
+        sheet.maybe_estimate(if_known(&row.avoidable_by_allocating_elsewhere));
         sheet.maybe(row.best_node);
         values(sheet, &row.from_node);
-        values(sheet, &row.on_node);
+        for share in &row.on_node {
+            sheet.maybe(if_known(share).map(|share| share.value));
+        }
         sheet.maybe(row.by_allocator.map(|share| share.value));
         sheet.maybe(row.before_others.map(|share| share.value));
         sheet.maybe(row.first_thread);

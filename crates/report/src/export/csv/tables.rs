@@ -105,9 +105,10 @@ pub fn links(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportErr
         sheet.text(&name(link.from));
         sheet.text(&name(link.to));
         sheet.plain(link.accesses);
-        sheet.plain(link.bytes);
+        // How much data page faults move is not known.
+        sheet.maybe(Some(link.bytes).filter(|_| !export.counted().is_faults()));
         sheet.maybe(machine.link(link.link).map(|link| link.bandwidth_bytes_per_s));
-        sheet.maybe(link.utilisation);
+        sheet.maybe(link.utilisation.filter(|_| !export.counted().is_faults()));
         sheet.end()?;
     }
     Ok(())
