@@ -97,11 +97,11 @@ static void library(void) {
     }
     int (*available)(void) = (int (*)(void))dlsym(numa, "numa_available");
     int (*highest)(void) = (int (*)(void))dlsym(numa, "numa_max_node");
-    int (*cpus)(void) = (int (*)(void))dlvsym(numa, "numa_num_configured_cpus", "libnuma_1.1");
-    int (*node_of)(int) = (int (*)(int))dlvsym(numa, "numa_node_of_cpu", "libnuma_1.1");
-    int (*distance)(int, int) = (int (*)(int, int))dlvsym(numa, "numa_distance", "libnuma_1.1");
-    long long (*size)(int, long long *) = (long long (*)(int, long long *))dlvsym(numa, "numa_node_size64", "libnuma_1.1");
-    int (*run_on)(int) = (int (*)(int))dlvsym(numa, "numa_run_on_node", "libnuma_1.1");
+    int (*cpus)(void) = (int (*)(void))dlsym(numa, "numa_num_configured_cpus");
+    int (*node_of)(int) = (int (*)(int))dlsym(numa, "numa_node_of_cpu");
+    int (*distance)(int, int) = (int (*)(int, int))dlsym(numa, "numa_distance");
+    long long (*size)(int, long long *) = (long long (*)(int, long long *))dlsym(numa, "numa_node_size64");
+    int (*run_on)(int) = (int (*)(int))dlsym(numa, "numa_run_on_node");
     printf("libnuma=%d %d %d %d %d %lld\n", available(), highest(), cpus(), node_of(13), distance(0, 3), size(1, NULL) >> 20);
     int failed = run_on(3);
     printf("ran on node 3=%d %d\n", failed, sched_getcpu() / 4);
