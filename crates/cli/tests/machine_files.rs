@@ -52,6 +52,7 @@ static void files(void) {
     show("mask of node 3", openat(folder, "node3/cpumap", O_RDONLY));
     int root = open("/", O_RDONLY | O_DIRECTORY);
     show("online CPUs", openat(root, "sys/devices/system/cpu/online", O_RDONLY));
+    show("in /proc", openat(open("/proc", O_RDONLY | O_DIRECTORY), "cpuinfo", O_RDONLY));
     show("package of CPU 5", open("/sys/bus/cpu/devices/cpu5/topology/physical_package_id", O_RDONLY));
     show("node 9", open("/sys/devices/system/node/node9/cpulist", O_RDONLY));
     int count = 0;
@@ -125,6 +126,7 @@ distances of node 1=11 10 13 11
 memory of node 3=       16777216 kB
 mask of node 3=f000
 online CPUs=0-15
+in /proc=processor\t: 0
 package of CPU 5=1
 node 9=none
 nodes listed=4

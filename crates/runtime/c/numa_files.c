@@ -21,7 +21,7 @@
 
 #define ROOM_BYTES (NP_PATH_MAX + 256)
 
-/* Without the first slash: hwloc looks for them relative to a descriptor of the root. */
+/* Without the first slash. */
 static const char *const copied[] = {"sys/devices/system/node", "sys/devices/system/cpu", "sys/bus/node/devices", "sys/bus/cpu/devices", "proc/cpuinfo"};
 
 static bool is_copied(const char *path) {
@@ -32,21 +32,33 @@ static bool is_copied(const char *path) {
     return false;
 }
 
-static bool is_root(int folder) {
-    char path[32], target[4];
-    np_decimal(np_append(path, "/proc/self/fd/"), (uint64_t)folder);
-    return NP_SYS4(SYS_readlinkat, AT_FDCWD, path, target, sizeof target) == 1 && target[0] == '/';
+/* How a path may begin that leads to one of them from a folder on its way. */
+static bool may_lead_there(const char *path) {
+    static const char *const beginnings[] = {"sys/", "proc/", "devices/", "system/", "bus/", "node", "cpu", "self/", "status", "numa_maps"};
+    for (unsigned i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (strncmp(path, beginnings[i], strlen(beginnings[i])) == 0) return true;
+    return false;
 }
 
-/* The path from the root on, without its first slash; NULL: not one that begins like ours. */
-static const char *from_root(int folder, const char *path) {
+/* The path from the root on, without its first slash; NULL: none of ours begins like it. Programs look relative to a descriptor of /, /proc or a folder of /sys
+ * (hwloc, util-linux): then it is put together in `room`. */
+static const char *from_root(int folder, const char *path, char room[ROOM_BYTES]) {
     if (path[0] == '/') return path[1] == 's' || path[1] == 'p' ? path + 1 : NULL;
-    return folder >= 0 && (strncmp(path, "sys/", 4) == 0 || strncmp(path, "proc/", 5) == 0) && is_root(folder) ? path : NULL;
+    if (folder < 0 || !may_lead_there(path)) return NULL;
+    char link[32];
+    np_decimal(np_append(link, "/proc/self/fd/"), (uint64_t)folder);
+    long bytes = NP_SYS4(SYS_readlinkat, AT_FDCWD, link, room, ROOM_BYTES);
+    size_t more = strlen(path);
+    if (bytes < 1 || bytes + more + 2 > ROOM_BYTES || room[0] != '/') return NULL;
+    if (bytes > 1) room[bytes++] = '/';
+    memcpy(room + bytes, path, more + 1);
+    return room + 1;
 }
 
 /* Where the copy of this file lies, in `room`; NULL: nothing of it is simulated. */
 static const char *copy_of(int folder, const char *path, char room[ROOM_BYTES]) {
-    const char *wanted = from_root(folder, path);
+    char whole[ROOM_BYTES];
+    const char *wanted = from_root(folder, path, whole);
     if (wanted == NULL || !is_copied(wanted) || !np_is_simulated()) return NULL;
     size_t root = strnlen(np_arena->config.machine_files, NP_PATH_MAX), bytes = strlen(wanted);
     if (root == 0 || root == NP_PATH_MAX || root + bytes + 2 > ROOM_BYTES) return NULL;
@@ -57,7 +69,8 @@ static const char *copy_of(int folder, const char *path, char room[ROOM_BYTES]) 
 }
 
 static enum np_proc_file proc_file(int folder, const char *path) {
-    const char *wanted = from_root(folder, path);
+    char whole[ROOM_BYTES];
+    const char *wanted = from_root(folder, path, whole);
     enum np_proc_file file = wanted != NULL ? np_proc_file_of(wanted) : NP_PROC_OTHER;
     return file != NP_PROC_OTHER && np_is_simulated() ? file : NP_PROC_OTHER;
 }
