@@ -313,6 +313,8 @@ void np_numa_move(struct np_slot *slot);
 bool np_numa_run_on(struct np_slot *slot, uint64_t nodes);
 /* CPUs that this thread may run on. */
 void np_numa_allowed_cpus(uint64_t cpus[NP_MAX_CPUS / 64]);
+/* CPUs that threads may run on. */
+void np_numa_every_cpu(uint64_t cpus[NP_MAX_CPUS / 64]);
 /* As the system call: bytes of the kernel's mask, or -errno. */
 long np_numa_get_affinity(int pid, size_t bytes, void *set);
 

@@ -100,6 +100,8 @@ static void allowed(const struct np_slot *slot, uint64_t all[NP_MAX_CPUS / 64]) 
     for (uint32_t word = 0; has_own && word < NP_MAX_CPUS / 64; word++) all[word] &= own[word];
 }
 
+void np_numa_every_cpu(uint64_t cpus[NP_MAX_CPUS / 64]) { allowed(NULL, cpus); }
+
 void np_numa_allowed_cpus(uint64_t cpus[NP_MAX_CPUS / 64]) { allowed(np_self_if_live(), cpus); }
 
 /* The same as the kernel gives it. 0, or an errno value. */

@@ -1,5 +1,5 @@
 /* numa_files.c: the simulated machine as programs see it, files: the lists of nodes and CPUs in sysfs and /proc/cpuinfo, which the recorder has written into
- * a folder (np_config.machine_files), and files of /proc about the process itself (numa_proc.c).
+ * a folder (np_config.machine_files), and files about the process itself (numa_proc.c).
  *
  * Each hook makes the program's own call first: afterwards the path is known to be readable memory, and whatever else was asked for stays untouched.
  * Only where the path names one of these files the call is made again, for its copy. Files that the machine's description cannot fill are not there.
@@ -34,7 +34,7 @@ static bool is_copied(const char *path) {
 
 /* How a path may begin that leads to one of them from a folder on its way. */
 static bool may_lead_there(const char *path) {
-    static const char *const beginnings[] = {"sys/", "proc/", "devices/", "system/", "bus/", "node", "cpu", "self/", "status", "numa_maps"};
+    static const char *const beginnings[] = {"sys/", "proc/", "devices/", "system/", "bus/", "node", "cpu", "self/", "status", "numa_maps", "fs/"};
     for (unsigned i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
         if (strncmp(path, beginnings[i], strlen(beginnings[i])) == 0) return true;
     return false;

@@ -1,7 +1,9 @@
-/* numa_proc.c: /proc/self/status and /proc/self/numa_maps on the simulated machine. Written into a file in memory when they are opened.
+/* numa_proc.c: /proc/self/status, /proc/self/numa_maps and the cpusets of control groups on the simulated machine. Written into a file in memory when they are
+ * opened.
  *
- * status is the kernel's, but for the CPUs and nodes that the thread may use. numa_maps has the kernel's mappings with the simulated homes of their pages; of
- * policies only the default is told, as homes are what they led to. Formats: fs/proc/task_mmu.c, fs/proc/array.c. */
+ * Every control group may use all CPUs and nodes of that machine. status is the kernel's, but for the CPUs and nodes that the thread may use. numa_maps has
+ * the kernel's mappings with the simulated homes of their pages; of policies only the default is told, as homes are what they led to. Formats:
+ * fs/proc/task_mmu.c, fs/proc/array.c, kernel/cgroup/cpuset.c. */
 #define _GNU_SOURCE
 #include "numa_proc.h"
 
@@ -204,6 +206,16 @@ static bool put_mapping(const struct np_maps_line *line, void *context) {
     return out->error == 0;
 }
 
+/* ---- cpusets ---- */
+
+static void write_cpuset(struct out *out, enum np_proc_file file) {
+    struct sets sets = {{0}, {np_numa_nodes()}};
+    np_numa_every_cpu(sets.cpus);
+    if (file == NP_PROC_CPUS) put_list(out, sets.cpus, NP_MAX_CPUS / 64);
+    else put_list(out, sets.nodes, 1);
+    put(out, "\n");
+}
+
 /* ---- which, and opening ---- */
 
 /* Behind "proc/": "self", "thread-self", or the process's number; what follows the slash, or NULL. */
@@ -215,7 +227,17 @@ static const char *behind_self(const char *path) {
     return strncmp(path, own, bytes) == 0 && path[bytes] == '/' ? path + bytes + 1 : NULL;
 }
 
+/* Of cgroup v2, and of v1 wherever it is mounted there. */
+static enum np_proc_file cpuset_file(const char *path) {
+    const char *name = strrchr(path, '/');
+    name = name != NULL ? name + 1 : path;
+    if (strcmp(name, "cpuset.cpus.effective") == 0 || strcmp(name, "cpuset.cpus") == 0 || strcmp(name, "cpuset.effective_cpus") == 0) return NP_PROC_CPUS;
+    if (strcmp(name, "cpuset.mems.effective") == 0 || strcmp(name, "cpuset.mems") == 0 || strcmp(name, "cpuset.effective_mems") == 0) return NP_PROC_NODES;
+    return NP_PROC_OTHER;
+}
+
 enum np_proc_file np_proc_file_of(const char *path) {
+    if (strncmp(path, "sys/fs/cgroup/", 14) == 0) return cpuset_file(path);
     const char *name = strncmp(path, "proc/", 5) == 0 ? behind_self(path + 5) : NULL;
     if (name == NULL) return NP_PROC_OTHER;
     if (strcmp(name, "status") == 0) return NP_PROC_STATUS;
@@ -224,13 +246,14 @@ enum np_proc_file np_proc_file_of(const char *path) {
 
 static void write_file(struct out *out, enum np_proc_file file, int real) {
     if (file == NP_PROC_STATUS) write_status(out, real);
-    else np_maps_each(put_mapping, out);
+    else if (file == NP_PROC_NUMA_MAPS) np_maps_each(put_mapping, out);
+    else write_cpuset(out, file);
     flush(out);
     if (out->error == 0 && NP_SYS3(SYS_lseek, out->fd, 0, 0) < 0) out->error = -EIO;
 }
 
 long np_proc_open(enum np_proc_file file, int real, int flags) {
-    if (file == NP_PROC_STATUS && real < 0) return -ENOENT;
+    if (file != NP_PROC_NUMA_MAPS && real < 0) return -ENOENT;
     long fd = NP_SYS2(SYS_memfd_create, "numapilot", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
     if (fd < 0) return fd;
     struct out *out = np_pages_new(sizeof *out);
