@@ -24,6 +24,7 @@ use numapilot_watch::stat::Stat;
 use super::stat::options;
 use crate::args::PrometheusArgs;
 use crate::output;
+use crate::output::tell;
 
 /// Shortest interval between two readings. A scrape that comes sooner gets the previous figures, because rates over shorter times are noise.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     // A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
     let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
     let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
-    eprintln!("numapilot: serving metrics at {}", page.address());
+    tell!("numapilot: serving metrics at {}", page.address());
     while signals::caught().is_none() {
         signals::sleep(INTERVAL_MIN);
     }

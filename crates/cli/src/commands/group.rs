@@ -7,6 +7,7 @@ use numapilot_host::Root;
 use numapilot_host::cgroups;
 
 use crate::args::GroupArgs;
+use crate::output::tell;
 
 /// The group of processes that was named; `None`: none was. Says on standard error which instances stand for a unit, unless `is_quiet`.
 ///
@@ -32,10 +33,7 @@ pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Re
         let found = cgroups::of_unit(root, unit)?;
         let is_itself = found.names.iter().any(|name| name == unit || *name == format!("{unit}.service"));
         if !is_itself && !is_quiet {
-            eprintln!(
-                "numapilot: {unit} has no processes of its own; its instances are taken: {}",
-                found.names.join(", ")
-            );
+            tell!("numapilot: {unit} has no processes of its own; its instances are taken: {}", found.names.join(", "));
         }
         folders.extend(found.folders);
     }
