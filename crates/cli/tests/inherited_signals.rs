@@ -1,5 +1,5 @@
-//! What the caller ignores (a service's SIGPIPE, the SIGHUP of `nohup`), the started program ignores too, as it would without numapilot; and a reader that goes away
-//! ends no command that has more to do than to print.
+//! What the caller ignores (a service's SIGPIPE, the SIGHUP of `nohup`), the started program ignores too, as it would without numapilot; and a reader that goes
+//! away ends no command that has more to do than to print.
 
 mod common;
 

@@ -4,6 +4,7 @@
 mod confinement;
 pub mod counters;
 mod kernel;
+mod layout;
 mod processes;
 mod resctrl;
 pub mod samples;
@@ -207,6 +208,7 @@ impl Live {
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
         interval.notes.extend(self.confinement.iter().filter(|_| self.is_system).cloned());
+        interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =
             self.counters.denied().chain(self.sampler.iter().flat_map(|sampler| sampler.refused().iter().copied()));
