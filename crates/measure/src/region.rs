@@ -11,6 +11,7 @@ use crate::options::Pages;
 use crate::pin::pin;
 use crate::proof::Proof;
 use crate::results::Target;
+use crate::threads::spawn;
 
 /// Words of a node mask: the kernel's largest (CONFIG_NODES_SHIFT 10).
 const MASK_WORDS: usize = 1024 / 64;
@@ -148,16 +149,16 @@ impl Region {
         let pages = self.bytes / page;
         let share = pages.div_ceil(threads);
         std::thread::scope(|scope| {
-            let work: Vec<_> = (0..threads)
+            let work = (0..threads)
                 .map(|thread| {
                     let part = (thread * share).min(pages)..((thread + 1) * share).min(pages);
                     let cpu = wanted.fillers.get(thread).copied();
-                    scope.spawn(move || {
+                    spawn(scope, move || {
                         cpu.map_or(Ok(()), pin)?;
                         self.touch(wanted, page, part)
                     })
                 })
-                .collect();
+                .collect::<Result<Vec<_>, _>>()?;
             work.into_iter().try_for_each(|thread| match thread.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),

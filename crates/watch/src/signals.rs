@@ -13,8 +13,8 @@ extern "C" fn note(signal: libc::c_int) {
     CAUGHT.store(signal, Ordering::Relaxed);
 }
 
-/// Installs handlers so that these signals set the flag; system calls that they interrupt return. Signals that the caller ignores (`nohup`, a job in the background of
-/// a script) stay ignored, in a program that is started too.
+/// Installs handlers so that these signals set the flag; system calls that they interrupt return. Signals that the caller ignores (`nohup`, a job in the
+/// background of a script) stay ignored, in a program that is started too.
 ///
 /// # Errors
 /// The system refuses, which is not expected.
