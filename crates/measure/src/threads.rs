@@ -1,4 +1,4 @@
-//! Threads of measurements. Where one cannot start, or ends early, no other may wait for it for ever: it would spin on its CPU until somebody kills the process.
+//! Threads of measurements. Where one cannot start, or ends early, no other may wait for it for ever: it would spin on its CPU until somebody kills it.
 
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
