@@ -241,7 +241,8 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
 /// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.
 fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
     let mut command = std::process::Command::new(program);
-    command.args(rest);
+    // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it, and SIGPIPE.
+    inherited::restored(command.args(rest));
     if let Some(copies) = copies {
         copies.apply(&mut command);
     }
@@ -255,10 +256,7 @@ fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signal
             Ok(())
         });
     }
-    // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it, and SIGPIPE.
-    inherited::restored(&mut command)
-        .spawn()
-        .with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+    command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
 }
 
 /// Turns signals into commands for the loop, and prints the loop's events.
