@@ -36,6 +36,7 @@ use numapilot_watch::stat;
 use numapilot_watch::stat::Repeats;
 use numapilot_watch::stat::Stat;
 
+use super::group::all_found;
 use super::group::group;
 use crate::args::StatArgs;
 use crate::output;
@@ -73,8 +74,9 @@ fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     let members = group.map(|group| {
         let mut members = Members::new(group);
         members.refresh(&Root::default());
-        members
+        all_found(&arguments.pid, &members).map(|()| members)
     });
+    let members = members.transpose()?;
     let scope = members.as_ref().map_or(Scope::System, |members| Scope::Processes(members.pids()));
     let mut watched = Watched::open(arguments, scope)?;
     watched.attend(members);

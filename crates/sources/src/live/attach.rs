@@ -13,7 +13,7 @@ use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
-use numapilot_kernel::task::Process;
+use numapilot_kernel::task::why_absent;
 use numapilot_text::units;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
@@ -167,7 +167,7 @@ fn members_of(who: &Running) -> Result<Option<Members>, SourceError> {
     if let Group::Processes(pids) | Group::Trees(pids) = group
         && let Some(pid) = pids.iter().find(|pid| !members.contains(**pid))
     {
-        let reason = Process::open(*pid).err().map_or_else(|| format!("process {pid} has ended"), |e| e.to_string());
+        let reason = why_absent(*pid);
         let remedy = "look it up with `pgrep` or `ps`".to_owned();
         return Err(SourceError::Option { option: "--pid", reason, remedy });
     }
