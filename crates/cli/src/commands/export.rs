@@ -32,6 +32,9 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Serves metrics until a signal arrives, or prints them once.
 pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     let mut exporter = Exporter::open(arguments)?;
+    if let Some(hidden) = exporter.live.hidden().filter(|_| arguments.processes > 0) {
+        tell!("numapilot: {hidden}");
+    }
     if arguments.once {
         std::thread::sleep(INTERVAL_MIN);
         return output::print(&encode(&exporter.families()));

@@ -11,6 +11,7 @@ use std::time::UNIX_EPOCH;
 use numapilot_host::Group;
 use numapilot_host::Members;
 use numapilot_host::Root;
+use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
 use numapilot_kernel::task::why_absent;
@@ -118,7 +119,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         Ok::<_, SourceError>((outcome, stopped))
     })?;
     let mut recording = result(&options, engine, began.elapsed(), stopped, known);
-    recording.notes.splice(1..1, named.into_iter().flatten());
+    let hidden = watch.members.is_none().then(|| hidden_processes(&Root::default())).flatten();
+    recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
     if watch.joined > 0 {
         let note = format!(
             "{} joined without having been started by a recorded one, and recorded from then on",
