@@ -1,6 +1,6 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and whether
-//! this user is shown all of them ([`hidden_processes`]).
+//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and
+//! whether this user is shown all of them ([`hidden_processes`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
