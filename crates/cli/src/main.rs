@@ -12,6 +12,12 @@ mod output;
 use std::process::ExitCode;
 
 use clap::Parser;
+use numapilot_kernel::inherited;
+
+/// Called before the Rust runtime starts, which changes what it remembers.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static REMEMBER: extern "C" fn() = inherited::remember;
 
 fn main() -> ExitCode {
     restore_sigpipe();
@@ -19,10 +25,13 @@ fn main() -> ExitCode {
         return code;
     }
     let arguments = args::Arguments::parse();
+    if commands::outlives_readers(&arguments.command) {
+        inherited::outlive_readers();
+    }
     match commands::run(arguments.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("numapilot: {}", words(&error));
+            output::tell!("numapilot: {}", words(&error));
             ExitCode::from(commands::exit_code_of(&error))
         }
     }
@@ -39,7 +48,8 @@ fn words(error: &anyhow::Error) -> String {
     text
 }
 
-/// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.)
+/// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.) Commands that
+/// have more to do than to print change it again.
 fn restore_sigpipe() {
     // SAFETY: called before any thread exists; setting a signal's default disposition has no other precondition.
     unsafe {

@@ -24,6 +24,15 @@ pub fn look(arguments: &LookArgs) -> Look {
     Look { width: usize::from(arguments.width), colour }
 }
 
+/// A line on standard error. Unlike `eprintln!`, it does not panic where that is a pipe without a reader.
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        drop(writeln!(std::io::stderr(), $($argument)*));
+    }};
+}
+pub(crate) use tell;
+
 /// Prints to standard output. (A closed pipe ends the process by SIGPIPE, quietly.)
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();

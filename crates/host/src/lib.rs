@@ -1,10 +1,12 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
-//! that several crates need ([`TaskStat`], [`meminfo`]); and which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]).
+//! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and
+//! whether this user is shown all of them ([`hidden_processes`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
 
 pub mod cgroups;
+mod hidden;
 mod members;
 pub mod meminfo;
 mod root;
@@ -13,6 +15,7 @@ mod task_stat;
 pub mod testing;
 mod title;
 
+pub use hidden::hidden_processes;
 pub use members::Group;
 pub use members::Member;
 pub use members::Members;

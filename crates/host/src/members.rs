@@ -505,20 +505,23 @@ mod tests {
     #[test]
     fn files_under_a_root_are_read_and_zombies_are_left_out() {
         let folder = tempfile::tempdir().unwrap();
-        let put = |pid: u32, parent: u32, state: char, start: u64| {
-            let rest = "0 0 0 -1 0 1 0 1 0 1 0 0 0 20 0 1 0";
+        let put_threads = |pid: u32, parent: u32, state: char, start: u64, threads: u32| {
+            let rest = format!("0 0 0 -1 0 1 0 1 0 1 0 0 0 20 0 {threads} 0");
             let line = format!("{pid} (a) b) {state} {parent} {rest} {start} 1 1 1 1 1 1 0 0 0 0 0 0 0 0 17 0 0 0\n");
             let path = folder.path().join(format!("proc/{pid}"));
             std::fs::create_dir_all(&path).unwrap();
             std::fs::write(path.join("stat"), line).unwrap();
         };
+        let put = |pid, parent, state, start| put_threads(pid, parent, state, start, 1);
         put(10, 1, 'S', 100);
         put(11, 10, 'S', 110);
         put(12, 10, 'Z', 110);
+        // Its first thread has ended, another one runs.
+        put_threads(14, 10, 'Z', 110, 2);
         put(20, 1, 'S', 110);
         std::fs::create_dir_all(folder.path().join("proc/13")).unwrap();
         let mut members = Members::new(Group::Trees(vec![10]));
-        assert_eq!(pids(&members.refresh(&Root::new(folder.path()))), [10, 11]);
+        assert_eq!(pids(&members.refresh(&Root::new(folder.path()))), [10, 11, 14]);
         let mut none = Members::new(Group::Trees(vec![99]));
         assert!(none.refresh(&Root::new(folder.path())).is_empty() && none.is_empty());
     }

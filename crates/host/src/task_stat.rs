@@ -70,10 +70,16 @@ impl<'a> TaskStat<'a> {
         self.user_ticks.saturating_add(self.system_ticks)
     }
 
-    /// Whether it has ended and was not waited for yet.
+    /// Whether the task has ended: of a process's line, its first thread.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// Whether the process has ended and was not waited for yet. Where `main` ends by `pthread_exit`, the first thread is a zombie and the others run on.
     #[must_use]
     pub fn is_zombie(&self) -> bool {
-        matches!(self.state, b'Z' | b'X' | b'x')
+        self.has_ended() && self.threads <= 1
     }
 }
 
@@ -94,6 +100,21 @@ mod tests {
         assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', 1));
         assert_eq!((stat.faults, stat.cpu_ticks(), stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
         assert_eq!((stat.resident_pages, stat.cpu, stat.image), (5555, 13, (94, 140)));
+    }
+
+    #[test]
+    fn a_process_runs_as_long_as_one_of_its_threads() {
+        let of = |state: &str, threads: &str| {
+            let line = LINE.replacen(") S ", &format!(") {state} "), 1).replacen(
+                " 20 0 9 0 ",
+                &format!(" 20 0 {threads} 0 "),
+                1,
+            );
+            let stat = TaskStat::parse(line.as_bytes()).unwrap();
+            (stat.has_ended(), stat.is_zombie())
+        };
+        assert_eq!((of("S", "9"), of("Z", "2")), ((false, false), (true, false)));
+        assert_eq!((of("Z", "1"), of("X", "0")), ((true, true), (true, true)));
     }
 
     #[test]

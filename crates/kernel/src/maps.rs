@@ -10,6 +10,7 @@ use std::path::Path;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
+use crate::task::stand_in;
 
 /// A mapping, as a line of `maps` says. Borrows the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl MapLine<'_> {
     }
 }
 
-/// Reads a file of process `pid` into `buffer`, which is emptied before.
+/// Reads a file about the memory of process `pid` into `buffer`, which is emptied before; that of another thread where the first one has ended.
 ///
 /// # Errors
 /// The process has ended, or the caller may not inspect it.
@@ -64,9 +65,19 @@ pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelErro
 /// # Errors
 /// As [`read`].
 pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
-    let path = root.join(format!("proc/{pid}/{name}"));
-    buffer.clear();
-    let result = File::open(&path).and_then(|mut file| file.read_to_end(buffer));
+    let mut read = |path: &Path| {
+        buffer.clear();
+        File::open(path).and_then(|mut file| file.read_to_end(buffer))
+    };
+    let mut path = root.join(format!("proc/{pid}/{name}"));
+    let mut result = read(&path);
+    // The kernel's own threads have no memory either.
+    if matches!(result, Ok(0) | Err(_))
+        && let Some(tid) = stand_in(root, pid)
+    {
+        path = root.join(format!("proc/{pid}/task/{tid}/{name}"));
+        result = read(&path);
+    }
     result.map(drop).map_err(|source| KernelError::of_file(path, pid, source))
 }
 

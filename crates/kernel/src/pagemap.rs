@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::path::PathBuf;
 
 use crate::error::KernelError;
+use crate::task::stand_in;
 
 /// A page's entry in pagemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +96,10 @@ impl PageMap {
     /// # Errors
     /// The process has ended, or the caller may not inspect it.
     pub fn open(pid: u32) -> Result<PageMap, KernelError> {
-        let path = PathBuf::from(format!("/proc/{pid}/pagemap"));
+        let path = match stand_in(Path::new("/"), pid) {
+            None => PathBuf::from(format!("/proc/{pid}/pagemap")),
+            Some(tid) => PathBuf::from(format!("/proc/{pid}/task/{tid}/pagemap")),
+        };
         match File::open(&path) {
             Ok(file) => Ok(PageMap { file, path, pid, bytes: Vec::new() }),
             Err(source) => Err(KernelError::of_file(path, pid, source)),

@@ -56,6 +56,31 @@ fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
     Ok(out)
 }
 
+/// A running thread of a process whose first thread has ended (`pthread_exit` in `main`): the process's own files about its memory are empty then, and the
+/// thread's are not. `None`: the first one runs, or none does.
+#[must_use]
+pub fn stand_in(root: &Path, pid: u32) -> Option<u32> {
+    let has_ended = |path: PathBuf| Some(TaskStat::parse(&fs::read(root.join(path)).ok()?)?.has_ended());
+    if !has_ended(PathBuf::from(format!("proc/{pid}/stat")))? {
+        return None;
+    }
+    let mut threads = threads_under(root, pid).unwrap_or_default().into_iter();
+    threads.find(|tid| has_ended(PathBuf::from(format!("proc/{pid}/task/{tid}/stat"))) == Some(false))
+}
+
+/// Why a process that was named is not among those that /proc shows, with the next step.
+#[must_use]
+pub fn why_absent(pid: u32) -> String {
+    match Process::open(pid) {
+        Err(error) => error.to_string(),
+        Ok(process) if process.is_running() => format!(
+            "process {pid} runs, but /proc does not show it to you (is it mounted with hidepid?); run as root, or as a member of the group that its \
+             option gid= names"
+        ),
+        Ok(_) => format!("process {pid} has ended"),
+    }
+}
+
 /// A thread's name (`comm` in /proc); empty if the thread has ended.
 #[must_use]
 pub fn name_of(pid: u32, tid: u32) -> String {
@@ -241,6 +266,35 @@ mod tests {
         let own = std::process::id();
         assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);
         assert!(user_of(own).is_some());
+    }
+
+    #[test]
+    fn a_process_without_its_first_thread_is_read_by_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+        let text = "#include <pthread.h>\n#include <unistd.h>\nstatic void *run(void *a) { pause(); return a; }\n\
+                    int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0) ? 1 : (pthread_exit(0), 0); }\n";
+        std::fs::write(&source, text).unwrap();
+        assert!(Command::new("cc").arg("-pthread").arg(&source).arg("-o").arg(&program).status().unwrap().success());
+        let mut child = Command::new(&program).spawn().unwrap();
+        let pid = child.id();
+        let began = std::time::Instant::now();
+        while stat(pid).unwrap().state != b'Z' {
+            assert!(began.elapsed() < Duration::from_secs(60), "its first thread does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let tid = stand_in(Path::new("/"), pid);
+        let mut maps = Vec::new();
+        let read = crate::maps::read(pid, "maps", &mut maps);
+        let mut members = numapilot_host::Members::new(numapilot_host::Group::Processes(vec![pid]));
+        members.refresh(&numapilot_host::Root::default());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(tid.is_some_and(|tid| tid != pid), "{tid:?}");
+        assert!(read.is_ok() && String::from_utf8_lossy(&maps).contains("[stack]"), "{read:?}");
+        assert!(members.contains(pid));
+        assert_eq!(stand_in(Path::new("/"), std::process::id()), None);
+        assert!(why_absent(pid).contains("ended") || why_absent(pid).contains("no process"), "{}", why_absent(pid));
     }
 
     #[test]

@@ -59,5 +59,7 @@ pub use unknown::Unknown;
 
 /// Most nodes that a machine may have: what the runtime's tables hold.
 pub const MAX_NODES: usize = 64;
-/// Most CPUs that a machine may have.
-pub const MAX_CPUS: usize = 1024;
+/// Most CPUs that a machine may have: what distributions' kernels are built for (`NR_CPUS`).
+pub const MAX_CPUS: usize = 8192;
+/// Most CPUs of a model file: what the runtime's tables hold, for which models are made.
+pub const MAX_MODEL_CPUS: usize = 1024;

@@ -126,6 +126,37 @@ fn a_machine_survives_json() {
 }
 
 /// A tree that a test may damage.
+/// A machine of `nodes` nodes with `cpus` CPUs each.
+fn large(nodes: u32, cpus: u32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: String| {
+        let path = folder.path().join("sys/devices/system").join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text + "\n").unwrap();
+    };
+    put("cpu/present", format!("0-{}", nodes * cpus - 1));
+    put("node/online", format!("0-{}", nodes - 1));
+    for node in 0..nodes {
+        put(&format!("node/node{node}/cpulist"), format!("{}-{}", node * cpus, (node + 1) * cpus - 1));
+        put(&format!("node/node{node}/meminfo"), format!("Node {node} MemTotal: 1048576 kB"));
+    }
+    folder
+}
+
+#[test]
+fn the_largest_machines_are_read_and_larger_ones_are_called_large() {
+    let machine = Machine::from_sysfs(large(16, 120).path()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((machine.cpus().len(), machine.online_cpu_count()), (1920, 1920));
+    assert_eq!(machine.node_of_cpu(CpuId(1919)), Some(NodeId(15)));
+    // As a trace keeps it.
+    let kept: Machine = serde_json::from_str(&serde_json::to_string(&machine).unwrap()).unwrap();
+    assert_eq!(kept.cpus().len(), 1920);
+    for (nodes, cpus, what) in [(64, 129, "it names 8256 CPUs"), (65, 1, "it names 65 nodes")] {
+        let error = Machine::from_sysfs(large(nodes, cpus).path()).unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains("this version describes machines with up to"), "{error}");
+    }
+}
+
 fn copy(name: &str) -> tempfile::TempDir {
     numapilot_host::testing::tree(name)
 }
@@ -150,7 +181,7 @@ fn nonsense_is_an_error_that_names_the_file() {
         ("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 99999999999999999 kB"),
         ("sys/devices/system/node/online", "0-4294967295"),
         ("sys/devices/system/node/online", "70000"),
-        ("sys/devices/system/cpu/present", "0-5000"),
+        ("sys/devices/system/cpu/present", "0-9000"),
         ("sys/devices/system/cpu/online", ""),
         ("sys/devices/system/cpu/cpu0/cache/index0/size", "big"),
         ("sys/devices/system/cpu/cpu0/cache/index0/level", "77"),

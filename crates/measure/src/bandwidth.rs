@@ -15,6 +15,7 @@ use crate::kernels::{Arrays, CHUNK, Expected, Isa, Kernel};
 use crate::pin::pin;
 use crate::results::Figure;
 use crate::stats::{Better, undisturbed};
+use crate::threads::{AtEnd, spawn};
 
 /// Windows of a slice: at least as many repetitions are made, so that each is used.
 const WINDOWS: usize = 8;
@@ -64,7 +65,7 @@ impl<'a> Bench<'a> {
                 expected: [Expected::start(); WINDOWS],
             })
             .collect();
-        on_each(&mut slices, |slice| {
+        on_each(&mut slices, &SpinBarrier::new(0), |slice| {
             slice.arrays.fill();
             Ok(())
         })?;
@@ -94,7 +95,7 @@ impl<'a> Bench<'a> {
         let seen = Mutex::new(Disturbance::default());
         let end = Instant::now() + time;
         let origin = Instant::now();
-        on_each(&mut self.slices, |slice| {
+        on_each(&mut self.slices, &barrier, |slice| {
             let watch = Watch::begin(slice.cpu);
             for repetition in 0.. {
                 // All see the same answer: the last to come decides.
@@ -107,12 +108,9 @@ impl<'a> Bench<'a> {
                 let mut stamps = stamps.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 stamps.add(repetition, (started, ended), disturbed);
                 drop(stamps);
-                if let Err(error) = sum {
-                    barrier.stop();
-                    return Err(error);
-                }
+                sum?;
             }
-            let disturbance = watch.end();
+            let disturbance = watch.end()?;
             let mut all = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *all = all.and(&disturbance);
             slice.check(isa, kernel)
@@ -193,17 +191,20 @@ impl Slice<'_> {
     }
 }
 
-/// Runs `work` on a thread per slice, each on its CPU.
+/// Runs `work` on a thread per slice, each on its CPU. A thread that ends, or cannot start, ends `barrier` for all: the others would wait for it for ever.
 fn on_each<'a>(
     slices: &mut [Slice<'a>],
+    barrier: &SpinBarrier,
     work: impl Fn(&mut Slice<'a>) -> Result<(), MeasureError> + Sync,
 ) -> Result<(), MeasureError> {
     let pinned = |slice: &mut Slice<'a>| {
+        let _ends = AtEnd(|| barrier.stop());
         pin(slice.cpu)?;
         work(slice)
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = slices.iter_mut().map(|slice| scope.spawn(|| pinned(slice))).collect();
+        let starts = slices.iter_mut().map(|slice| spawn(scope, || pinned(slice)).inspect_err(|_| barrier.stop()));
+        let threads = starts.collect::<Result<Vec<_>, _>>()?;
         let ended: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         ended.into_iter().try_for_each(|thread| match thread {
             Ok(done) => done,
@@ -333,6 +334,39 @@ mod tests {
         bench.slices[0].arrays.each[1][CHECK_STEP] = 17.0;
         let error = bench.time(Kernel::Copy, Duration::ZERO, 5e9).expect_err("a wrong element");
         assert!(error.to_string().contains("copy (portable) computed 17 instead of 2"), "{error}");
+    }
+
+    /// Make sure that this ends: what hangs here spins on every CPU of a server.
+    #[test]
+    fn nobody_waits_for_a_thread_whose_cpu_is_gone() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut memory = memory(3 * 20_000);
+            let mut bench = Bench::new(aligned(&mut memory), &cpus(2), Isa::Portable).expect("CPUs");
+            bench.slices[1].cpu = CpuId(8190);
+            let _ = done.send(bench.time(Kernel::Read, Duration::from_millis(2), 5e9).map(drop));
+        });
+        let answer = is_done.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        assert!(matches!(answer, Err(MeasureError::Pin { .. })), "{answer:?}");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_panics() {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut memory, barrier) = (memory(3 * 20_000), SpinBarrier::new(2));
+            let mut bench = Bench::new(aligned(&mut memory), &cpus(2), Isa::Portable).expect("CPUs");
+            let is_first = std::sync::atomic::AtomicBool::new(true);
+            let run = || {
+                on_each(&mut bench.slices, &barrier, |_| {
+                    assert!(!is_first.swap(false, Ordering::Relaxed), "the panic of this test");
+                    while barrier.wait(|| true) {}
+                    Ok(())
+                })
+            };
+            let _ = done.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
+        });
+        assert!(is_done.recv_timeout(Duration::from_secs(60)).expect("it ends"));
     }
 
     #[test]

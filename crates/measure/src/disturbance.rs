@@ -9,7 +9,9 @@ use numapilot_kernel::cpu_time::{self, ticks_per_s};
 use numapilot_machine::CpuId;
 use serde::{Deserialize, Serialize};
 
+use crate::error::MeasureError;
 use crate::kernels::{SPIN_UNROLL, spin};
+use crate::pin::still_on;
 
 /// Share from which on a disturbance is reported.
 const NOTEWORTHY: f64 = 0.02;
@@ -93,20 +95,23 @@ impl Watch {
     }
 
     /// Disturbances of the thread since then.
-    #[must_use]
-    pub fn end(self) -> Disturbance {
+    ///
+    /// # Errors
+    /// The kernel took the CPU from the thread: what was measured is not of that CPU.
+    pub fn end(self) -> Result<Disturbance, MeasureError> {
+        still_on(self.cpu)?;
         let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
         let switches = involuntary_switches().saturating_sub(self.switches);
         let waited = waited().zip(self.waited).map(|(now, then)| now.saturating_sub(then).as_secs_f64() / seconds);
         let stolen = steal_ticks(self.cpu)
             .zip(self.steal_ticks)
             .map(|(now, then)| (now.saturating_sub(then) as f64 / ticks_per_s() / seconds).min(1.0));
-        Disturbance {
+        Ok(Disturbance {
             steal_share: stolen,
             involuntary_switches: switches,
             waiting_share: waited.map(|share| share.min(1.0)),
             clock_drift: Some(clock_hz() / self.clock_hz - 1.0),
-        }
+        })
     }
 }
 
@@ -200,7 +205,7 @@ mod tests {
                 while Instant::now() < end {
                     spin(10_000);
                 }
-                watch.end()
+                watch.end().expect("its CPU")
             });
             let seen = watcher.join().expect("no panic");
             stop.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -76,6 +76,14 @@ pub enum MeasureError {
         /// The system's error.
         error: io::Error,
     },
+    /// A thread could not be started.
+    #[error(
+        "cannot start a thread ({error}); the limit on processes may be reached: raise it (`ulimit -u`; pids.max of the cgroup; --pids-limit of a container)"
+    )]
+    Thread {
+        /// The system's error.
+        error: io::Error,
+    },
     /// A bandwidth kernel computed a wrong value.
     #[error(
         "{kernel} ({isa}) computed {found} instead of {expected}: its time is invalid. The memory or the processor of this machine may be faulty"

@@ -7,9 +7,10 @@ use numapilot_machine::CpuId;
 
 use crate::disturbance::{Watch, involuntary_switches};
 use crate::error::MeasureError;
-use crate::pin::pin;
+use crate::pin::{pin, still_on};
 use crate::results::Figure;
 use crate::stats::{Better, undisturbed};
+use crate::threads::{AtEnd, spawn};
 
 /// Round trips of a repetition.
 const TRIPS: u64 = 500;
@@ -30,21 +31,20 @@ struct SharedWord(AtomicU64);
 pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> {
     let word = SharedWord(AtomicU64::new(0));
     let stop = AtomicBool::new(false);
+    let ends = || AtEnd(|| stop.store(true, Ordering::Relaxed));
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let pinned = pin(b);
-            if pinned.is_err() {
-                stop.store(true, Ordering::Relaxed);
-            }
-            pinned?;
+        let other = spawn(scope, || {
+            let _ends = ends();
+            pin(b)?;
             let mut expected = 1;
             while await_value(&word, expected, &stop) {
                 word.0.store(expected + 1, Ordering::Release);
                 expected += 2;
             }
-            Ok::<(), MeasureError>(())
-        });
-        let first = scope.spawn(|| {
+            still_on(b)
+        })?;
+        let first = spawn(scope, || {
+            let _ends = ends();
             let serve = || {
                 pin(a)?;
                 // The first trips wait for the other thread to come.
@@ -61,12 +61,11 @@ pub fn time(a: CpuId, b: CpuId, time: Duration) -> Result<Figure, MeasureError> 
                     values.push((ns, now != switches));
                     switches = now;
                 }
-                Figure::of(&undisturbed(&values), Better::Low, watch.end())
+                Figure::of(&undisturbed(&values), Better::Low, watch.end()?)
             };
-            let result = serve();
-            stop.store(true, Ordering::Relaxed);
-            result
+            serve()
         });
+        let first = first.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         let first = first.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         first

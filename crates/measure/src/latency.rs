@@ -11,6 +11,7 @@ use crate::order::Ring;
 use crate::pin::pin;
 use crate::results::{Figure, Walk};
 use crate::stats::{Better, undisturbed};
+use crate::threads::spawn;
 
 /// A repetition lasts about this long: far above the clock's grain, far below a scheduler's turn.
 const REPETITION: Duration = Duration::from_millis(2);
@@ -77,10 +78,10 @@ impl Chase {
         let share = slots.div_ceil(threads);
         let shared = Base(base);
         std::thread::scope(|scope| {
-            let layers: Vec<_> = (0..threads)
+            let layers = (0..threads)
                 .map(|thread| {
                     let (ring, cpu) = (&ring, cpus.get(thread as usize).copied());
-                    scope.spawn(move || {
+                    spawn(scope, move || {
                         let shared = shared;
                         cpu.map_or(Ok(()), pin)?;
                         for slot in thread * share..((thread + 1) * share).min(slots) {
@@ -91,7 +92,7 @@ impl Chase {
                         Ok::<(), MeasureError>(())
                     })
                 })
-                .collect();
+                .collect::<Result<Vec<_>, _>>()?;
             layers.into_iter().try_for_each(|layer| match layer.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -136,11 +137,11 @@ impl Chase {
 /// A figure of repetitions on a CPU; `work` begins the watch when it has warmed up.
 fn timed(cpu: CpuId, work: impl FnOnce() -> (Watch, Vec<(f64, bool)>) + Send) -> Result<Figure, MeasureError> {
     std::thread::scope(|scope| {
-        let runner = scope.spawn(move || {
+        let runner = spawn(scope, move || {
             pin(cpu)?;
             let (watch, values) = work();
-            Figure::of(&undisturbed(&values), Better::Low, watch.end())
-        });
+            Figure::of(&undisturbed(&values), Better::Low, watch.end()?)
+        })?;
         match runner.join() {
             Ok(figure) => figure,
             Err(panic) => std::panic::resume_unwind(panic),

@@ -28,6 +28,7 @@ mod region;
 mod results;
 mod run;
 mod stats;
+mod threads;
 mod together;
 
 pub use calibrate::calibrate;

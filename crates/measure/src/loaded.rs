@@ -15,6 +15,7 @@ use crate::latency::{Chase, Runner};
 use crate::pin::pin;
 use crate::results::{CurvePoint, Figure};
 use crate::stats::{Better, Spread, undisturbed};
+use crate::threads::{AtEnd, spawn};
 
 /// Elements of each array in a block: 4 KiB, some dozens of lines, so that even a slow pace is even.
 const BLOCK: usize = 4 * CHUNK;
@@ -87,10 +88,12 @@ fn point(
         let parts = neighbours.memory.chunks_exact_mut(slice).zip(neighbours.cpus);
         for (memory, &cpu) in parts.filter(|_| runs) {
             let (stop, moved) = (&stop, &moved);
-            helpers.push(scope.spawn(move || neighbour(memory, cpu, (kernel, isa), pace, (stop, moved))));
+            let helper = spawn(scope, move || neighbour(memory, cpu, (kernel, isa), pace, (stop, moved)));
+            helpers.push(helper.inspect_err(|_| stop.store(true, Ordering::Relaxed))?);
         }
-        let timed = scope.spawn(|| {
-            let result = pin(chaser.cpu).map(|()| {
+        let timed = spawn(scope, || {
+            let _ends = AtEnd(|| stop.store(true, Ordering::Relaxed));
+            pin(chaser.cpu).and_then(|()| {
                 let mut runner = Runner::new(chaser.chase);
                 let patience = Instant::now() + PATIENCE;
                 while runs && moved.load(Ordering::Relaxed) == 0 && Instant::now() < patience {
@@ -103,11 +106,10 @@ fn point(
                 let seconds = start.elapsed().as_secs_f64();
                 let neighbours_per_s = (moved.load(Ordering::Relaxed) - before) as f64 / seconds;
                 let own_per_s = (values.len() * runner.loads()) as f64 * 64.0 / seconds;
-                (values, watch.end(), neighbours_per_s, own_per_s)
-            });
-            stop.store(true, Ordering::Relaxed);
-            result
+                Ok((values, watch.end()?, neighbours_per_s, own_per_s))
+            })
         });
+        let timed = timed.inspect_err(|_| stop.store(true, Ordering::Relaxed))?;
         let timed = timed.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let mut disturbance = Disturbance::default();
         for helper in helpers {
@@ -155,7 +157,7 @@ fn neighbour(
             std::hint::spin_loop();
         }
     }
-    Ok(watch.end())
+    watch.end()
 }
 
 #[cfg(test)]

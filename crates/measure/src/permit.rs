@@ -1,6 +1,7 @@
 //! What this process may use of the machine: CPUs and memory nodes that its cpuset and affinity allow, and how much memory. A container sees the whole
 //! machine in sysfs; its limits are in /proc/self. Read under a root prefix, so that all of it is tested on captured trees.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,8 @@ pub struct Permit {
     pub large_pages: bool,
     /// Bytes of a large page.
     pub large_page_bytes: u64,
+    /// Bytes of free reserved huge pages of that size, by node; empty where the kernel does not show them.
+    pub huge_free_bytes: BTreeMap<NodeId, u64>,
 }
 
 impl Permit {
@@ -41,6 +44,7 @@ impl Permit {
         let all = || (0..=u32::from(u16::MAX)).collect();
         let hint = root.text("sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
         let bytes = root.number("sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+        let large_page_bytes = bytes.filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or(2 << 20);
         Permit {
             cpus: list("Cpus_allowed_list").unwrap_or_else(all).into_iter().map(CpuId).collect(),
             memory_nodes: list("Mems_allowed_list")
@@ -50,9 +54,21 @@ impl Permit {
                 .collect(),
             memory_bytes: memory_left(root),
             large_pages: hint.contains("[madvise]") || hint.contains("[always]"),
-            large_page_bytes: bytes.filter(|bytes: &u64| bytes.is_power_of_two()).unwrap_or(2 << 20),
+            large_page_bytes,
+            huge_free_bytes: huge_free_bytes(root, large_page_bytes),
         }
     }
+}
+
+/// Free reserved huge pages by node. A file is missing where the kernel has no such pages.
+fn huge_free_bytes(root: &Root, page_bytes: u64) -> BTreeMap<NodeId, u64> {
+    const NODES: &str = "sys/devices/system/node";
+    let of_node = |name: String| {
+        let node = name.strip_prefix("node")?.parse().ok()?;
+        let file = format!("{NODES}/{name}/hugepages/hugepages-{}kB/free_hugepages", page_bytes >> 10);
+        Some((NodeId(node), root.number(&file)? * page_bytes))
+    };
+    root.names(NODES).into_iter().filter_map(of_node).collect()
 }
 
 /// What the tightest control group above this process leaves: its own and every one it is in.
@@ -109,7 +125,9 @@ mod tests {
         put(root, "sys/fs/cgroup/kubepods/memory.max", "1000000\n");
         put(root, "sys/fs/cgroup/kubepods/memory.current", "400000\n");
         put(root, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
+        put(root, "sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages", "3\n");
         let permit = Permit::under(root);
+        assert_eq!(permit.huge_free_bytes, BTreeMap::from([(NodeId(1), 6 << 20)]));
         assert_eq!(permit.cpus, BTreeSet::from([CpuId(2), CpuId(3)]));
         assert_eq!(permit.memory_nodes, BTreeSet::from([NodeId(1)]));
         assert_eq!(permit.memory_bytes, Some(600_000));

@@ -8,7 +8,7 @@ use numapilot_machine::{CpuId, Machine, Node, NodeId};
 
 use crate::error::MeasureError;
 use crate::kernels::{CHUNK, Kernel};
-use crate::options::{Options, Order, Part};
+use crate::options::{Options, Order, Pages, Part};
 use crate::permit::Permit;
 use crate::results::{Relation, Target, Walk};
 
@@ -330,6 +330,42 @@ impl<'a> Planner<'a> {
         self.line_bytes = lines.max().map_or(64, |line| line as usize);
     }
 
+    /// Bytes that are free on a node: of its memory, or of the huge pages that are reserved there.
+    fn free_on(&self, node: &Node) -> Option<u64> {
+        if self.options.pages != Pages::Huge || self.permit.huge_free_bytes.is_empty() {
+            return node.free_bytes;
+        }
+        Some(self.permit.huge_free_bytes.get(&node.id).copied().unwrap_or(0))
+    }
+
+    /// What may be taken of it. Reserved huge pages are nobody's but a program's that asks for them: all, but for two that are not full.
+    fn room(&self, free_bytes: Option<u64>) -> Option<u64> {
+        match self.options.pages {
+            Pages::Huge => free_bytes.map(|bytes| bytes.saturating_sub(2 * self.permit.large_page_bytes)),
+            _ => free_bytes.into_iter().chain(self.permit.memory_bytes).min().map(|bytes| bytes / FREE_SHARE),
+        }
+    }
+
+    /// An error where a group needs more huge pages than are reserved and free on `node`: without them the first access would kill this process.
+    fn has_huge_pages(&self, node: &str, free_bytes: Option<u64>, group: &Group) -> Result<(), MeasureError> {
+        let (Pages::Huge, Some(free_bytes), page) = (self.options.pages, free_bytes, self.permit.large_page_bytes)
+        else {
+            return Ok(());
+        };
+        let needed = (group.chase_bytes as u64).div_ceil(page) + (3 * group.array_bytes as u64).div_ceil(page);
+        if needed * page <= free_bytes {
+            return Ok(());
+        }
+        Err(MeasureError::Options {
+            what: format!(
+                "{node} has {} free reserved huge pages of {} KiB, and {needed} are needed",
+                free_bytes / page,
+                page >> 10
+            ),
+            remedy: "reserve more (/sys/devices/system/node/nodeN/hugepages), or use --pages large".to_owned(),
+        })
+    }
+
     /// Bytes of the chased memory and of each array on a node: as asked for, or four times the caches; never more than half of what is free there.
     fn sizes(&mut self, node: &str, free_bytes: Option<u64>) -> (usize, usize) {
         let arrays = if self.options.full { 3 } else { 1 };
@@ -337,7 +373,7 @@ impl<'a> Planner<'a> {
             Some(bytes) => (bytes as u64, bytes as u64),
             None => (CACHES_OVER * self.cache_bytes, (CACHES_OVER * self.cache_bytes * arrays).div_ceil(3)),
         };
-        let room = free_bytes.into_iter().chain(self.permit.memory_bytes).min().map(|bytes| bytes / FREE_SHARE);
+        let room = self.room(free_bytes);
         let factor = room.map_or(1.0, |room| (room as f64 / (chase + 3 * array) as f64).min(1.0));
         let least = (factor * chase as f64) as u64;
         if least < CACHES_OVER * self.cache_bytes && (factor < 1.0 || self.options.size_bytes.is_some()) {
@@ -370,10 +406,13 @@ impl<'a> Planner<'a> {
     fn plan(mut self) -> Result<Plan, MeasureError> {
         let mut groups = Vec::new();
         for node in self.memory_nodes.clone() {
-            let (chase, array) = self.sizes(&format!("node {}", node.id), node.free_bytes);
+            let (name, free) = (format!("node {}", node.id), self.free_on(node));
+            let (chase, array) = self.sizes(&name, free);
             let target = Target::Node(node.id);
             let steps = self.steps_on(&target, chase);
-            groups.push(self.group(target, (chase, array), steps));
+            let group = self.group(target, (chase, array), steps);
+            self.has_huge_pages(&name, free, &group)?;
+            groups.push(group);
         }
         let nodes: Vec<NodeId> = self.memory_nodes.iter().map(|node| node.id).collect();
         let mut spread = Vec::new();
@@ -384,7 +423,7 @@ impl<'a> Planner<'a> {
             spread.push(Target::Weighted(self.options.weights.clone()));
         }
         for target in spread {
-            let free = self.memory_nodes.iter().filter_map(|node| node.free_bytes).min();
+            let free = self.memory_nodes.iter().filter_map(|node| self.free_on(node)).min();
             let (chase, array) = self.sizes("every node", free);
             let steps = self.steps_spread();
             groups.push(self.group(target, (chase, array), steps));

@@ -11,6 +11,7 @@ use crate::options::Pages;
 use crate::pin::pin;
 use crate::proof::Proof;
 use crate::results::Target;
+use crate::threads::spawn;
 
 /// Words of a node mask: the kernel's largest (CONFIG_NODES_SHIFT 10).
 const MASK_WORDS: usize = 1024 / 64;
@@ -85,10 +86,12 @@ impl Region {
 
     fn map(wanted: &Wanted<'_>, bytes: usize, page: usize) -> Result<Region, MeasureError> {
         let failed = |error| MeasureError::Memory { bytes, purpose: wanted.purpose.to_owned(), error };
-        let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        if wanted.pages == Pages::Huge {
-            flags |= libc::MAP_HUGETLB | ((page.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT);
-        }
+        let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // Huge pages are reserved by the call, which fails where there are too few; without that the first access would.
+        flags |= match wanted.pages {
+            Pages::Huge => libc::MAP_HUGETLB | ((page.trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT),
+            Pages::Base | Pages::Large => libc::MAP_NORESERVE,
+        };
         // Room to begin at a multiple of the page.
         let mapped_bytes = if wanted.pages == Pages::Large { bytes + page } else { bytes };
         // SAFETY: a fresh private mapping, owned by the value made below.
@@ -97,10 +100,7 @@ impl Region {
         if mapped == libc::MAP_FAILED {
             let error = io::Error::last_os_error();
             if wanted.pages == Pages::Huge {
-                return Err(MeasureError::Options {
-                    what: format!("cannot allocate {bytes} bytes of reserved huge pages ({error})"),
-                    remedy: "reserve some (vm.nr_hugepages, or per node in /sys/devices/system/node/nodeN/hugepages), or use --pages large".into(),
-                });
+                return Err(too_few_huge_pages(bytes, &error));
             }
             return Err(failed(error));
         }
@@ -148,16 +148,16 @@ impl Region {
         let pages = self.bytes / page;
         let share = pages.div_ceil(threads);
         std::thread::scope(|scope| {
-            let work: Vec<_> = (0..threads)
+            let work = (0..threads)
                 .map(|thread| {
                     let part = (thread * share).min(pages)..((thread + 1) * share).min(pages);
                     let cpu = wanted.fillers.get(thread).copied();
-                    scope.spawn(move || {
+                    spawn(scope, move || {
                         cpu.map_or(Ok(()), pin)?;
                         self.touch(wanted, page, part)
                     })
                 })
-                .collect();
+                .collect::<Result<Vec<_>, _>>()?;
             work.into_iter().try_for_each(|thread| match thread.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -167,16 +167,19 @@ impl Region {
 
     /// Touches pages of this part. Where the target is weighted, this thread's policy is each node in turn while it touches that node's pages.
     fn touch(&self, wanted: &Wanted<'_>, page: usize, part: std::ops::Range<usize>) -> Result<(), MeasureError> {
-        let touch = |index: usize| {
+        let touch = |index: usize| -> Result<(), MeasureError> {
+            if wanted.pages == Pages::Huge && self.populate(index * page, page)? {
+                return Ok(());
+            }
             // A page of whatever size the kernel gives is touched at each base page of it.
             for at in (0..page).step_by(base_page()) {
                 // SAFETY: within the region, and no other thread has this part.
                 unsafe { self.base.add(index * page + at).write_volatile(0) };
             }
+            Ok(())
         };
         let Target::Weighted(weights) = wanted.target else {
-            part.for_each(touch);
-            return Ok(());
+            return part.into_iter().try_for_each(touch);
         };
         for (node, _) in weights {
             let bound = set_policy(MPOL_BIND, Some(*node));
@@ -187,11 +190,24 @@ impl Region {
                     error,
                 })?;
             }
-            part.clone().filter(|&index| wanted.target.node_of_page(index as u64) == *node).for_each(touch);
+            let mut of_node = part.clone().filter(|&index| wanted.target.node_of_page(index as u64) == *node);
+            of_node.try_for_each(touch)?;
         }
         // The thread ends after this; its policy with it.
         let _ = set_policy(MPOL_DEFAULT, None);
         Ok(())
+    }
+
+    /// Lets the kernel take the pages of a part; false where it cannot (before Linux 5.14). Where the nodes have too few huge pages this is an error, and an
+    /// access would end the process: what `mmap` reserved is somewhere on the machine.
+    fn populate(&self, at: usize, bytes: usize) -> Result<bool, MeasureError> {
+        // SAFETY: within the region; the call only makes pages present.
+        let done = unsafe { libc::madvise(self.base.add(at).cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        match io::Error::last_os_error() {
+            _ if done == 0 => Ok(true),
+            error if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+            error => Err(too_few_huge_pages(self.bytes, &error)),
+        }
     }
 
     /// Asks the kernel for the node of every page.
@@ -245,6 +261,13 @@ impl Region {
     pub fn as_doubles(&mut self) -> &mut [f64] {
         // SAFETY: mapped, aligned, every bit pattern is a number, and borrowed from the one owner.
         unsafe { std::slice::from_raw_parts_mut(self.base.cast(), self.bytes / size_of::<f64>()) }
+    }
+}
+
+fn too_few_huge_pages(bytes: usize, error: &io::Error) -> MeasureError {
+    MeasureError::Options {
+        what: format!("cannot allocate {bytes} bytes of reserved huge pages ({error})"),
+        remedy: "reserve some (vm.nr_hugepages, or per node in /sys/devices/system/node/nodeN/hugepages), or use --pages large".into(),
     }
 }
 
@@ -349,6 +372,15 @@ mod tests {
         let target = Target::Node(first_node());
         let error = Region::new(&wanted(&target, 1 << 60, Pages::Base)).expect_err("an exabyte").to_string();
         assert!(error.contains("a test") && error.contains("--size"), "{error}");
+    }
+
+    /// This process ends here where the pages are taken by accesses.
+    #[test]
+    fn too_few_huge_pages_are_an_error_and_no_crash() {
+        let free: u64 = crate::Permit::of_this_process().huge_free_bytes.values().sum();
+        let target = Target::Node(first_node());
+        let answer = Region::new(&wanted(&target, free as usize + (4 << 30), Pages::Huge));
+        assert!(matches!(answer, Err(MeasureError::Options { .. })), "{answer:?}");
     }
 
     #[test]

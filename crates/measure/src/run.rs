@@ -131,11 +131,16 @@ impl Runner<'_> {
         true
     }
 
-    /// Keeps what was found; a CPU that went away costs its measurement, everything else is fatal.
+    /// Keeps what was found; a CPU that went away, or a thread that does not start, costs its measurement, everything else is fatal.
     fn keep<T>(&mut self, what: &str, found: Result<T, MeasureError>) -> Result<Option<T>, MeasureError> {
         match found {
             Ok(found) => Ok(Some(found)),
-            Err(error @ (MeasureError::Pin { .. } | MeasureError::Silent { .. } | MeasureError::NoFigure)) => {
+            Err(
+                error @ (MeasureError::Pin { .. }
+                | MeasureError::Thread { .. }
+                | MeasureError::Silent { .. }
+                | MeasureError::NoFigure),
+            ) => {
                 self.results.left_out.push(format!("{what}: {error}"));
                 Ok(None)
             }

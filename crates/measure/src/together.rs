@@ -12,9 +12,10 @@ use crate::error::MeasureError;
 use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel, chase};
 use crate::latency::Chase;
 use crate::options::Pages;
-use crate::pin::pin;
+use crate::pin::{pin, still_on};
 use crate::region::{Region, Wanted};
 use crate::results::{Target, Walk};
+use crate::threads::{AtEnd, spawn};
 
 /// Elements of each array in a step: 16 KiB, microseconds, so that a slice ends on time and the clock is looked at seldom.
 const BLOCK: usize = 16 * CHUNK;
@@ -233,15 +234,13 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
     };
     let origin = Instant::now();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = workers
+        let threads = workers
             .into_iter()
             .map(|(program, mut worker)| {
                 let (barrier, locked, goes_on) = (&barrier, &locked, &goes_on);
-                scope.spawn(move || {
-                    if let Err(error) = pin(worker.cpu) {
-                        barrier.stop();
-                        return Err(error);
-                    }
+                let started = spawn(scope, move || {
+                    let _ends = AtEnd(|| barrier.stop());
+                    pin(worker.cpu)?;
                     for index in 0.. {
                         if !barrier.wait(goes_on) {
                             break;
@@ -253,10 +252,11 @@ pub fn run_together(programs: &mut [(&mut Program, Activity)], pace: Pace) -> Re
                         }
                         stints[index].push(stint);
                     }
-                    Ok(())
-                })
+                    still_on(worker.cpu)
+                });
+                started.inspect_err(|_| barrier.stop())
             })
-            .collect();
+            .collect::<Result<Vec<_>, _>>()?;
         let ended: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         ended.into_iter().try_for_each(|thread| match thread {
             Ok(done) => done,

@@ -14,6 +14,9 @@ use crate::event::ATTR_BYTES;
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOEXEC: libc::c_ulong = 8;
 
+/// For [`open_event`]: every CPU on which the task runs.
+pub const ANY_CPU: u32 = u32::MAX;
+
 /// What came to the kernel later than the rest: whether an event asks for it, and how to do without. The newest first.
 type Later = (fn(&EventAttr) -> bool, fn(&mut EventAttr));
 
@@ -47,12 +50,15 @@ pub fn open_or_less(
     opened
 }
 
-/// `perf_event_open(2)`; `pid` 0: this thread, -1: everybody; `leader` -1: none.
+/// `perf_event_open(2)`; `pid` 0: this thread, -1: everybody; `cpu`: one, or [`ANY_CPU`]; `leader` -1: none.
 ///
 /// # Errors
 /// The kernel's answer.
 pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: i32) -> io::Result<OwnedFd> {
-    let cpu = libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let cpu = match cpu {
+        ANY_CPU => -1,
+        cpu => libc::c_int::try_from(cpu).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+    };
     // The kernel may write its own size into the description.
     let mut bytes = *bytes;
     // SAFETY: the description is ours, as long as its size field says; the call returns a new descriptor or -1.

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,7 @@ use crate::clock::HostInstant;
 use crate::clock::monotonic_ns;
 use crate::clock::order_now;
 use crate::error::SourceError;
+use crate::holder::Held;
 use crate::order::OrderSource;
 
 const PAGE: u64 = 4096;
@@ -92,6 +94,7 @@ impl Layout {
 #[derive(Debug)]
 pub struct Arena {
     fd: OwnedFd,
+    held: Held,
     base: NonNull<u8>,
     layout: Layout,
     order: OrderSource,
@@ -161,7 +164,12 @@ impl Arena {
             Some(base) if base.as_ptr().cast() != libc::MAP_FAILED => base,
             _ => return Err(fail("cannot map the shared memory of the recording")),
         };
-        let arena = Arena { fd, base, layout, order };
+        let held = Held::new(fd.as_fd()).map_err(|source| SourceError::System {
+            what: "cannot start a process that holds the shared memory of the recording, which programs may not open where numapilot has capabilities",
+            source,
+            remedy: "check `ulimit -u`, or take the capabilities from numapilot's file (`setcap -r`)",
+        })?;
+        let arena = Arena { fd, held, base, layout, order };
         arena.fill(config, start);
         Ok(arena)
     }
@@ -221,7 +229,7 @@ impl Arena {
 
     /// The path under which other processes of this user can open the arena.
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
+        self.held.path()
     }
 
     /// Offsets and sizes of the arena's parts.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use numapilot_host::{TaskStat, now_ticks};
+use numapilot_kernel::maps;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
 use numapilot_trace::chunk::{ChunkError, ChunkWriter, GeneratedCode, GeneratedFunction};
 
@@ -192,7 +193,10 @@ impl Process {
     /// Where the process has mapped a file of this name: that is how a runtime tells `perf` of its dump.
     fn mapped(&self, name: &str) -> Vec<PathBuf> {
         let maps = match self.began {
-            Some(_) => fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default(),
+            Some(_) => {
+                let mut text = Vec::new();
+                maps::read(self.pid, "maps", &mut text).map_or_else(|_| Vec::new(), |()| text)
+            }
             None => Vec::new(),
         };
         let text = String::from_utf8_lossy(&maps);

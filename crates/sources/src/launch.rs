@@ -12,6 +12,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use numapilot_kernel::inherited;
+
 use crate::emulated::Emulator;
 use crate::engine::Target;
 use crate::error::SourceError;
@@ -116,6 +118,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
             command
         }
     };
+    command.envs(inherited::taken_variables());
     if let Some(arena) = launch.arena.filter(|_| preload.is_some()) {
         command.env("NUMAPILOT_ARENA", arena);
     }
@@ -169,7 +172,7 @@ fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
     let ours: Vec<&OsStr> = launch.preload.iter().map(|path| path.as_os_str()).collect();
     let added = launch.environment.iter().rev().find(|(name, _)| name == "LD_PRELOAD").map(|(_, value)| value.clone());
     let mut list = ours.join(OsStr::new(":"));
-    if let Some(theirs) = added.or_else(|| std::env::var_os("LD_PRELOAD")).filter(|v| !v.is_empty()) {
+    if let Some(theirs) = added.or_else(|| inherited::variable("LD_PRELOAD")).filter(|v| !v.is_empty()) {
         list.push(OsStr::new(":"));
         list.push(theirs);
     }

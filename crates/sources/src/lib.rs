@@ -17,6 +17,7 @@ pub mod engine;
 mod error;
 mod faulted;
 mod generated;
+mod holder;
 mod host;
 pub mod import;
 mod launch;

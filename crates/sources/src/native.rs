@@ -10,6 +10,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::inherited;
 use numapilot_trace::native::Native;
 use numapilot_trace::native::NativeRun;
 
@@ -55,8 +56,8 @@ pub fn run_natively(
         progress(runs.len() + 1);
         let mut command = Command::new(&path);
         command.args(arguments).envs(passive_waits()).envs(environment.iter().map(|(name, value)| (name, value)));
-        let run =
-            one(&mut command, &clock_hz).map_err(|error| refused(error.to_string(), "run it without numapilot"))?;
+        let run = one(inherited::restored(&mut command), &clock_hz)
+            .map_err(|error| refused(error.to_string(), "run it without numapilot"))?;
         match run {
             Ok(run) => runs.push(run),
             Err(words) => {

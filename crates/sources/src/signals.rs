@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_kernel::inherited;
+
 use crate::error::SourceError;
 
 /// The signals that would end the recorder and must not.
@@ -151,8 +153,7 @@ fn install_one(signal: libc::c_int) -> Option<libc::sigaction> {
     // SAFETY: a zeroed sigaction is a valid value; both pointers are to our own structures.
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, ptr::null(), &mut old);
-        if old.sa_sigaction == libc::SIG_IGN && signal != libc::SIGCHLD {
+        if inherited::is_ignored(signal) && signal != libc::SIGCHLD {
             return None;
         }
         let mut new: libc::sigaction = std::mem::zeroed();
@@ -196,8 +197,9 @@ impl Blocked {
         }
     }
 
-    /// For the child between fork and exec: default actions for `replaced`, then the mask that was. Async-signal-safe.
+    /// For the child between fork and exec: default actions for `replaced`, what this process's caller ignored, then the mask that was. Async-signal-safe.
     pub fn reset_in_child(&self, replaced: &[libc::c_int]) {
+        inherited::dispositions_in_child();
         // SAFETY: signal and sigprocmask are async-signal-safe; the mask is one the kernel gave us.
         unsafe {
             for signal in replaced {

@@ -146,8 +146,10 @@ fn thread_layout(options: &RecordOptions<'_>) -> Result<Vec<CpuId>, SourceError>
 fn too_large(machine: &Machine, what: &str, found: u32, most: usize) -> SourceError {
     SourceError::Machine {
         machine: machine.name().to_owned(),
-        reason: format!("it has {what} number {found}, and the simulation's tables end at {}", most - 1),
-        remedy: "number them from 0 in the model file, or use a smaller model".to_owned(),
+        reason: format!("it has {what} number {found}, and the tables in a recorded program end at {}", most - 1),
+        remedy: "number them from 0 in the model file, or use a smaller model (`--machine NAME`); running processes are recorded without the tables \
+                 (`record --pid`)"
+            .to_owned(),
     }
 }
 

@@ -5,19 +5,23 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_kernel::inherited;
+
 static CAUGHT: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(signal: libc::c_int) {
     CAUGHT.store(signal, Ordering::Relaxed);
 }
 
-/// Installs handlers so that these signals set the flag; system calls that they interrupt return.
+/// Installs handlers so that these signals set the flag; system calls that they interrupt return. Signals that the caller ignores (`nohup`, a job in the
+/// background of a script) stay ignored, in a program that is started too.
 ///
 /// # Errors
 /// The system refuses, which is not expected.
 pub fn catch() -> io::Result<()> {
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP]
         .into_iter()
+        .filter(|signal| !inherited::is_ignored(*signal))
         .try_for_each(|signal| set(signal, note as *const () as usize))
 }
 

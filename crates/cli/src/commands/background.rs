@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -20,6 +21,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
+use numapilot_kernel::inherited;
 use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
 use numapilot_sources::Exit;
@@ -28,6 +30,8 @@ use numapilot_trace::chunk::Recorder;
 use numapilot_trace::chunk::activity;
 use numapilot_trace::meta::META_FILE;
 use numapilot_trace::name;
+
+use crate::output::tell;
 
 /// Between two looks at a recorder that starts or ends.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -62,13 +66,13 @@ pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
             ready_since = Some(Instant::now());
         }
         if ready_since.is_none() && !is_explained && begun.elapsed() >= EXPLAINED_AFTER {
-            eprintln!("numapilot: process {} starts recording; its messages go to {}", child.id(), log.display());
+            tell!("numapilot: process {} starts recording; its messages go to {}", child.id(), log.display());
             is_explained = true;
         }
         std::thread::sleep(LOOK_EVERY);
     }
     if !is_quiet {
-        eprintln!(
+        tell!(
             "numapilot: recording to {} in the background (process {}); messages and the program's output go to {}; \
              `numapilot record --stop {}` ends the recording",
             folder.display(),
@@ -93,6 +97,7 @@ fn spawn(log: &Path) -> Result<Child> {
     let mut command = Command::new(program);
     command.args(without_detach(std::env::args_os().skip(1)));
     command.stdin(Stdio::null()).stderr(file.try_clone().context("the recorder's messages")?).stdout(file);
+    inherited::restored(&mut command);
     // SAFETY: both calls are async-signal-safe and change only the new process: a session without a terminal, and an interrupt that arrives, which shells
     // ignore in background jobs.
     unsafe {
@@ -126,7 +131,8 @@ fn records(folder: &Path, child: &Child) -> bool {
 /// The messages and exit status of a recorder that has ended already.
 fn ended(status: ExitStatus, log: &Path) -> Result<ExitCode> {
     let text = fs::read(log).with_context(|| format!("{}: cannot be read", log.display()))?;
-    eprint!("{}", String::from_utf8_lossy(&text));
+    // Nobody may read it.
+    let _ = io::stderr().write_all(&text);
     let code = Exit::from_wait(status.into_raw()).map_or(1, Exit::shell_code);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
@@ -160,7 +166,7 @@ pub fn stop(trace: &Path, is_quiet: bool) -> Result<ExitCode> {
         bail!("{shown}: the recorder has ended without completing the trace{more}");
     }
     if !is_quiet {
-        eprintln!("numapilot: the recording to {shown} has ended; next: numapilot report {shown}");
+        tell!("numapilot: the recording to {shown} has ended; next: numapilot report {shown}");
     }
     Ok(ExitCode::SUCCESS)
 }

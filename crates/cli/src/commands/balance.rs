@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -29,6 +30,7 @@ use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Status;
 use numapilot_balancer::status::Steering;
 use numapilot_host::Root;
+use numapilot_kernel::inherited;
 use numapilot_machine::Machine;
 use numapilot_placement::policy_by_name;
 use numapilot_replica::mappings::Mappings;
@@ -50,6 +52,7 @@ use numapilot_sources::signals::Guard;
 use super::group::group;
 use crate::args::BalanceArgs;
 use crate::output;
+use crate::output::tell;
 
 /// Page faults show which threads use a page, not how often, so access rates are assumed. A predicted gain of a few per cent is within the error of that
 /// assumption. So `pilot` gets this minimum gain (%), unless the user sets another.
@@ -95,7 +98,6 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         }
     };
     let signals = Guard::install()?;
-    let file_size_action = disposition(libc::SIGXFSZ);
     let printer = EventPrinter {
         signals,
         child: None,
@@ -112,7 +114,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         return Err(error.into());
     }
     if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, preload.as_ref(), &port.inner.signals, file_size_action) {
+        match start(program, rest, preload.as_ref(), &port.inner.signals) {
             Ok(child) => {
                 runner.child(child.id());
                 port.inner.child = Some(child);
@@ -126,10 +128,14 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     }
     let stop = runner.run(&mut port);
     port.end();
-    if !arguments.json && !arguments.quiet {
-        output::print(&summary(&stop))?;
+    let is_told = !arguments.json && !arguments.quiet;
+    let printed = if is_told { output::print(&summary(&stop)) } else { Ok(()) };
+    let code = port.inner.exit_code()?;
+    // The program's own status says more than that nobody reads ours.
+    if port.inner.child.is_none() {
+        printed?;
     }
-    port.inner.exit_code()
+    Ok(code)
 }
 
 /// What a run without a configuration file is to do.
@@ -243,15 +249,10 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
 }
 
 /// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.
-fn start(
-    program: &OsString,
-    rest: &[OsString],
-    copies: Option<&Preload>,
-    signals: &Guard,
-    file_size_action: libc::sighandler_t,
-) -> Result<Child> {
+fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
     let mut command = std::process::Command::new(program);
-    command.args(rest);
+    // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it, and SIGPIPE.
+    inherited::restored(command.args(rest));
     if let Some(copies) = copies {
         copies.apply(&mut command);
     }
@@ -262,23 +263,10 @@ fn start(
             for signal in &replaced {
                 libc::signal(*signal, libc::SIG_DFL);
             }
-            // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it; the program gets back its inherited disposition.
-            libc::signal(libc::SIGXFSZ, file_size_action);
             Ok(())
         });
     }
     command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
-}
-
-/// The disposition of a signal: `SIG_IGN` if it is ignored, else `SIG_DFL`.
-fn disposition(signal: libc::c_int) -> libc::sighandler_t {
-    // SAFETY: a structure of integers and pointers, for which zeroes are valid; the call only reads the signal's action into it.
-    let action = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut action);
-        action
-    };
-    if action.sa_sigaction == libc::SIG_IGN { libc::SIG_IGN } else { libc::SIG_DFL }
 }
 
 /// Turns signals into commands for the loop, and prints the loop's events.
@@ -341,7 +329,7 @@ impl Sink for EventPrinter {
         // The reader may have closed the pipe; the loop continues without it.
         match (text, self.json) {
             (Some(text), true) => drop(output::print(&text)),
-            (Some(text), false) => eprint!("{text}"),
+            (Some(text), false) => drop(std::io::stderr().write_all(text.as_bytes())),
             _ => {}
         }
     }
@@ -358,7 +346,7 @@ impl LocalPort for EventPrinter {
 
     fn status(&mut self, status: Status) {
         if self.verbose && status.policy_says != self.last_status {
-            eprintln!("numapilot: {}: {}", status.policy, status.policy_says);
+            tell!("numapilot: {}: {}", status.policy, status.policy_says);
             self.last_status = status.policy_says;
         }
     }

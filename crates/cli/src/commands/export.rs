@@ -24,6 +24,7 @@ use numapilot_watch::stat::Stat;
 use super::stat::options;
 use crate::args::PrometheusArgs;
 use crate::output;
+use crate::output::tell;
 
 /// Shortest interval between two readings. A scrape that comes sooner gets the previous figures, because rates over shorter times are noise.
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -31,6 +32,9 @@ const INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Serves metrics until a signal arrives, or prints them once.
 pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     let mut exporter = Exporter::open(arguments)?;
+    if let Some(hidden) = exporter.live.hidden().filter(|_| arguments.processes > 0) {
+        tell!("numapilot: {hidden}");
+    }
     if arguments.once {
         std::thread::sleep(INTERVAL_MIN);
         return output::print(&encode(&exporter.families()));
@@ -41,7 +45,7 @@ pub fn run(arguments: &PrometheusArgs) -> Result<()> {
     // A scrape that panics while it holds the lock leaves consistent figures, because they are replaced as a whole.
     let answer = move || exporter.lock().unwrap_or_else(std::sync::PoisonError::into_inner).families();
     let page = MetricsPage::start(&address, arguments.allow_remote, answer)?;
-    eprintln!("numapilot: serving metrics at {}", page.address());
+    tell!("numapilot: serving metrics at {}", page.address());
     while signals::caught().is_none() {
         signals::sleep(INTERVAL_MIN);
     }

@@ -1,12 +1,25 @@
 //! Which running processes a command is about: its `--pid`, `--no-children`, `--unit` and `--cgroup`.
 
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 use numapilot_host::Group;
+use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_host::cgroups;
+use numapilot_kernel::task::why_absent;
 
 use crate::args::GroupArgs;
+use crate::output::tell;
+
+/// An error for a process that was named and is not among those found: it has ended, or /proc hides it. Without that its figures would be those of nobody.
+///
+/// # Errors
+/// As it says.
+pub fn all_found(pids: &[u32], members: &Members) -> Result<()> {
+    let absent = pids.iter().find(|pid| !members.contains(**pid));
+    absent.map_or(Ok(()), |pid| Err(anyhow!(why_absent(*pid))))
+}
 
 /// The group of processes that was named; `None`: none was. Says on standard error which instances stand for a unit, unless `is_quiet`.
 ///
@@ -32,10 +45,7 @@ pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Re
         let found = cgroups::of_unit(root, unit)?;
         let is_itself = found.names.iter().any(|name| name == unit || *name == format!("{unit}.service"));
         if !is_itself && !is_quiet {
-            eprintln!(
-                "numapilot: {unit} has no processes of its own; its instances are taken: {}",
-                found.names.join(", ")
-            );
+            tell!("numapilot: {unit} has no processes of its own; its instances are taken: {}", found.names.join(", "));
         }
         folders.extend(found.folders);
     }

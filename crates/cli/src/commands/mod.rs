@@ -45,6 +45,16 @@ use numapilot_wrapper::Language;
 
 use crate::args::Command;
 
+/// Whether the command goes on, or has something to put back, when nobody reads what it prints.
+pub fn outlives_readers(command: &Command) -> bool {
+    match command {
+        Command::Record(_) | Command::Run(_) | Command::Balance(_) => true,
+        Command::Stat(arguments) => !arguments.command.is_empty(),
+        Command::Export(arguments) => !arguments.once,
+        _ => false,
+    }
+}
+
 /// Runs a command and returns its exit code.
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {

@@ -45,6 +45,7 @@ use super::group::group;
 use super::run::summary;
 use crate::args;
 use crate::args::RecordArgs;
+use crate::output::tell;
 
 /// Records the program, then writes the tables. Returns the program's exit status.
 pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
@@ -83,10 +84,10 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         }
         describe(&recording);
         if arguments.native.is_some() && !recording.engine.is_simulated() {
-            eprintln!("numapilot: --native had no effect, because engine {} simulates no clock", recording.engine);
+            tell!("numapilot: --native had no effect, because engine {} simulates no clock", recording.engine);
         }
         if let (Some(fitted), Some(outcome)) = (&fitted, &recording.plan) {
-            summary(fitted, outcome, |_| false).iter().for_each(|line| eprintln!("numapilot: {line}"));
+            summary(fitted, outcome, |_| false).iter().for_each(|line| tell!("numapilot: {line}"));
         }
     }
     let summary = line.while_busy("joining accesses with objects", || numapilot_flows::finalise(&recording.dir))?;
@@ -96,7 +97,7 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     }
     if !arguments.quiet {
         unseen(summary.instrumentation.as_ref());
-        eprintln!(
+        tell!(
             "numapilot: {}, {}, {} in {}; next: numapilot report {}",
             units::counted(summary.accesses, "access", "accesses"),
             units::counted(summary.objects, "object", "objects"),
@@ -116,7 +117,7 @@ fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>
     line.bar.finish_and_clear();
     if !arguments.quiet {
         let least = native.runs.iter().min_by_key(|run| run.user_ns).copied().unwrap_or_default();
-        eprintln!(
+        tell!(
             "numapilot: {} without call-outs: {} of processor time at {:.1} GHz (the least of {} runs); it calibrates the program's own work in predictions",
             native.program,
             units::time_ns(least.user_ns),
@@ -131,11 +132,11 @@ fn natively(program: &OsStr, arguments: &RecordArgs, options: &RecordOptions<'_>
 fn unseen(instrumentation: Option<&Instrumentation>) {
     let Some(found) = instrumentation else { return };
     if let Some(blindness) = blindness_of(found) {
-        eprintln!("numapilot: {}", blindness.says());
+        tell!("numapilot: {}", blindness.says());
         return;
     }
     for module in found.own_modules().filter(|module| module.code_bytes > 0 && module.instrumented_bytes == 0) {
-        eprintln!(
+        tell!(
             "numapilot: {} is not instrumented: the accesses of its {} of code are not recorded",
             module.path,
             units::bytes(module.code_bytes)
@@ -155,7 +156,7 @@ fn running(arguments: &RecordArgs) -> Result<Option<Running>> {
 pub fn named_output(name: &Path, is_quiet: bool) -> PathBuf {
     let folder = output_folder(name);
     if folder != name && !is_quiet {
-        eprintln!("numapilot: the trace goes to {}", folder.display());
+        tell!("numapilot: the trace goes to {}", folder.display());
     }
     folder
 }
@@ -260,7 +261,7 @@ impl Progress for Line {
         }
         refused(&selection.refusals);
         if let Some(machine) = unsimulated {
-            eprintln!(
+            tell!(
                 "numapilot: engine {} does not simulate {machine}: the program runs on this host as it is, and no caches, latencies or home nodes of \
                  {machine} are recorded",
                 selection.engine
@@ -275,7 +276,7 @@ impl Progress for Line {
         self.bar.suspend(|| {
             for survivor in left {
                 let how = if survivor.is_daemon { "as a daemon" } else { "in the background" };
-                eprintln!(
+                tell!(
                     "numapilot: the program has ended, and {} goes on {how}; it is recorded until it ends: Ctrl-C (or `--for`) stops the recording, \
                      not the process",
                     survivor.words()
@@ -300,26 +301,26 @@ impl Progress for Line {
 /// Prints why engines with more evidence were not taken.
 fn refused(refusals: &[Refusal]) {
     for refusal in refusals {
-        eprintln!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
+        tell!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
     }
 }
 
 /// Prints the notes, losses and totals of a recording.
 fn describe(recording: &Recording) {
     for note in &recording.notes {
-        eprintln!("numapilot: {note}");
+        tell!("numapilot: {note}");
     }
     if let Some(StopReason::WriteFailed(error)) = &recording.stopped {
-        eprintln!(
+        tell!(
             "numapilot: recording stopped because the trace could not be written: {error}; what was written before is kept"
         );
     }
     let lost = recording.losses.records();
     if lost > 0 {
         let lost = units::counted(lost, "record was", "records were");
-        eprintln!("numapilot: {lost} lost; the report says where");
+        tell!("numapilot: {lost} lost; the report says where");
     }
-    eprintln!(
+    tell!(
         "numapilot: engine {}: {} of program time in {} of real time, {} records",
         recording.engine,
         units::time_ns(u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX)),

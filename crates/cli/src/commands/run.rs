@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::numactl;
 use crate::args::RunArgs;
 use crate::output;
+use crate::output::tell;
 
 /// Runs the program and returns its exit status.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
@@ -27,7 +28,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     apply::apply_here(&policy)?;
     let say = |text: String| {
         if !arguments.quiet {
-            eprintln!("numapilot: {text}");
+            tell!("numapilot: {text}");
         }
     };
     if let Some((_, fitted)) = planned.take_if(|(_, fitted)| fitted.is_moot() && !arguments.fold) {

@@ -1,5 +1,6 @@
 //! `numapilot stat`: shows the seven NUMA metrics of a command, of processes or of the machine.
 
+use std::io::ErrorKind;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
@@ -12,6 +13,7 @@ use anyhow::Context;
 use anyhow::Result;
 use numapilot_host::Members;
 use numapilot_host::Root;
+use numapilot_kernel::inherited;
 use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
@@ -34,6 +36,7 @@ use numapilot_watch::stat;
 use numapilot_watch::stat::Repeats;
 use numapilot_watch::stat::Stat;
 
+use super::group::all_found;
 use super::group::group;
 use crate::args::StatArgs;
 use crate::output;
@@ -71,8 +74,9 @@ fn watch(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     let members = group.map(|group| {
         let mut members = Members::new(group);
         members.refresh(&Root::default());
-        members
+        all_found(&arguments.pid, &members).map(|()| members)
     });
+    let members = members.transpose()?;
     let scope = members.as_ref().map_or(Scope::System, |members| Scope::Processes(members.pids()));
     let mut watched = Watched::open(arguments, scope)?;
     watched.attend(members);
@@ -107,8 +111,7 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
 
 fn start(arguments: &StatArgs) -> Result<Child> {
     let program = &arguments.command[0];
-    Command::new(program)
-        .args(&arguments.command[1..])
+    inherited::restored(Command::new(program).args(&arguments.command[1..]))
         .spawn()
         .with_context(|| format!("{}", program.to_string_lossy()))
 }
@@ -346,7 +349,11 @@ impl Output {
             To::Stream(stream) => stream,
             To::File(file) => file,
         };
-        to.write_all(text.as_bytes()).and_then(|()| to.flush()).context("output")
+        match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+            // Nobody reads it any more: the command goes on, and its status is still to be told.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            written => written.context("output"),
+        }
     }
 
     /// Completes the output: an output file gets its final name.

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 use numapilot_host::Root;
+use numapilot_kernel::task::Process;
+use numapilot_kernel::task::why_absent;
 use numapilot_machine::Machine;
 use numapilot_watch::WatchError;
 use numapilot_watch::live::Live;
@@ -43,8 +46,10 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
         None => {
             let socket = arguments.socket.clone().unwrap_or_else(default_socket);
             let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
-            if let Some(pid) = arguments.pid.iter().find(|pid| !Root::default().has(&format!("proc/{pid}"))) {
-                return Err(WatchError::NoProcess { pid: *pid }.into());
+            let is_shown = |pid: u32| Root::default().text(&format!("proc/{pid}/stat")).is_some();
+            if let Some(pid) = arguments.pid.iter().copied().find(|pid| !is_shown(*pid)) {
+                let is_hidden = Process::open(pid).is_ok_and(|process| process.is_running());
+                return Err(if is_hidden { anyhow!(why_absent(pid)) } else { WatchError::NoProcess { pid }.into() });
             }
             Box::new(LiveSource::new(live()?, socket).with_group(group))
         }

@@ -9,7 +9,7 @@ use crate::cpulist::parse_cpu_list;
 use crate::error::{MachineError, Problem};
 use crate::hardware::{Cache, Cpu, Node};
 use crate::ids::{CoreId, CpuId, NodeId, SocketId};
-use crate::{MAX_CPUS, MAX_NODES};
+use crate::{MAX_MODEL_CPUS, MAX_NODES};
 
 impl Reader<'_> {
     /// All nodes and CPUs, ascending.
@@ -45,8 +45,8 @@ impl Reader<'_> {
                     })?,
                     None => Vec::new(),
                 };
-                if cpus.len() + ids.len() > MAX_CPUS || nodes.len() == MAX_NODES {
-                    let what = format!("more than {MAX_NODES} nodes or {MAX_CPUS} CPUs");
+                if cpus.len() + ids.len() > MAX_MODEL_CPUS || nodes.len() == MAX_NODES {
+                    let what = format!("more than {MAX_NODES} nodes or {MAX_MODEL_CPUS} CPUs");
                     let problem =
                         Problem::new(place, what, "leave some out: this is the most that a machine model can hold");
                     return Err(self.error(problem, Some(spanned.span())));

@@ -19,9 +19,11 @@ pub fn read(tree: &mut Tree) -> Result<Vec<Cpu>, MachineError> {
         Some(list) => list,
         None => tree.numbered(CPU, "cpu"),
     };
-    if present.is_empty() || present.len() > MAX_CPUS {
-        let what = format!("it names {} CPUs; 1 to {MAX_CPUS} are supported", present.len());
-        return Err(tree.malformed(&format!("{CPU}/present"), what));
+    if present.is_empty() {
+        return Err(tree.malformed(&format!("{CPU}/present"), "it names no CPU"));
+    }
+    if present.len() > MAX_CPUS {
+        return Err(tree.too_large(&format!("{CPU}/present"), format!("it names {} CPUs", present.len()), MAX_CPUS));
     }
     let online = tree.list(&format!("{CPU}/online"))?.unwrap_or_else(|| present.clone());
     let mut cpus = Vec::with_capacity(present.len());

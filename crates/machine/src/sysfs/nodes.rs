@@ -28,10 +28,7 @@ pub fn read(tree: &mut Tree, cpus: &mut [Cpu]) -> Result<Vec<Node>, MachineError
         return without_nodes(tree, cpus);
     }
     if online.len() > MAX_NODES {
-        return Err(tree.malformed(
-            &format!("{NODE}/online"),
-            format!("it names {} nodes; at most {MAX_NODES} are supported", online.len()),
-        ));
+        return Err(tree.too_large(&format!("{NODE}/online"), format!("it names {} nodes", online.len()), MAX_NODES));
     }
     let mut nodes = Vec::with_capacity(online.len());
     for number in online {

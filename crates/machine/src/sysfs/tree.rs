@@ -52,6 +52,15 @@ impl Tree {
         }
     }
 
+    /// An error about a machine that is larger than this version can describe.
+    pub fn too_large(&self, relative: &str, what: String, most: usize) -> MachineError {
+        MachineError::Sysfs {
+            path: self.path(relative),
+            what,
+            remedy: format!("this version describes machines with up to {most}; please report yours"),
+        }
+    }
+
     /// A file's text, trimmed. `None` if it is not there; also, with a note, if the system refuses to read it.
     pub fn text(&mut self, relative: &str) -> Result<Option<String>, MachineError> {
         let path = self.path(relative);

@@ -16,6 +16,7 @@ fn all() -> Permit {
         memory_bytes: None,
         large_pages: true,
         large_page_bytes: 2 << 20,
+        huge_free_bytes: BTreeMap::new(),
     }
 }
 
@@ -185,6 +186,23 @@ fn arrays_are_four_times_the_caches_and_never_half_of_free_memory() {
     let squeezed = super::Plan::new(&tree("one-node"), &small, &Options::default()).expect("a plan");
     assert!(squeezed.groups[0].chase_bytes + 3 * squeezed.groups[0].array_bytes <= 513 << 20);
     assert!(squeezed.notes[0].contains("less than 4 times a node's last-level caches"), "{:?}", squeezed.notes);
+}
+
+#[test]
+fn reserved_huge_pages_are_not_exceeded_and_their_lack_is_told_before_anything_is_mapped() {
+    let machine = tree("two-sockets-smt");
+    let nodes = || machine.nodes().iter().map(|node| node.id);
+    let of = |bytes: u64| Permit { huge_free_bytes: nodes().map(|node| (node, bytes)).collect(), ..all() };
+    let huge = Options { pages: crate::Pages::Huge, ..Options::default() };
+    let fits = plan(&machine, &of(40 << 20), &huge);
+    for group in fits.groups.iter().filter(|group| group.target.is_some()) {
+        let pages = group.chase_bytes.div_ceil(2 << 20) + (3 * group.array_bytes).div_ceil(2 << 20);
+        assert!(pages <= 20, "{pages} pages of 20: {group:?}");
+    }
+    let error = Plan::new(&machine, &of(0), &huge).expect_err("no huge pages").to_string();
+    assert!(error.contains("node 0 has 0 free reserved huge pages") && error.contains("--pages large"), "{error}");
+    // Enough of them for the usual sizes.
+    assert_eq!(plan(&machine, &of(8 << 30), &huge).groups[0].chase_bytes, 4 * (19_712 << 10));
 }
 
 #[test]

@@ -150,6 +150,7 @@ mod tests {
             memory_bytes: None,
             large_pages: false,
             large_page_bytes: 2 << 20,
+            huge_free_bytes: std::collections::BTreeMap::new(),
         }
     }
 

@@ -88,6 +88,7 @@ mod tests {
             memory_bytes: None,
             large_pages: false,
             large_page_bytes: 2 << 20,
+            huge_free_bytes: std::collections::BTreeMap::new(),
         };
         let placement = |cpus: &[u32]| ThreadPlacement::of(&machine, Some(&permit(cpus)));
         let one_node = placement(&[1, 2]).expect("CPUs");

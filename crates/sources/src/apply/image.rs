@@ -3,11 +3,12 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use crate::error::SourceError;
+use crate::holder::Held;
 
 const NAME: &CStr = c"numapilot-plan";
 const MAGIC: u64 = 0x314e_414c_5041_554e;
@@ -192,6 +193,7 @@ pub(super) type PlaceCounters = [u64; 5];
 #[derive(Debug)]
 pub struct PlanImage {
     file: File,
+    held: Held,
     rules: usize,
     threads: usize,
     processes: usize,
@@ -215,14 +217,15 @@ impl PlanImage {
         // SAFETY: `fd` is open and owned by nobody else.
         let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         file.write_all(&parts.bytes()).map_err(fail)?;
+        let held = Held::new(file.as_fd()).map_err(fail)?;
         let (rules, threads, processes) = (parts.rules.len(), parts.threads.len(), parts.processes.len());
-        Ok(PlanImage { file, rules, threads, processes, notes, dead })
+        Ok(PlanImage { file, held, rules, threads, processes, notes, dead })
     }
 
     /// Where the program's processes open it.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+        self.held.path()
     }
 
     fn words<const N: usize>(&self, at: usize) -> [u64; N] {

@@ -13,8 +13,8 @@ const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
 const MPOL_F_NUMA_BALANCING: libc::c_int = 1 << 13;
 const MPOL_F_NODE: libc::c_ulong = 1;
 const MPOL_F_MEMS_ALLOWED: libc::c_ulong = 4;
-/// Bits of node and CPU masks (`CONFIG_NODES_SHIFT` is at most 10).
-const MASK_BITS: usize = 1024;
+/// Bits of CPU masks, which distributions' kernels have at most, and of node masks (`CONFIG_NODES_SHIFT` is at most 10).
+const MASK_BITS: usize = 8192;
 const WORD_BITS: usize = libc::c_ulong::BITS as usize;
 type Mask = [libc::c_ulong; MASK_BITS / WORD_BITS];
 
@@ -149,7 +149,7 @@ impl Current {
         // SAFETY: writes a mask of the length given.
         let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
         if result < 0 {
-            return Err(refused("sched_getaffinity", "this version supports machines with up to 1,024 CPUs"));
+            return Err(refused("sched_getaffinity", "this version supports machines with up to 8,192 CPUs"));
         }
         Ok(Current { mode, nodes: ids(&nodes), next, cpus: ids(&cpus), allowed_nodes: ids(&allowed) })
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use numapilot_kernel::inherited;
 use numapilot_machine::Machine;
 use numapilot_plan::Fitted;
 
@@ -106,7 +107,8 @@ pub fn exec_here(command: &[OsString]) -> SourceError {
         Ok(target) => target,
         Err(error) => return error,
     };
-    let source = Command::new(&target.exec_path).arg0(&command[0]).args(&command[1..]).exec();
+    let mut program = Command::new(&target.exec_path);
+    let source = inherited::restored(program.arg0(&command[0]).args(&command[1..])).exec();
     SourceError::NotExecutable {
         path: target.exec_path,
         reason: format!("the system cannot run it ({source})"),

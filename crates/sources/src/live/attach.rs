@@ -11,9 +11,10 @@ use std::time::UNIX_EPOCH;
 use numapilot_host::Group;
 use numapilot_host::Members;
 use numapilot_host::Root;
+use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
-use numapilot_kernel::task::Process;
+use numapilot_kernel::task::why_absent;
 use numapilot_text::units;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
@@ -120,7 +121,8 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
         Ok::<_, SourceError>((outcome, stopped))
     })?;
     let mut recording = result(&options, engine, began.elapsed(), stopped, known);
-    recording.notes.splice(1..1, named.into_iter().flatten());
+    let hidden = watch.members.is_none().then(|| hidden_processes(&Root::default())).flatten();
+    recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
     if watch.joined > 0 {
         let note = format!(
             "{} joined without having been started by a recorded one, and recorded from then on",
@@ -169,7 +171,7 @@ fn members_of(who: &Running) -> Result<Option<Members>, SourceError> {
     if let Group::Processes(pids) | Group::Trees(pids) = group
         && let Some(pid) = pids.iter().find(|pid| !members.contains(**pid))
     {
-        let reason = Process::open(*pid).err().map_or_else(|| format!("process {pid} has ended"), |e| e.to_string());
+        let reason = why_absent(*pid);
         let remedy = "look it up with `pgrep` or `ps`".to_owned();
         return Err(SourceError::Option { option: "--pid", reason, remedy });
     }

@@ -1,5 +1,6 @@
-//! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs. There is one event per CPU, so that counts are
-//! known by node; nothing is sampled. If there are more events than hardware counters, the kernel multiplexes them, and counts are scaled.
+//! Counting events of `perf_event_open`: of a command from its start, of running processes, or of whole CPUs; nothing is sampled. Events of the whole machine
+//! are opened for each CPU, so that counts are known by node; those of tasks only where that costs the tasks little (`layout`). If there are more events than
+//! hardware counters, the kernel multiplexes them, and counts are scaled.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,10 +15,14 @@ use numapilot_perf::abi::read_format;
 use numapilot_perf_events::event::EventRequest;
 pub use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::open::raise_descriptor_limit;
+use numapilot_perf_events::syscall::ANY_CPU;
 use numapilot_perf_events::syscall::open_event;
 
 use crate::figures::EventFigures;
 use crate::figures::MetricValue;
+use crate::live::layout::Layout;
+use crate::live::layout::Size;
+use crate::live::layout::has_kinds_of_cores;
 use numapilot_host::Root;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id` for memory reads by node: all, or the remote ones.
@@ -31,6 +36,31 @@ pub struct Event {
     pub name: &'static str,
     kind: u32,
     config: u64,
+}
+
+/// Which part of a task's time an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All of it, also for those who may not observe the kernel.
+    All,
+    /// The kernel's alone: the event is raised in the scheduler, and is always 0 for those who may not observe that.
+    Kernel,
+    /// User code and the kernel's; without the right to observe the kernel, user code alone.
+    Both,
+}
+
+impl Event {
+    fn is_software(&self) -> bool {
+        self.kind == event_type::SOFTWARE
+    }
+
+    fn part(&self) -> Part {
+        match (self.is_software(), self.config) {
+            (true, 1) => Part::All,
+            (true, 3 | 4) => Part::Kernel,
+            _ => Part::Both,
+        }
+    }
 }
 
 const fn event(name: &'static str, kind: u32, config: u64) -> Event {
@@ -84,8 +114,37 @@ impl Raw {
 struct Open {
     fd: OwnedFd,
     event: usize,
-    /// Index of its CPU's node.
-    node: Option<usize>,
+    place: Place,
+    /// How many such events stand for one task: each is enabled as long as the task runs, and counts on one CPU of so many.
+    shares: usize,
+}
+
+/// What is known of the node on which an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Index of the node.
+    Node(usize),
+    /// The CPU belongs to no node.
+    Nowhere,
+    /// It counts on several nodes.
+    Anywhere,
+}
+
+/// Opens an event for a task and a CPU.
+type Opener<'a> = &'a mut dyn FnMut(EventAttr, libc::pid_t, u32) -> io::Result<OwnedFd>;
+
+/// Why an event is not opened.
+enum Refusal {
+    /// The system's answer.
+    System(io::Error),
+    /// It would be 0, because this user may not observe the kernel.
+    KernelHidden,
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Refusal {
+        Refusal::System(error)
+    }
 }
 
 /// The opened counters.
@@ -95,9 +154,10 @@ pub struct Counters {
     /// Why each event could not be opened.
     refused: [Option<String>; COUNT],
     node_loads_are_all: Option<bool>,
-    /// Whether the events count tasks, with one event per CPU.
-    is_of_tasks: bool,
-    cpus: usize,
+    /// What decides how events of tasks are opened; `None`: those of the whole machine are.
+    tasks: Option<Size>,
+    /// Events that count user code alone, because this user may not observe the kernel.
+    user_only: [bool; COUNT],
     /// Processes that this user may not observe.
     denied: BTreeSet<u32>,
 }
@@ -118,20 +178,38 @@ impl Counters {
     #[must_use]
     pub fn open(root: &Root, machine: &Machine, scope: &Scope, because: Option<&str>) -> Counters {
         raise_descriptor_limit();
-        let mut counters = Counters {
-            node_loads_are_all: node_loads_are_all(root),
-            is_of_tasks: *scope != Scope::System,
+        Counters::open_with(root, machine, scope, because, &mut open_counter)
+    }
+
+    fn open_with(root: &Root, machine: &Machine, scope: &Scope, because: Option<&str>, opener: Opener<'_>) -> Counters {
+        let tasks = (*scope != Scope::System).then(|| Size {
+            events: EVENTS.iter().filter(|event| !event.is_software()).count(),
             cpus: machine.online_cpu_count(),
-            ..Counters::default()
-        };
+            nodes: nodes_with_cpus(machine),
+            threads: threads_in(scope),
+            has_kinds: has_kinds_of_cores(root, machine),
+        });
+        let mut counters = Counters { node_loads_are_all: node_loads_are_all(root), tasks, ..Counters::default() };
         for (index, event) in EVENTS.iter().enumerate() {
             let opened = counters.open.len();
-            if let Err(error) = counters.open_one(index, machine, scope) {
+            if counters.layout_of(index) == Layout::Refused {
+                counters.refused[index] = Some(SEVERAL_KINDS.to_owned());
+            } else if let Err(refusal) = counters.open_one(index, machine, scope, opener) {
                 counters.open.truncate(opened);
-                counters.refused[index] = Some(reason(event, &error, because));
+                counters.refused[index] = Some(reason(event, &refusal, because));
             }
         }
         counters
+    }
+
+    /// How an event is opened.
+    fn layout_of(&self, index: usize) -> Layout {
+        match self.tasks {
+            None => Layout::EachCpu,
+            // No table shows these by node.
+            Some(_) if EVENTS[index].is_software() => Layout::Anywhere,
+            Some(size) => size.layout(),
+        }
     }
 
     /// Makes counters without events, for this reason.
@@ -143,10 +221,13 @@ impl Counters {
     /// Counts these processes too, which joined without having inherited the events. One that has ended, or may not be observed, is no error.
     pub fn join(&mut self, machine: &Machine, pids: &[u32]) {
         let scope = Scope::Processes(pids.to_vec());
+        if let Some(size) = &mut self.tasks {
+            size.threads += threads_in(&scope);
+        }
         for index in 0..COUNT {
-            if self.refused[index].is_none() {
+            if self.refused[index].is_none() && self.layout_of(index) != Layout::Refused {
                 // What is refused for them is listed, or is told of the first processes.
-                let _ = self.open_one(index, machine, &scope);
+                let _ = self.open_one(index, machine, &scope, &mut open_counter);
             }
         }
     }
@@ -156,18 +237,44 @@ impl Counters {
         self.denied.iter().copied()
     }
 
-    fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope) -> io::Result<()> {
+    /// What the reader has to know of the counts, in whole sentences.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let is_opened = |event: usize| self.open.iter().any(|open| open.event == event);
+        let of_tasks = self.tasks.filter(|size| size.nodes > 1);
+        let is_split = |open: &Open| EVENTS[open.event].is_software() || open.place != Place::Anywhere;
+        let unsplit = of_tasks.filter(|_| !self.open.iter().all(is_split)).map(|size| {
+            format!(
+                "Events of the processor are not counted by node: for that each thread would have {} events for each of {} CPUs, which would make its \
+                 forks and new threads slow; `--system` counts the whole machine by node.",
+                size.events, size.cpus
+            )
+        });
+        let user_only: Vec<&str> = (0..COUNT)
+            .filter(|event| self.user_only[*event] && is_opened(*event))
+            .map(|event| EVENTS[event].name)
+            .collect();
+        let user_only = (!user_only.is_empty()).then(|| {
+            format!(
+                "Without the right to observe the kernel (kernel.perf_event_paranoid above 1 and no CAP_PERFMON) these count user code alone: {}.",
+                user_only.join(", ")
+            )
+        });
+        unsplit.into_iter().chain(user_only).collect()
+    }
+
+    fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope, opener: Opener<'_>) -> Result<(), Refusal> {
         let pids = match scope {
-            Scope::Children => return self.open_task(index, machine, scope, 0),
-            Scope::System => return self.open_task(index, machine, scope, -1),
+            Scope::Children => return self.open_task(index, machine, scope, 0, opener),
+            Scope::System => return self.open_task(index, machine, scope, -1, opener),
             Scope::Processes(pids) => pids,
         };
         let (opened, mut denied) = (self.open.len(), None);
         for &pid in pids {
             let tids = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
             for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid).ok()) {
-                match self.open_task(index, machine, scope, task) {
-                    Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
+                match self.open_task(index, machine, scope, task, opener) {
+                    Err(Refusal::System(error)) if is_denied(&error) => {
                         denied = Some((pid, error));
                         break;
                     }
@@ -178,22 +285,53 @@ impl Counters {
         }
         // If all are refused, so is the event.
         match denied.filter(|_| self.open.len() == opened) {
-            Some((_, error)) => Err(error),
+            Some((_, error)) => Err(error.into()),
             None => Ok(()),
         }
     }
 
-    fn open_task(&mut self, index: usize, machine: &Machine, scope: &Scope, task: libc::pid_t) -> io::Result<()> {
+    fn open_task(
+        &mut self,
+        index: usize,
+        machine: &Machine,
+        scope: &Scope,
+        task: libc::pid_t,
+        opener: Opener<'_>,
+    ) -> Result<(), Refusal> {
+        if self.layout_of(index) == Layout::Anywhere {
+            // On a machine with one node there is no doubt.
+            let only = machine.nodes().iter().position(|node| !node.cpus.is_empty());
+            let is_only = nodes_with_cpus(machine) == 1;
+            let place = only.filter(|_| is_only).map_or(Place::Anywhere, Place::Node);
+            return self.open_on(index, scope, (task, ANY_CPU), (place, 1), opener);
+        }
+        let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
             let node = cpu.node.and_then(|node| machine.node_index(node));
-            match open_for(&EVENTS[index], scope, task, cpu.id.0) {
-                Ok(fd) => self.open.push(Open { fd, event: index, node }),
-                // A thread has ended, or a CPU went offline, since it was listed.
-                Err(error) if is_about_one(&error, scope, cpu.id.0) => {}
-                Err(error) => return Err(error),
-            }
+            let place = node.map_or(Place::Nowhere, Place::Node);
+            self.open_on(index, scope, (task, cpu.id.0), (place, shares), opener)?;
         }
         Ok(())
+    }
+
+    fn open_on(
+        &mut self,
+        index: usize,
+        scope: &Scope,
+        (task, cpu): (libc::pid_t, u32),
+        (place, shares): (Place, usize),
+        opener: Opener<'_>,
+    ) -> Result<(), Refusal> {
+        match open_for(&EVENTS[index], scope, task, cpu, opener) {
+            Ok((fd, user_only)) => {
+                self.user_only[index] |= user_only;
+                self.open.push(Open { fd, event: index, place, shares });
+                Ok(())
+            }
+            // A thread has ended, or a CPU went offline, since it was listed.
+            Err(Refusal::System(error)) if is_about_one(&error, scope, cpu) => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Reads every counter.
@@ -210,24 +348,23 @@ impl Counters {
             now.since(before.0.get(index).copied().unwrap_or_default())
         };
         let mut sums = Sums { running: [1.0; COUNT], ..Sums::default() };
-        let mut all = [Raw::default(); COUNT];
+        let mut all = [Total::default(); COUNT];
         for (index, open) in self.open.iter().enumerate() {
             let since = since(index);
             let sum = &mut all[open.event];
-            (sum.enabled, sum.running) = (sum.enabled + since.enabled, sum.running + since.running);
-            if node.is_none() || open.node == node {
-                sum.value += since.value;
-            }
-        }
-        for (event, sum) in all.iter().enumerate().filter(|(event, _)| self.refused[*event].is_none()) {
             // A task's event for one CPU is enabled but does not run while the task is on another CPU.
-            let enabled =
-                if self.is_of_tasks { sum.enabled as f64 / self.cpus.max(1) as f64 } else { sum.enabled as f64 };
-            let is_hardware = EVENTS[event].kind != event_type::SOFTWARE;
-            let took_turns = is_hardware && (sum.running as f64) < enabled * ALL_THE_TIME;
-            sums.running[event] = if took_turns { sum.running as f64 / enabled } else { 1.0 };
-            let scale = if took_turns && sum.running > 0 { 1.0 / sums.running[event] } else { 1.0 };
-            sums.counts[event] = Some(sum.value as f64 * scale);
+            sum.enabled += since.enabled as f64 / open.shares.max(1) as f64;
+            sum.running += since.running as f64;
+            let is_of_it = node.is_none_or(|node| open.place == Place::Node(node));
+            sum.value += if is_of_it { since.value as f64 } else { 0.0 };
+            sum.is_known = (sum.is_known || sum.opened == 0) && (node.is_none() || open.place != Place::Anywhere);
+            sum.opened += 1;
+        }
+        for (event, sum) in all.iter().enumerate().filter(|(_, sum)| sum.is_known) {
+            let took_turns = !EVENTS[event].is_software() && sum.running < sum.enabled * ALL_THE_TIME;
+            sums.running[event] = if took_turns { sum.running / sum.enabled } else { 1.0 };
+            let scale = if took_turns && sum.running > 0.0 { 1.0 / sums.running[event] } else { 1.0 };
+            sums.counts[event] = Some(sum.value * scale);
         }
         sums
     }
@@ -236,11 +373,11 @@ impl Counters {
     #[must_use]
     pub fn figures(&self, sums: &Sums) -> Vec<EventFigures> {
         let of = |index: usize| {
-            let source = if EVENTS[index].kind == event_type::SOFTWARE { "kernel" } else { "core PMU" };
-            let why = self.refused[index].as_deref().unwrap_or_default();
+            let source = if EVENTS[index].is_software() { "kernel" } else { "core PMU" };
+            let source = self.of_part(source, &[index]);
             let count = match (sums.counts[index], sums.running[index] < 1.0) {
-                (Some(count), true) => MetricValue::estimate(count, source),
-                (count, _) => MetricValue::of(count, source, why),
+                (Some(count), true) => MetricValue::estimate(count, &source),
+                (count, _) => MetricValue::of(count, &source, self.why_not(index)),
             };
             EventFigures { name: EVENTS[index].name, count, running: sums.running[index] }
         };
@@ -250,22 +387,21 @@ impl Counters {
     /// Instructions per cycle.
     #[must_use]
     pub fn ipc(&self, sums: &Sums) -> MetricValue {
-        self.ratio(sums, "instructions", "cycles", 1.0, "core PMU (instructions, cycles)")
+        self.ratio(sums, "instructions", "cycles", 1.0)
     }
 
     /// Last-level misses per 1,000 instructions.
     #[must_use]
     pub fn l3_mpki(&self, sums: &Sums) -> MetricValue {
-        self.ratio(sums, "cache-misses", "instructions", 1000.0, "core PMU (cache-misses, instructions)")
+        self.ratio(sums, "cache-misses", "instructions", 1000.0)
     }
 
     /// Share of memory reads that the node's own memory answered.
     #[must_use]
     pub fn local_share(&self, sums: &Sums) -> MetricValue {
         let of = |name: &str| sums.counts[position(name)];
-        let why = self.refused[position("node-loads")].as_deref().unwrap_or("no memory reads in the interval");
         let (Some(loads), Some(misses)) = (of("node-loads"), of("node-load-misses")) else {
-            return MetricValue::Missing(why.to_owned());
+            return MetricValue::Missing(self.why_not(position("node-loads")).to_owned());
         };
         let share = match self.node_loads_are_all {
             None => return MetricValue::Missing("what node-loads counts on this processor is not known".into()),
@@ -274,16 +410,34 @@ impl Counters {
         };
         MetricValue::of(
             Some(share).filter(|share| (0.0..=1.0).contains(share)),
-            "core PMU (node-loads, node-load-misses)",
-            why,
+            &self.of_part("core PMU (node-loads, node-load-misses)", &[position("node-loads")]),
+            "no memory reads in the interval",
         )
     }
 
-    fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64, source: &str) -> MetricValue {
-        let refused = |name: &str| self.refused[position(name)].as_deref();
-        let why = refused(over).or(refused(under)).unwrap_or("nothing ran in the interval");
-        let ratio = sums.counts[position(over)].zip(sums.counts[position(under)]).filter(|(_, under)| *under > 0.0);
-        MetricValue::of(ratio.map(|(over, under)| over / under * scale), source, why)
+    fn ratio(&self, sums: &Sums, over: &str, under: &str, scale: f64) -> MetricValue {
+        let events = [position(over), position(under)];
+        let source = self.of_part(&format!("core PMU ({over}, {under})"), &events);
+        let missing = events.into_iter().find(|event| sums.counts[*event].is_none());
+        let why = missing.map_or("nothing ran in the interval", |event| self.why_not(event));
+        let ratio = sums.counts[events[0]].zip(sums.counts[events[1]]).filter(|(_, under)| *under > 0.0);
+        MetricValue::of(ratio.map(|(over, under)| over / under * scale), &source, why)
+    }
+
+    /// The source of what these events count, with the part that they leave out.
+    fn of_part(&self, source: &str, events: &[usize]) -> String {
+        let is_user_only = events.iter().any(|event| self.user_only[*event]);
+        if is_user_only { format!("{source}, user code only") } else { source.to_owned() }
+    }
+
+    /// Why an event has no count.
+    fn why_not(&self, event: usize) -> &str {
+        let is_opened = || self.open.iter().any(|open| open.event == event);
+        match &self.refused[event] {
+            Some(why) => why,
+            None if is_opened() => "events of processes are not counted by node on a machine of this size",
+            None => "no thread of the processes could be counted: they have ended, or /proc does not show them",
+        }
     }
 }
 
@@ -291,8 +445,41 @@ fn position(name: &str) -> usize {
     EVENTS.iter().position(|event| event.name == name).unwrap_or(0)
 }
 
-/// Opens `event`; excludes the kernel if counting it is refused.
-fn open_for(event: &Event, scope: &Scope, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
+/// Sum of an event's counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    value: f64,
+    enabled: f64,
+    running: f64,
+    opened: usize,
+    /// Whether all of it is known by node, if a node's is wanted.
+    is_known: bool,
+}
+
+const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CPUs, so that a thread would need too many events; `--system` counts them all";
+
+fn nodes_with_cpus(machine: &Machine) -> usize {
+    machine.nodes().iter().filter(|node| !node.cpus.is_empty()).count()
+}
+
+/// Threads that get events of their own.
+fn threads_in(scope: &Scope) -> usize {
+    match scope {
+        Scope::Processes(pids) => {
+            pids.iter().map(|pid| numapilot_kernel::task::threads_of(*pid).map_or(0, |tids| tids.len())).sum()
+        }
+        Scope::Children | Scope::System => 1,
+    }
+}
+
+/// Opens `event`; excludes the kernel if counting it is refused, where that leaves something to count. Returns whether it did.
+fn open_for(
+    event: &Event,
+    scope: &Scope,
+    task: libc::pid_t,
+    cpu: u32,
+    opener: Opener<'_>,
+) -> Result<(OwnedFd, bool), Refusal> {
     let mut flags = 0;
     if *scope != Scope::System {
         flags |= 1 << attr_flag::INHERIT;
@@ -300,18 +487,21 @@ fn open_for(event: &Event, scope: &Scope, task: libc::pid_t, cpu: u32) -> io::Re
     if *scope == Scope::Children {
         flags |= 1 << attr_flag::DISABLED | 1 << attr_flag::ENABLE_ON_EXEC;
     }
+    let mut open = |flags: u64| {
+        opener(EventAttr { kind: event.kind, config: event.config, flags, ..EventAttr::default() }, task, cpu)
+    };
     let user = 1 << attr_flag::EXCLUDE_KERNEL | 1 << attr_flag::EXCLUDE_HV;
-    let opened = open_attr(event.kind, event.config, flags, task, cpu);
-    match opened {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => {
-            open_attr(event.kind, event.config, flags | user, task, cpu)
-        }
-        other => other,
+    match open(flags) {
+        Err(error) if is_denied(&error) => match (open(flags | user)?, event.part()) {
+            (_, Part::Kernel) => Err(Refusal::KernelHidden),
+            (fd, part) => Ok((fd, part == Part::Both)),
+        },
+        other => Ok((other?, false)),
     }
 }
 
-fn open_attr(kind: u32, config: u64, flags: u64, task: libc::pid_t, cpu: u32) -> io::Result<OwnedFd> {
-    open_counter(EventAttr { kind, config, flags, ..EventAttr::default() }, task, cpu)
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
 /// Opens a counting event with the given attributes.
@@ -341,13 +531,24 @@ fn is_about_one(error: &io::Error, scope: &Scope, cpu: u32) -> bool {
     match error.raw_os_error() {
         Some(libc::ESRCH) => matches!(scope, Scope::Processes(_)),
         // For the first CPU it means that the event does not exist.
-        Some(libc::ENODEV) => cpu != 0,
+        Some(libc::ENODEV) => cpu != 0 && cpu != ANY_CPU,
         _ => false,
     }
 }
 
-fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
+fn reason(event: &Event, refusal: &Refusal, because: Option<&str>) -> String {
     let paranoid = numapilot_kernel::sysctl::perf_event_paranoid();
+    let error = match refusal {
+        Refusal::System(error) => error,
+        Refusal::KernelHidden => {
+            let level = paranoid.map_or(String::new(), |level| format!(" (kernel.perf_event_paranoid is {level})"));
+            return format!(
+                "{}: they happen in the kernel, which this user may not observe{level}; run as root or with CAP_PERFMON, or set \
+                 kernel.perf_event_paranoid to 1",
+                event.name
+            );
+        }
+    };
     match (error.raw_os_error(), paranoid) {
         (Some(libc::EACCES | libc::EPERM), Some(level)) => {
             format!(
@@ -362,9 +563,7 @@ fn reason(event: &Event, error: &io::Error, because: Option<&str>) -> String {
             )
         }
         (Some(libc::EMFILE), _) => format!("{}: too many open files; raise `ulimit -n`", event.name),
-        (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL), _)
-            if event.kind != event_type::SOFTWARE =>
-        {
+        (Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL), _) if !event.is_software() => {
             match because {
                 Some(because) => because.to_owned(),
                 None => format!("the processor (or virtual machine) does not offer {}", event.name),
@@ -432,6 +631,84 @@ mod tests {
         assert_eq!(none.ipc(&Sums::default()), MetricValue::Missing("no counters in this virtual machine".into()));
     }
 
+    /// Counters of a made-up machine: the opened (task, CPU) pairs. Who asks for the kernel's part is refused where `hides_kernel`.
+    fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, u32)>) {
+        let mut opened = Vec::new();
+        let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: u32| {
+            if hides_kernel && !attr.flag(attr_flag::EXCLUDE_KERNEL) {
+                return Err(io::Error::from_raw_os_error(libc::EACCES));
+            }
+            opened.push((task, cpu));
+            Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
+        };
+        let counters = Counters::open_with(&tree.root(), &tree.machine(), scope, None, &mut opener);
+        (counters, opened)
+    }
+
+    #[test]
+    fn a_command_inherits_few_events_on_a_large_machine() {
+        let large = Tree::symmetric(2, 128, 1 << 20);
+        let (counters, opened) = made_up(&large, &Scope::Children, false);
+        assert_eq!(opened, [(0, ANY_CPU); COUNT], "one event of each kind");
+        let reading = counters.read();
+        let of_all = counters.sums(&reading, &reading, None);
+        assert!(of_all.counts.iter().all(Option::is_some));
+        let of_node = counters.sums(&reading, &reading, Some(0));
+        let MetricValue::Missing(why) = counters.ipc(&of_node) else { panic!("a node's figure out of nothing") };
+        assert!(why.contains("not counted by node"), "{why}");
+        assert!(counters.notes()[0].contains("5 events for each of 256 CPUs"), "{:?}", counters.notes());
+
+        let small = Tree::symmetric(2, 4, 1 << 20);
+        let (counters, opened) = made_up(&small, &Scope::Children, false);
+        assert_eq!(opened.len(), 5 + 5 * 8, "the processor's events by CPU");
+        assert!(counters.sums(&counters.read(), &counters.read(), Some(1)).counts[position("cycles")].is_some());
+        assert!(counters.notes().is_empty());
+        let (_, opened) = made_up(&small, &Scope::System, false);
+        assert_eq!(opened.len(), COUNT * 8);
+    }
+
+    #[test]
+    fn shares_of_the_time_are_those_of_the_task_in_either_layout() {
+        let event = position("cycles");
+        let raw = |running: u64| Raw { value: 100, enabled: 1000, running };
+        let of = |opens: &[(Place, usize)], now: Vec<Raw>| {
+            let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            let open = |&(place, shares): &(Place, usize)| Open { fd: fd(), event, place, shares };
+            let counters = Counters { open: opens.iter().map(open).collect(), ..Counters::default() };
+            counters.sums(&CountersReading::default(), &CountersReading(now), None)
+        };
+        // A task that was on one of two CPUs half of the time, and on the other for the rest.
+        let sums = of(&[(Place::Node(0), 2), (Place::Node(1), 2)], vec![raw(500), raw(500)]);
+        assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 1.0));
+        let sums = of(&[(Place::Anywhere, 1)], vec![raw(500)]);
+        assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 0.5));
+        assert_eq!(of(&[], Vec::new()).counts[event], None, "nothing was counted");
+    }
+
+    #[test]
+    fn what_the_kernel_hides_is_neither_zero_nor_the_whole() {
+        let (counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, true);
+        let reading = counters.read();
+        let figures = counters.figures(&counters.sums(&reading, &reading, None));
+        let of = |name: &str| &figures.iter().find(|figure| figure.name == name).unwrap().count;
+        for name in ["context-switches", "cpu-migrations"] {
+            let MetricValue::Missing(why) = of(name) else { panic!("{name} is always 0 without the kernel's part") };
+            assert!(why.contains("they happen in the kernel"), "{why}");
+        }
+        let source = |name: &str| match of(name) {
+            MetricValue::Value { source, .. } => source.clone(),
+            MetricValue::Missing(why) => panic!("{name}: {why}"),
+        };
+        assert_eq!(
+            (source("task-clock").as_str(), source("minor-faults").as_str()),
+            ("kernel", "kernel, user code only")
+        );
+        assert_eq!(source("cycles"), "core PMU, user code only");
+        assert!(counters.notes()[0].ends_with("cycles, instructions, cache-misses, node-loads, node-load-misses."));
+        let (counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, false);
+        assert!(counters.refused.iter().all(Option::is_none) && counters.notes().is_empty());
+    }
+
     #[test]
     fn what_node_loads_means_goes_by_the_processor() {
         let of = |text: &str| {
@@ -461,7 +738,6 @@ mod tests {
             let arguments = ["if=/dev/zero", "of=/dev/null", "count=1", "status=none", bytes];
             assert!(std::process::Command::new("dd").args(arguments).status().unwrap().success());
             let after = counters.read();
-            assert!(counters.sums(&before, &after, Some(0)).counts[faults].unwrap() > 0.0);
             counters.sums(&before, &after, None).counts[faults].unwrap()
         };
         // A buffer of 3,072 pages more in the second command than in the first.

@@ -4,6 +4,7 @@
 mod confinement;
 pub mod counters;
 mod kernel;
+mod layout;
 mod processes;
 mod resctrl;
 pub mod samples;
@@ -30,6 +31,7 @@ use counters::CountersReading;
 use counters::Scope;
 use kernel::KernelReading;
 use numapilot_host::Root;
+use numapilot_host::hidden_processes;
 use resctrl::Resctrl;
 use resctrl::ResctrlReading;
 use samples::Sampler;
@@ -69,6 +71,8 @@ pub struct Live {
     is_system: bool,
     /// What this process may use of the machine, if not all.
     confinement: Option<String>,
+    /// That /proc hides other users' processes.
+    hidden: Option<String>,
     began: Instant,
     before: Moment,
     buffer: Vec<u8>,
@@ -118,6 +122,7 @@ impl Live {
             no_links: uncore::why_no_links(&root),
             is_system: options.scope.as_ref().is_none_or(|scope| *scope == Scope::System),
             confinement: confinement::words(&root, &machine),
+            hidden: hidden_processes(&root).map(|note| note.replacen('p', "P", 1) + "."),
             began: Instant::now(),
             before: Moment::default(),
             buffer: Vec::new(),
@@ -138,6 +143,12 @@ impl Live {
     #[must_use]
     pub fn root(&self) -> &Root {
         &self.root
+    }
+
+    /// That processes are hidden from this user, as a sentence; `None`: all are shown.
+    #[must_use]
+    pub fn hidden(&self) -> Option<&str> {
+        self.hidden.as_deref()
     }
 
     /// The sampler of accesses (or faults), if there is one.
@@ -206,7 +217,8 @@ impl Live {
         interval.events = self.counters.figures(&sums);
         interval.kernel = now.kernel.vm_since(&before.kernel);
         interval.sampled = self.sampler.as_ref().map(|sampler| sampler.counts(&before.samples, &now.samples));
-        interval.notes.extend(self.confinement.iter().filter(|_| self.is_system).cloned());
+        interval.notes.extend(self.confinement.iter().chain(&self.hidden).filter(|_| self.is_system).cloned());
+        interval.notes.extend(self.counters.notes());
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =
             self.counters.denied().chain(self.sampler.iter().flat_map(|sampler| sampler.refused().iter().copied()));

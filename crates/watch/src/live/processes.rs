@@ -28,6 +28,7 @@ use numapilot_host::ProcessTable;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::cgroups;
+use numapilot_host::hidden_processes;
 use numapilot_host::number;
 
 /// Maximum number of refreshes between two readings of a sleeping process.
@@ -117,6 +118,8 @@ pub struct Processes {
     next_slice: Option<u32>,
     cost: ScanCost,
     buffer: Vec<u8>,
+    /// Whether /proc hides some processes, whose time no reading explains; `None`: not looked yet.
+    hides_some: Option<bool>,
 }
 
 impl Processes {
@@ -140,12 +143,16 @@ impl Processes {
         let used = self.read(root, &moment, Due::Rested);
         let missing = busy.saturating_sub(self.busy_ticks).saturating_sub(used) as f64;
         match missing > UNACCOUNTED * elapsed_s * ticks_per_s {
-            true => self.explain(root, &moment, missing),
-            false => self.next_slice = None,
+            true if !self.hides_some(root) => self.explain(root, &moment, missing),
+            _ => self.next_slice = None,
         }
         (self.busy_ticks, self.last_s) = (busy, at_s);
         self.cost.known = self.known.len();
         Ok(())
+    }
+
+    fn hides_some(&mut self, root: &Root) -> bool {
+        *self.hides_some.get_or_insert_with(|| hidden_processes(root).is_some())
     }
 
     /// Searches for the processes that used `missing` clock ticks.
@@ -390,6 +397,18 @@ mod tests {
             let figures = self.processes.figures(&self.tree.machine());
             figures.iter().find(|process| process.pid == pid).map(|process| process.cpus)
         }
+    }
+
+    #[test]
+    fn time_of_hidden_processes_is_not_searched_for() {
+        let mut world = World::new();
+        world.tree.put("proc/self/mountinfo", "25 28 0:23 / /proc rw - proc proc rw,hidepid=invisible");
+        for pid in 100..150 {
+            world.tree.process(pid, "sleeper", &[(pid, 1, 10)]);
+        }
+        world.step(0);
+        let read: usize = (1..=40).map(|second| world.step(300 * second)).map(|cost| cost.read).sum();
+        assert!(read < 10 * 50, "{read} readings of 50 idle processes in 40 refreshes");
     }
 
     #[test]

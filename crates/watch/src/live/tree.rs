@@ -8,6 +8,7 @@ use numapilot_host::TaskStat;
 use numapilot_host::title;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::cpu_time::ticks_per_s;
+use numapilot_kernel::task;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 
@@ -39,6 +40,7 @@ impl TreeReading {
         for &pid in pids {
             let Ok(text) = root.read(&format!("proc/{pid}/stat"), &mut buffer) else { continue };
             let Some(stat) = TaskStat::parse(text).filter(|stat| !stat.is_zombie()) else { continue };
+            let resident_pages = if stat.has_ended() { resident_of_others(root, pid) } else { stat.resident_pages };
             seen.insert(
                 pid,
                 Seen {
@@ -46,7 +48,7 @@ impl TreeReading {
                     cpu_ticks: stat.cpu_ticks(),
                     faults: stat.faults.0.saturating_add(stat.faults.1),
                     threads: stat.threads,
-                    resident_pages: stat.resident_pages,
+                    resident_pages,
                     cpu: stat.cpu,
                 },
             );
@@ -81,6 +83,13 @@ impl TreeReading {
         rows.sort_by(|a, b| b.cpus.total_cmp(&a.cpus).then(a.pid.cmp(&b.pid)));
         rows
     }
+}
+
+/// Resident pages of a process whose first thread has ended, whose line says 0.
+fn resident_of_others(root: &Root, pid: u32) -> u64 {
+    let tid = task::stand_in(root.path(), pid);
+    let text = tid.and_then(|tid| root.text(&format!("proc/{pid}/task/{tid}/stat"))).unwrap_or_default();
+    TaskStat::parse(text.as_bytes()).map_or(0, |stat| stat.resident_pages)
 }
 
 #[cfg(test)]

@@ -166,6 +166,10 @@ impl Source for LiveSource {
         format!("{host}: {}, {}", of(machine.nodes().len(), "node"), of(machine.online_cpu_count(), "CPU"))
     }
 
+    fn notes(&self) -> Vec<String> {
+        self.live.hidden().map(str::to_owned).into_iter().collect()
+    }
+
     fn next(&mut self, detail: Option<u32>) -> Option<Frame> {
         let mut frame = Frame { interval: self.live.interval(), ..Frame::default() };
         let root = self.live.root().clone();

@@ -155,6 +155,18 @@ fn a_thousand_cpus_on_64_nodes_fit_on_a_screen() {
 }
 
 #[test]
+fn users_who_do_not_see_all_processes_are_told() {
+    let tree = Tree::symmetric(2, 2, 1 << 20);
+    tree.put("proc/stat", "processes 1");
+    let open = || Live::open(tree.root(), tree.machine(), &LiveOptions::default());
+    assert!(LiveSource::new(open(), PathBuf::new()).notes().is_empty());
+    tree.put("proc/self/mountinfo", "25 28 0:23 / /proc rw - proc proc rw,hidepid=invisible");
+    let notes = LiveSource::new(open(), PathBuf::new()).notes();
+    assert!(notes[0].starts_with("Processes of other users are hidden: "), "{notes:?}");
+    assert_eq!(open().interval().notes, notes, "of stat, too");
+}
+
+#[test]
 fn many_new_processes_have_their_titles_a_part_at_a_time_and_a_group_is_found_among_them() {
     let tree = Tree::symmetric(2, 2, 1 << 20);
     tree.put("proc/stat", "processes 1");
