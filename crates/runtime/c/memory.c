@@ -7,6 +7,10 @@
 
 #define OUR_DESCRIPTOR (-2)
 
+#ifndef NP_PLUGIN
+bool np_is_confined;
+#endif
+
 void *np_pages_new(size_t bytes) {
     long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, OUR_DESCRIPTOR, 0);
     return at < 0 && at > -4096 ? NULL : (void *)at;

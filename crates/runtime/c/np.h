@@ -78,6 +78,8 @@ static inline void np_leave(struct np_slot *slot) {
 /* Room for `words` 8-byte words with word 0 and 1 filled in (type, value48, deltas), NULL when the record is lost (counted). Fill words 2.., then commit. */
 uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order);
 void np_commit(struct np_slot *slot, unsigned words);
+/* A mark that the report shows at its time. */
+void np_put_mark(struct np_slot *slot, const char *text, size_t bytes);
 
 /* ---- stack.c, unwind.c: call stacks ---- */
 struct np_regs { uintptr_t pc, sp, fp; };

@@ -172,6 +172,7 @@ static long own_faults(void) {
  * ring), and whoever wrote to the page meanwhile would get it. By advice: memory that may not be accessed is left to the access, whose signal is the
  * program's own. Kernels before 5.14 do not know it, and the gap stays. False: there was memory already, as the thread's count of faults says. */
 static bool populate(uint64_t page) {
+    if (np_is_confined) return true;
     long before = own_faults();
     long result = NP_SYS3(SYS_madvise, page << NP_PAGE_SHIFT, 1ul << NP_PAGE_SHIFT, MADV_POPULATE_WRITE);
     return result != 0 || before < 0 || own_faults() != before;

@@ -142,8 +142,8 @@ struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
 void np_plan_threads_init(void);
 void np_plan_process_began(void);
-
-
+/* The calling thread has this name now. */
+void np_plan_renamed(const char *name);
 
 #pragma GCC visibility pop
 #endif

@@ -105,8 +105,9 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     struct np_plan_thread *thread = np_plan_thread_here();
     int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
     if (rule >= 0) {
-        block = np_plan_has_twins() ? place_beside(thread, (uint32_t)rule, bytes, alignment, zero)
-                                    : np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
+        if (np_is_confined) block = NULL;
+        else if (np_plan_has_twins()) block = place_beside(thread, (uint32_t)rule, bytes, alignment, zero);
+        else block = np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
         if (block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
     }
     __atomic_signal_fence(__ATOMIC_SEQ_CST);

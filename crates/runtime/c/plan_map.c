@@ -42,7 +42,7 @@ static void place_file(int fd, uintptr_t address, uint64_t bytes) {
 }
 
 static NP_COLD void mapped(void *address, size_t bytes, int flags, int fd, struct np_regs caller) {
-    if (address == MAP_FAILED || np_plan_tls.busy) return;
+    if (address == MAP_FAILED || np_plan_tls.busy || np_is_confined) return;
     int saved = errno;
     np_plan_tls.busy = 1;
     if (flags & MAP_ANONYMOUS) {

@@ -92,6 +92,7 @@ static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t
 
 bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address, uint64_t bytes, bool move) {
     int error = 0;
+    if (np_is_confined) return false;
     if (rule->flags & (NP_PLAN_HUGE | NP_PLAN_NO_HUGE)) {
         int saved = errno;
         if (madvise((void *)address, bytes, rule->flags & NP_PLAN_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0) counted(rule, errno);
@@ -120,6 +121,6 @@ bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address,
 }
 
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node) {
-    if (!(np_plan->memory_nodes >> node & 1)) return false;
+    if (np_is_confined || !(np_plan->memory_nodes >> node & 1)) return false;
     return counted(rule, ask(address, bytes, MODE_PREFERRED, 1ull << node, true));
 }

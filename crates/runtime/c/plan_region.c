@@ -197,7 +197,7 @@ struct np_span *np_region_split(struct np_span *span) {
 /* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
 void np_region_give(struct np_span *span) {
     int saved = errno;
-    madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED);
+    if (!np_is_confined) madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED); /* else nothing is taken any more */
     errno = saved;
     np_plan_lock(&lock);
     uint64_t first = index_of(span->base);

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,7 +37,7 @@ void np_plan_thread_counted(struct np_plan_thread *thread) {
 }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
-    if (np_plan == NULL || np_plan_tls.ended) return NULL;
+    if (np_plan == NULL || np_plan_tls.ended || np_is_confined) return NULL;
     struct np_plan_thread *thread = np_pages_new(sizeof *thread);
     if (thread == NULL) return NULL;
     thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
@@ -153,6 +152,7 @@ static void take_over(const struct np_plan_thread *thread, const char *name) {
 
 static void meet(struct np_plan_thread *thread) {
     char name[16] = {0};
+    if (np_is_confined) return;
     NP_SYS2(SYS_prctl, PR_GET_NAME, name);
     place_thread(thread, name, false);
     take_over(thread, name);
@@ -249,15 +249,8 @@ NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
     return result;
 }
 
-NP_EXPORT int prctl(int option, ...) {
-    va_list rest;
-    va_start(rest, option);
-    unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
-    unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
-    va_end(rest);
-    int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (result == 0 && option == PR_SET_NAME) renamed(NULL, (const char *)a);
-    return result;
+void np_plan_renamed(const char *name) {
+    renamed(NULL, name);
 }
 
 /* -- processes -- */

@@ -129,7 +129,9 @@ void np_process_after_fork(void) {
     tls->forked_pid = (uint32_t)NP_SYS0(SYS_getpid);
     np_pages_forked();
     tls->slot = NULL;
+    memcpy(birth.name, tls->name, sizeof birth.name); /* a child has its parent's */
     memset(tls->name, 0, sizeof tls->name);
+    tls->has_new_name = false;
     np_thread_after_fork();
     np_modules_after_fork();
     np_process_index = __atomic_fetch_add(&np_arena->next_process_index, 1, __ATOMIC_RELAXED);
@@ -153,7 +155,7 @@ static void at_end(int code) {
     slot->in_hook = 1;
     np_counters(slot, true);
     put_process_end(slot, slot->process_index, 0, code);
-    np_thread_end();
+    np_thread_end(false);
 }
 
 static void on_process_exit(int code, void *unused) {
@@ -185,7 +187,7 @@ NP_EXPORT __attribute__((noreturn)) void quick_exit(int status) {
 
 /* A vfork child leaves this way too, in its parent's memory: it has nothing to end. */
 static bool is_own_process(void) {
-    return np_tls.slot != NULL && np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid);
+    return np_tls.slot != NULL && (np_is_confined || np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid));
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {

@@ -125,7 +125,7 @@ void np_python_find(const char *library) {
 static bool is_there(uintptr_t address, size_t bytes) {
     uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
     unsigned char residency[64];
-    if ((address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
+    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
     return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
 }
 
@@ -333,7 +333,7 @@ bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_
     uintptr_t state = state_of_thread(&is_held);
     *is_python = state != 0;
     bool may_be_freed = !is_held && slot->pid != slot->tid;
-    if (state == 0 || (may_be_freed && np_load(python.no_kernel_reads))) return false;
+    if (state == 0 || (may_be_freed && (np_is_confined || np_load(python.no_kernel_reads)))) return false;
     uint32_t walks = np_load(python.careful_walks);
     struct reader reader = {may_be_freed ? slot->pid : 0, walks < CAREFUL_WALKS && !may_be_freed, false};
     stack->count = 0;

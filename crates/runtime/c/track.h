@@ -36,6 +36,8 @@ struct np_tls {
     struct np_slot *ended_slot; /* the slot that the thread closed, and its generation */
     uint64_t ended_generation;
     char name[16];         /* as last written to the ring */
+    char new_name[16];     /* given by another thread; written when this one ends */
+    bool has_new_name;
 };
 #define NP_STACK_CACHE_BYTES 110592u
 extern _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
@@ -87,7 +89,8 @@ void np_planner_thread_began(uintptr_t start);
 static inline bool np_lock(uint32_t *lock) {
     for (int tries = 0; tries < 2000; tries++) {
         if (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
-        if (tries > 100) NP_SYS0(SYS_sched_yield);
+        if (tries > 100 && !np_is_confined) NP_SYS0(SYS_sched_yield);
+        else np_pause();
     }
     return false;
 }
@@ -103,6 +106,10 @@ void np_lost_reentrant(struct np_slot *slot, uint32_t count);
 void np_put_bytes(uint64_t *words, const char *text, size_t bytes);
 static inline unsigned np_words_for(size_t bytes) { return (unsigned)((bytes + 7) / 8); }
 
+/* -- confined.c -- */
+/* The program is about to put itself under a filter. */
+void np_confinement_begins(void);
+
 /* -- thread.c -- */
 struct np_birth {
     uint32_t parent_thread; /* UINT32_MAX: unknown or none */
@@ -110,12 +117,14 @@ struct np_birth {
     uint64_t creator_clock;
     uint64_t order;         /* 0: now */
     uintptr_t start;
+    char name[16];          /* that a new thread has of its creator; empty: to be asked for */
     bool has_affinity;      /* the creation's attributes ask for one: this, as it was then (np_attr_affinity) */
     uint64_t affinity[NP_MAX_CPUS / 64];
 };
 /* Gives the calling thread a slot and writes the records that begin its ring. NULL: no slot. */
 struct np_slot *np_thread_begin(const struct np_birth *birth);
-void np_thread_end(void);
+/* `goes_on`: others of the process do. */
+void np_thread_end(bool goes_on);
 void np_thread_init(void);
 /* A block is freed in a thread that has ended: written to the slot that it closed, if that is still its own; else counted as lost. */
 void np_thread_freed_after_end(void *block, uint64_t order);

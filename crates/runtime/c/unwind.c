@@ -174,7 +174,7 @@ static bool is_other(const struct np_maps_line *line, void *context) {
 
 /* Below what was known: by a large limit, one that was raised, or none. Then this is the mapping that ends where the stack does: the kernel says. */
 static NP_COLD bool has_grown(struct np_slot *slot, uintptr_t sp) {
-    if (slot->pid != slot->tid || growing_hi == 0 || slot->stack_hi != growing_hi || sp >= slot->stack_hi) return false;
+    if (np_is_confined || slot->pid != slot->tid || growing_hi == 0 || slot->stack_hi != growing_hi || sp >= slot->stack_hi) return false;
     if (slot->stack_hi - sp > stack_limit() || (sp >= other_lo && sp < other_hi)) return false;
     other_hi = 0;
     np_maps_each(is_other, &sp);

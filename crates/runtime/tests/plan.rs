@@ -169,6 +169,19 @@ fn programs_of_every_kind_do_not_notice_it() {
     assert!(counters(&image)[0] > 1000);
 }
 
+/// What a filter of system calls would kill the program for is left out: nothing is placed then, and that is counted.
+#[test]
+fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
+    let program = compile("confined.c", "plan-confined", &["-O1", "-fno-builtin"]);
+    for by in ["prctl", "seccomp"] {
+        let image = image(&format!("confined-{by}"), 500, 3000, 1);
+        let output = under(&image, Command::new(&program).args([by, "return"]));
+        assert!(output.status.success(), "{by}: {}", output.status);
+        let [_, _, passed, _] = counters(&image);
+        assert!(passed >= 2000, "{by}: {passed} blocks went elsewhere");
+    }
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);

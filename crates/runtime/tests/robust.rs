@@ -195,6 +195,24 @@ fn signal_handlers_that_allocate_break_nothing() {
     }
 }
 
+/// Sandboxed children of servers are killed for any system call that they do not make themselves.
+#[test]
+fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
+    let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
+    for by in ["prctl", "seccomp"] {
+        for end in ["return", "_exit"] {
+            let plain = Command::new(&program).args([by, end]).output().expect("program starts");
+            assert!(plain.status.success(), "{by} {end}: {} without the tracker", plain.status);
+            let run = record_with(Arena::new(8, 4 << 20), &program, &[by, end], |_| {});
+            run.assert_success();
+            let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 1000..2000, .. }).then_some(()));
+            assert_eq!(blocks.len(), 3 * 1000, "{by} {end}: of all three threads");
+            let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
+            assert!(marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
+        }
+    }
+}
+
 /// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with
 /// an unpacked libc6 2.39 package; where there is none, this says so and checks the same with the system's own loader.
 #[test]
