@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include "exec_target.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 
 struct np_arena *np_arena;
 _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+uint32_t np_pid_namespace;
 bool np_track_only;
 bool np_tls_is_shared;
 uint32_t np_process_index = NP_NONE32;
@@ -121,14 +123,15 @@ void np_set_callouts_slot(struct np_slot *slot) {
 }
 
 static void attach(void) {
+    np_find_ourselves();
     const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);
     if (arena == NULL) return;
     memcpy(np_arena_env, "NUMAPILOT_ARENA=", 16);
     memcpy(np_arena_env + 16, path, strlen(path) + 1);
-    np_find_ourselves();
     make_fork_canary();
+    np_find_pid_namespace();
     np_track_only = arena->config.mode == NP_MODE_TRACK;
     np_emulator_init(np_initial_environment("NUMAPILOT_EMULATOR="));
     np_tls.phase = NP_PHASE_BUSY;
@@ -170,6 +173,7 @@ void np_attach_process(void) {
 
 __attribute__((constructor(101))) static void construct(void) {
     np_attach_process();
+    np_exec_init();
     if (np_arena != NULL) np_process_init();
 }
 

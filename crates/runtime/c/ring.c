@@ -44,9 +44,11 @@ static bool recording(void) {
     return __atomic_load_n(&np_arena->state, __ATOMIC_RELAXED) == NP_STATE_RUN;
 }
 
-/* The recorder is gone for good: no later check is needed. A recorder of another user or namespace counts as alive. */
-static bool recorder_lives(void) {
-    if (np_arena->recorder_pid == 0 || np_is_confined || NP_SYS2(SYS_kill, np_arena->recorder_pid, 0) != -ESRCH) return true;
+/* The recorder is gone for good: no later check is needed. A recorder of another user counts as alive, and so does one of another namespace of process numbers:
+ * there its number is nobody's, or another process's. */
+static bool recorder_lives(const struct np_slot *slot) {
+    bool has_number = np_arena->recorder_pid != 0 && (np_arena->pid_namespace == 0 || slot->pid_namespace == np_arena->pid_namespace);
+    if (!has_number || np_is_confined || NP_SYS2(SYS_kill, np_arena->recorder_pid, 0) != -ESRCH) return true;
     __atomic_store_n(&np_arena->state, NP_STATE_STOPPED, __ATOMIC_RELAXED);
     return false;
 }
@@ -58,7 +60,7 @@ static NP_COLD bool wait_for_room(struct np_slot *slot, uint64_t bytes) {
     if (slot->head - load_tail(slot) <= room) return true;
     if (scratch->has_waited && scratch->full_tail == slot->tail_seen) return false;
     uint64_t step = WAIT_FIRST_NS;
-    for (uint64_t waited = 0; waited < WAIT_TOTAL_NS && recording() && recorder_lives();) {
+    for (uint64_t waited = 0; waited < WAIT_TOTAL_NS && recording() && recorder_lives(slot);) {
         wake_recorder();
         if (np_is_confined) {
             /* No sleep: the recorder looks by itself, now and then. */

@@ -170,6 +170,7 @@ static struct np_slot *prepare_slot(const struct np_birth *birth) {
     struct np_slot *slot = np_slot_claim();
     if (slot == NULL) return NULL;
     if (!np_is_confined || own_pid == 0) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
+    np_store(slot->pid_namespace, np_pid_namespace);
     np_store(slot->pid, np_load(own_pid));
     np_store(slot->tid, own_tid());
     np_store(slot->process_index, np_process_index);

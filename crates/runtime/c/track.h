@@ -55,6 +55,7 @@ static inline struct np_scratch *np_scratch(struct np_slot *slot) {
     return (struct np_scratch *)(void *)(slot->scratch + NP_SCRATCH_TRACKER);
 }
 
+extern uint32_t np_pid_namespace;     /* of this process, by inode; 0: not known */
 extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp */
 extern uint32_t np_process_index;
 extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
@@ -132,6 +133,8 @@ void np_thread_after_fork(void);
 
 /* -- process.c -- */
 void np_process_init(void);
+/* np_pid_namespace: at the start, and in a forked child, which may be the first process of a new one. */
+void np_find_pid_namespace(void);
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec);
 /* The same for an image that has just been loaded: finds out whether it replaced another, and who started it. */
 void np_process_begin_image(struct np_slot *slot);

@@ -107,7 +107,7 @@ struct np_arena {
     uint32_t recorder_pid;
     uint32_t emulated;       /* 1: programs run under an emulator, whose plugin sees their accesses (emulator.h) */
     uint32_t order_source;   /* enum np_order_source */
-    uint32_t reserved;
+    uint32_t pid_namespace;  /* of the recorder: inode of its namespace of process numbers; 0: not known */
     struct np_config config;
 
     _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by all processes */
@@ -130,6 +130,10 @@ struct np_arena {
     uint64_t lost_stopped;                 /* records not written because recording had stopped */
     uint64_t failed_unwinds;               /* stacks that ended early */
     uint64_t lost_after_end;               /* records of threads whose slot had already gone to another */
+
+    _Alignas(64) uint32_t unrecorded_programs; /* executions of programs that cannot be given the tracker (exec_target.c) */
+    uint32_t unrecorded_named;             /* 2: unrecorded_name is whole */
+    char unrecorded_name[248];             /* path of the first of them, ends with a zero */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 
@@ -210,6 +214,8 @@ struct np_slot {
     uint32_t parent_thread;
     uint64_t stack_lo, stack_hi;
     uint64_t generation;             /* counts re-uses of the slot */
+    uint32_t pid_namespace;          /* in which pid and tid are numbered, as np_arena.pid_namespace; 0: not known */
+    uint32_t reserved;
 
     /* -- exact counts, read by the recorder at any time; written to the ring as NP_REC_COUNTERS -- */
     _Alignas(64) uint64_t l2_lookups;     /* accesses that left the first-stage filter */

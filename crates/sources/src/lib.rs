@@ -22,6 +22,7 @@ pub mod import;
 mod launch;
 pub mod live;
 mod machine_files;
+mod namespaces;
 mod native;
 mod options;
 mod order;

@@ -459,7 +459,8 @@ impl Watch<'_, '_> {
     /// Notes the processor time of every process that has a live thread.
     fn look_at_times(&mut self) {
         let slots = (0..self.arena.slots_used()).map(|index| self.arena.slot(index));
-        let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE).map(|slot| slot.pid().cast_signed());
+        let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE && slot.is_of_our_namespace());
+        let live = live.map(|slot| slot.pid().cast_signed());
         let pids: BTreeSet<i32> = live.filter(|pid| *pid > 0).collect();
         pids.into_iter().for_each(|pid| self.program.times.look(pid));
     }
@@ -574,6 +575,13 @@ impl Watch<'_, '_> {
         if dead > 0 {
             notes.push(format!(
                 "{dead} threads were killed or ended with their process; the records that they had written are kept"
+            ));
+        }
+        if let (count @ 1.., name) = self.arena.unrecorded_programs() {
+            let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
+            notes.push(format!(
+                "{count} programs could not be recorded, nor what they started{first}: they are static, or linked to another C library than the tracker; \
+                 they ran without it"
             ));
         }
         let threads = self.totals.threads.load(Ordering::Relaxed);

@@ -113,6 +113,14 @@ pub struct ArenaLosses {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaUnrecorded {
+    pub unrecorded_programs: u32,
+    pub unrecorded_named: u32,
+    pub unrecorded_name: [u8; 248],
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArenaOrder {
     pub order_sequence: u64,
@@ -141,12 +149,13 @@ pub struct ArenaHeader {
     pub recorder_pid: u32,
     pub emulated: u32,
     pub order_source: u32,
-    pub reserved: u32,
+    pub pid_namespace: u32,
     pub config: Config,
     pub state: Line<ArenaState>,
     pub ids: Line<ArenaIds>,
     pub epoch: Line<ArenaEpoch>,
     pub losses: Line<ArenaLosses>,
+    pub unrecorded: Line<ArenaUnrecorded>,
     pub order: Line<ArenaOrder>,
     pub cpu_load: Line<[u16; MAX_CPUS_LOAD]>,
 }
@@ -200,6 +209,8 @@ pub struct SlotIdentity {
     pub stack_lo: u64,
     pub stack_hi: u64,
     pub generation: u64,
+    pub pid_namespace: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]
