@@ -54,7 +54,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 15] = [
+    pub const ALL: [Need; 16] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,

@@ -11,7 +11,8 @@ static uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; 
 
 static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
     if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
-    if (np_place_range(rule, rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, address, bytes, move)) {
+    struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true};
+    if (np_place_range(rule, place, address, bytes, NULL)) {
         np_plan_count(&rule->placed, 1);
         np_plan_count(&rule->placed_bytes, bytes);
     } else {

@@ -166,6 +166,7 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
         span->kind = NP_SPAN_LARGE;
         span->zeroed = true;
+        span->mappings = 0;
         span->listed = false;
         span->free = NULL;
         span->used = span->bumped = 0;
@@ -197,6 +198,8 @@ struct np_span *np_region_split(struct np_span *span) {
 /* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
 void np_region_give(struct np_span *span) {
     int saved = errno;
+    np_place_give_back(span->base, span->granules << NP_GRANULE_SHIFT, span->mappings);
+    span->mappings = 0;
     if (!np_is_confined) madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED); /* else nothing is taken any more */
     errno = saved;
     np_plan_lock(&lock);

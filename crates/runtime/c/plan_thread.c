@@ -285,6 +285,7 @@ static void in_child(void) {
     struct np_plan_thread *thread = np_plan_tls.thread;
     uint32_t busy = np_plan_tls.busy;
     np_plan_tls.busy = 1;
+    np_match_forked();
     threads = thread;
     threads_made = 0;
     if (thread != NULL) {
