@@ -74,7 +74,12 @@ struct np_span {
 };
 extern uintptr_t np_region, np_region_bytes;
 static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
-bool np_region_make(void);
+/* Without a plan: only what serves the loader. False: there are no addresses for a plan's blocks. */
+bool np_region_make(bool has_plan);
+/* The process has a limit on its addresses. */
+extern bool np_region_is_limited;
+/* Lets go of the addresses that no block has had yet, because the program needs some. False: there are none. */
+bool np_region_shrink(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
 struct np_span *np_region_split(struct np_span *span);

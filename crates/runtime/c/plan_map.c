@@ -64,14 +64,19 @@ static inline bool is_wanted(size_t bytes, int flags) {
     return flags & MAP_ANONYMOUS ? bytes >= least && bytes <= most : has_files;
 }
 
+/* A mapping failed, perhaps for the addresses that the planner has reserved. */
+static NP_COLD bool gives_way(void) { return np_region_is_limited && errno == ENOMEM && np_region_shrink(); }
+
 NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     void *result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
     return result;
 }
 
 NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
     void *result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
     return result;
 }

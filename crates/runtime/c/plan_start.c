@@ -104,7 +104,7 @@ void np_plan_attach(void) {
     np_find_ourselves();
     const char *path = np_initial_environment("NUMAPILOT_PLAN=");
     struct np_plan *plan = path != NULL ? map_plan(path) : NULL;
-    bool has_region = np_region_make();
+    bool has_region = np_region_make(plan != NULL);
     if (plan == NULL) return;
     if (!has_region) {
         np_plan_count(&plan->no_memory, 1);

@@ -204,11 +204,18 @@ static struct start *new_start(void) {
     return is_wanted ? np_pages_new(NP_PLAN_NAME) : NULL;
 }
 
+/* A thread's stack found no addresses, perhaps for those that the planner has reserved. */
+static inline bool gives_way(bool has_failed) { return np_unlikely(has_failed) && np_region_is_limited && np_region_shrink(); }
+
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     struct start *start = new_start();
-    if (start == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
+    if (start == NULL) {
+        int result = NP_REAL(pthread_create)(thread, attributes, routine, argument);
+        return gives_way(result == EAGAIN) ? NP_REAL(pthread_create)(thread, attributes, routine, argument) : result;
+    }
     *start = (struct start){.routine = routine, .argument = argument};
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
+    if (gives_way(result == EAGAIN)) result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
     if (result != 0) np_pages_free(start, NP_PLAN_NAME);
     return result;
 }
@@ -218,6 +225,7 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     *start = (struct start){.c11_routine = routine, .argument = argument};
     int result = NP_REAL(thrd_create)(thread, begin_c11, start);
+    if (gives_way(result == thrd_nomem || result == thrd_error)) result = NP_REAL(thrd_create)(thread, begin_c11, start);
     if (result != thrd_success) np_pages_free(start, NP_PLAN_NAME);
     return result;
 }

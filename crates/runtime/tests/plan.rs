@@ -187,6 +187,26 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     }
 }
 
+/// Make sure that the addresses which the planner reserves are not missing where they are limited (batch systems: `ulimit -v`).
+#[test]
+fn a_limit_on_addresses_is_the_programs() {
+    let program = compile("plan_limit.c", "plan_limit", &["-O1", "-fno-builtin"]);
+    let image = image("limit", 1 << 20, 2 << 20, 1);
+    for gib in [2, 8, 20] {
+        // Overcommitting such sizes is refused on some systems, and then it is in both cases.
+        for percent in [70, 95, 120] {
+            let script = format!("ulimit -v {}; exec {} {}", gib << 20, program.display(), (gib << 10) * percent / 100);
+            let plain = Command::new("sh").args(["-c", &script]).output().expect("sh");
+            let preload = format!("export LD_PRELOAD={} NUMAPILOT_PLAN={}; ", planner().display(), image.display());
+            let limited = script.replace("exec", &format!("{preload}exec"));
+            let planned = Command::new("sh").args(["-c", &limited]).output().expect("sh");
+            assert!(plain.status.success() && planned.status.success());
+            let (plain, planned) = (String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&planned.stdout));
+            assert_eq!(plain, planned, "{percent} % of {gib} GiB");
+        }
+    }
+}
+
 /// The kernel allows a process so many mappings, and fails the program's own calls beyond: weights and splits must not use them up, and still hold.
 #[test]
 fn policies_that_cut_memory_leave_the_program_its_mappings() {
@@ -196,7 +216,8 @@ fn policies_that_cut_memory_leave_the_program_its_mappings() {
     let limit = fs::read_to_string("/proc/sys/vm/max_map_count").expect("the limit");
     let most: u64 = limit.trim().parse::<u64>().expect("a number") / 4;
     let weighted = [("100", "1024"), ("600", "65536"), ("1200", "131072"), ("1000", "2097152")];
-    for (name, policy, share, sizes) in [("weights", 3, 0.75, &weighted[..]), ("splits", 6, 0.5, &[("1200", "65536")])] {
+    for (name, policy, share, sizes) in [("weights", 3, 0.75, &weighted[..]), ("splits", 6, 0.5, &[("1200", "65536")])]
+    {
         let image = image_of(&format!("cut-{name}"), &[0, 1 << 62, policy, 0, 0, 2]);
         let mut command = Command::new(&program);
         for (mib, bytes) in sizes {

@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use numapilot_machine::MachineSource;
 use numapilot_trace::wire;
 
+use crate::address_space;
 use crate::apply;
 use crate::apply::PlanImage;
 use crate::arena::Arena;
@@ -181,7 +182,9 @@ impl<'a, 'm> Prepared<'a, 'm> {
             let note = machine_files::show(options.machine, selection.engine, &mut simulated.config);
             simulated.notes.extend(note);
         }
-        let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
+        let sized = |slots| Layout::new(&simulated.config, slots, options.ring_bytes);
+        let (layout, note) = address_space::fit(options.slots, sized, address_space::limit());
+        simulated.notes.extend(note);
         let arena = Arc::new(Arena::create(&simulated.config, layout, stamps.start, stamps.order.source)?);
         if emulator.is_some() {
             arena.tell_of_emulator();
