@@ -108,13 +108,13 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     np_pages_forget((uintptr_t)result, bytes);
     if (!(call->flags & MAP_ANONYMOUS) || (call->flags & MAP_TYPE) != MAP_PRIVATE) np_mappings_changed();
     if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) np_pages_touched(slot, (uintptr_t)result, bytes);
-    char path[NP_MAP_PATH_BYTES];
+    char *path = call->flags & MAP_ANONYMOUS ? NULL : np_stack_path();
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
                           .flags = flags_of_call(call->protection, call->flags), .path = path};
     uint64_t order = np_order();
+    map.stack = np_stack_id(slot, caller); /* before the path is there: it may need that room for a module's */
     if (call->flags & MAP_ANONYMOUS) map.offset = 0;
-    else map.path_bytes = np_path_of_fd(call->fd, path);
-    map.stack = np_stack_id(slot, caller);
+    else if (path != NULL) map.path_bytes = np_path_of_fd(call->fd, path);
     np_put_map(slot, &map, order);
     np_leave(slot);
 }
@@ -168,11 +168,11 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
         np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
         np_pages_forget(old, old_bytes);
     } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
-    char path[NP_MAP_PATH_BYTES];
+    char *path = np_stack_path();
     struct np_mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
     struct line_search search = {new, &map, path};
-    np_maps_each(take_line, &search);
     map.stack = np_stack_id(slot, caller);
+    if (path != NULL) np_maps_each(take_line, &search);
     np_put_unmap(slot, old, old_bytes, before);
     np_put_map(slot, &map, after);
     np_leave(slot);

@@ -102,6 +102,17 @@ static void put_module(struct np_slot *slot, const struct image *image, uint32_t
     np_commit(slot, count);
 }
 
+/* By its name among the mappings. */
+static NP_COLD void put_unnamed_module(struct np_slot *slot, const struct image *image, uint32_t id, uint64_t order) {
+    char *path = np_stack_path();
+    struct path_search search = {image->lo, path, NP_MAP_PATH_BYTES};
+    if (path != NULL) {
+        path[0] = 0;
+        np_maps_each(take_path, &search);
+    }
+    put_module(slot, image, id, path != NULL && path[0] != 0 ? path : image->path != NULL ? image->path : "", order);
+}
+
 /* Scans of several threads overlap: a module was met by the latest of them, whichever comes to it last. */
 static void seen_by(struct np_module *module, uint32_t scan) {
     if ((int32_t)(scan - module->seen) > 0) module->seen = scan;
@@ -132,12 +143,9 @@ static bool announce(struct np_slot *slot, const struct image *image, uint32_t s
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
     np_unlock(&modules_lock);
-    char path[1024];
-    struct path_search search = {image->lo, path, sizeof path};
-    path[0] = 0;
     /* The main program has no name in the loader's list, and a relative one means nothing to a reader elsewhere. */
-    if (image->path == NULL || image->path[0] != '/') np_maps_each(take_path, &search);
-    put_module(slot, image, id, path[0] != 0 ? path : image->path != NULL ? image->path : "", order);
+    if (image->path == NULL || image->path[0] != '/') put_unnamed_module(slot, image, id, order);
+    else put_module(slot, image, id, image->path, order);
     return true;
 }
 

@@ -39,7 +39,7 @@ struct np_tls {
     char new_name[16];     /* given by another thread; written when this one ends */
     bool has_new_name;
 };
-#define NP_STACK_CACHE_BYTES 110592u
+#define NP_STACK_CACHE_BYTES 118784u
 extern _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 
 /* The tracker's part of slot->scratch. */
@@ -178,6 +178,8 @@ struct np_mapping {
 #define NP_MAP_PATH_BYTES 1024u
 size_t np_path_of_fd(int fd, char *path);
 static inline uint64_t np_whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
+/* Room of the calling thread's for a path, NP_MAP_PATH_BYTES; NULL: there is none (stack.c). */
+char *np_stack_path(void);
 void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order);
 void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order);
 /* For what the allocator got for itself unseen; no stack is its. */
@@ -289,7 +291,7 @@ void np_find_ourselves(void);
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
 
-/* One line of /proc/self/maps at a time, in a buffer on the stack. */
+/* One line of /proc/self/maps at a time. */
 struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };
 /* Calls visit for each mapping until it returns false. */
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context);

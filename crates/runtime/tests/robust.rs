@@ -195,6 +195,33 @@ fn signal_handlers_that_allocate_break_nothing() {
     }
 }
 
+/// Coroutines, fibers and signal handlers have small stacks, on which the program has measured its own calls.
+#[test]
+fn hooks_take_little_of_the_callers_stack() {
+    let program = compile("stack_use.c", "stack-use", &["-O1", "-fno-builtin"]);
+    let measured = |output: &[u8]| -> Vec<(String, i64)> {
+        let text = String::from_utf8_lossy(output).into_owned();
+        let lines = text.lines().map(|line| line.split_once(' ').expect("name and number"));
+        lines.map(|(name, bytes)| (name.to_owned(), bytes.parse().expect("a number"))).collect()
+    };
+    let plain = Command::new(&program).env("LD_BIND_NOW", "1").output().expect("program starts");
+    let plain = measured(&plain.stdout);
+    assert_eq!(plain.len(), 15);
+    for limit in ["8192", "unlimited"] {
+        let script = format!("ulimit -S -s {limit}; exec {}", program.display());
+        let run = record_with(Arena::new(32, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |command| {
+            command.env("LD_BIND_NOW", "1");
+        });
+        run.assert_success();
+        for ((name, own), (same, with)) in plain.iter().zip(measured(&run.output.stdout)) {
+            assert_eq!(*name, same);
+            // On the thread's own stack, code that was not met before has its unwinding rules looked up.
+            let most = if name.ends_with("own") { 1700 } else { 1024 };
+            assert!(with - own < most, "{name}: {own} bytes without the tracker, {with} with it (stack limit {limit})");
+        }
+    }
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
