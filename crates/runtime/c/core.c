@@ -59,6 +59,7 @@ static struct np_arena *map_arena(const char *path) {
                 NP_SYS2(SYS_munmap, at, bytes);
                 arena = NULL;
             }
+            if (arena != NULL) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
         }
     }
     NP_SYS1(SYS_close, fd);
@@ -105,6 +106,7 @@ static void meet_planner(void) {
     struct np_planner_abi *found = dlsym(RTLD_DEFAULT, "numapilot_planner");
     if (found == NULL || found->version != NP_PLANNER_ABI) return;
     found->is_tracked = 1;
+    np_other_ranges = found->ranges;
     planner = found;
 }
 

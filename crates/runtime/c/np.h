@@ -197,12 +197,15 @@ struct np_callouts_abi {
 };
 /* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
  * `numapilot_planner`. Threads begin in the tracker, which reports them. */
+/* Memory of ours in the program's process. */
+struct np_own_range { uintptr_t lo, hi; };
 struct np_planner_abi {
     uint32_t version;
     uint32_t is_tracked; /* set by the tracker */
     void (*thread_began)(uintptr_t start);
+    const struct np_own_range *ranges; /* NP_OWN_RANGES of them (track.h) */
 };
-#define NP_PLANNER_ABI 1u
+#define NP_PLANNER_ABI 2u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -26,6 +26,7 @@ static uint64_t next_granule, usable_end;
 static uint64_t bootstrap_used;
 static struct np_span *free_spans, *spare;
 static struct np_span *fresh, *fresh_end;
+static struct np_own_range *unused_range; /* addresses that no block has had yet */
 
 static uint64_t address_space_used(void) {
     char text[64] = {0};
@@ -58,6 +59,7 @@ static bool reserve(uint64_t bytes) {
     }
     next_granule = 1;
     usable_end = base + NP_GRANULE;
+    if (bytes > NP_GRANULE) unused_range = np_own_range_add(usable_end, base + bytes);
     np_region_bytes = bytes;
     __atomic_store_n(&np_region, base, __ATOMIC_RELEASE);
     return true;
@@ -77,6 +79,7 @@ bool np_region_shrink(void) {
     bool has_room = np_region != 0 && from < end && !np_is_confined;
     if (has_room) {
         __atomic_store_n(&np_region_bytes, from - np_region, __ATOMIC_RELAXED);
+        if (unused_range != NULL) np_store(unused_range->hi, from);
         NP_SYS2(SYS_munmap, from, end - from);
     }
     np_plan_unlock(&lock);
@@ -142,6 +145,7 @@ static bool give_access(uintptr_t end) {
         if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) return false;
     }
     usable_end = to;
+    if (unused_range != NULL) np_store(unused_range->lo, to);
     return true;
 }
 

@@ -44,6 +44,7 @@ void np_find_ourselves(void) {
         uintptr_t end = np_own.lo + segments[i].p_vaddr + segments[i].p_memsz;
         if (segments[i].p_type == PT_LOAD && end > np_own.hi) np_own.hi = end;
     }
+    np_own_range_add(np_own.lo, np_own.hi); /* tables of ours, mostly */
     Dl_info info;
     if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
         memcpy(np_own_path, info.dli_fname, strlen(info.dli_fname) + 1);

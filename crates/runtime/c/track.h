@@ -290,6 +290,12 @@ void np_find_ourselves(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
+/* Large memory of our own, which must not be locked with the program's (lock_all.c); lo 0: free. */
+#define NP_OWN_RANGES 16u
+extern struct np_own_range np_own_ranges[NP_OWN_RANGES];
+extern const struct np_own_range *np_other_ranges;
+/* Where it was noted; NULL: there is no room. */
+struct np_own_range *np_own_range_add(uintptr_t lo, uintptr_t hi);
 
 /* One line of /proc/self/maps at a time. */
 struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };

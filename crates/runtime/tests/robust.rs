@@ -222,6 +222,28 @@ fn hooks_take_little_of_the_callers_stack() {
     }
 }
 
+/// Servers and real-time programs lock their memory, and most of them end where that fails.
+#[test]
+fn memory_that_a_program_locks_is_its_own() {
+    let program = compile("locked.c", "locked", &["-O1"]);
+    let numbers = |output: &[u8]| -> Vec<(i32, i32, i64)> {
+        let text = String::from_utf8_lossy(output).into_owned();
+        let lines = text.lines().map(|line| line.split(' ').map(|word| word.parse().expect("a number")).collect());
+        lines.map(|words: Vec<i64>| (words[0] as i32, words[1] as i32, words[2])).collect()
+    };
+    for arguments in [&[][..], &["limited"]] {
+        let plain = Command::new(&program).args(arguments).output().expect("program starts");
+        let plain = numbers(&plain.stdout);
+        assert_eq!(plain.len(), 6);
+        let run = record_with(Arena::new(64, 1 << 20), &program, arguments, |_| {});
+        run.assert_success();
+        for (own, with) in plain.iter().zip(numbers(&run.output.stdout)) {
+            assert_eq!((own.0, own.1), (with.0, with.1), "{arguments:?}: {plain:?}");
+            assert!((with.2 - own.2).abs() < 4096, "{arguments:?}: {} KiB are locked, not {}", with.2, own.2);
+        }
+    }
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
