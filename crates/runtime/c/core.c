@@ -244,7 +244,7 @@ NP_COLD struct np_slot *np_self_slow(void) {
 
 struct np_slot *np_self(void) {
     struct np_slot *slot = np_slot_here();
-    return slot != NULL && !slot->in_hook ? slot : NULL;
+    return slot != NULL && !np_is_guarded(slot) ? slot : NULL;
 }
 
 struct np_slot *np_self_if_live(void) {

@@ -83,7 +83,7 @@ static uint32_t flags_of_call(int protection, int flags) {
 
 /* The slot with the guard taken, or NULL. An allocator may be calling with its locks held: nothing may be begun from here that allocates, neither
  * attaching (what was mapped before is read from /proc/self/maps then) nor a thread. Events that the hooks themselves cause are not recorded. */
-static struct np_slot *enter(void) {
+static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     struct np_slot *slot = np_self_if_live();
     if (slot == NULL) {
         if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_AFTER_END, 1);

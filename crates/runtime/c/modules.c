@@ -40,6 +40,11 @@ void np_modules_after_fork(void) {
     np_python_after_fork();
 }
 
+void np_modules_jumped(void) {
+    np_unlock_left(&modules_lock);
+    np_python_jumped();
+}
+
 struct image {
     uintptr_t lo, hi, bias;
     const void *eh_frame;

@@ -62,11 +62,32 @@ void *np_real(const char *name);
         found_;                                                        \
     })
 
-/* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
-static inline bool np_enter(struct np_slot *slot) {
-    if (slot->in_hook) return false;
+/* The guard is set, and yet nobody holds it: a signal handler came into a hook and jumped out of it (siglongjmp, an exception), which is legal where the program
+ * only computed. The guard is given back, and a loss counted. To be called from a hook, in which it stands (jumped.c). */
+bool np_hook_was_left(struct np_slot *slot);
+
+/* Takes the guard, and notes in which frame: that function gives it back (np_leave), or never does. In all that take it, this is inlined. */
+static inline __attribute__((always_inline)) void np_guard(struct np_slot *slot) {
+#ifndef NP_PLUGIN /* an emulator's own frames are left by nobody */
+    const uintptr_t *frame = __builtin_frame_address(0);
+    slot->hook_frame = (uintptr_t)frame;
+    slot->hook_return = frame[1];
+#endif
     slot->in_hook = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a signal handler of this thread sees the guard before anything that it guards */
+}
+static inline bool np_is_guarded(struct np_slot *slot) {
+#ifdef NP_PLUGIN
+    return slot->in_hook != 0;
+#else
+    return np_unlikely(slot->in_hook != 0) && !np_hook_was_left(slot);
+#endif
+}
+
+/* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
+static inline __attribute__((always_inline)) bool np_enter(struct np_slot *slot) {
+    if (np_is_guarded(slot)) return false;
+    np_guard(slot);
     return true;
 }
 static inline void np_leave(struct np_slot *slot) {

@@ -175,6 +175,8 @@ void np_python_after_fork(void) {
     np_unlock(&codes_lock);
 }
 
+void np_python_jumped(void) { np_unlock_left(&codes_lock); }
+
 static unsigned put_utf8(char *to, uint32_t c) {
     if (c < 0x80) return (unsigned)(to[0] = (char)c, 1);
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;

@@ -8,6 +8,7 @@
 void np_python_find(const char *library);
 /* In a forked child. */
 void np_python_after_fork(void);
+void np_python_jumped(void);
 
 #define NP_PYTHON_FRAMES 96u
 /* The Python functions that a thread is in, innermost first, by their code and the instruction that each is at. */

@@ -130,10 +130,17 @@ static NP_COLD uint64_t *lose(struct np_slot *slot) {
 }
 
 uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order) {
-    if (np_unlikely(slot->in_hook & NP_WRITING)) {
+    if (np_unlikely(slot->in_hook & NP_WRITING) && np_is_guarded(slot)) {
         np_lost_reentrant(slot, 1);
         return NULL;
     }
+#ifndef NP_PLUGIN
+    if (slot->in_hook == 0) { /* the caller makes this record without the guard, and is there until it is whole */
+        const uintptr_t *caller = *(const uintptr_t *const *)__builtin_frame_address(0);
+        slot->hook_frame = (uintptr_t)caller;
+        slot->hook_return = caller[1];
+    }
+#endif
     slot->in_hook |= NP_WRITING;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (np_unlikely(!recording())) return lose(slot);

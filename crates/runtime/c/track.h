@@ -87,15 +87,22 @@ void np_planner_thread_began(uintptr_t start);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */
+static inline uint32_t np_lock_tag(void) { return (uint32_t)(uintptr_t)&np_tls | 1u; } /* whose: no two threads of a process have the same */
 static inline bool np_lock(uint32_t *lock) {
     for (int tries = 0; tries < 2000; tries++) {
-        if (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
+        uint32_t free = 0;
+        if (__atomic_compare_exchange_n(lock, &free, np_lock_tag(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
         if (tries > 100 && !np_is_confined) NP_SYS0(SYS_sched_yield);
         else np_pause();
     }
     return false;
 }
 static inline void np_unlock(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+/* The calling thread jumped out of a hook that may have held it. */
+static inline void np_unlock_left(uint32_t *lock) {
+    uint32_t own = np_lock_tag();
+    __atomic_compare_exchange_n(lock, &own, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
 
 /* -- ring.c -- */
 void np_count_lost(enum np_loss reason, uint64_t count);
@@ -201,6 +208,8 @@ void np_heap_reaches(struct np_slot *slot, uintptr_t end);
 bool np_heap_note_arena(uintptr_t start);
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes);
 void np_modules_after_fork(void);
+/* The calling thread jumped out of a hook: locks that it left held are opened. */
+void np_modules_jumped(void);
 /* Announces modules that came, and ends those that went. Takes the loader's lock: only where the program itself could. */
 void np_modules_scan(struct np_slot *slot);
 /* The module around pc, announced if it was not yet: its .eh_frame_hdr, or NULL. */

@@ -201,6 +201,8 @@ struct np_slot {
     uint64_t last_clock;
     uint64_t rng;
     uint64_t next_throttle;     /* clock at which the window is checked again */
+    uint64_t hook_frame;        /* where the guard was taken (in_hook): frame of that function, and the return address in it (np.h) */
+    uint64_t hook_return;
 
     /* -- line 2: ring consumer -- */
     _Alignas(64) uint64_t tail; /* bytes ever drained, written by the recorder */

@@ -189,6 +189,22 @@ fn mappings_of_every_kind_are_recorded_exactly() {
 }
 
 #[test]
+fn a_thread_that_jumps_out_of_a_hook_is_recorded_on() {
+    let program = compile("jumps.c", "jumps", &["-O1", "-fno-builtin"]);
+    for depth in ["here", "deep"] {
+        let run = record_with(Arena::new(8, 32 << 20), &program, &[depth], |_| {});
+        run.assert_success();
+        let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 777, .. }).then_some(()));
+        assert_eq!(blocks.len(), 1000, "{depth}");
+        let lost: u64 = run
+            .events(|event| if let Event::Lost { count, .. } = event { Some(*count) } else { None })
+            .into_iter()
+            .sum();
+        assert!(lost <= 3000, "{depth}: at most one for each jump, not {lost}");
+    }
+}
+
+#[test]
 fn more_threads_than_slots_are_counted_and_run() {
     let program = compile("alloc_churn.cpp", "churn-few", &["-O1", "-fno-builtin"]);
     let run = record_with(Arena::new(8, 4 << 20), &program, &["32", "500"], |_| {});

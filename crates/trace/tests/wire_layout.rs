@@ -154,7 +154,7 @@ fn of_slot(out: &mut Vec<(String, u64)>) {
         "np_slot",
         SlotProducer,
         offset_of!(Slot, producer),
-        [head, tail_seen, last_order, last_clock, rng, next_throttle,]
+        [head, tail_seen, last_order, last_clock, rng, next_throttle, hook_frame, hook_return,]
     );
     offsets!(out, "np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
     offsets!(

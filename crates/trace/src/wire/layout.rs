@@ -189,6 +189,8 @@ pub struct SlotProducer {
     pub last_clock: u64,
     pub rng: u64,
     pub next_throttle: u64,
+    pub hook_frame: u64,
+    pub hook_return: u64,
 }
 
 #[repr(C)]
