@@ -346,7 +346,7 @@ NP_EXPORT int malloc_trim(size_t pad) {
     int result = NP_REAL(malloc_trim)(pad);
     struct np_slot *slot = np_track_only ? NULL : np_slot_here();
     if (slot == NULL || !np_enter(slot)) return result;
-    np_pages_settle(0, (size_t)1 << 47); /* every heap there is */
+    np_pages_settle(0, (size_t)1 << NP_ADDRESS_BITS); /* every heap there is */
     np_leave(slot);
     return result;
 }

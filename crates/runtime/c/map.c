@@ -33,7 +33,7 @@ static uint32_t flags_of_line(const struct np_maps_line *line) {
 static bool put_initial(const struct np_maps_line *line, void *context) {
     struct np_slot *slot = context;
     uintptr_t arena = (uintptr_t)np_arena;
-    if (line->hi >> 47 != 0 || (line->lo >= arena && line->lo < arena + np_arena->arena_bytes)) return true;
+    if ((line->hi - 1) >> NP_ADDRESS_BITS != 0 || (line->lo >= arena && line->lo < arena + np_arena->arena_bytes)) return true;
     struct np_mapping map = {.address = line->lo, .bytes = line->hi - line->lo, .offset = line->offset,
                           .flags = flags_of_line(line) | NP_MAP_INITIAL, .path = line->path, .path_bytes = line->path_bytes};
     np_put_map(slot, &map, np_order());
@@ -150,7 +150,7 @@ static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
 
 /* Written before the call: afterwards another thread may have the addresses. A call that cannot succeed is not recorded: unaligned or empty. */
 NP_EXPORT int munmap(void *address, size_t bytes) {
-    if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= (uint64_t)1 << 47)
+    if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= (uint64_t)1 << NP_ADDRESS_BITS)
         record_end((uintptr_t)address, np_whole_pages(bytes), np_order());
     long result = NP_SYS2(SYS_munmap, address, bytes);
     if (result == 0) return 0;

@@ -1,6 +1,6 @@
 /* pages.c: each page's home node.
  *
- * A table of the process in two levels: 2^17 leaves of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
+ * A table of the process in two levels: 2^17 leaves (2^18 on Arm) of 2^18 pages (1 GiB of addresses), a byte per page, leaves mapped when needed, no locks. A
  * page gets its home at the first access that leaves a private filter (its first touch, as the filters give up lines of pages that are forgotten):
  * by the policy of its range, else of the thread, else of the recording, else the node of the thread, or the nearest node with memory. A forked child
  * inherits the table as it inherits memory. Pages shared between processes (MAP_SHARED) have a home per process: a limit of the model.
@@ -267,7 +267,7 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
-    if (np_unlikely(byte == NULL)) return nearest_with_memory(slot->node);
+    if (np_unlikely(byte == NULL)) return NP_HOME_UNKNOWN; /* beyond what the table has, or no memory for it: not the node of whoever asks */
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
     if (np_likely(is_home(seen))) return seen - BYTE_HOME;
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;

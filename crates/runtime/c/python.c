@@ -139,7 +139,7 @@ static NP_COLD bool read_by_kernel(uint32_t pid, void *to, uintptr_t from, size_
 
 /* False: it is not there, or something before was not. */
 static inline bool copy(struct reader *reader, void *to, uintptr_t from, size_t bytes) {
-    bool is_address = from >= 4096 && from >> 47 == 0;
+    bool is_address = from >= 4096 && from >> NP_ADDRESS_BITS == 0;
     if (np_likely(!reader->careful && reader->pid == 0 && is_address)) {
         memcpy(to, (const void *)from, bytes);
         return true;

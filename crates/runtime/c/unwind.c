@@ -11,7 +11,10 @@
 
 #define RULES_LOG2 15
 #define RULES (1u << RULES_LOG2)
-#define AT_INSTRUCTION (1ull << 47) /* in a key: pc itself counts, it is no return address */
+#define AT_INSTRUCTION (1ull << 63) /* in a key: pc itself counts, it is no return address */
+#define GENERATION_SHIFT 48
+#define GENERATION_MASK 0x7fffull
+_Static_assert(NP_ADDRESS_BITS <= GENERATION_SHIFT, "an address fits below the generation");
 
 /* key is stored xored with the rule, so that a torn entry matches no key. */
 struct entry { uint64_t key, rule; };
@@ -34,7 +37,7 @@ static inline int64_t cfa_of(uint64_t rule) { return (int64_t)(rule << 32) >> 40
 static inline int64_t fp_of(uint64_t rule) { return (int64_t)(rule << 8) >> 40; }
 
 static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct entry *entry) {
-    uintptr_t pc = (key & (AT_INSTRUCTION - 1)) - !(key & AT_INSTRUCTION);
+    uintptr_t pc = (key & ((1ull << GENERATION_SHIFT) - 1)) - !(key & AT_INSTRUCTION);
     uint64_t rule = pack(np_cfi_rule(np_module_eh_frame(slot, pc), pc));
     __atomic_store_n(&entry->rule, rule, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->key, key ^ rule, __ATOMIC_RELAXED);
@@ -96,11 +99,11 @@ static NP_COLD enum step step_guess(struct walk *walk) {
     walk->pc = load(walk, walk->fp + 8);
     walk->sp = walk->fp + 16;
     walk->fp = load(walk, walk->fp);
-    return walk->pc < 4096 || walk->pc >> 47 != 0 ? STEP_FAIL : STEP_ON;
+    return walk->pc < 4096 || walk->pc >> NP_ADDRESS_BITS != 0 ? STEP_FAIL : STEP_ON;
 }
 
 static inline enum step step(struct np_slot *slot, struct walk *walk, uint64_t generation) {
-    uint64_t rule = rule_at(slot, walk->pc | (walk->at_instruction ? AT_INSTRUCTION : 0) | generation << 48);
+    uint64_t rule = rule_at(slot, walk->pc | (walk->at_instruction ? AT_INSTRUCTION : 0) | generation << GENERATION_SHIFT);
     walk->at_instruction = false;
     uintptr_t frame;
     switch (kind_of(rule)) {
@@ -204,7 +207,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
     memo->loads = 0;
     memo->may_interrupt = !known;
     memo->generation = generation;
-    generation &= 0xffff;
+    generation &= GENERATION_MASK;
     while (result == STEP_ON) {
         if (np_unlikely(walk.pc - np_own.lo < np_own.hi - np_own.lo)) {
             if (is_trampoline(walk.pc)) break;
@@ -213,7 +216,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
                 *flags |= 1;
                 break;
             }
-            if (np_unlikely(walk.pc == 0 || walk.pc >> 47 != 0)) break;
+            if (np_unlikely(walk.pc == 0 || walk.pc >> NP_ADDRESS_BITS != 0)) break;
             frames[count++] = walk.pc;
             sum = np_hash_step(sum, walk.pc);
         }

@@ -22,6 +22,15 @@
 #define NP_PATH_MAX 256
 #define NP_PAGE_SHIFT 12
 #define NP_LINE_SHIFT 6
+/* User-space addresses are below 2^this, unless a program asks for higher ones by a hint: x86-64 has 47 bits for it; arm64 has 48 in distributions' kernels, and puts
+ * all but the heap of a fixed program into the upper half. A record has room for 48. */
+#ifndef NP_ADDRESS_BITS
+#if defined(__aarch64__)
+#define NP_ADDRESS_BITS 48
+#else
+#define NP_ADDRESS_BITS 47
+#endif
+#endif
 #define NP_FILTER_OFFSET 4096u /* np_arena.filter_offset: fixed, because the call-outs' inline filter has it as a constant */
 
 /* How much the runtime records (np_config.mode). */
@@ -245,7 +254,7 @@ struct np_slot {
  *   word 0: bits 0-7 type, bits 8-15 length in 8-byte words (whole record; 0: more than 255 words, the length follows from the record's own counts of
  *           frames or bytes), bits 16-63 an address or other 48-bit value
  *   word 1: bits 0-31 order delta, bits 32-63 clock delta since the previous record in this ring
- * Addresses are user-space addresses below 2^47. A delta that does not fit is preceded by NP_REC_TIME, which sets both bases.
+ * Addresses are user-space addresses below 2^NP_ADDRESS_BITS. A delta that does not fit is preceded by NP_REC_TIME, which sets both bases.
  * Records never wrap: NP_REC_PAD fills the ring's end. A thread's ring begins with NP_REC_TIME and NP_REC_THREAD_START.
  * Strings are bytes with their length given, padded with zeros to 8.
  * Where a word holds several fields ("a | b"), they are listed from bit 0 upwards; 32 bits each unless a width is given.
