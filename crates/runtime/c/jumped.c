@@ -1,11 +1,12 @@
 /* jumped.c: hooks that a signal handler jumped out of.
  *
- * A handler may come into the middle of a hook, and leave by siglongjmp to a place far above: time limits, Ctrl-C in interpreters. The program only computed, as
- * far as it knows; its thread must not stay unrecorded for the rest of its life because the guard of that hook is never given back.
+ * A handler may come into the middle of a hook, and leave by siglongjmp to a place far above: time limits, Ctrl-C in interpreters. The program only computed,
+ * as far as it knows; its thread must not stay unrecorded for the rest of its life because the guard of that hook is never given back.
  *
- * Whoever took the guard noted the frame of the function that holds it. That frame is gone where the program stands above it now, by the stack pointer with which it
- * called the present hook, or where the frame's return address is not in its place any more. Else it is alive: it is one of the hook's own callers (a hook
- * reached from within another), or the handler runs below it. Only the thread's own stack tells; elsewhere (coroutines, alternate signal stacks) nothing is concluded. */
+ * Whoever took the guard noted the frame of the function that holds it. That frame is gone where the program stands above it now, by the stack pointer with
+ * which it called the present hook, or where the frame's return address is not in its place any more. Else it is alive: it is one of the hook's own callers
+ * (a hook reached from within another), or the handler runs below it. Only the thread's own stack tells; elsewhere (coroutines, alternate signal stacks)
+ * nothing is concluded. */
 #include "track.h"
 
 static bool is_on_stack(const struct np_slot *slot, uintptr_t at) {

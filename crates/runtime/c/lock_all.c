@@ -1,8 +1,8 @@
 /* lock_all.c: mlockall, by which servers and real-time programs keep their memory from being paged out. Part of the tracker and of the planner.
  *
- * The kernel counts all of a process's addresses against its limit, and fills what it locks: with a recording's shared memory and a plan's reserved addresses, a
- * program without privilege would be refused, and one with it would take a gigabyte more. So what is ours stays out: first everything is locked as it is touched
- * (MCL_ONFAULT), which fills nothing; then ours is let go, and the rest is filled. */
+ * The kernel counts all of a process's addresses against its limit, and fills what it locks: with a recording's shared memory and a plan's reserved
+ * addresses, a program without privilege would be refused, and one with it would take a gigabyte more. So what is ours stays out: first everything is locked
+ * as it is touched (MCL_ONFAULT), which fills nothing; then ours is let go, and the rest is filled. */
 #define _GNU_SOURCE
 #include "track.h"
 

@@ -62,8 +62,8 @@ void *np_real(const char *name);
         found_;                                                        \
     })
 
-/* The guard is set, and yet nobody holds it: a signal handler came into a hook and jumped out of it (siglongjmp, an exception), which is legal where the program
- * only computed. The guard is given back, and a loss counted. To be called from a hook, in which it stands (jumped.c). */
+/* The guard is set, and yet nobody holds it: a signal handler came into a hook and jumped out of it (siglongjmp, an exception), which is legal where the
+ * program only computed. The guard is given back, and a loss counted. To be called from a hook, in which it stands (jumped.c). */
 bool np_hook_was_left(struct np_slot *slot);
 
 /* Takes the guard, and notes in which frame: that function gives it back (np_leave), or never does. In all that take it, this is inlined. */

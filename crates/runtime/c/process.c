@@ -85,8 +85,8 @@ static uint32_t close_old_image(const struct np_slot *own) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (slot == own || np_load(slot->pid) != own->pid || !is_of_namespace(slot, own->pid_namespace)) continue;
-        if (np_load(slot->process_index) == own->process_index) continue;
+        if (slot == own || np_load(slot->pid) != own->pid || np_load(slot->process_index) == own->process_index) continue;
+        if (!is_of_namespace(slot, own->pid_namespace)) continue;
         uint32_t expected = NP_SLOT_LIVE;
         uint32_t old_index = np_load(slot->process_index);
         if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
@@ -101,7 +101,8 @@ static uint32_t process_of_pid(uint32_t pid) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (np_load(slot->pid) == pid && is_of_namespace(slot, np_pid_namespace) && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
+        if (np_load(slot->pid) != pid || !is_of_namespace(slot, np_pid_namespace)) continue;
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
     }
     return NP_NONE32;
 }
@@ -284,7 +285,8 @@ NP_EXPORT int execve(const char *path, char *const arguments[], char *const envi
     COMPLETE(environment, path);
     before_exec();
     struct np_emulated_program program;
-    if (fits_ && np_emulator_takes(path, &program)) return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
+    if (fits_ && np_emulator_takes(path, &program))
+        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execve)(path, arguments, completed);
 }
 

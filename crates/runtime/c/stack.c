@@ -18,8 +18,8 @@
 #define MAX_DEPTH 128u
 
 struct cached { uint64_t hash; uint32_t id, unused; };
-/* What a walk needs beside the registers. Not on the stack of the thread: coroutines, fibers and signal handlers have small ones, on which the program has measured
- * its own calls. */
+/* What a walk needs beside the registers. Not on the stack of the thread: coroutines, fibers and signal handlers have small ones, on which the program has
+ * measured its own calls. */
 struct working {
     uintptr_t frames[MAX_DEPTH];
 #ifndef NP_PLUGIN

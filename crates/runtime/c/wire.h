@@ -22,8 +22,8 @@
 #define NP_PATH_MAX 256
 #define NP_PAGE_SHIFT 12
 #define NP_LINE_SHIFT 6
-/* User-space addresses are below 2^this, unless a program asks for higher ones by a hint: x86-64 has 47 bits for it; arm64 has 48 in distributions' kernels, and puts
- * all but the heap of a fixed program into the upper half. A record has room for 48. */
+/* User-space addresses are below 2^this, unless a program asks for higher ones by a hint: x86-64 has 47 bits for it; arm64 has 48 in distributions' kernels,
+ * and puts all but the heap of a fixed program into the upper half. A record has room for 48. */
 #ifndef NP_ADDRESS_BITS
 #if defined(__aarch64__)
 #define NP_ADDRESS_BITS 48

@@ -1,5 +1,5 @@
-//! A limit on the addresses of a process (`ulimit -v`; batch systems set one for every job): the program that is recorded has it as well, and the shared memory of
-//! the recording counts.
+//! A limit on the addresses of a process (`ulimit -v`; batch systems set one for every job): the program that is recorded has it as well, and the shared
+//! memory of the recording counts.
 
 use crate::arena::Layout;
 

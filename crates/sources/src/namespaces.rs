@@ -1,5 +1,5 @@
-//! Namespaces of process numbers: threads of a program that runs processes in namespaces of their own (containers, `unshare --pid`, sandboxes of build tools and
-//! browsers) tell their numbers as they see them. Here are the numbers that this process has for them (proc(5): `NSpid` in `/proc/PID/status`).
+//! Namespaces of process numbers: threads of a program that runs processes in namespaces of their own (containers, `unshare --pid`, sandboxes of build tools
+//! and browsers) tell their numbers as they see them. Here are the numbers that this process has for them (proc(5): `NSpid` in `/proc/PID/status`).
 
 use std::collections::HashMap;
 use std::fs;

@@ -157,6 +157,10 @@ fn of_slot(out: &mut Vec<(String, u64)>) {
         [head, tail_seen, last_order, last_clock, rng, next_throttle, hook_frame, hook_return,]
     );
     offsets!(out, "np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
+    of_slot_rest(out);
+}
+
+fn of_slot_rest(out: &mut Vec<(String, u64)>) {
     offsets!(
         out,
         "np_slot",

@@ -1,4 +1,5 @@
-/* How many bytes of stack calls take that the tracker stands in, one line for each: in a coroutine, and in a thread on its own stack. Run it with LD_BIND_NOW. */
+/* How many bytes of stack calls take that the tracker stands in, one line for each: in a coroutine, and in a thread on its own stack.
+ * To be run with LD_BIND_NOW. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* jumps.c: a signal handler jumps out of plain computation many times, mostly out of a call-out; then fresh memory is swept, which must all be seen. Compiled with
- * call-outs; ../sim_model.rs has what must come out. */
+/* jumps.c: a signal handler jumps out of plain computation many times, mostly out of a call-out; then fresh memory is swept, which must all be seen.
+ * Compiled with call-outs; ../sim_model.rs has what must come out. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <signal.h>
