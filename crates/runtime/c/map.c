@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define MAX_ATTACHED 256u
+#define DONTUNMAP 4 /* MREMAP_DONTUNMAP, from Linux 5.7 on */
 
 /* -- what was there before us -- */
 
@@ -158,7 +159,8 @@ NP_EXPORT int munmap(void *address, size_t bytes) {
     return -1;
 }
 
-static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint64_t new_bytes, uint64_t before, struct np_regs caller) {
+/* `stays`: the old range is mapped on, and empty. */
+static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint64_t new_bytes, bool stays, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     uint64_t after = np_order();
@@ -173,7 +175,7 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
     struct line_search search = {new, &map, path};
     map.stack = np_stack_id(slot, caller);
     if (path != NULL) np_maps_each(take_line, &search);
-    np_put_unmap(slot, old, old_bytes, before);
+    if (!stays) np_put_unmap(slot, old, old_bytes, before);
     np_put_map(slot, &map, after);
     np_leave(slot);
 }
@@ -190,7 +192,8 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
         errno = (int)-result;
         return MAP_FAILED;
     }
-    record_mremap((uintptr_t)old, np_whole_pages(old_bytes), (uintptr_t)result, np_whole_pages(new_bytes), before, caller);
+    bool stays = old_bytes == 0 || (flags & DONTUNMAP) != 0; /* of no bytes: shared memory is mapped once more */
+    record_mremap((uintptr_t)old, np_whole_pages(old_bytes), (uintptr_t)result, np_whole_pages(new_bytes), stays, before, caller);
     return (void *)result;
 }
 

@@ -298,15 +298,17 @@ static void in_child(void) {
     threads_made = 0;
     if (thread != NULL) {
         thread->next = NULL;
-        thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
-        thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+        if (!np_is_confined) {
+            thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
+            thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+        }
         thread->order = 0;
         thread->rule = 0;
         thread->node_left = 0;
         memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
         memset(thread->bytes, 0, sizeof thread->bytes);
     }
-    np_plan_process_began();
+    if (!np_is_confined) np_plan_process_began();
     np_plan_tls.busy = busy;
 }
 

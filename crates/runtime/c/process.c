@@ -27,14 +27,19 @@ static int quick_status;
 static char start_text[EXE_MAX + LINE_MAX_BYTES];
 
 static size_t read_start_text(size_t *exe_bytes) {
+    static size_t exe_read, line_read;
+    if (np_is_confined) { /* a child: its parent's are still there */
+        *exe_bytes = exe_read;
+        return line_read;
+    }
     long got = NP_SYS4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", start_text, EXE_MAX);
-    *exe_bytes = got > 0 ? (size_t)got : 0;
+    *exe_bytes = exe_read = got > 0 ? (size_t)got : 0;
     size_t limit = np_arena->ring_bytes / 8 < LINE_MAX_BYTES ? np_arena->ring_bytes / 8 : LINE_MAX_BYTES, bytes = 0;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return 0;
     while (bytes < limit && (got = NP_SYS3(SYS_read, fd, start_text + EXE_MAX + bytes, limit - bytes)) > 0) bytes += (size_t)got;
     NP_SYS1(SYS_close, fd);
-    return bytes;
+    return line_read = bytes;
 }
 
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec) {
@@ -42,7 +47,7 @@ void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_inde
     unsigned exe_words = np_words_for(exe_bytes), count = 5 + exe_words + np_words_for(line_bytes);
     uint64_t *words = np_begin(slot, NP_REC_PROCESS_START, slot->process_index, count, order != 0 ? order : np_order());
     if (words == NULL) return;
-    words[2] = slot->pid | (uint64_t)NP_SYS0(SYS_getppid) << 32;
+    words[2] = slot->pid | (np_is_confined ? 0 : (uint64_t)NP_SYS0(SYS_getppid)) << 32;
     words[3] = exe_bytes | (uint64_t)line_bytes << 32;
     words[4] = parent_index | (uint64_t)by_exec << 32;
     np_put_bytes(words + 5, start_text, exe_bytes);
@@ -130,8 +135,11 @@ static void after_fork_in_parent(void) {
     np_tell_callouts(np_tls.phase == NP_PHASE_LIVE && !np_load(np_tls_is_shared) ? np_tls.slot : NULL);
 }
 
+/* The child's only thread has the number of its process. */
+static uint32_t own_pid_of_child(void) { return np_is_confined ? np_own_tid() : (uint32_t)NP_SYS0(SYS_getpid); }
+
 void np_process_after_fork(void) {
-    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == (uint32_t)NP_SYS0(SYS_getpid))) return;
+    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == own_pid_of_child())) return;
     int saved = errno;
     struct np_tls *tls = &np_tls;
     struct np_slot *parent = tls->slot;
@@ -143,7 +151,7 @@ void np_process_after_fork(void) {
     }
     uint32_t parent_index = np_process_index;
     *np_fork_canary = 1;
-    tls->forked_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    tls->forked_pid = own_pid_of_child();
     np_pages_forked();
     np_find_pid_namespace();
     tls->slot = NULL;
@@ -154,6 +162,10 @@ void np_process_after_fork(void) {
     np_modules_after_fork();
     np_process_index = __atomic_fetch_add(&np_arena->next_process_index, 1, __ATOMIC_RELAXED);
     struct np_slot *slot = np_thread_begin(&birth);
+    if (slot != NULL && slot->stack_hi == 0 && parent != NULL) { /* the mappings were not to be looked at */
+        slot->stack_lo = parent->stack_lo;
+        slot->stack_hi = parent->stack_hi;
+    }
     if (slot != NULL) {
         slot->in_hook = 1;
         /* Its memory is its parent's as of the fork: what the parent has done since (it does not wait for us) is not in it. */

@@ -155,7 +155,7 @@ static void put_new_name(struct np_slot *slot) {
 }
 
 /* The kernel's number of the calling thread. Where it may not be asked: the C library writes what it knows into a mutex that is locked. */
-static uint32_t own_tid(void) {
+uint32_t np_own_tid(void) {
     if (!np_is_confined) return (uint32_t)NP_SYS0(SYS_gettid);
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     NP_REAL(pthread_mutex_lock)(&mutex);
@@ -172,7 +172,7 @@ static struct np_slot *prepare_slot(const struct np_birth *birth) {
     if (!np_is_confined || own_pid == 0) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
     np_store(slot->pid_namespace, np_pid_namespace);
     np_store(slot->pid, np_load(own_pid));
-    np_store(slot->tid, own_tid());
+    np_store(slot->tid, np_own_tid());
     np_store(slot->process_index, np_process_index);
     slot->parent_thread = birth->parent_thread;
     slot->thread_index = __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED);
@@ -457,6 +457,6 @@ NP_EXPORT int prctl(int option, ...) {
 void np_thread_after_fork(void) {
     memset(pool, 0, sizeof pool);
     memset(ended_threads, 0, sizeof ended_threads);
-    own_pid = np_is_confined ? own_tid() : 0; /* its only thread has the process's number */
+    own_pid = np_is_confined ? np_own_tid() : 0; /* its only thread has the process's number */
     np_tls_is_shared = false;
 }

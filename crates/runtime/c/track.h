@@ -87,7 +87,7 @@ void np_planner_thread_began(uintptr_t start);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */
-static inline uint32_t np_lock_tag(void) { return (uint32_t)(uintptr_t)&np_tls | 1u; } /* whose: no two threads of a process have the same */
+static inline uint32_t np_lock_tag(void) { return (uint32_t)((uintptr_t)&np_tls >> 4) | 1u; } /* of the thread */
 static inline bool np_lock(uint32_t *lock) {
     for (int tries = 0; tries < 2000; tries++) {
         uint32_t free = 0;
@@ -134,6 +134,8 @@ struct np_slot *np_thread_begin(const struct np_birth *birth);
 /* `goes_on`: others of the process do. */
 void np_thread_end(bool goes_on);
 void np_thread_init(void);
+/* The kernel's number of the calling thread, also where the kernel may not be asked. */
+uint32_t np_own_tid(void);
 /* A block is freed in a thread that has ended: written to the slot that it closed, if that is still its own; else counted as lost. */
 void np_thread_freed_after_end(void *block, uint64_t order);
 void np_thread_after_fork(void);

@@ -255,7 +255,7 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
             let run = record_with(Arena::new(8, 4 << 20), &program, &[by, end], |_| {});
             run.assert_success();
             let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 1000..2000, .. }).then_some(()));
-            assert_eq!(blocks.len(), 3 * 1000, "{by} {end}: of all three threads");
+            assert_eq!(blocks.len(), 4 * 1000, "{by} {end}: of all three threads, and a child");
             let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
             assert!(marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
         }

@@ -10,13 +10,14 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 static struct sock_filter filter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     ALLOW(SYS_brk), ALLOW(SYS_mmap), ALLOW(SYS_mprotect), ALLOW(SYS_munmap), ALLOW(SYS_mremap), ALLOW(SYS_madvise), ALLOW(SYS_write), ALLOW(SYS_exit),
-    ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigprocmask),
+    ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigprocmask), ALLOW(SYS_wait4),
 #ifdef SYS_clone
     ALLOW(SYS_clone),
 #endif
@@ -48,6 +49,13 @@ int main(int count, char **arguments) {
     if (pthread_create(&late, NULL, work, NULL) != 0) return 6;
     pthread_join(late, NULL);
     work(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        work(NULL);
+        _exit(0);
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 8;
     char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     munmap(page, 4096);
     if (write(1, "done\n", 5) != 5) return 7;
