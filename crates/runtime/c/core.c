@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 struct np_arena *np_arena;
@@ -44,13 +45,27 @@ static bool sound(const struct np_arena *arena, uint64_t bytes) {
     return arena->config.mode == NP_MODE_TRACK || arena->config.mode == NP_MODE_INSTRUMENT;
 }
 
+/* A limit on addresses counts the arena: a process that could be left with too few (`ulimit -v` in a script, after the recorder chose the size) is not recorded,
+ * and counted. */
+#define LIMITED_SHARE 4
+static bool has_room(long fd, uint64_t bytes) {
+    struct rlimit limit;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / LIMITED_SHARE) return true;
+    long at = NP_SYS6(SYS_mmap, 0, sizeof(struct np_arena), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at < 0 && at > -4096) return false;
+    struct np_arena *arena = (struct np_arena *)at;
+    if (arena->magic == NP_ARENA_MAGIC && arena->version == NP_ARENA_VERSION) __atomic_fetch_add(&arena->limited_processes, 1, __ATOMIC_RELAXED);
+    NP_SYS2(SYS_munmap, at, sizeof(struct np_arena));
+    return false;
+}
+
 static struct np_arena *map_arena(const char *path) {
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) return NULL;
     struct np_arena *arena = NULL;
     struct stat status;
     if (NP_SYS4(SYS_newfstatat, fd, "", &status, AT_EMPTY_PATH) == 0 && S_ISREG(status.st_mode)
-        && (uint64_t)status.st_size >= sizeof(struct np_arena)) {
+        && (uint64_t)status.st_size >= sizeof(struct np_arena) && has_room(fd, (uint64_t)status.st_size)) {
         uint64_t bytes = (uint64_t)status.st_size;
         long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at > 0 || at < -4095) {

@@ -142,7 +142,8 @@ struct np_arena {
 
     _Alignas(64) uint32_t unrecorded_programs; /* executions of programs that cannot be given the tracker (exec_target.c) */
     uint32_t unrecorded_named;             /* 2: unrecorded_name is whole */
-    char unrecorded_name[248];             /* path of the first of them, ends with a zero */
+    uint32_t limited_processes;            /* that have a limit on addresses of which this arena would take too much (core.c) */
+    char unrecorded_name[244];             /* path of the first of those programs, ends with a zero */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 

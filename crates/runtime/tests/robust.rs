@@ -244,6 +244,17 @@ fn memory_that_a_program_locks_is_its_own() {
     }
 }
 
+/// Make sure that a process which could run out of addresses by the recording's shared memory runs without it, and that this is counted.
+#[test]
+fn a_limit_on_addresses_is_not_used_up_by_the_recording() {
+    let program = compile("plan_limit.c", "limit", &["-O1", "-fno-builtin"]);
+    let script = format!("ulimit -v {}; exec {} 1500", 2 << 20, program.display());
+    let run = record_with(Arena::new(1024, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |_| {});
+    run.assert_success();
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), "malloc has it 0\nmmap has it\n");
+    assert_eq!(run.arena.limited_processes(), 1);
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {

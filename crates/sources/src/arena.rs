@@ -285,6 +285,12 @@ impl Arena {
         (count, (named == 2).then(|| String::from_utf8_lossy(text).into_owned()))
     }
 
+    /// Number of processes that did not map the arena, because a limit on addresses would have left them too few.
+    pub fn limited_processes(&self) -> u32 {
+        // SAFETY: a field of the mapped header, naturally aligned.
+        unsafe { atomic32(&raw mut (*self.header()).unrecorded.0.limited_processes) }.load(Ordering::Relaxed)
+    }
+
     /// Assigns a number to a thread that the recorder itself announces.
     pub fn new_thread(&self) -> u32 {
         // SAFETY: a field of the mapped header, naturally aligned; so in the next three.

@@ -17,7 +17,8 @@ pub(crate) fn own() -> u32 {
 }
 
 fn of_process(folder: &Path) -> Option<u32> {
-    u32::try_from(fs::metadata(folder.join("ns/pid")).ok()?.ino()).ok()
+    // The runtime keeps as much of it (np_slot.pid_namespace); the kernel's own numbers are no longer.
+    fs::metadata(folder.join("ns/pid")).ok().map(|meta| meta.ino() as u32)
 }
 
 /// The number in its innermost namespace, of a process or thread by its folder in `/proc`.

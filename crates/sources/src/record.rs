@@ -346,6 +346,25 @@ fn drain_until_end(
     })
 }
 
+/// What ran without the tracker, in whole sentences.
+fn unrecorded(arena: &Arena) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let (count @ 1.., name) = arena.unrecorded_programs() {
+        let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
+        notes.push(format!(
+            "{count} programs could not be recorded, nor what they started{first}: they are static, or linked to another C library than the tracker; they ran \
+             without it"
+        ));
+    }
+    if let limited @ 1.. = arena.limited_processes() {
+        notes.push(format!(
+            "{limited} processes were not recorded, because they have a limit on address space (`ulimit -v`) of which the recording would take more than a \
+             quarter; give a smaller `--max-threads` or `--ring-size`"
+        ));
+    }
+    notes
+}
+
 /// Page-fault events for a program that runs on a simulated machine, or a note why there are none.
 fn fault_answers(engine: Engine, arena: &Arena) -> (Option<FaultAnswers>, Option<String>) {
     if !engine.is_simulated() {
@@ -580,13 +599,7 @@ impl Watch<'_, '_> {
                 "{dead} threads were killed or ended with their process; the records that they had written are kept"
             ));
         }
-        if let (count @ 1.., name) = self.arena.unrecorded_programs() {
-            let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
-            notes.push(format!(
-                "{count} programs could not be recorded, nor what they started{first}: they are static, or linked to another C library than the tracker; \
-                 they ran without it"
-            ));
-        }
+        notes.extend(unrecorded(self.arena));
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
             notes.push(format!(

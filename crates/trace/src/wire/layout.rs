@@ -117,7 +117,8 @@ pub struct ArenaLosses {
 pub struct ArenaUnrecorded {
     pub unrecorded_programs: u32,
     pub unrecorded_named: u32,
-    pub unrecorded_name: [u8; 248],
+    pub limited_processes: u32,
+    pub unrecorded_name: [u8; 244],
 }
 
 #[repr(C)]
