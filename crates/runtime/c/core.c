@@ -45,8 +45,8 @@ static bool sound(const struct np_arena *arena, uint64_t bytes) {
     return arena->config.mode == NP_MODE_TRACK || arena->config.mode == NP_MODE_INSTRUMENT;
 }
 
-/* A limit on addresses counts the arena: a process that could be left with too few (`ulimit -v` in a script, after the recorder chose the size) is not recorded,
- * and counted. */
+/* A limit on addresses counts the arena: a process that could be left with too few (`ulimit -v` in a script, after the recorder chose the size) is not
+ * recorded, and counted. */
 #define LIMITED_SHARE 4
 static bool has_room(long fd, uint64_t bytes) {
     struct rlimit limit;

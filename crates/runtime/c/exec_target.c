@@ -2,8 +2,8 @@
  *
  * A preloaded library that the program's loader cannot load ends the program before main: musl's loader finds none of glibc's own symbols, and an older glibc
  * lacks versions that ours needs; a loader of another word size complains to the program's standard error. So the exec hooks look at what is started: the
- * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static program
- * loads nothing itself, but what it starts would find the library in its environment, with no hook to look at it.
+ * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static
+ * program loads nothing itself, but what it starts would find the library in its environment, with no hook to look at it.
  */
 #define _GNU_SOURCE
 #include "exec_target.h"

@@ -324,7 +324,7 @@ void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint
         access_line(slot, first < address ? address : first, bits | NP_ACC_RANGE, &caller);
         if (np_unlikely((line & 511) == 511)) { /* a long block must not run far ahead of the other threads */
             after_access(slot);
-            slot->in_hook = 1;
+            np_guard(slot);
         }
     }
     after_access(slot);

@@ -76,6 +76,11 @@ static inline __attribute__((always_inline)) void np_guard(struct np_slot *slot)
     slot->in_hook = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a signal handler of this thread sees the guard before anything that it guards */
 }
+/* The thread ends: nobody gives it back, and nobody has left it. */
+static inline void np_guard_for_good(struct np_slot *slot) {
+    slot->hook_frame = 0;
+    slot->in_hook |= 1;
+}
 static inline bool np_is_guarded(struct np_slot *slot) {
 #ifdef NP_PLUGIN
     return slot->in_hook != 0;

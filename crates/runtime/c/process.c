@@ -182,7 +182,7 @@ void np_process_after_fork(void) {
 static void at_end(int code) {
     struct np_slot *slot = np_tls.slot;
     if (slot == NULL || !*np_fork_canary) return;
-    slot->in_hook = 1;
+    np_guard(slot);
     np_counters(slot, true);
     put_process_end(slot, slot->process_index, 0, code);
     np_thread_end(false);

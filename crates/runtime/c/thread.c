@@ -228,7 +228,7 @@ void np_thread_end(bool goes_on) {
     struct np_slot *slot = tls->slot;
     if (slot == NULL || tls->phase != NP_PHASE_LIVE) return;
     int saved = errno;
-    slot->in_hook |= 1;
+    np_guard_for_good(slot);
     np_set_callouts_slot(NULL);
     put_new_name(slot);
     remember_end(slot);
@@ -381,7 +381,7 @@ static TRAMPOLINE int begin_clone(void *entry) {
     }
     int result = start.c11_routine(start.argument);
     if (slot != NULL) {
-        slot->in_hook |= 1;
+        np_guard_for_good(slot);
         np_emulator_slot(NULL);
         close_slot(slot);
     }
