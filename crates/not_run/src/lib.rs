@@ -40,6 +40,8 @@ pub enum Need {
     Perf,
     /// Events that `perf` can record here.
     PerfRecord,
+    /// Namespaces of process numbers of one's own.
+    PidNamespaces,
     /// A Python that numapilot can follow.
     Python,
     /// A QEMU user-mode emulator that takes plugins.
@@ -52,7 +54,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 15] = [
+    pub const ALL: [Need; 16] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
@@ -64,6 +66,7 @@ impl Need {
         Need::PageFaultEvents,
         Need::Perf,
         Need::PerfRecord,
+        Need::PidNamespaces,
         Need::Python,
         Need::QemuPlugins,
         Need::Root,
@@ -85,6 +88,7 @@ impl Need {
             Need::PageFaultEvents => "page-fault-events",
             Need::Perf => "perf",
             Need::PerfRecord => "perf-record",
+            Need::PidNamespaces => "pid-namespaces",
             Need::Python => "python",
             Need::QemuPlugins => "qemu-plugins",
             Need::Root => "root",

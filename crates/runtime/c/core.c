@@ -6,15 +6,18 @@
  */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include "exec_target.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 struct np_arena *np_arena;
 _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+uint32_t np_pid_namespace;
 bool np_track_only;
 bool np_tls_is_shared;
 uint32_t np_process_index = NP_NONE32;
@@ -42,13 +45,27 @@ static bool sound(const struct np_arena *arena, uint64_t bytes) {
     return arena->config.mode == NP_MODE_TRACK || arena->config.mode == NP_MODE_INSTRUMENT;
 }
 
+/* A limit on addresses counts the arena: a process that could be left with too few (`ulimit -v` in a script, after the recorder chose the size) is not
+ * recorded, and counted. */
+#define LIMITED_SHARE 4
+static bool has_room(long fd, uint64_t bytes) {
+    struct rlimit limit;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur / LIMITED_SHARE) return true;
+    long at = NP_SYS6(SYS_mmap, 0, sizeof(struct np_arena), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at < 0 && at > -4096) return false;
+    struct np_arena *arena = (struct np_arena *)at;
+    if (arena->magic == NP_ARENA_MAGIC && arena->version == NP_ARENA_VERSION) __atomic_fetch_add(&arena->limited_processes, 1, __ATOMIC_RELAXED);
+    NP_SYS2(SYS_munmap, at, sizeof(struct np_arena));
+    return false;
+}
+
 static struct np_arena *map_arena(const char *path) {
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
     if (fd < 0) return NULL;
     struct np_arena *arena = NULL;
     struct stat status;
     if (NP_SYS4(SYS_newfstatat, fd, "", &status, AT_EMPTY_PATH) == 0 && S_ISREG(status.st_mode)
-        && (uint64_t)status.st_size >= sizeof(struct np_arena)) {
+        && (uint64_t)status.st_size >= sizeof(struct np_arena) && has_room(fd, (uint64_t)status.st_size)) {
         uint64_t bytes = (uint64_t)status.st_size;
         long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at > 0 || at < -4095) {
@@ -57,6 +74,7 @@ static struct np_arena *map_arena(const char *path) {
                 NP_SYS2(SYS_munmap, at, bytes);
                 arena = NULL;
             }
+            if (arena != NULL) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
         }
     }
     NP_SYS1(SYS_close, fd);
@@ -103,6 +121,7 @@ static void meet_planner(void) {
     struct np_planner_abi *found = dlsym(RTLD_DEFAULT, "numapilot_planner");
     if (found == NULL || found->version != NP_PLANNER_ABI) return;
     found->is_tracked = 1;
+    np_other_ranges = found->ranges;
     planner = found;
 }
 
@@ -121,14 +140,15 @@ void np_set_callouts_slot(struct np_slot *slot) {
 }
 
 static void attach(void) {
+    np_find_ourselves();
     const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);
     if (arena == NULL) return;
     memcpy(np_arena_env, "NUMAPILOT_ARENA=", 16);
     memcpy(np_arena_env + 16, path, strlen(path) + 1);
-    np_find_ourselves();
     make_fork_canary();
+    np_find_pid_namespace();
     np_track_only = arena->config.mode == NP_MODE_TRACK;
     np_emulator_init(np_initial_environment("NUMAPILOT_EMULATOR="));
     np_tls.phase = NP_PHASE_BUSY;
@@ -170,6 +190,7 @@ void np_attach_process(void) {
 
 __attribute__((constructor(101))) static void construct(void) {
     np_attach_process();
+    np_exec_init();
     if (np_arena != NULL) np_process_init();
 }
 
@@ -238,7 +259,7 @@ NP_COLD struct np_slot *np_self_slow(void) {
 
 struct np_slot *np_self(void) {
     struct np_slot *slot = np_slot_here();
-    return slot != NULL && !slot->in_hook ? slot : NULL;
+    return slot != NULL && !np_is_guarded(slot) ? slot : NULL;
 }
 
 struct np_slot *np_self_if_live(void) {

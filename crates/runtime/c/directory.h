@@ -12,7 +12,7 @@
  * real inclusive directory): no line is ever cached without an entry, and no write misses a sharer. Neighbouring lines have neighbouring
  * entries: a stream pays one host cache miss for eight lines.
  *
- * Needs 41 - directory_bits <= 24. With fewer entries tags are cut, and a take-over may recall a line that no cache holds: sharers can then be
+ * Needs NP_ADDRESS_BITS - 6 - directory_bits <= 24. With fewer entries tags are cut, and a take-over may recall a line that no cache holds: sharers can then be
  * missed. Entries of processes whose tags are equal (15 apart) are distinguished by the owner's process where there is an owner. */
 #ifndef NUMAPILOT_DIRECTORY_H
 #define NUMAPILOT_DIRECTORY_H

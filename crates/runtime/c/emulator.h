@@ -53,8 +53,6 @@ void np_emulator_init(const char *value);
 extern char np_emulator_env[]; /* NUMAPILOT_EMULATOR=..., empty: programs run natively */
 /* Whether the emulator shall run the program at `path`. */
 bool np_emulator_takes(const char *path, struct np_emulated_program *program);
-/* The same for a name to be looked up on PATH; `path` has room for the result. */
-bool np_emulator_finds(const char *file, char *path, size_t size, struct np_emulated_program *program);
 /* Gives `run` the emulator's path, arguments and environment. `preload`: "LD_PRELOAD=..." of the program inside. */
 typedef int (*np_runner)(const void *context, const char *path, char *const arguments[], char *const environment[]);
 int np_emulator_run(const struct np_emulated_program *program, char *const arguments[], char *const environment[], const char *preload,

@@ -5,10 +5,10 @@
  * natively, as it would from a natively recorded program. No allocation: a forked child may be calling. */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include "exec_target.h"
 
 #include <elf.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -36,21 +36,6 @@ static bool is_emulated_binary(int fd, const Elf64_Ehdr *header) {
     return false;
 }
 
-/* The interpreter of "#!interpreter option" and its option, in place. False: no such line. */
-static bool script_words(char *line, char **interpreter, char **option) {
-    if (line[0] != '#' || line[1] != '!') return false;
-    line[strcspn(line, "\n")] = 0;
-    char *at = line + 2 + strspn(line + 2, " \t");
-    *interpreter = at;
-    at += strcspn(at, " \t");
-    if (*at != 0) *at++ = 0;
-    at += strspn(at, " \t");
-    size_t bytes = strlen(at);
-    while (bytes > 0 && (at[bytes - 1] == ' ' || at[bytes - 1] == '\t' || at[bytes - 1] == '\r')) at[--bytes] = 0;
-    *option = bytes != 0 ? at : NULL;
-    return **interpreter == '/';
-}
-
 /* Looks at `path`: a binary for the emulator, or a script of one. */
 static bool look(const char *path, struct np_emulated_program *program, bool is_script) {
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
@@ -69,7 +54,7 @@ static bool look(const char *path, struct np_emulated_program *program, bool is_
     if (found || !plain || is_script) return found;
     memcpy(program->line, head.line, sizeof program->line);
     char *interpreter;
-    if (!script_words(program->line, &interpreter, &program->option) || !look(interpreter, program, true)) return false;
+    if (!np_script_words(program->line, &interpreter, &program->option) || !look(interpreter, program, true)) return false;
     program->script = path;
     return true;
 }
@@ -78,25 +63,6 @@ bool np_emulator_takes(const char *path, struct np_emulated_program *program) {
     if (qemu[0] == 0 || path == NULL || strcmp(path, qemu) == 0) return false;
     program->script = program->option = NULL;
     return look(path, program, false);
-}
-
-bool np_emulator_finds(const char *file, char *path, size_t size, struct np_emulated_program *program) {
-    if (qemu[0] == 0 || file == NULL || *file == 0) return false;
-    if (strchr(file, '/') != NULL) return np_emulator_takes(file, program);
-    const char *folders = getenv("PATH");
-    if (folders == NULL) folders = "/bin:/usr/bin";
-    for (const char *at = folders;; at++) {
-        size_t length = strcspn(at, ":"), bytes = length + 1 + strlen(file) + 1;
-        if (bytes <= size) {
-            memcpy(path, at, length);
-            path[length] = '/';
-            strcpy(path + length + (length != 0), file);
-            /* The first that can be run is the one, whoever runs it. */
-            if (NP_SYS4(SYS_faccessat, AT_FDCWD, path, X_OK, 0) == 0) return np_emulator_takes(path, program);
-        }
-        at += length;
-        if (*at == 0) return false;
-    }
 }
 
 int np_emulator_run(const struct np_emulated_program *program, char *const arguments[], char *const environment[], const char *preload,

@@ -304,8 +304,8 @@ static NP_COLD void followed_access(struct np_slot *slot, uintptr_t address, uin
 
 /* A signal handler that comes into the middle of one of our hooks has its accesses counted as work, and not simulated. */
 void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, struct np_regs caller) {
-    if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
-    slot->in_hook = 1;
+    if (np_unlikely(np_is_guarded(slot) || !np_sim.ready)) return;
+    np_guard(slot);
     if (np_unlikely(np_ss(slot)->overlap.line != 0)) followed_access(slot, address, bits, &caller);
     else access_line(slot, address, bits, &caller);
     after_access(slot);
@@ -314,9 +314,9 @@ void np_access_miss(struct np_slot *slot, uintptr_t address, uint32_t bits, stru
 void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint32_t bits, struct np_regs caller) {
     if (bytes == 0 || address + bytes < address) return;
     np_add(slot->accesses, 1 + (bytes >> 5));
-    if (np_unlikely(slot->in_hook != 0 || !np_sim.ready)) return;
+    if (np_unlikely(np_is_guarded(slot) || !np_sim.ready)) return;
     uintptr_t last = (address + bytes - 1) >> NP_LINE_SHIFT;
-    slot->in_hook = 1;
+    np_guard(slot);
     for (uintptr_t line = address >> NP_LINE_SHIFT; line <= last; line++) {
         uint64_t key = np_key_of(line << NP_LINE_SHIFT, slot->line_mask, slot->line_pick), held = np_load(*np_stage_one(slot, key));
         if ((bits & NP_ACC_WRITE) ? held == (key << 1 | 1) : held >> 1 == key) continue;
@@ -324,7 +324,7 @@ void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint
         access_line(slot, first < address ? address : first, bits | NP_ACC_RANGE, &caller);
         if (np_unlikely((line & 511) == 511)) { /* a long block must not run far ahead of the other threads */
             after_access(slot);
-            slot->in_hook = 1;
+            np_guard(slot);
         }
     }
     after_access(slot);

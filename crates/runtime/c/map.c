@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define MAX_ATTACHED 256u
+#define DONTUNMAP 4 /* MREMAP_DONTUNMAP, from Linux 5.7 on */
 
 /* -- what was there before us -- */
 
@@ -83,7 +84,7 @@ static uint32_t flags_of_call(int protection, int flags) {
 
 /* The slot with the guard taken, or NULL. An allocator may be calling with its locks held: nothing may be begun from here that allocates, neither
  * attaching (what was mapped before is read from /proc/self/maps then) nor a thread. Events that the hooks themselves cause are not recorded. */
-static struct np_slot *enter(void) {
+static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     struct np_slot *slot = np_self_if_live();
     if (slot == NULL) {
         if (np_arena != NULL && np_tls.phase == NP_PHASE_ENDED) np_count_lost(NP_LOST_AFTER_END, 1);
@@ -108,13 +109,13 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     np_pages_forget((uintptr_t)result, bytes);
     if (!(call->flags & MAP_ANONYMOUS) || (call->flags & MAP_TYPE) != MAP_PRIVATE) np_mappings_changed();
     if ((call->flags & (MAP_POPULATE | MAP_LOCKED)) && (call->protection & PROT_WRITE)) np_pages_touched(slot, (uintptr_t)result, bytes);
-    char path[NP_MAP_PATH_BYTES];
+    char *path = call->flags & MAP_ANONYMOUS ? NULL : np_stack_path();
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .offset = (uint64_t)call->offset,
                           .flags = flags_of_call(call->protection, call->flags), .path = path};
     uint64_t order = np_order();
+    map.stack = np_stack_id(slot, caller); /* before the path is there: it may need that room for a module's */
     if (call->flags & MAP_ANONYMOUS) map.offset = 0;
-    else map.path_bytes = np_path_of_fd(call->fd, path);
-    map.stack = np_stack_id(slot, caller);
+    else if (path != NULL) map.path_bytes = np_path_of_fd(call->fd, path);
     np_put_map(slot, &map, order);
     np_leave(slot);
 }
@@ -158,7 +159,8 @@ NP_EXPORT int munmap(void *address, size_t bytes) {
     return -1;
 }
 
-static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint64_t new_bytes, uint64_t before, struct np_regs caller) {
+/* `stays`: the old range is mapped on, and empty. */
+static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint64_t new_bytes, bool stays, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     uint64_t after = np_order();
@@ -168,12 +170,12 @@ static void record_mremap(uintptr_t old, uint64_t old_bytes, uintptr_t new, uint
         np_pages_remap(old, new, old_bytes < new_bytes ? old_bytes : new_bytes);
         np_pages_forget(old, old_bytes);
     } else if (new_bytes < old_bytes) np_pages_forget(old + new_bytes, old_bytes - new_bytes);
-    char path[NP_MAP_PATH_BYTES];
+    char *path = np_stack_path();
     struct np_mapping map = {.address = new, .bytes = new_bytes, .flags = allocator_flag(), .path = path};
     struct line_search search = {new, &map, path};
-    np_maps_each(take_line, &search);
     map.stack = np_stack_id(slot, caller);
-    np_put_unmap(slot, old, old_bytes, before);
+    if (path != NULL) np_maps_each(take_line, &search);
+    if (!stays) np_put_unmap(slot, old, old_bytes, before);
     np_put_map(slot, &map, after);
     np_leave(slot);
 }
@@ -190,7 +192,8 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
         errno = (int)-result;
         return MAP_FAILED;
     }
-    record_mremap((uintptr_t)old, np_whole_pages(old_bytes), (uintptr_t)result, np_whole_pages(new_bytes), before, caller);
+    bool stays = old_bytes == 0 || (flags & DONTUNMAP) != 0; /* of no bytes: shared memory is mapped once more */
+    record_mremap((uintptr_t)old, np_whole_pages(old_bytes), (uintptr_t)result, np_whole_pages(new_bytes), stays, before, caller);
     return (void *)result;
 }
 

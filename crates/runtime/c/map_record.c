@@ -27,7 +27,7 @@ void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint6
 size_t np_path_of_fd(int fd, char *path) {
     char link[32] = "/proc/self/fd/", digits[12];
     size_t at = 14, count = 0;
-    if (fd < 0) return 0;
+    if (fd < 0 || np_is_confined) return 0;
     for (unsigned value = (unsigned)fd; count == 0 || value != 0; value /= 10) digits[count++] = (char)('0' + value % 10);
     while (count > 0) link[at++] = digits[--count];
     link[at] = 0;

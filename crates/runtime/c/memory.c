@@ -7,11 +7,44 @@
 
 #define OUR_DESCRIPTOR (-2)
 
+#ifndef NP_PLUGIN
+bool np_is_confined;
+#endif
+
+#ifndef NP_PLUGIN
+#define LARGE_BYTES (1ul << 20) /* smaller ones are soon in use as a whole */
+
+struct np_own_range *np_own_range_add(uintptr_t lo, uintptr_t hi) {
+    for (unsigned i = 0; i < NP_OWN_RANGES; i++) {
+        uintptr_t none = 0;
+        if (!__atomic_compare_exchange_n(&np_own_ranges[i].lo, &none, lo, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        np_store(np_own_ranges[i].hi, hi);
+        return &np_own_ranges[i];
+    }
+    return NULL;
+}
+
+static void forget_range(uintptr_t lo) {
+    for (unsigned i = 0; i < NP_OWN_RANGES; i++) {
+        if (np_load(np_own_ranges[i].lo) != lo) continue;
+        np_store(np_own_ranges[i].hi, 0);
+        np_store(np_own_ranges[i].lo, 0);
+    }
+}
+#endif
+
 void *np_pages_new(size_t bytes) {
     long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, OUR_DESCRIPTOR, 0);
-    return at < 0 && at > -4096 ? NULL : (void *)at;
+    if (at < 0 && at > -4096) return NULL;
+#ifndef NP_PLUGIN
+    if (bytes >= LARGE_BYTES) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
+#endif
+    return (void *)at;
 }
 
 void np_pages_free(void *pages, size_t bytes) {
+#ifndef NP_PLUGIN
+    if (bytes >= LARGE_BYTES) forget_range((uintptr_t)pages);
+#endif
     NP_SYS2(SYS_munmap, pages, bytes);
 }

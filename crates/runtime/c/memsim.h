@@ -173,8 +173,8 @@ static inline uint32_t np_find_tag(const uint32_t *tags, uint32_t ways, uint32_t
 
 /* ---- private filter: geometry ---- */
 
-/* A private tag: bit 0 writable, bits 1-31 the line's bits above the set number. A set has 41 - l2_set_bits such bits; where that is more than 31, the
- * surplus top bits are folded in, and two lines 2^(37 + l2_set_bits) bytes apart can be taken for one another. 0: empty. */
+/* A private tag: bit 0 writable, bits 1-31 the line's bits above the set number. A set has NP_ADDRESS_BITS - 6 - l2_set_bits such bits; where that is
+ * more than 31, the surplus top bits are folded in, and two lines 2^(37 + l2_set_bits) bytes apart can be taken for one another. 0: empty. */
 static inline uint32_t np_private_tag(uintptr_t line) {
     uint64_t high = line >> np_sim.l2_set_bits;
     uint32_t tag = (uint32_t)(high ^ (high >> 31 << 22)) & 0x7fffffffu;
@@ -250,7 +250,7 @@ uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t wri
 /* Home node of the page, given now if it has none. NP_HOME_NONE: only for reads (`write` 0). */
 static inline uint32_t np_page_home(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
-    const uint8_t *leaf = __atomic_load_n(&np_leaves[(page >> NP_LEAF_BITS) & (NP_LEAVES - 1)], __ATOMIC_ACQUIRE);
+    const uint8_t *leaf = np_likely(page >> NP_LEAF_BITS < NP_LEAVES) ? __atomic_load_n(&np_leaves[page >> NP_LEAF_BITS], __ATOMIC_ACQUIRE) : NULL;
     if (np_likely(leaf != NULL)) {
         uint32_t home = (uint32_t)__atomic_load_n(&leaf[page & ((1ull << NP_LEAF_BITS) - 1)], __ATOMIC_RELAXED) - NP_PAGE_HOME;
         if (np_likely(home < NP_PAGE_POLICY - NP_PAGE_HOME)) return home;

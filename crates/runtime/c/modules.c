@@ -31,12 +31,18 @@ static struct np_module modules[MAX_MODULES];
 static uint32_t modules_used;
 static uint32_t modules_lock;
 static uint32_t scan_number;
+static uint32_t list_seen; /* the latest scan that went through to its end */
 static bool list_may_have_changed;
 static unsigned long long adds_seen, subs_seen;
 
 void np_modules_after_fork(void) {
     np_unlock(&modules_lock);
     np_python_after_fork();
+}
+
+void np_modules_jumped(void) {
+    np_unlock_left(&modules_lock);
+    np_python_jumped();
 }
 
 struct image {
@@ -101,16 +107,33 @@ static void put_module(struct np_slot *slot, const struct image *image, uint32_t
     np_commit(slot, count);
 }
 
-/* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. */
-static void announce(struct np_slot *slot, const struct image *image) {
+/* By its name among the mappings. */
+static NP_COLD void put_unnamed_module(struct np_slot *slot, const struct image *image, uint32_t id, uint64_t order) {
+    char *path = np_stack_path();
+    struct path_search search = {image->lo, path, NP_MAP_PATH_BYTES};
+    if (path != NULL) {
+        path[0] = 0;
+        np_maps_each(take_path, &search);
+    }
+    put_module(slot, image, id, path != NULL && path[0] != 0 ? path : image->path != NULL ? image->path : "", order);
+}
+
+/* Scans of several threads overlap: a module was met by the latest of them, whichever comes to it last. */
+static void seen_by(struct np_module *module, uint32_t scan) {
+    if ((int32_t)(scan - module->seen) > 0) module->seen = scan;
+}
+
+/* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. `scan`: the one that met it.
+ * False: another thread has the table, and does not let go of it. */
+static bool announce(struct np_slot *slot, const struct image *image, uint32_t scan) {
     uint64_t order = np_order_kept();
-    if (!np_lock(&modules_lock)) return;
+    if (!np_lock(&modules_lock)) return false;
     struct np_module *place = NULL;
     for (uint32_t i = 0; i < modules_used; i++) {
         if (modules[i].lo == image->lo) {
-            modules[i].seen = scan_number;
+            seen_by(&modules[i], scan);
             np_unlock(&modules_lock);
-            return;
+            return true;
         }
         if (modules[i].lo == 0 && place == NULL) place = &modules[i];
     }
@@ -120,48 +143,56 @@ static void announce(struct np_slot *slot, const struct image *image) {
         np_store(place->hi, image->hi);
         np_store(place->eh_frame, image->eh_frame);
         place->id = id;
-        place->seen = scan_number;
+        place->seen = scan;
         __atomic_store_n(&place->lo, image->lo, __ATOMIC_RELEASE);
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
     np_unlock(&modules_lock);
-    char path[1024];
-    struct path_search search = {image->lo, path, sizeof path};
-    path[0] = 0;
     /* The main program has no name in the loader's list, and a relative one means nothing to a reader elsewhere. */
-    if (image->path == NULL || image->path[0] != '/') np_maps_each(take_path, &search);
-    put_module(slot, image, id, path[0] != 0 ? path : image->path != NULL ? image->path : "", order);
+    if (image->path == NULL || image->path[0] != '/') put_unnamed_module(slot, image, id, order);
+    else put_module(slot, image, id, image->path, order);
+    return true;
 }
 
 /* -- the whole list -- */
 
-struct scan { struct np_slot *slot; bool first; bool changed; char python[512]; };
+struct scan { struct np_slot *slot; uint32_t number; bool changed, is_partial; unsigned long long adds, subs; char python[512]; };
 
 static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     struct scan *scan = context;
-    if (scan->first && size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
-        scan->first = false;
-        if (info->dlpi_adds == adds_seen && info->dlpi_subs == subs_seen) return 1;
-        adds_seen = info->dlpi_adds;
-        subs_seen = info->dlpi_subs;
+    bool is_first = scan->number == 0;
+    /* Numbered here, where the loader's lock is held: a later number looked at a later list. */
+    if (is_first) scan->number = __atomic_add_fetch(&scan_number, 1, __ATOMIC_RELAXED);
+    if (is_first && size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
+        if (info->dlpi_adds == np_load(adds_seen) && info->dlpi_subs == np_load(subs_seen)) return 1;
+        scan->adds = info->dlpi_adds;
+        scan->subs = info->dlpi_subs;
     }
     scan->changed = true;
     if (info->dlpi_name != NULL && strstr(info->dlpi_name, "libpython3") != NULL && strlen(info->dlpi_name) < sizeof scan->python)
         strcpy(scan->python, info->dlpi_name);
     struct image image = {.bias = info->dlpi_addr, .path = info->dlpi_name};
     read_segments(&image, info->dlpi_phdr, info->dlpi_phnum);
-    if (image.hi > image.lo) announce(scan->slot, &image);
+    if (image.hi > image.lo && !announce(scan->slot, &image, scan->number)) scan->is_partial = true;
     return 0;
 }
 
-static void end_unseen(struct np_slot *slot) {
+/* What this scan did not meet, nor a later one: another thread may have announced a module that came since, or be looking just now. Only now does the
+ * list count as seen: a scan that begins meanwhile looks for itself. */
+static void end_unseen(const struct scan *scan) {
+    struct np_slot *slot = scan->slot;
     struct np_module gone[64];
     uint32_t count = 0;
     if (!np_lock(&modules_lock)) return;
     for (uint32_t i = 0; i < modules_used && count < 64; i++) {
-        if (modules[i].lo == 0 || modules[i].seen == scan_number) continue;
+        if (modules[i].lo == 0 || (int32_t)(modules[i].seen - scan->number) >= 0) continue;
         gone[count++] = modules[i];
         np_store(modules[i].lo, 0);
+    }
+    if (count < 64 && (int32_t)(scan->number - list_seen) > 0) {
+        list_seen = scan->number;
+        np_store(adds_seen, scan->adds);
+        np_store(subs_seen, scan->subs);
     }
     np_unlock(&modules_lock);
     for (uint32_t i = 0; i < count; i++) {
@@ -173,12 +204,9 @@ static void end_unseen(struct np_slot *slot) {
 
 void np_modules_scan(struct np_slot *slot) {
     __atomic_store_n(&list_may_have_changed, false, __ATOMIC_RELAXED);
-    if (!np_lock(&modules_lock)) return;
-    scan_number++;
-    np_unlock(&modules_lock);
-    struct scan scan = {slot, true, false, {0}};
+    struct scan scan = {.slot = slot};
     dl_iterate_phdr(visit, &scan);
-    if (scan.changed) end_unseen(slot);
+    if (scan.changed && !scan.is_partial) end_unseen(&scan);
     if (scan.python[0] != 0) np_python_find(scan.python);
 }
 
@@ -205,7 +233,7 @@ const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 && header->e_phoff < 4096) {
         struct image image = {.bias = found.link_map->l_addr, .path = found.link_map->l_name};
         read_segments(&image, (const void *)((const char *)header + header->e_phoff), header->e_phnum);
-        announce(slot, &image);
+        announce(slot, &image, np_load(scan_number)); /* of a scan that is under way nobody knows whether it would have met it */
     }
     return found.eh_frame;
 }

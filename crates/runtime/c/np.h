@@ -62,11 +62,37 @@ void *np_real(const char *name);
         found_;                                                        \
     })
 
-/* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
-static inline bool np_enter(struct np_slot *slot) {
-    if (slot->in_hook) return false;
+/* The guard is set, and yet nobody holds it: a signal handler came into a hook and jumped out of it (siglongjmp, an exception), which is legal where the
+ * program only computed. The guard is given back, and a loss counted. To be called from a hook, in which it stands (jumped.c). */
+bool np_hook_was_left(struct np_slot *slot);
+
+/* Takes the guard, and notes in which frame: that function gives it back (np_leave), or never does. In all that take it, this is inlined. */
+static inline __attribute__((always_inline)) void np_guard(struct np_slot *slot) {
+#ifndef NP_PLUGIN /* an emulator's own frames are left by nobody */
+    const uintptr_t *frame = __builtin_frame_address(0);
+    slot->hook_frame = (uintptr_t)frame;
+    slot->hook_return = frame[1];
+#endif
     slot->in_hook = 1;
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a signal handler of this thread sees the guard before anything that it guards */
+}
+/* The thread ends: nobody gives it back, and nobody has left it. */
+static inline void np_guard_for_good(struct np_slot *slot) {
+    slot->hook_frame = 0;
+    slot->in_hook |= 1;
+}
+static inline bool np_is_guarded(struct np_slot *slot) {
+#ifdef NP_PLUGIN
+    return slot->in_hook != 0;
+#else
+    return np_unlikely(slot->in_hook != 0) && !np_hook_was_left(slot);
+#endif
+}
+
+/* Hooks that call into libc functions which we interpose too hold this, so that the inner call is not recorded. */
+static inline __attribute__((always_inline)) bool np_enter(struct np_slot *slot) {
+    if (np_is_guarded(slot)) return false;
+    np_guard(slot);
     return true;
 }
 static inline void np_leave(struct np_slot *slot) {
@@ -78,6 +104,8 @@ static inline void np_leave(struct np_slot *slot) {
 /* Room for `words` 8-byte words with word 0 and 1 filled in (type, value48, deltas), NULL when the record is lost (counted). Fill words 2.., then commit. */
 uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order);
 void np_commit(struct np_slot *slot, unsigned words);
+/* A mark that the report shows at its time. */
+void np_put_mark(struct np_slot *slot, const char *text, size_t bytes);
 
 /* ---- stack.c, unwind.c: call stacks ---- */
 struct np_regs { uintptr_t pc, sp, fp; };
@@ -195,12 +223,15 @@ struct np_callouts_abi {
 };
 /* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
  * `numapilot_planner`. Threads begin in the tracker, which reports them. */
+/* Memory of ours in the program's process. */
+struct np_own_range { uintptr_t lo, hi; };
 struct np_planner_abi {
     uint32_t version;
     uint32_t is_tracked; /* set by the tracker */
     void (*thread_began)(uintptr_t start);
+    const struct np_own_range *ranges; /* NP_OWN_RANGES of them (track.h) */
 };
-#define NP_PLANNER_ABI 1u
+#define NP_PLANNER_ABI 2u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

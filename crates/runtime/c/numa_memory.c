@@ -105,12 +105,16 @@ NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits,
         if (bits >= 64) mask[0] = nodes;
     }
     if (mode == NULL || (flags & FLAG_ALLOWED)) return 0;
-    *mode = (int)sim->policy_mode;
-    if ((flags & (FLAG_NODE | FLAG_ADDRESS)) == (FLAG_NODE | FLAG_ADDRESS)) {
-        if (!np_enter(slot)) return 0;
-        *mode = (int)np_page_home(slot, (uintptr_t)address, 1); /* the kernel, too, faults the page in for this */
-        np_leave(slot);
+    if ((flags & (FLAG_NODE | FLAG_ADDRESS)) != (FLAG_NODE | FLAG_ADDRESS)) {
+        *mode = (int)sim->policy_mode;
+        return 0;
     }
+    if (!np_enter(slot)) return fail(EFAULT);
+    uint32_t home = np_page_home(slot, (uintptr_t)address, 1); /* the kernel, too, faults the page in for this */
+    np_leave(slot);
+    /* A program uses the answer as an index: an error of the call's own is better than a node that does not exist, or one that is made up. */
+    if (home >= np_arena->config.node_count) return fail(EFAULT);
+    *mode = (int)home;
     return 0;
 }
 

@@ -172,6 +172,7 @@ static long own_faults(void) {
  * ring), and whoever wrote to the page meanwhile would get it. By advice: memory that may not be accessed is left to the access, whose signal is the
  * program's own. Kernels before 5.14 do not know it, and the gap stays. False: there was memory already, as the thread's count of faults says. */
 static bool populate(uint64_t page) {
+    if (np_is_confined) return true;
     long before = own_faults();
     long result = NP_SYS3(SYS_madvise, page << NP_PAGE_SHIFT, 1ul << NP_PAGE_SHIFT, MADV_POPULATE_WRITE);
     return result != 0 || before < 0 || own_faults() != before;
@@ -266,7 +267,7 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
-    if (np_unlikely(byte == NULL)) return nearest_with_memory(slot->node);
+    if (np_unlikely(byte == NULL)) return NP_HOME_UNKNOWN; /* beyond what the table has, or no memory for it: not the node of whoever asks */
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
     if (np_likely(is_home(seen))) return seen - BYTE_HOME;
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;

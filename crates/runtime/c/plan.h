@@ -70,10 +70,16 @@ struct np_span {
     uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
     bool zeroed;                             /* it was not written since it came from the kernel */
     bool listed;                             /* SMALL: in its class's list */
+    uint32_t mappings;                       /* that its placement took (plan_place.c) */
 };
 extern uintptr_t np_region, np_region_bytes;
 static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
-bool np_region_make(void);
+/* Without a plan: only what serves the loader. False: there are no addresses for a plan's blocks. */
+bool np_region_make(bool has_plan);
+/* The process has a limit on its addresses. */
+extern bool np_region_is_limited;
+/* Lets go of the addresses that no block has had yet, because the program needs some. False: there are none. */
+bool np_region_shrink(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
 struct np_span *np_region_split(struct np_span *span);
@@ -83,8 +89,16 @@ void *np_region_bootstrap(size_t bytes);
 void np_region_fork(int phase);
 
 /* -- plan_place.c: what the kernel is asked -- */
-/* The policy of `rule` for these pages (whole pages); true: the kernel took it. `node`: for LOCAL. */
-bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address, uint64_t bytes, bool move);
+struct np_place {
+    uint32_t node; /* for LOCAL */
+    bool move;     /* pages that are there, too */
+    bool joins;    /* it needs no mapping of its own: what lies beside it has the same policy, or the program has just made it */
+    bool is_run;   /* of small objects: in pieces of no less than a granule */
+};
+/* The policy of `rule` for these pages (whole pages); true: the kernel took it. *mappings (or NULL): what it took of the mappings that a process may have. */
+bool np_place_range(struct np_plan_rule *rule, struct np_place place, uintptr_t address, uint64_t bytes, uint32_t *mappings);
+/* The range serves nobody any more. */
+void np_place_give_back(uintptr_t address, uint64_t bytes, uint32_t mappings);
 /* All pages of the range to one node. */
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node);
 void np_place_init(void);
@@ -116,6 +130,7 @@ int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller)
 uint64_t np_match_address(uintptr_t address);
 void np_match_init(void);
 void np_match_modules_changed(void);
+void np_match_forked(void); /* in the child */
 
 /* -- plan_thread.c -- */
 #define NP_PLAN_MEMOS_LOG2 6
@@ -142,8 +157,8 @@ struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
 void np_plan_threads_init(void);
 void np_plan_process_began(void);
-
-
+/* The calling thread has this name now. */
+void np_plan_renamed(const char *name);
 
 #pragma GCC visibility pop
 #endif

@@ -34,6 +34,40 @@ static struct {
     __typeof__(&malloc_usable_size) malloc_usable_size;
 } real = {find_malloc, find_calloc, find_realloc, find_free, find_aligned, find_aligned, find_posix, find_size};
 
+/* -- under a limit on addresses: what fails is tried again once the planner has given back those that it does not use -- */
+
+static __typeof__(real) unlimited;
+
+#define AGAIN(type, is_failed, call)                                         \
+    ({                                                                       \
+        int saved = errno;                                                   \
+        type result = (call);                                                \
+        if (is_failed && np_region_shrink()) {                               \
+            result = (call);                                                 \
+            if (!(is_failed)) errno = saved;                                 \
+        }                                                                    \
+        result;                                                              \
+    })
+static void *limited_malloc(size_t bytes) { return AGAIN(void *, result == NULL, unlimited.malloc(bytes)); }
+static void *limited_calloc(size_t count, size_t each) { return AGAIN(void *, result == NULL, unlimited.calloc(count, each)); }
+static void *limited_realloc(void *old, size_t bytes) { return AGAIN(void *, result == NULL && bytes != 0, unlimited.realloc(old, bytes)); }
+static void *limited_memalign(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, unlimited.memalign(alignment, bytes)); }
+static void *limited_aligned(size_t alignment, size_t bytes) { return AGAIN(void *, result == NULL, unlimited.aligned_alloc(alignment, bytes)); }
+static int limited_posix(void **block, size_t alignment, size_t bytes) {
+    return AGAIN(int, result == ENOMEM, unlimited.posix_memalign(block, alignment, bytes));
+}
+
+static void limit(void) {
+    unlimited = real;
+#define LIMIT(name, by) if (unlimited.name != NULL) __atomic_store_n(&real.name, by, __ATOMIC_RELEASE)
+    LIMIT(malloc, limited_malloc);
+    LIMIT(calloc, limited_calloc);
+    LIMIT(realloc, limited_realloc);
+    LIMIT(memalign, limited_memalign);
+    LIMIT(aligned_alloc, limited_aligned);
+    LIMIT(posix_memalign, limited_posix);
+}
+
 /* -- finding the real functions; meanwhile the loader is served from the region's first granule -- */
 
 static uint32_t finding;
@@ -48,6 +82,7 @@ static NP_COLD bool find(void) {
         FIND(malloc); FIND(calloc); FIND(realloc); FIND(free); FIND(memalign); FIND(aligned_alloc); FIND(posix_memalign); FIND(malloc_usable_size);
 #define SET(name) if (name##_ != NULL) __atomic_store_n(&real.name, name##_, __ATOMIC_RELEASE)
         SET(calloc); SET(realloc); SET(free); SET(memalign); SET(aligned_alloc); SET(posix_memalign); SET(malloc_usable_size); SET(malloc);
+        if (np_region_is_limited) limit();
     } else {
         while (__atomic_load_n(&real.malloc, __ATOMIC_ACQUIRE) == find_malloc) np_pause();
     }
@@ -105,8 +140,9 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     struct np_plan_thread *thread = np_plan_thread_here();
     int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
     if (rule >= 0) {
-        block = np_plan_has_twins() ? place_beside(thread, (uint32_t)rule, bytes, alignment, zero)
-                                    : np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
+        if (np_is_confined) block = NULL;
+        else if (np_plan_has_twins()) block = place_beside(thread, (uint32_t)rule, bytes, alignment, zero);
+        else block = np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
         if (block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
     }
     __atomic_signal_fence(__ATOMIC_SEQ_CST);

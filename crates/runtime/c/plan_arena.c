@@ -81,14 +81,22 @@ void np_arena_unlink(struct np_plan_arena *arena, struct np_span *span) {
     if (span->arena_next != NULL) span->arena_next->arena_previous = span->arena_previous;
 }
 
-static void place_span(struct np_plan_arena *arena, const struct np_span *span) {
-    np_place_range(&np_plan_rules()[arena->rule], arena->node, span->base, span->granules << NP_GRANULE_SHIFT, false);
+/* What lies before is of the same arena: then both are one mapping, unless the policy cuts them. */
+static bool joins(const struct np_plan_arena *arena, const struct np_span *span) {
+    if (span->base - np_region <= NP_GRANULE) return false;
+    const struct np_span *before = np_span_of((const void *)(span->base - 1));
+    return before != NULL && before->arena == arena && before->kind != NP_SPAN_FREE;
+}
+
+static void place_span(struct np_plan_arena *arena, struct np_span *span, bool is_run) {
+    struct np_place place = {.node = arena->node, .joins = joins(arena, span), .is_run = is_run};
+    np_place_range(&np_plan_rules()[arena->rule], place, span->base, span->granules << NP_GRANULE_SHIFT, &span->mappings);
 }
 
 static struct np_span *new_large(struct np_plan_arena *arena, uint64_t granules, uint64_t alignment) {
     struct np_span *span = np_region_take(granules, alignment);
     if (span == NULL) return NULL;
-    place_span(arena, span);
+    place_span(arena, span, false);
     np_arena_link(arena, span);
     return span;
 }
@@ -99,7 +107,8 @@ static struct np_span *new_small(struct np_plan_arena *arena) {
         struct np_span *run = np_region_take(RUN_GRANULES, NP_GRANULE);
         if (run == NULL) run = np_region_take(1, NP_GRANULE);
         if (run == NULL) return NULL;
-        place_span(arena, run);
+        place_span(arena, run, true);
+        if (run->mappings > 1) run->mappings = 0; /* its pieces come back one by one, and stay cut */
         arena->ready = np_region_split(run);
     }
     struct np_span *span = arena->ready;

@@ -11,7 +11,8 @@ static uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; 
 
 static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
     if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
-    if (np_place_range(rule, rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, address, bytes, move)) {
+    struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true};
+    if (np_place_range(rule, place, address, bytes, NULL)) {
         np_plan_count(&rule->placed, 1);
         np_plan_count(&rule->placed_bytes, bytes);
     } else {
@@ -42,7 +43,7 @@ static void place_file(int fd, uintptr_t address, uint64_t bytes) {
 }
 
 static NP_COLD void mapped(void *address, size_t bytes, int flags, int fd, struct np_regs caller) {
-    if (address == MAP_FAILED || np_plan_tls.busy) return;
+    if (address == MAP_FAILED || np_plan_tls.busy || np_is_confined) return;
     int saved = errno;
     np_plan_tls.busy = 1;
     if (flags & MAP_ANONYMOUS) {
@@ -63,14 +64,19 @@ static inline bool is_wanted(size_t bytes, int flags) {
     return flags & MAP_ANONYMOUS ? bytes >= least && bytes <= most : has_files;
 }
 
+/* A mapping failed, perhaps for the addresses that the planner has reserved. */
+static NP_COLD bool gives_way(void) { return np_region_is_limited && errno == ENOMEM && np_region_shrink(); }
+
 NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     void *result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
     return result;
 }
 
 NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
     void *result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
+    if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
     return result;
 }

@@ -16,18 +16,56 @@
 
 struct placed_code { uintptr_t first, last; uint64_t patterns; };
 struct module { uintptr_t low, high; const void *eh_frame; };
-/* Replaced as a whole when modules come; the old one is kept, as others may be reading it. A run loads few. */
+/* Replaced as a whole when modules come or go; one that was replaced goes once nobody reads: programs load and unload plug-ins without end. */
 struct view {
     uint64_t code_count, module_count, generation;
+    struct view *retired; /* the one replaced before */
     struct module modules[MOST_MODULES];
     struct placed_code code[];
 };
 static struct view *view;
+static struct view *retired;  /* replaced, and perhaps still read */
+static uint32_t readers;      /* threads that have a view in hand */
 static struct np_plan_lock view_lock;
 static uint64_t view_adds, view_subs;
 static bool frames_wanted;
 
 /* -- the loaded modules -- */
+
+static uint64_t view_room(void) { return 2ull * np_plan->code_count + 1; }
+static uint64_t view_bytes(void) { return sizeof(struct view) + view_room() * sizeof(struct placed_code); }
+
+/* Between these the view stays. Sequentially consistent: whoever counts no reader after a replacement has replaced it for all that come later. */
+static const struct view *begin_reading(void) {
+    __atomic_fetch_add(&readers, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&view, __ATOMIC_SEQ_CST);
+}
+static void end_reading(void) { __atomic_fetch_sub(&readers, 1, __ATOMIC_RELEASE); }
+
+void np_match_forked(void) { __atomic_store_n(&readers, 0, __ATOMIC_RELAXED); }
+
+/* What may go now; the lock is held. */
+static struct view *take_retired(void) {
+    struct view *list = retired;
+    if (list == NULL || __atomic_load_n(&readers, __ATOMIC_SEQ_CST) != 0) return NULL;
+    retired = NULL;
+    return list;
+}
+
+static void free_views(struct view *list) {
+    while (list != NULL) {
+        struct view *next = list->retired;
+        np_pages_free(list, view_bytes());
+        list = next;
+    }
+}
+
+static void drop_retired(void) {
+    np_plan_lock(&view_lock);
+    struct view *free = take_retired();
+    np_plan_unlock(&view_lock);
+    free_views(free);
+}
 
 struct gathering { struct view *view; uint64_t adds, subs; uint64_t room; };
 
@@ -76,8 +114,7 @@ static int gather(struct dl_phdr_info *info, size_t bytes, void *context) {
 
 /* Takes the loader's lock, which this thread may hold already; never one of ours before it. */
 static NP_COLD struct view *look_again(void) {
-    uint64_t room = 2ull * np_plan->code_count + 1, bytes = sizeof(struct view) + room * sizeof(struct placed_code);
-    struct gathering to = {.view = np_pages_new(bytes), .room = room};
+    struct gathering to = {.view = np_pages_new(view_bytes()), .room = view_room()};
     if (to.view == NULL) return view;
     dl_iterate_phdr(gather, &to);
     np_plan_lock(&view_lock);
@@ -86,18 +123,24 @@ static NP_COLD struct view *look_again(void) {
         to.view->generation = now == NULL ? 1 : now->generation + 1;
         view_adds = to.adds;
         view_subs = to.subs;
-        __atomic_store_n(&view, to.view, __ATOMIC_RELEASE);
+        __atomic_store_n(&view, to.view, __ATOMIC_SEQ_CST);
         np_unwind_modules_changed();
+        if (now != NULL) {
+            now->retired = retired;
+            retired = now;
+        }
         now = to.view;
         to.view = NULL;
     }
     np_plan_unlock(&view_lock);
-    if (to.view != NULL) np_pages_free(to.view, bytes);
+    if (to.view != NULL) np_pages_free(to.view, view_bytes());
     return now;
 }
 
 void np_match_modules_changed(void) {
-    if (np_plan != NULL && frames_wanted) look_again();
+    if (np_plan == NULL || !frames_wanted) return;
+    look_again();
+    drop_retired();
 }
 
 static const struct module *module_at(const struct view *in, uintptr_t address) {
@@ -109,13 +152,16 @@ static const struct module *module_at(const struct view *in, uintptr_t address) 
 /* For the unwinder. */
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     (void)slot;
-    const struct module *module = module_at(__atomic_load_n(&view, __ATOMIC_ACQUIRE), pc);
-    if (module == NULL) module = module_at(look_again(), pc);
-    return module != NULL ? module->eh_frame : NULL;
+    const struct module *module = module_at(begin_reading(), pc);
+    bool is_known = module != NULL;
+    if (!is_known) module = module_at(look_again(), pc);
+    const void *eh_frame = module != NULL ? module->eh_frame : NULL;
+    end_reading();
+    if (!is_known) drop_retired(); /* the C library unloads its own plug-ins unseen: this may be all that ever looks */
+    return eh_frame;
 }
 
-uint64_t np_match_address(uintptr_t address) {
-    const struct view *in = __atomic_load_n(&view, __ATOMIC_ACQUIRE);
+static uint64_t patterns_at(const struct view *in, uintptr_t address) {
     if (in == NULL) return 0;
     uint64_t low = 0, high = in->code_count;
     while (low < high) {
@@ -124,6 +170,12 @@ uint64_t np_match_address(uintptr_t address) {
         else high = middle;
     }
     return low > 0 && address <= in->code[low - 1].last ? in->code[low - 1].patterns : 0;
+}
+
+uint64_t np_match_address(uintptr_t address) {
+    uint64_t patterns = patterns_at(begin_reading(), address);
+    end_reading();
+    return patterns;
 }
 
 /* -- stacks -- */
@@ -150,7 +202,9 @@ static NP_COLD uint64_t walk(struct np_plan_thread *thread, struct np_plan_memo 
     memo->walk.id = 0;
     unsigned count = np_unwind(walker, &memo->walk, frames, MAX_DEPTH, &flags, &hash);
     uint64_t found = 0;
-    for (unsigned i = 0; i < count; i++) found |= np_match_address(frames[i] - 1);
+    const struct view *in = begin_reading();
+    for (unsigned i = 0; i < count; i++) found |= patterns_at(in, frames[i] - 1);
+    end_reading();
     memo->found = found;
     if (memo->walk.loads <= NP_MEMO_LOADS && !(flags & 2)) memo->walk.id = 1;
     return found;

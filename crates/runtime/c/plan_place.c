@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MODE_PREFERRED_MANY, MODE_WEIGHTED };
@@ -17,7 +18,10 @@ enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MOD
 extern long mbind(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) __attribute__((weak));
 static uint16_t node_of_cpu[NP_PLAN_CPU_WORDS * 64]; /* node + 1; 0: none */
 
+static void count_mappings(void);
+
 void np_place_init(void) {
+    count_mappings();
     for (uint32_t node = 0; node < NP_PLAN_NODES; node++)
         for (uint32_t cpu = 0; cpu < NP_PLAN_CPU_WORDS * 64; cpu++)
             if (np_plan->node_cpus[node][cpu / 64] >> (cpu % 64) & 1) node_of_cpu[cpu] = (uint16_t)(node + 1);
@@ -54,11 +58,79 @@ static uint32_t nth_node(uint64_t nodes, uint32_t n) {
     return (uint32_t)__builtin_ctzll(nodes);
 }
 
+/* -- mappings: the kernel allows a process so many (vm.max_map_count), and fails its mmap, its threads and its libraries beyond. Pages of different policies
+ * are different mappings. A quarter is the planner's. -- */
+
+#define MAPPINGS_UNKNOWN 65530 /* the kernel's default */
+#define TURN_SHARE 64          /* of all bytes so far, before the turn goes on */
+
+static int64_t mappings_left;
+
+static void count_mappings(void) {
+    char text[16] = {0};
+    int64_t most = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0) {
+        NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+        NP_SYS1(SYS_close, fd);
+    }
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++) most = most * 10 + (*at - '0');
+    mappings_left = (most != 0 ? most : MAPPINGS_UNKNOWN) / 4;
+}
+
+static bool charge(uint32_t mappings) {
+    if (__atomic_sub_fetch(&mappings_left, mappings, __ATOMIC_RELAXED) >= 0) return true;
+    __atomic_fetch_add(&mappings_left, mappings, __ATOMIC_RELAXED);
+    return false;
+}
+
+void np_place_give_back(uintptr_t address, uint64_t bytes, uint32_t mappings) {
+    if (mappings == 0) return;
+    if (mappings > 1 && !np_is_confined) ask(address, bytes, MODE_DEFAULT, 0, false); /* one again */
+    __atomic_fetch_add(&mappings_left, mappings, __ATOMIC_RELAXED);
+}
+
+/* -- policies that cut -- */
+
+/* What went to each node as a whole, by rule, and whose turn it is. Each turn is a share of all so far: the number of turns grows with its logarithm only. */
+static struct turns { uint64_t bytes[NP_PLAN_NODES], all, since; uint32_t node; } turns[256];
+static struct np_plan_lock turns_lock;
+
+static uint32_t weight_of(const struct np_plan_rule *rule, uint32_t node) {
+    return rule->policy == NP_PLAN_WEIGHTED ? rule->weights[node] : 1;
+}
+
+/* The whole range to one node, so that the nodes' shares come out right over many. */
+static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+    struct turns *turn = &turns[rule - np_plan_rules()];
+    np_plan_lock(&turns_lock);
+    if (turn->all == 0 || turn->since >= turn->all / TURN_SHARE) {
+        uint32_t next = NP_PLAN_NODES;
+        for (uint64_t rest = rule->nodes; rest != 0; rest &= rest - 1) {
+            uint32_t node = (uint32_t)__builtin_ctzll(rest);
+            unsigned __int128 own = turn->bytes[node], least = next < NP_PLAN_NODES ? turn->bytes[next] : 0;
+            if (weight_of(rule, node) == 0) continue;
+            if (next == NP_PLAN_NODES || own * weight_of(rule, next) < least * weight_of(rule, node)) next = node;
+        }
+        turn->node = next;
+        turn->since = 0;
+    }
+    uint32_t node = turn->node;
+    if (node < NP_PLAN_NODES) turn->bytes[node] += bytes;
+    turn->all += bytes;
+    turn->since += bytes;
+    np_plan_unlock(&turns_lock);
+    np_plan_count(&np_plan->whole_objects, 1);
+    return node < NP_PLAN_NODES ? ask(address, bytes, MODE_PREFERRED, 1ull << node, move) : EINVAL;
+}
+
 /* Contiguous parts, one to a node, ends at whole pages. */
-static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint32_t *mappings) {
     uint32_t count = (uint32_t)__builtin_popcountll(rule->nodes);
     uint64_t pages = bytes >> NP_PAGE_SHIFT;
     int error = 0;
+    if (!charge(count)) return whole(rule, address, bytes, move);
+    *mappings = count;
     for (uint32_t part = 0; part < count; part++) {
         uint64_t first = pages * part / count, end = pages * (part + 1) / count;
         if (first == end) continue;
@@ -68,14 +140,20 @@ static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
     return error;
 }
 
-/* Stripes in proportion to the weights, as short as a bound on the number of mappings allows. */
-static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+/* Stripes in proportion to the weights, as short as a bound on the number of mappings allows; `least`: pages, at least. */
+static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint64_t least, uint32_t *mappings) {
     uint64_t pages = bytes >> NP_PAGE_SHIFT, round = 0, nodes = rule->nodes;
     for (uint64_t rest = nodes; rest != 0; rest &= rest - 1) round += rule->weights[__builtin_ctzll(rest)];
     if (round == 0) return EINVAL;
-    uint64_t per_round = (uint64_t)__builtin_popcountll(nodes);
-    uint64_t unit = (pages * per_round + round * MOST_STRIPES - 1) / (round * MOST_STRIPES);
-    if (unit == 0) unit = 1;
+    /* No object takes most of what is left. */
+    int64_t left = __atomic_load_n(&mappings_left, __ATOMIC_RELAXED) / 8;
+    uint64_t per_round = (uint64_t)__builtin_popcountll(nodes), most = left > (int64_t)MOST_STRIPES ? MOST_STRIPES : left < 0 ? 0 : (uint64_t)left;
+    if (most < per_round) return whole(rule, address, bytes, move);
+    uint64_t unit = (pages * per_round + round * most - 1) / (round * most);
+    if (unit < least) unit = least;
+    uint64_t stripes = (pages + round * unit - 1) / (round * unit) * per_round;
+    if (!charge((uint32_t)stripes)) return whole(rule, address, bytes, move);
+    *mappings = (uint32_t)stripes;
     int error = 0;
     uint64_t rest = nodes;
     for (uint64_t page = 0; page < pages; rest &= rest - 1) {
@@ -90,36 +168,53 @@ static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t
     return error;
 }
 
-bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address, uint64_t bytes, bool move) {
+static int local(const struct np_place *place, uintptr_t address, uint64_t bytes, uint32_t *mappings) {
+    bool has_memory = place->node < NP_PLAN_NODES && (np_plan->memory_nodes >> place->node & 1);
+    /* Where there is no mapping to be had for it, the thread that touches a page decides: most often the one that asks now. */
+    if (has_memory && !place->joins && !charge(1)) has_memory = false;
+    else if (has_memory && !place->joins) *mappings = 1;
+    return has_memory ? ask(address, bytes, MODE_PREFERRED, 1ull << place->node, place->move) : ask(address, bytes, MODE_LOCAL, 0, place->move);
+}
+
+/* All of it under one policy of the rule's. */
+static int uniform(const struct np_plan_rule *rule, const struct np_place *place, uintptr_t address, uint64_t bytes, uint32_t *mappings) {
+    if (!place->joins && !charge(1)) return ENOMEM; /* as the kernel would say soon after, to the program */
+    if (!place->joins) *mappings = 1;
+    if (rule->policy == NP_PLAN_NODE)
+        return ask(address, bytes, rule->flags & NP_PLAN_STRICT ? MODE_BIND : MODE_PREFERRED, rule->nodes, place->move);
+    int mode = rule->policy == NP_PLAN_WEIGHTED ? MODE_WEIGHTED : MODE_INTERLEAVE, error = ask(address, bytes, mode, rule->nodes, place->move);
+    /* Before Linux 6.9 there are no weights: evenly is nearest. */
+    return error == EINVAL && mode == MODE_WEIGHTED ? ask(address, bytes, MODE_INTERLEAVE, rule->nodes, place->move) : error;
+}
+
+bool np_place_range(struct np_plan_rule *rule, struct np_place place, uintptr_t address, uint64_t bytes, uint32_t *mappings) {
     int error = 0;
+    uint32_t unused;
+    if (mappings == NULL) mappings = &unused;
+    *mappings = 0;
+    if (np_is_confined) return false;
     if (rule->flags & (NP_PLAN_HUGE | NP_PLAN_NO_HUGE)) {
         int saved = errno;
         if (madvise((void *)address, bytes, rule->flags & NP_PLAN_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0) counted(rule, errno);
         errno = saved;
     }
     switch (rule->policy) {
-    case NP_PLAN_NODE: error = ask(address, bytes, rule->flags & NP_PLAN_STRICT ? MODE_BIND : MODE_PREFERRED, rule->nodes, move); break;
-    case NP_PLAN_INTERLEAVE: error = ask(address, bytes, MODE_INTERLEAVE, rule->nodes, move); break;
     case NP_PLAN_WEIGHTED:
         if (rule->flags & NP_PLAN_OWN_WEIGHTS) {
-            error = weighted(rule, address, bytes, move);
+            error = weighted(rule, address, bytes, place.move, place.is_run ? NP_GRANULE >> NP_PAGE_SHIFT : 1, mappings);
             break;
         }
-        error = ask(address, bytes, MODE_WEIGHTED, rule->nodes, move);
-        /* Before Linux 6.9 there are no weights: evenly is nearest. */
-        if (error == EINVAL) error = ask(address, bytes, MODE_INTERLEAVE, rule->nodes, move);
-        break;
-    case NP_PLAN_LOCAL:
-        error = node < NP_PLAN_NODES && (np_plan->memory_nodes >> node & 1) ? ask(address, bytes, MODE_PREFERRED, 1ull << node, move)
-                                                                          : ask(address, bytes, MODE_LOCAL, 0, move);
-        break;
-    case NP_PLAN_SPLIT: error = split(rule, address, bytes, move); break;
+        __attribute__((fallthrough));
+    case NP_PLAN_NODE:
+    case NP_PLAN_INTERLEAVE: error = uniform(rule, &place, address, bytes, mappings); break;
+    case NP_PLAN_LOCAL: error = local(&place, address, bytes, mappings); break;
+    case NP_PLAN_SPLIT: error = split(rule, address, bytes, place.move, mappings); break;
     default: error = ask(address, bytes, MODE_LOCAL, 0, false); break; /* addresses that served another policy */
     }
     return counted(rule, error);
 }
 
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node) {
-    if (!(np_plan->memory_nodes >> node & 1)) return false;
+    if (np_is_confined || !(np_plan->memory_nodes >> node & 1)) return false;
     return counted(rule, ask(address, bytes, MODE_PREFERRED, 1ull << node, true));
 }

@@ -7,14 +7,18 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #define MOST_BYTES (1ull << 40)
-#define LEAST_BYTES (1ull << 28)
+#define LEAST_BYTES (1ull << 24)
+#define LIMITED_SHARE 4 /* of what a limit on addresses leaves, at most */
 #define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
 #define DESCRIPTOR_PAGES 65536u
 
 uintptr_t np_region, np_region_bytes;
+bool np_region_is_limited;
 
 static struct np_plan_lock lock;
 static struct np_span **table;
@@ -22,24 +26,64 @@ static uint64_t next_granule, usable_end;
 static uint64_t bootstrap_used;
 static struct np_span *free_spans, *spare;
 static struct np_span *fresh, *fresh_end;
+static struct np_own_range *unused_range; /* addresses that no block has had yet */
 
-bool np_region_make(void) {
-    for (uint64_t bytes = MOST_BYTES; bytes >= LEAST_BYTES; bytes /= 4) {
-        long at = NP_SYS6(SYS_mmap, 0, bytes + NP_GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at < 0 && at > -4096) continue;
-        table = np_pages_new(bytes / NP_GRANULE * sizeof *table);
-        uintptr_t base = ((uintptr_t)at + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
-        if (table == NULL || NP_SYS3(SYS_mprotect, base, NP_GRANULE, PROT_READ | PROT_WRITE) != 0) {
-            NP_SYS2(SYS_munmap, at, bytes + NP_GRANULE);
-            continue;
-        }
-        next_granule = 1;
-        usable_end = base + NP_GRANULE;
-        np_region_bytes = bytes;
-        __atomic_store_n(&np_region, base, __ATOMIC_RELEASE);
-        return true;
+static uint64_t address_space_used(void) {
+    char text[64] = {0};
+    uint64_t pages = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+    NP_SYS1(SYS_close, fd);
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
+    return pages << NP_PAGE_SHIFT;
+}
+
+/* A limit on addresses (`ulimit -v`; batch systems set one for every job) counts reserved ones: most of it is the program's. */
+static uint64_t most_bytes(void) {
+    struct rlimit limit;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MOST_BYTES;
+    uint64_t used = address_space_used(), share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
+    np_region_is_limited = true;
+    return share < MOST_BYTES ? share : MOST_BYTES;
+}
+
+static bool reserve(uint64_t bytes) {
+    long at = NP_SYS6(SYS_mmap, 0, bytes + NP_GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at < 0 && at > -4096) return false;
+    table = np_pages_new(bytes / NP_GRANULE * sizeof *table);
+    uintptr_t base = ((uintptr_t)at + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
+    if (table == NULL || NP_SYS3(SYS_mprotect, base, NP_GRANULE, PROT_READ | PROT_WRITE) != 0) {
+        NP_SYS2(SYS_munmap, at, bytes + NP_GRANULE);
+        return false;
     }
+    next_granule = 1;
+    usable_end = base + NP_GRANULE;
+    if (bytes > NP_GRANULE) unused_range = np_own_range_add(usable_end, base + bytes);
+    np_region_bytes = bytes;
+    __atomic_store_n(&np_region, base, __ATOMIC_RELEASE);
+    return true;
+}
+
+bool np_region_make(bool has_plan) {
+    if (!has_plan) return reserve(NP_GRANULE);
+    for (uint64_t bytes = most_bytes(); bytes >= LEAST_BYTES; bytes = bytes / 4 & ~(NP_GRANULE - 1))
+        if (reserve(bytes)) return true;
+    reserve(NP_GRANULE);
     return false;
+}
+
+bool np_region_shrink(void) {
+    np_plan_lock(&lock);
+    uintptr_t end = np_region + np_region_bytes, from = (usable_end + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
+    bool has_room = np_region != 0 && from < end && !np_is_confined;
+    if (has_room) {
+        __atomic_store_n(&np_region_bytes, from - np_region, __ATOMIC_RELAXED);
+        if (unused_range != NULL) np_store(unused_range->hi, from);
+        NP_SYS2(SYS_munmap, from, end - from);
+    }
+    np_plan_unlock(&lock);
+    return has_room;
 }
 
 void *np_region_bootstrap(size_t bytes) {
@@ -101,6 +145,7 @@ static bool give_access(uintptr_t end) {
         if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) return false;
     }
     usable_end = to;
+    if (unused_range != NULL) np_store(unused_range->lo, to);
     return true;
 }
 
@@ -166,6 +211,7 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
         span->kind = NP_SPAN_LARGE;
         span->zeroed = true;
+        span->mappings = 0;
         span->listed = false;
         span->free = NULL;
         span->used = span->bumped = 0;
@@ -197,7 +243,9 @@ struct np_span *np_region_split(struct np_span *span) {
 /* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
 void np_region_give(struct np_span *span) {
     int saved = errno;
-    madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED);
+    np_place_give_back(span->base, span->granules << NP_GRANULE_SHIFT, span->mappings);
+    span->mappings = 0;
+    if (!np_is_confined) madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED); /* else nothing is taken any more */
     errno = saved;
     np_plan_lock(&lock);
     uint64_t first = index_of(span->base);

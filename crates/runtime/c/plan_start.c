@@ -1,5 +1,6 @@
 /* plan_start.c: finding the plan, and starting each part of the library in a program that has one. */
 #define _GNU_SOURCE
+#include "exec_target.h"
 #include "plan.h"
 
 #include <dlfcn.h>
@@ -100,15 +101,15 @@ static void read_command(void) {
 
 /* Reached from the first allocation, so by system calls only. The region is needed even without a plan: for the loader's first allocations. */
 void np_plan_attach(void) {
+    np_find_ourselves();
     const char *path = np_initial_environment("NUMAPILOT_PLAN=");
     struct np_plan *plan = path != NULL ? map_plan(path) : NULL;
-    bool has_region = np_region_make();
+    bool has_region = np_region_make(plan != NULL);
     if (plan == NULL) return;
     if (!has_region) {
         np_plan_count(&plan->no_memory, 1);
         plan = NULL; /* nothing can be placed; threads could, but half a plan is none */
     }
-    np_find_ourselves();
     read_command();
     __atomic_store_n(&np_plan, plan, __ATOMIC_RELEASE);
 }
@@ -128,6 +129,7 @@ void np_plan_maps_init(void) NP_HIDDEN;
 __attribute__((constructor(102))) static void construct(void) {
     int saved = errno;
     np_plan_alloc_start(1, 0);
+    np_exec_init();
     if (np_plan != NULL) {
         np_plan_tls.busy = 1;
         np_place_init();

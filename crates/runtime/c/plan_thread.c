@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -23,7 +22,7 @@ static bool has_end_key;
 
 static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
-NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began};
+NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began, np_own_ranges};
 
 /* -- a thread's state -- */
 
@@ -38,7 +37,7 @@ void np_plan_thread_counted(struct np_plan_thread *thread) {
 }
 
 static NP_COLD struct np_plan_thread *make_thread(void) {
-    if (np_plan == NULL || np_plan_tls.ended) return NULL;
+    if (np_plan == NULL || np_plan_tls.ended || np_is_confined) return NULL;
     struct np_plan_thread *thread = np_pages_new(sizeof *thread);
     if (thread == NULL) return NULL;
     thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
@@ -153,6 +152,7 @@ static void take_over(const struct np_plan_thread *thread, const char *name) {
 
 static void meet(struct np_plan_thread *thread) {
     char name[16] = {0};
+    if (np_is_confined) return;
     NP_SYS2(SYS_prctl, PR_GET_NAME, name);
     place_thread(thread, name, false);
     take_over(thread, name);
@@ -204,11 +204,18 @@ static struct start *new_start(void) {
     return is_wanted ? np_pages_new(NP_PLAN_NAME) : NULL;
 }
 
+/* A thread's stack found no addresses, perhaps for those that the planner has reserved. */
+static inline bool gives_way(bool has_failed) { return np_unlikely(has_failed) && np_region_is_limited && np_region_shrink(); }
+
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     struct start *start = new_start();
-    if (start == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
+    if (start == NULL) {
+        int result = NP_REAL(pthread_create)(thread, attributes, routine, argument);
+        return gives_way(result == EAGAIN) ? NP_REAL(pthread_create)(thread, attributes, routine, argument) : result;
+    }
     *start = (struct start){.routine = routine, .argument = argument};
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
+    if (gives_way(result == EAGAIN)) result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
     if (result != 0) np_pages_free(start, NP_PLAN_NAME);
     return result;
 }
@@ -218,6 +225,7 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     *start = (struct start){.c11_routine = routine, .argument = argument};
     int result = NP_REAL(thrd_create)(thread, begin_c11, start);
+    if (gives_way(result == thrd_nomem || result == thrd_error)) result = NP_REAL(thrd_create)(thread, begin_c11, start);
     if (result != thrd_success) np_pages_free(start, NP_PLAN_NAME);
     return result;
 }
@@ -249,15 +257,8 @@ NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
     return result;
 }
 
-NP_EXPORT int prctl(int option, ...) {
-    va_list rest;
-    va_start(rest, option);
-    unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
-    unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
-    va_end(rest);
-    int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (result == 0 && option == PR_SET_NAME) renamed(NULL, (const char *)a);
-    return result;
+void np_plan_renamed(const char *name) {
+    renamed(NULL, name);
 }
 
 /* -- processes -- */
@@ -292,19 +293,22 @@ static void in_child(void) {
     struct np_plan_thread *thread = np_plan_tls.thread;
     uint32_t busy = np_plan_tls.busy;
     np_plan_tls.busy = 1;
+    np_match_forked();
     threads = thread;
     threads_made = 0;
     if (thread != NULL) {
         thread->next = NULL;
-        thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
-        thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+        if (!np_is_confined) {
+            thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
+            thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
+        }
         thread->order = 0;
         thread->rule = 0;
         thread->node_left = 0;
         memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
         memset(thread->bytes, 0, sizeof thread->bytes);
     }
-    np_plan_process_began();
+    if (!np_is_confined) np_plan_process_began();
     np_plan_tls.busy = busy;
 }
 

@@ -28,7 +28,7 @@ static struct np_span *window_of(struct np_plan_arena *arena, uintptr_t window) 
         if (span->twin == window) return span;
     struct np_span *span = np_region_take(WINDOW >> NP_GRANULE_SHIFT, WINDOW);
     if (span == NULL) return NULL;
-    np_place_range(&np_plan_rules()[arena->rule], arena->node, span->base, WINDOW, false);
+    np_place_range(&np_plan_rules()[arena->rule], (struct np_place){.node = arena->node, .is_run = true}, span->base, WINDOW, NULL);
     np_arena_link(arena, span);
     span->kind = NP_SPAN_WINDOW;
     span->twin = window;
@@ -45,7 +45,7 @@ static struct np_span *own_span(struct np_plan_arena *arena, uintptr_t twin, siz
     span->twin = twin - low;
     span->kind = NP_SPAN_TWIN;
     uintptr_t first = (span->base + low) & ~4095ul, end = (span->base + low + usable + 4095) & ~4095ul;
-    np_place_range(&np_plan_rules()[arena->rule], arena->node, first, end - first, false);
+    np_place_range(&np_plan_rules()[arena->rule], (struct np_place){.node = arena->node}, first, end - first, &span->mappings);
     np_arena_link(arena, span);
     return span;
 }

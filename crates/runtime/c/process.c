@@ -6,12 +6,14 @@
  */
 #define _GNU_SOURCE
 #include "emulator.h"
+#include "exec_target.h"
 
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXE_MAX 1024
@@ -25,14 +27,19 @@ static int quick_status;
 static char start_text[EXE_MAX + LINE_MAX_BYTES];
 
 static size_t read_start_text(size_t *exe_bytes) {
+    static size_t exe_read, line_read;
+    if (np_is_confined) { /* a child: its parent's are still there */
+        *exe_bytes = exe_read;
+        return line_read;
+    }
     long got = NP_SYS4(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", start_text, EXE_MAX);
-    *exe_bytes = got > 0 ? (size_t)got : 0;
+    *exe_bytes = exe_read = got > 0 ? (size_t)got : 0;
     size_t limit = np_arena->ring_bytes / 8 < LINE_MAX_BYTES ? np_arena->ring_bytes / 8 : LINE_MAX_BYTES, bytes = 0;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return 0;
     while (bytes < limit && (got = NP_SYS3(SYS_read, fd, start_text + EXE_MAX + bytes, limit - bytes)) > 0) bytes += (size_t)got;
     NP_SYS1(SYS_close, fd);
-    return bytes;
+    return line_read = bytes;
 }
 
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec) {
@@ -40,7 +47,7 @@ void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_inde
     unsigned exe_words = np_words_for(exe_bytes), count = 5 + exe_words + np_words_for(line_bytes);
     uint64_t *words = np_begin(slot, NP_REC_PROCESS_START, slot->process_index, count, order != 0 ? order : np_order());
     if (words == NULL) return;
-    words[2] = slot->pid | (uint64_t)NP_SYS0(SYS_getppid) << 32;
+    words[2] = slot->pid | (np_is_confined ? 0 : (uint64_t)NP_SYS0(SYS_getppid)) << 32;
     words[3] = exe_bytes | (uint64_t)line_bytes << 32;
     words[4] = parent_index | (uint64_t)by_exec << 32;
     np_put_bytes(words + 5, start_text, exe_bytes);
@@ -53,6 +60,17 @@ static void put_process_end(struct np_slot *slot, uint32_t index, uint32_t kind,
     if (words == NULL) return;
     words[2] = kind | (uint64_t)(uint32_t)code << 32;
     np_commit(slot, 3);
+}
+
+/* Numbers of processes mean something in one namespace only. Where it is not to be found out, they are taken to be of the same. */
+static bool is_of_namespace(const struct np_slot *slot, uint32_t namespace) {
+    uint32_t its = np_load(slot->pid_namespace);
+    return its == namespace || its == 0 || namespace == 0;
+}
+
+void np_find_pid_namespace(void) {
+    struct stat status;
+    if (!np_is_confined && NP_SYS4(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &status, 0) == 0) np_pid_namespace = (uint32_t)status.st_ino;
 }
 
 /* Whether a process has a live thread under another number than `pid`: then a clone into its memory has that number, and by its exec the process goes on. */
@@ -73,6 +91,7 @@ static uint32_t close_old_image(const struct np_slot *own) {
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
         if (slot == own || np_load(slot->pid) != own->pid || np_load(slot->process_index) == own->process_index) continue;
+        if (!is_of_namespace(slot, own->pid_namespace)) continue;
         uint32_t expected = NP_SLOT_LIVE;
         uint32_t old_index = np_load(slot->process_index);
         if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
@@ -81,11 +100,14 @@ static uint32_t close_old_image(const struct np_slot *own) {
     return found;
 }
 
+/* 0: the parent is in another namespace, and has no number in this one. */
 static uint32_t process_of_pid(uint32_t pid) {
+    if (pid == 0) return NP_NONE32;
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
-        if (np_load(slot->pid) == pid && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
+        if (np_load(slot->pid) != pid || !is_of_namespace(slot, np_pid_namespace)) continue;
+        if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
     }
     return NP_NONE32;
 }
@@ -113,8 +135,11 @@ static void after_fork_in_parent(void) {
     np_tell_callouts(np_tls.phase == NP_PHASE_LIVE && !np_load(np_tls_is_shared) ? np_tls.slot : NULL);
 }
 
+/* The child's only thread has the number of its process. */
+static uint32_t own_pid_of_child(void) { return np_is_confined ? np_own_tid() : (uint32_t)NP_SYS0(SYS_getpid); }
+
 void np_process_after_fork(void) {
-    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == (uint32_t)NP_SYS0(SYS_getpid))) return;
+    if (np_arena == NULL || (*np_fork_canary && np_tls.forked_pid == own_pid_of_child())) return;
     int saved = errno;
     struct np_tls *tls = &np_tls;
     struct np_slot *parent = tls->slot;
@@ -126,14 +151,21 @@ void np_process_after_fork(void) {
     }
     uint32_t parent_index = np_process_index;
     *np_fork_canary = 1;
-    tls->forked_pid = (uint32_t)NP_SYS0(SYS_getpid);
+    tls->forked_pid = own_pid_of_child();
     np_pages_forked();
+    np_find_pid_namespace();
     tls->slot = NULL;
+    memcpy(birth.name, tls->name, sizeof birth.name); /* a child has its parent's */
     memset(tls->name, 0, sizeof tls->name);
+    tls->has_new_name = false;
     np_thread_after_fork();
     np_modules_after_fork();
     np_process_index = __atomic_fetch_add(&np_arena->next_process_index, 1, __ATOMIC_RELAXED);
     struct np_slot *slot = np_thread_begin(&birth);
+    if (slot != NULL && slot->stack_hi == 0 && parent != NULL) { /* the mappings were not to be looked at */
+        slot->stack_lo = parent->stack_lo;
+        slot->stack_hi = parent->stack_hi;
+    }
     if (slot != NULL) {
         slot->in_hook = 1;
         /* Its memory is its parent's as of the fork: what the parent has done since (it does not wait for us) is not in it. */
@@ -150,10 +182,10 @@ void np_process_after_fork(void) {
 static void at_end(int code) {
     struct np_slot *slot = np_tls.slot;
     if (slot == NULL || !*np_fork_canary) return;
-    slot->in_hook = 1;
+    np_guard(slot);
     np_counters(slot, true);
     put_process_end(slot, slot->process_index, 0, code);
-    np_thread_end();
+    np_thread_end(false);
 }
 
 static void on_process_exit(int code, void *unused) {
@@ -185,7 +217,7 @@ NP_EXPORT __attribute__((noreturn)) void quick_exit(int status) {
 
 /* A vfork child leaves this way too, in its parent's memory: it has nothing to end. */
 static bool is_own_process(void) {
-    return np_tls.slot != NULL && np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid);
+    return np_tls.slot != NULL && (np_is_confined || np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid));
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
@@ -202,30 +234,17 @@ NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
 
 /* -- exec and spawn: children keep the tracker even in an environment of the program's making -- */
 
-static size_t list_length(char *const *list) {
-    size_t length = 0;
-    while (list != NULL && list[length] != NULL) length++;
-    return length;
-}
-
-static const char *entry_of(char *const *list, const char *prefix) {
-    size_t bytes = strlen(prefix);
-    for (; list != NULL && *list != NULL; list++)
-        if (strncmp(*list, prefix, bytes) == 0) return *list;
-    return NULL;
-}
-
 /* Bytes for a new LD_PRELOAD entry; 0: the environment has all that it needs. */
 static size_t preload_bytes(char *const *environment) {
     if (np_arena == NULL || np_own_path[0] == 0) return 0;
-    const char *arena = entry_of(environment, "NUMAPILOT_ARENA="), *preload = entry_of(environment, "LD_PRELOAD=");
-    bool emulates = np_emulator_env[0] == 0 || entry_of(environment, "NUMAPILOT_EMULATOR=") != NULL;
+    const char *arena = np_exec_entry(environment, "NUMAPILOT_ARENA="), *preload = np_exec_entry(environment, "LD_PRELOAD=");
+    bool emulates = np_emulator_env[0] == 0 || np_exec_entry(environment, "NUMAPILOT_EMULATOR=") != NULL;
     if (emulates && arena != NULL && strcmp(arena, np_arena_env) == 0 && preload != NULL && strstr(preload, np_own_path) != NULL) return 0;
     return sizeof "LD_PRELOAD=:" + strlen(np_own_path) + (preload != NULL ? strlen(preload) : 0);
 }
 
 static void complete_environment(char *const *environment, char **list, char *preload) {
-    const char *old = entry_of(environment, "LD_PRELOAD=");
+    const char *old = np_exec_entry(environment, "LD_PRELOAD=");
     stpcpy(stpcpy(preload, "LD_PRELOAD="), np_own_path);
     if (old != NULL && strstr(old, np_own_path) != NULL) strcpy(preload, old);
     else if (old != NULL && old[11] != 0) strcat(strcat(preload, ":"), old + 11);
@@ -238,16 +257,31 @@ static void complete_environment(char *const *environment, char **list, char *pr
     *list = NULL;
 }
 
-/* Declares `completed`: `given`, or a completed copy of it on this function's stack (no allocation: a vfork child may be calling). */
-#define COMPLETE(given)                                                      \
-    size_t preload_size_ = preload_bytes(given);                             \
+/* The program runs as it would without us; the recorder says so. */
+static void note_unrecorded(const char *path) {
+    if (np_arena == NULL || path == NULL) return;
+    uint32_t none = 0;
+    if (__atomic_compare_exchange_n(&np_arena->unrecorded_named, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        memcpy(np_arena->unrecorded_name, path, strnlen(path, sizeof np_arena->unrecorded_name - 1));
+        __atomic_store_n(&np_arena->unrecorded_named, 2, __ATOMIC_RELEASE);
+    }
+    __atomic_fetch_add(&np_arena->unrecorded_programs, 1, __ATOMIC_RELEASE);
+}
+
+/* Declares `completed`: `given`, or a copy of it on this function's stack (no allocation: a vfork child may be calling): completed for a program that can be
+ * recorded, without this library for one that cannot. `fits_`: which it is. */
+#define COMPLETE(given, program)                                             \
+    bool fits_ = np_exec_takes_us(program);                                  \
+    size_t preload_size_ = fits_ ? preload_bytes(given) : np_exec_strip_bytes(given); \
     char preload_[preload_size_ + 1];                                        \
-    char *list_[preload_size_ != 0 ? list_length(given) + 4 : 1];            \
+    char *list_[preload_size_ != 0 ? np_exec_list_length(given) + 4 : 1];    \
     char *const *completed = (given);                                        \
     if (preload_size_ != 0) {                                                \
-        complete_environment((given), list_, preload_);                      \
+        if (fits_) complete_environment((given), list_, preload_);           \
+        else np_exec_strip((given), list_, preload_);                        \
         completed = list_;                                                   \
-    }
+    }                                                                        \
+    if (!fits_) note_unrecorded(program)
 
 static void before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
@@ -260,10 +294,11 @@ static int exec_now(const void *context, const char *path, char *const arguments
 }
 
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
-    COMPLETE(environment);
+    COMPLETE(environment, path);
     before_exec();
     struct np_emulated_program program;
-    if (np_emulator_takes(path, &program)) return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), exec_now, NULL);
+    if (fits_ && np_emulator_takes(path, &program))
+        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execve)(path, arguments, completed);
 }
 
@@ -272,12 +307,13 @@ NP_EXPORT int execv(const char *path, char *const arguments[]) {
 }
 
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
-    COMPLETE(environment);
+    char room[1024];
+    const char *found = np_exec_find(file, room, sizeof room);
+    COMPLETE(environment, found);
     before_exec();
     struct np_emulated_program program;
-    char found[1024];
-    if (np_emulator_finds(file, found, sizeof found, &program))
-        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), exec_now, NULL);
+    if (fits_ && np_emulator_takes(found, &program))
+        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execvpe)(file, arguments, completed);
 }
 
@@ -286,52 +322,37 @@ NP_EXPORT int execvp(const char *file, char *const arguments[]) {
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
-    COMPLETE(environment);
+    char path[32];
+    COMPLETE(environment, np_exec_path_of_fd(fd, path));
     before_exec();
     return NP_REAL(fexecve)(fd, arguments, completed);
 }
 
 NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
-    COMPLETE(environment);
+    char room[1024];
+    COMPLETE(environment, np_exec_path_at(fd, path, room, sizeof room));
     before_exec();
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
     errno = (int)-result;
     return -1;
 }
 
-static size_t count_arguments(va_list list) {
-    size_t count = 1;
-    while (va_arg(list, char *) != NULL) count++;
-    return count;
-}
-
-/* Declares `arguments`, the argument vector of a variable-argument exec, and leaves `rest` behind its NULL. */
-#define COLLECT(first)                                                       \
-    char *first_ = (char *)(uintptr_t)(first);                               \
-    __asm__("" : "+r"(first_)); /* declared non-null, and yet null is an empty vector */ \
-    va_list rest;                                                            \
-    va_start(rest, first);                                                   \
-    size_t count_ = first_ == NULL ? 0 : count_arguments(rest);              \
-    va_end(rest);                                                            \
-    char *arguments[count_ + 1];                                             \
-    arguments[0] = first_;                                                   \
-    va_start(rest, first);                                                   \
-    for (size_t i_ = 1; i_ <= count_; i_++) arguments[i_] = va_arg(rest, char *)
+NP_EXEC_COUNTER
 
 NP_EXPORT int execl(const char *path, const char *first, ...) {
-    COLLECT(first);
+    NP_EXEC_COLLECT(first);
     va_end(rest);
     return execve(path, arguments, environ);
 }
 
 NP_EXPORT int execlp(const char *file, const char *first, ...) {
-    COLLECT(first);
+    NP_EXEC_COLLECT(first);
     va_end(rest);
     return execvpe(file, arguments, environ);
 }
 
 NP_EXPORT int execle(const char *path, const char *first, ...) {
-    COLLECT(first);
+    NP_EXEC_COLLECT(first);
     char *const *environment = va_arg(rest, char *const *);
     va_end(rest);
     return execve(path, arguments, environment);
@@ -350,21 +371,22 @@ static int spawn_now(const void *context, const char *path, char *const argument
 
 NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
                           const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
-    COMPLETE(environment);
+    COMPLETE(environment, path);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
-    if (np_emulator_takes(path, &program))
-        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);
+    if (fits_ && np_emulator_takes(path, &program))
+        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
 }
 
 NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *restrict actions,
                            const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
-    COMPLETE(environment);
+    char room[1024];
+    const char *found = np_exec_find(file, room, sizeof room);
+    COMPLETE(environment, found);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
-    char found[1024];
-    if (np_emulator_finds(file, found, sizeof found, &program))
-        return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);
+    if (fits_ && np_emulator_takes(found, &program))
+        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, completed);
 }

@@ -27,8 +27,6 @@
 #define CODES (1u << CODES_LOG2)
 #define PROBES 16u
 #define CAREFUL_WALKS 64u
-#define NAME_MAX_BYTES 512u
-#define FILE_MAX_BYTES 2048u
 /* Frames in a row that are no function's: entries from C. */
 #define SKIPPED_MAX 8u
 /* From this kind of owner on, a frame stands for an entry from C (enum _frameowner). */
@@ -125,7 +123,7 @@ void np_python_find(const char *library) {
 static bool is_there(uintptr_t address, size_t bytes) {
     uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
     unsigned char residency[64];
-    if ((address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
+    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
     return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
 }
 
@@ -177,6 +175,8 @@ void np_python_after_fork(void) {
     np_unlock(&codes_lock);
 }
 
+void np_python_jumped(void) { np_unlock_left(&codes_lock); }
+
 static unsigned put_utf8(char *to, uint32_t c) {
     if (c < 0x80) return (unsigned)(to[0] = (char)c, 1);
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
@@ -204,11 +204,11 @@ static unsigned text_of(struct reader *reader, uintptr_t object, char *to, unsig
 }
 
 /* Writes the record of a function. 0: it was lost, or this is none. */
-static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, uintptr_t code) {
+static NP_COLD uint32_t write_code(struct np_slot *slot, struct reader *reader, struct np_python_room *room, uintptr_t code) {
     const struct layout *layout = python.layout;
-    char name[NAME_MAX_BYTES], file[FILE_MAX_BYTES];
-    unsigned name_bytes = text_of(reader, word_at(reader, code + layout->name), name, sizeof name);
-    unsigned file_bytes = text_of(reader, word_at(reader, code + layout->file), file, sizeof file);
+    char *name = room->name, *file = room->file;
+    unsigned name_bytes = text_of(reader, word_at(reader, code + layout->name), name, sizeof room->name);
+    unsigned file_bytes = text_of(reader, word_at(reader, code + layout->file), file, sizeof room->file);
     uintptr_t table = word_at(reader, code + layout->table), table_bytes = 0;
     if (has_type(reader, table, python.bytes_type)) table_bytes = word_at(reader, table + OBJECT_SIZE);
     int32_t line = int_at(reader, code + layout->first_line);
@@ -241,7 +241,7 @@ static uint64_t check_of(struct reader *reader, uintptr_t code) {
 }
 
 /* The number of a function; 0: none was to be had. */
-static uint32_t code_id(struct np_slot *slot, struct reader *reader, uintptr_t code) {
+static uint32_t code_id(struct np_slot *slot, struct reader *reader, struct np_python_room *room, uintptr_t code) {
     uint64_t check = check_of(reader, code), hash = (code >> 4) * NP_HASH_FACTOR >> (64 - CODES_LOG2);
     if (!np_lock(&codes_lock)) return 0;
     if (codes == NULL) codes = np_pages_new(CODES * sizeof *codes);
@@ -256,7 +256,7 @@ static uint32_t code_id(struct np_slot *slot, struct reader *reader, uintptr_t c
             break;
         }
         if (place->object == code && place->check == check) id = place->id;
-        else if ((id = write_code(slot, reader, code)) != 0) *place = (struct code){code, check, id};
+        else if ((id = write_code(slot, reader, room, code)) != 0) *place = (struct code){code, check, id};
     }
     np_unlock(&codes_lock);
     return id;
@@ -303,13 +303,14 @@ static bool is_evaluator(uintptr_t pc) {
 }
 
 /* Python frames stand for what is between the innermost and the outermost run of the interpreter, both included. */
-static unsigned merge(uintptr_t *frames, unsigned count, const uintptr_t *found, unsigned more, unsigned max, uint32_t *flags) {
+static unsigned merge(uintptr_t *frames, unsigned count, struct np_python_room *room, unsigned more, unsigned max, uint32_t *flags) {
     unsigned inner = 0, outer = count;
     while (inner < count && !is_evaluator(frames[inner])) inner++;
     while (outer > inner && !is_evaluator(frames[outer - 1])) outer--;
-    uintptr_t rest[128];
+    const uintptr_t *found = room->found;
+    uintptr_t *rest = room->rest;
     unsigned left = count - outer;
-    if (left > sizeof rest / sizeof *rest) left = sizeof rest / sizeof *rest;
+    if (left > sizeof room->rest / sizeof *rest) left = sizeof room->rest / sizeof *rest;
     memcpy(rest, frames + outer, left * sizeof *rest);
     unsigned used = inner;
     for (unsigned i = 0; i < more && used < max; i++) frames[used++] = found[i];
@@ -333,7 +334,7 @@ bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_
     uintptr_t state = state_of_thread(&is_held);
     *is_python = state != 0;
     bool may_be_freed = !is_held && slot->pid != slot->tid;
-    if (state == 0 || (may_be_freed && np_load(python.no_kernel_reads))) return false;
+    if (state == 0 || (may_be_freed && (np_is_confined || np_load(python.no_kernel_reads)))) return false;
     uint32_t walks = np_load(python.careful_walks);
     struct reader reader = {may_be_freed ? slot->pid : 0, walks < CAREFUL_WALKS && !may_be_freed, false};
     stack->count = 0;
@@ -351,14 +352,14 @@ bool np_python_walk(const struct np_slot *slot, struct np_python *stack, uint64_
     return true;
 }
 
-unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, uintptr_t *frames, unsigned count, unsigned max, uint32_t *flags) {
+unsigned np_python_merge(struct np_slot *slot, const struct np_python *stack, struct np_python_room *room, uintptr_t *frames, unsigned count, unsigned max,
+                         uint32_t *flags) {
     struct reader reader = {stack->by_kernel ? slot->pid : 0, stack->is_careful, false};
-    uintptr_t found[NP_PYTHON_FRAMES];
     for (unsigned i = 0; i < stack->count; i++) {
-        uint32_t id = code_id(slot, &reader, stack->frames[i].code);
+        uint32_t id = code_id(slot, &reader, room, stack->frames[i].code);
         if (np_unlikely(id == 0)) return 0;
-        found[i] = NP_CODE_FRAME | (uint64_t)id << NP_CODE_SHIFT | stack->frames[i].unit;
+        room->found[i] = NP_CODE_FRAME | (uint64_t)id << NP_CODE_SHIFT | stack->frames[i].unit;
     }
     if (stack->is_cut) *flags |= 1;
-    return merge(frames, count, found, stack->count, max, flags);
+    return merge(frames, count, room, stack->count, max, flags);
 }

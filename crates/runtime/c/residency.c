@@ -5,6 +5,7 @@
 #include "memsim.h"
 #include "track.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 
@@ -13,11 +14,13 @@
 #define PAGEMAP_PRESENT (1ull << 63)
 
 long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) {
+    if (np_is_confined) return -EPERM;
     return NP_SYS3(SYS_mincore, page << NP_PAGE_SHIFT, pages << NP_PAGE_SHIFT, vector);
 }
 
 /* Entries of /proc/self/pagemap. False: it cannot be read here. */
 static bool read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
+    if (np_is_confined) return false;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
     long got = NP_SYS4(SYS_pread64, fd, entries, (long)pages * 8, page * 8);

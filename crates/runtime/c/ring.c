@@ -13,6 +13,7 @@
 #define WAIT_FIRST_NS 20000ull
 #define WAIT_MAX_NS 2000000ull
 #define WAIT_TOTAL_NS 2000000000ull
+#define CONFINED_SPINS 500000u /* some tens of milliseconds */
 
 /* -- losses -- */
 
@@ -36,16 +37,18 @@ static uint64_t load_tail(struct np_slot *slot) {
 
 static void wake_recorder(void) {
     __atomic_fetch_add(&np_arena->drain_futex, 1, __ATOMIC_RELEASE);
-    NP_SYS3(SYS_futex, &np_arena->drain_futex, FUTEX_WAKE, 1);
+    if (!np_is_confined) NP_SYS3(SYS_futex, &np_arena->drain_futex, FUTEX_WAKE, 1);
 }
 
 static bool recording(void) {
     return __atomic_load_n(&np_arena->state, __ATOMIC_RELAXED) == NP_STATE_RUN;
 }
 
-/* The recorder is gone for good: no later check is needed. A recorder of another user or namespace counts as alive. */
-static bool recorder_lives(void) {
-    if (np_arena->recorder_pid == 0 || NP_SYS2(SYS_kill, np_arena->recorder_pid, 0) != -ESRCH) return true;
+/* The recorder is gone for good: no later check is needed. A recorder of another user counts as alive, and so does one of another namespace of process numbers:
+ * there its number is nobody's, or another process's. */
+static bool recorder_lives(const struct np_slot *slot) {
+    bool has_number = np_arena->recorder_pid != 0 && (np_arena->pid_namespace == 0 || slot->pid_namespace == np_arena->pid_namespace);
+    if (!has_number || np_is_confined || NP_SYS2(SYS_kill, np_arena->recorder_pid, 0) != -ESRCH) return true;
     __atomic_store_n(&np_arena->state, NP_STATE_STOPPED, __ATOMIC_RELAXED);
     return false;
 }
@@ -57,8 +60,14 @@ static NP_COLD bool wait_for_room(struct np_slot *slot, uint64_t bytes) {
     if (slot->head - load_tail(slot) <= room) return true;
     if (scratch->has_waited && scratch->full_tail == slot->tail_seen) return false;
     uint64_t step = WAIT_FIRST_NS;
-    for (uint64_t waited = 0; waited < WAIT_TOTAL_NS && recording() && recorder_lives();) {
+    for (uint64_t waited = 0; waited < WAIT_TOTAL_NS && recording() && recorder_lives(slot);) {
         wake_recorder();
+        if (np_is_confined) {
+            /* No sleep: the recorder looks by itself, now and then. */
+            for (uint32_t spin = 0; spin < CONFINED_SPINS && slot->head - load_tail(slot) > room; spin++) np_pause();
+            if (slot->head - load_tail(slot) <= room) return true;
+            break;
+        }
         struct timespec pause = {0, (long)step};
         NP_SYS2(SYS_nanosleep, &pause, NULL);
         if (slot->head - load_tail(slot) <= room) return true;
@@ -121,10 +130,17 @@ static NP_COLD uint64_t *lose(struct np_slot *slot) {
 }
 
 uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order) {
-    if (np_unlikely(slot->in_hook & NP_WRITING)) {
+    if (np_unlikely(slot->in_hook & NP_WRITING) && np_is_guarded(slot)) {
         np_lost_reentrant(slot, 1);
         return NULL;
     }
+#ifndef NP_PLUGIN
+    if (slot->in_hook == 0) { /* the caller makes this record without the guard, and is there until it is whole */
+        const uintptr_t *caller = *(const uintptr_t *const *)__builtin_frame_address(0);
+        slot->hook_frame = (uintptr_t)caller;
+        slot->hook_return = caller[1];
+    }
+#endif
     slot->in_hook |= NP_WRITING;
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     if (np_unlikely(!recording())) return lose(slot);
@@ -168,4 +184,12 @@ void np_put_bytes(uint64_t *words, const char *text, size_t bytes) {
     if (bytes == 0) return;
     words[(bytes - 1) / 8] = 0;
     memcpy(words, text, bytes);
+}
+
+void np_put_mark(struct np_slot *slot, const char *text, size_t bytes) {
+    unsigned count = 2 + np_words_for(bytes);
+    uint64_t *words = np_begin(slot, NP_REC_MARK, bytes, count, np_order());
+    if (words == NULL) return;
+    np_put_bytes(words + 2, text, bytes);
+    np_commit(slot, count);
 }

@@ -18,9 +18,20 @@
 #define MAX_DEPTH 128u
 
 struct cached { uint64_t hash; uint32_t id, unused; };
+/* What a walk needs beside the registers. Not on the stack of the thread: coroutines, fibers and signal handlers have small ones, on which the program has
+ * measured its own calls. */
+struct working {
+    uintptr_t frames[MAX_DEPTH];
+#ifndef NP_PLUGIN
+    struct np_python python;
+    struct np_python_room room;
+#endif
+};
 struct np_stack_cache {
     struct cached entries[CACHE_ENTRIES];
     struct np_memo memos[1u << MEMOS_LOG2];
+    struct working working;
+    char path[NP_MAP_PATH_BYTES];
 };
 _Static_assert(sizeof(struct np_stack_cache) <= NP_STACK_CACHE_BYTES, "outgrew its pages");
 
@@ -91,8 +102,8 @@ static NP_COLD uint32_t find_id(struct np_slot *slot, uint64_t hash, const uintp
     return id;
 }
 
-static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct np_memo *memo) {
-    uintptr_t frames[MAX_DEPTH];
+static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct np_memo *memo, struct working *working) {
+    uintptr_t *frames = working->frames;
     uint32_t flags, depth = np_arena->config.max_stack_depth;
     uint64_t hash;
     memo->id = 0;
@@ -107,14 +118,13 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     if (np_unlikely(count == 0)) return 0;
     memo->native_hash = hash;
 #ifndef NP_PLUGIN
-    struct np_python python;
-    bool has_python = !memo->may_interrupt && np_python_walk(slot, &python, &hash, &memo->is_python);
+    bool has_python = !memo->may_interrupt && np_python_walk(slot, &working->python, &hash, &memo->is_python);
 #endif
     hash |= hash == 0;
     struct cached none = {0}, *entry = cache != NULL ? &cache->entries[hash % CACHE_ENTRIES] : &none;
     if (np_unlikely(entry->hash != hash)) {
 #ifndef NP_PLUGIN
-        unsigned merged = has_python ? np_python_merge(slot, &python, frames, count, most, &flags) : count;
+        unsigned merged = has_python ? np_python_merge(slot, &working->python, &working->room, frames, count, most, &flags) : count;
         /* Without the Python functions it is another stack: not known by this hash. */
         if (np_unlikely(merged == 0)) return find_id(slot, memo->native_hash | (memo->native_hash == 0), frames, count, flags);
         count = merged;
@@ -131,10 +141,9 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
 static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *cache, const struct np_memo *memo) {
 #ifndef NP_PLUGIN
     if (np_unlikely(memo->is_python)) {
-        struct np_python python;
         uint64_t hash = memo->native_hash;
         bool is_python;
-        if (!np_python_walk(slot, &python, &hash, &is_python)) return 0;
+        if (!np_python_walk(slot, &cache->working.python, &hash, &is_python)) return 0;
         hash |= hash == 0;
         const struct cached *entry = &cache->entries[hash % CACHE_ENTRIES];
         return entry->hash == hash ? entry->id : 0;
@@ -144,18 +153,37 @@ static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *ca
     return memo->id;
 }
 
+static struct np_stack_cache *own_cache(void) {
+    if (np_unlikely(np_tls.stacks == NULL)) np_tls.stacks = np_pages_new(NP_STACK_CACHE_BYTES);
+    return np_tls.stacks;
+}
+
+#ifndef NP_PLUGIN
+char *np_stack_path(void) {
+    struct np_stack_cache *cache = np_tls_is_shared ? NULL : own_cache();
+    return cache != NULL ? cache->path : NULL;
+}
+#endif
+
+/* Threads that share their storage cannot share a cache. */
+static NP_COLD uint32_t walk_alone(struct np_slot *slot, struct np_regs regs) {
+    struct { struct np_memo memo; struct working working; } *alone = np_pages_new(sizeof *alone);
+    if (alone == NULL) return 0;
+    alone->memo.regs = regs;
+    uint32_t id = walk(slot, NULL, &alone->memo, &alone->working);
+    np_pages_free(alone, sizeof *alone);
+    return id;
+}
+
 uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs) {
-    struct np_stack_cache *cache = np_tls.stacks;
-    if (np_unlikely(cache == NULL)) cache = np_tls.stacks = np_pages_new(NP_STACK_CACHE_BYTES);
-    if (np_unlikely(cache == NULL || np_tls_is_shared)) {
-        struct np_memo lone = {.regs = regs};
-        return walk(slot, NULL, &lone);
-    }
+    if (np_unlikely(np_tls_is_shared)) return walk_alone(slot, regs);
+    struct np_stack_cache *cache = own_cache();
+    if (np_unlikely(cache == NULL)) return 0;
     struct np_memo *memo = &cache->memos[(regs.pc ^ regs.sp << 3) * 0x9e3779b97f4a7c15ull >> (64 - MEMOS_LOG2)];
     if (np_likely(np_memo_holds(memo, regs))) {
         uint32_t id = remembered(slot, cache, memo);
         if (np_likely(id != 0)) return id;
     }
     memo->regs = regs;
-    return walk(slot, cache, memo);
+    return walk(slot, cache, memo, &cache->working);
 }

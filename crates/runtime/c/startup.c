@@ -44,6 +44,7 @@ void np_find_ourselves(void) {
         uintptr_t end = np_own.lo + segments[i].p_vaddr + segments[i].p_memsz;
         if (segments[i].p_type == PT_LOAD && end > np_own.hi) np_own.hi = end;
     }
+    np_own_range_add(np_own.lo, np_own.hi); /* tables of ours, mostly */
     Dl_info info;
     if (dladdr(np_image_begin, &info) != 0 && info.dli_fname != NULL && strlen(info.dli_fname) < sizeof np_own_path)
         memcpy(np_own_path, info.dli_fname, strlen(info.dli_fname) + 1);
@@ -89,14 +90,30 @@ static bool parse_line(const char *text, struct np_maps_line *line) {
     return true;
 }
 
-void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
+#define MAPS_BUFFER_BYTES (4096u + 512u)
+
+/* Not on the stack: it may be a coroutine's, a signal handler's, or that of a thread that the program has measured for its own calls. One for whoever comes
+ * first; others (in a signal handler, in another thread) get theirs from the kernel. */
+static char maps_buffer[MAPS_BUFFER_BYTES];
+static bool maps_buffer_is_taken;
+
+static char *take_buffer(void) {
+    if (!__atomic_exchange_n(&maps_buffer_is_taken, true, __ATOMIC_ACQUIRE)) return maps_buffer;
+    return np_pages_new(MAPS_BUFFER_BYTES);
+}
+
+static void give_buffer(char *buffer) {
+    if (buffer == maps_buffer) __atomic_store_n(&maps_buffer_is_taken, false, __ATOMIC_RELEASE);
+    else np_pages_free(buffer, MAPS_BUFFER_BYTES);
+}
+
+static void each_line(char *buffer, bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return;
-    char buffer[4096 + 512];
     size_t filled = 0;
     bool more = true;
     while (more) {
-        long got = NP_SYS3(SYS_read, fd, buffer + filled, sizeof buffer - 1 - filled);
+        long got = NP_SYS3(SYS_read, fd, buffer + filled, MAPS_BUFFER_BYTES - 1 - filled);
         if (got <= 0) break;
         filled += (size_t)got;
         char *begin = buffer, *end;
@@ -108,7 +125,15 @@ void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context),
         }
         filled -= (size_t)(begin - buffer);
         memmove(buffer, begin, filled);
-        if (filled >= sizeof buffer - 1) break; /* a path longer than the kernel's limit: not a maps file */
+        if (filled >= MAPS_BUFFER_BYTES - 1) break; /* a path longer than the kernel's limit: not a maps file */
     }
     NP_SYS1(SYS_close, fd);
+}
+
+void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) {
+    if (np_is_confined) return;
+    char *buffer = take_buffer();
+    if (buffer == NULL) return;
+    each_line(buffer, visit, context);
+    give_buffer(buffer);
 }

@@ -109,7 +109,7 @@ static bool enter(struct np_slot *slot, struct object *object) {
             if (__atomic_compare_exchange_n(&object->lock, &holder, me, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
             continue;
         }
-        if (attempt < BUSY_TURNS) {
+        if (attempt < BUSY_TURNS || np_is_confined) {
             np_pause();
         } else if (attempt < YIELD_TURNS) {
             NP_SYS0(SYS_sched_yield);

@@ -117,7 +117,8 @@ NP_EXPORT int pthread_spin_lock(pthread_spinlock_t *lock) {
         /* Its holder may be asleep for the window: sixteen threads that really spin would keep it from the host's two CPUs. */
         for (unsigned attempt = 0; (result = NP_REAL(pthread_spin_trylock)(lock)) == EBUSY; attempt++) {
             struct timespec pause = {0, 50000};
-            if (attempt >= 20) np_sys(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
+            if (np_is_confined) np_pause();
+            else if (attempt >= 20) np_sys(SYS_nanosleep, (long)&pause, 0, 0, 0, 0, 0);
             else if (attempt >= 10) np_sys(SYS_sched_yield, 0, 0, 0, 0, 0, 0);
         }
         np_block_end(slot);

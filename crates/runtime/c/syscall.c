@@ -56,6 +56,8 @@ __asm__(".text\n"
         "1:  cmpq $202, %rdi\n"
         "    je 3f\n"
         NUMA_CALL(203) NUMA_CALL(204) NUMA_CALL(237) NUMA_CALL(238) NUMA_CALL(239) NUMA_CALL(279) NUMA_CALL(309)
+        "    cmpq $317, %rdi\n"
+        "    je 5f\n"
         "    jmpq *%rax\n"
         "2:  pushq %rdi\n .cfi_adjust_cfa_offset 8\n"
         "    pushq %rsi\n .cfi_adjust_cfa_offset 8\n"
@@ -82,10 +84,12 @@ __asm__(".text\n"
         "    addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
         "    ret\n"
         "4:  jmp np_syscall_numa\n" /* the same arguments */
+        "5:  jmp np_syscall_seccomp\n"
         ".cfi_endproc\n"
         ".size syscall, .-syscall\n");
 _Static_assert(SYS_futex == 202 && SYS_sched_setaffinity == 203 && SYS_sched_getaffinity == 204 && SYS_mbind == 237 && SYS_set_mempolicy == 238
-                   && SYS_get_mempolicy == 239 && SYS_move_pages == 279 && SYS_getcpu == 309,
+                   && SYS_get_mempolicy == 239 && SYS_move_pages == 279 && SYS_getcpu == 309
+                   && SYS_seccomp == 317,
                "the entry above compares with these numbers");
 #else
 static bool is_numa_call(long number) {
@@ -101,6 +105,7 @@ NP_EXPORT long syscall(long number, ...) {
     va_end(list);
     if (np_syscall_real == NULL) np_syscall_find();
     if (number == SYS_futex) return np_syscall_futex(np_syscall_real, (uintptr_t)a, b, c, d, e, f);
+    if (number == SYS_seccomp) return np_syscall_seccomp(number, a, b, c, d, e, f);
     if (is_numa_call(number)) return np_syscall_numa(number, a, b, c, d, e, f);
     return np_syscall_real(number, a, b, c, d, e, f);
 }

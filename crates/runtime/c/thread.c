@@ -83,7 +83,7 @@ static bool holds_our_stack(const struct np_maps_line *line, void *context) {
 
 /* Stack bounds of the calling thread. pthread_getattr_np knows them exactly, but allocates: only where no allocator can be further up the stack. */
 static void find_stack(struct np_slot *slot, bool may_allocate) {
-    if (may_allocate && slot->pid != slot->tid) {
+    if (may_allocate && slot->pid != slot->tid && !np_is_confined) { /* it asks for the affinity, too */
         pthread_attr_t attributes;
         void *low = NULL;
         size_t bytes = 0;
@@ -131,17 +131,48 @@ static void put_name(struct np_slot *slot, const char *name, uint64_t order) {
     np_commit(slot, words_needed);
 }
 
-/* Names are set from many places, also by the kernel: look, and write it if it is news. */
-static void note_name(struct np_slot *slot, uint64_t order) {
-    char name[16] = {0};
-    if (NP_SYS2(SYS_prctl, PR_GET_NAME, name) == 0 && strncmp(name, np_tls.name, sizeof name) != 0) put_name(slot, name, order);
+/* Cut as the kernel cuts it; written if it is news. */
+static void note_name(struct np_slot *slot, const char *given, uint64_t order) {
+    char name[sizeof np_tls.name] = {0};
+    memcpy(name, given, strnlen(given, sizeof name - 1));
+    if (strncmp(name, np_tls.name, sizeof name) != 0) put_name(slot, name, order);
 }
+
+/* The name that the calling thread begins with: its creator's, or, where nobody told us, the kernel's. No later one is asked for: a thread may have given up
+ * the right to ask. */
+static void put_first_name(struct np_slot *slot, const struct np_birth *birth, uint64_t order) {
+    char name[sizeof np_tls.name] = {0};
+    memcpy(name, birth->name, sizeof name);
+    if (name[0] != 0 || (!np_is_confined && NP_SYS2(SYS_prctl, PR_GET_NAME, name) == 0)) note_name(slot, name, order);
+}
+
+/* Names that others gave to this thread since. */
+static void put_new_name(struct np_slot *slot) {
+    struct np_tls *tls = &np_tls;
+    if (!__atomic_load_n(&tls->has_new_name, __ATOMIC_ACQUIRE)) return;
+    note_name(slot, tls->new_name, np_order());
+    tls->has_new_name = false;
+}
+
+/* The kernel's number of the calling thread. Where it may not be asked: the C library writes what it knows into a mutex that is locked. */
+uint32_t np_own_tid(void) {
+    if (!np_is_confined) return (uint32_t)NP_SYS0(SYS_gettid);
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    NP_REAL(pthread_mutex_lock)(&mutex);
+    uint32_t tid = (uint32_t)mutex.__data.__owner;
+    NP_REAL(pthread_mutex_unlock)(&mutex);
+    return tid;
+}
+
+static uint32_t own_pid; /* as the last thread of this process found it */
 
 static struct np_slot *prepare_slot(const struct np_birth *birth) {
     struct np_slot *slot = np_slot_claim();
     if (slot == NULL) return NULL;
-    np_store(slot->pid, (uint32_t)NP_SYS0(SYS_getpid));
-    np_store(slot->tid, (uint32_t)NP_SYS0(SYS_gettid));
+    if (!np_is_confined || own_pid == 0) np_store(own_pid, (uint32_t)NP_SYS0(SYS_getpid));
+    np_store(slot->pid_namespace, np_pid_namespace);
+    np_store(slot->pid, np_load(own_pid));
+    np_store(slot->tid, np_own_tid());
     np_store(slot->process_index, np_process_index);
     slot->parent_thread = birth->parent_thread;
     slot->thread_index = __atomic_fetch_add(&np_arena->next_thread_index, 1, __ATOMIC_RELAXED);
@@ -175,7 +206,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
     uint64_t order = birth->order != 0 ? birth->order : np_order();
     put_thread_start(slot, birth, order);
-    note_name(slot, order); /* with its start: a forked process' start, as early, is written after it, and the rings are merged record by record */
+    put_first_name(slot, birth, order); /* with its start: a forked process' start, as early, is written after it, and the rings are merged record by record */
     tls->phase = NP_PHASE_LIVE;
     slot->in_hook = 0;
     np_set_callouts_slot(slot);
@@ -192,21 +223,21 @@ static void close_slot(struct np_slot *slot) {
     __atomic_store_n(&slot->state, NP_SLOT_CLOSED, __ATOMIC_RELEASE);
 }
 
-void np_thread_end(void) {
+void np_thread_end(bool goes_on) {
     struct np_tls *tls = &np_tls;
     struct np_slot *slot = tls->slot;
     if (slot == NULL || tls->phase != NP_PHASE_LIVE) return;
     int saved = errno;
-    slot->in_hook |= 1;
+    np_guard_for_good(slot);
     np_set_callouts_slot(NULL);
-    note_name(slot, np_order());
+    put_new_name(slot);
     remember_end(slot);
     tls->phase = NP_PHASE_ENDED;
     tls->slot = NULL;
     tls->ended_slot = slot;
     tls->ended_generation = slot->generation;
     close_slot(slot);
-    np_pages_free(tls->stacks, tls->stacks != NULL ? NP_STACK_CACHE_BYTES : 0);
+    if (goes_on && tls->stacks != NULL) np_pages_free(tls->stacks, NP_STACK_CACHE_BYTES); /* as the C library unmaps the thread's stack */
     tls->stacks = NULL;
     errno = saved;
 }
@@ -230,7 +261,7 @@ NP_COLD void np_thread_freed_after_end(void *block, uint64_t order) {
 static void on_thread_exit(void *value) {
     if (np_tls.slot == NULL || *np_fork_canary == 0) return;
     if (++np_tls.end_rounds < LAST_END_ROUND) pthread_setspecific(end_key, value);
-    else np_thread_end();
+    else np_thread_end(true);
 }
 
 void np_thread_init(void) {
@@ -275,6 +306,7 @@ static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
             .creator_clock = np_track_only ? 0 : np_stamp_clock(slot),
             .start = routine,
         };
+        memcpy(entry->birth.name, np_tls.name, sizeof entry->birth.name);
         np_vtime_birth(entry->birth.creator_clock);
     }
     np_leave(slot);
@@ -349,7 +381,7 @@ static TRAMPOLINE int begin_clone(void *entry) {
     }
     int result = start.c11_routine(start.argument);
     if (slot != NULL) {
-        slot->in_hook |= 1;
+        np_guard_for_good(slot);
         np_emulator_slot(NULL);
         close_slot(slot);
     }
@@ -380,13 +412,30 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
 
 /* -- names -- */
 
+/* Another thread's state lies as far from its descriptor as ours does from our own: its storage of this kind is laid out with its descriptor. */
+static struct np_tls *state_of(pthread_t thread) {
+    return (struct np_tls *)((uintptr_t)thread + ((uintptr_t)&np_tls - (uintptr_t)pthread_self()));
+}
+
+/* `other`: NULL, the calling thread has the new name. Another writes it when it ends: its ring is its own. */
+static void named(const pthread_t *other, const char *name) {
+    struct np_slot *slot = name != NULL ? np_slot_here() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
+    if (other == NULL) {
+        np_tls.has_new_name = false;
+        note_name(slot, name, np_order());
+    } else if (!np_load(np_tls_is_shared)) {
+        struct np_tls *tls = state_of(*other);
+        memset(tls->new_name, 0, sizeof tls->new_name);
+        memcpy(tls->new_name, name, strnlen(name, sizeof tls->new_name - 1));
+        __atomic_store_n(&tls->has_new_name, true, __ATOMIC_RELEASE);
+    }
+    np_leave(slot);
+}
+
 NP_EXPORT int pthread_setname_np(pthread_t thread, const char *name) {
     int result = NP_REAL(pthread_setname_np)(thread, name);
-    struct np_slot *slot = result == 0 && pthread_equal(thread, pthread_self()) ? np_slot_here() : NULL;
-    if (slot != NULL && np_enter(slot)) {
-        note_name(slot, np_order());
-        np_leave(slot);
-    }
+    if (result == 0) named(pthread_equal(thread, pthread_self()) ? NULL : &thread, name);
     return result;
 }
 
@@ -396,12 +445,11 @@ NP_EXPORT int prctl(int option, ...) {
     unsigned long a = va_arg(rest, unsigned long), b = va_arg(rest, unsigned long);
     unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
     va_end(rest);
+    bool confines = option == PR_SET_SECCOMP && !np_is_confined;
+    if (confines) np_confinement_begins();
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    struct np_slot *slot = result == 0 && option == PR_SET_NAME ? np_slot_here() : NULL;
-    if (slot != NULL && np_enter(slot)) {
-        note_name(slot, np_order());
-        np_leave(slot);
-    }
+    if (confines && result != 0) np_is_confined = false;
+    if (result == 0 && option == PR_SET_NAME) named(NULL, (const char *)a);
     return result;
 }
 
@@ -409,5 +457,6 @@ NP_EXPORT int prctl(int option, ...) {
 void np_thread_after_fork(void) {
     memset(pool, 0, sizeof pool);
     memset(ended_threads, 0, sizeof ended_threads);
+    own_pid = np_is_confined ? np_own_tid() : 0; /* its only thread has the process's number */
     np_tls_is_shared = false;
 }

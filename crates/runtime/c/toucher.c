@@ -60,7 +60,8 @@ static bool ask(struct np_slot *slot, uint64_t page) {
 }
 
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) {
-    if (np_arena->fault_events == NP_FAULTS_NONE || __atomic_load_n(&failures, __ATOMIC_RELAXED) >= FAILURES_MAX) return false;
+    if (np_arena->pid_namespace != 0 && slot->pid_namespace != np_arena->pid_namespace) return false; /* the recorder numbers threads otherwise */
+    if (np_is_confined || np_arena->fault_events == NP_FAULTS_NONE || __atomic_load_n(&failures, __ATOMIC_RELAXED) >= FAILURES_MAX) return false;
     if (!ask(slot, page)) {
         __atomic_fetch_add(&slot->ask_failures, 1, __ATOMIC_RELAXED);
         __atomic_fetch_add(&failures, 1, __ATOMIC_RELAXED);

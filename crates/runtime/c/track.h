@@ -36,8 +36,10 @@ struct np_tls {
     struct np_slot *ended_slot; /* the slot that the thread closed, and its generation */
     uint64_t ended_generation;
     char name[16];         /* as last written to the ring */
+    char new_name[16];     /* given by another thread; written when this one ends */
+    bool has_new_name;
 };
-#define NP_STACK_CACHE_BYTES 110592u
+#define NP_STACK_CACHE_BYTES 118784u
 extern _Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
 
 /* The tracker's part of slot->scratch. */
@@ -53,6 +55,7 @@ static inline struct np_scratch *np_scratch(struct np_slot *slot) {
     return (struct np_scratch *)(void *)(slot->scratch + NP_SCRATCH_TRACKER);
 }
 
+extern uint32_t np_pid_namespace;     /* of this process, by inode; 0: not known */
 extern bool np_track_only;            /* mode is NP_MODE_TRACK: the clock is the order stamp */
 extern uint32_t np_process_index;
 extern uint32_t *np_fork_canary;      /* 1; 0 in a forked child that did not pass our fork handler (MADV_WIPEONFORK) */
@@ -84,14 +87,22 @@ void np_planner_thread_began(uintptr_t start);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */
+static inline uint32_t np_lock_tag(void) { return (uint32_t)((uintptr_t)&np_tls >> 4) | 1u; } /* of the thread */
 static inline bool np_lock(uint32_t *lock) {
     for (int tries = 0; tries < 2000; tries++) {
-        if (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0) return true;
-        if (tries > 100) NP_SYS0(SYS_sched_yield);
+        uint32_t free = 0;
+        if (__atomic_compare_exchange_n(lock, &free, np_lock_tag(), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) return true;
+        if (tries > 100 && !np_is_confined) NP_SYS0(SYS_sched_yield);
+        else np_pause();
     }
     return false;
 }
 static inline void np_unlock(uint32_t *lock) { __atomic_store_n(lock, 0, __ATOMIC_RELEASE); }
+/* The calling thread jumped out of a hook that may have held it. */
+static inline void np_unlock_left(uint32_t *lock) {
+    uint32_t own = np_lock_tag();
+    __atomic_compare_exchange_n(lock, &own, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
 
 /* -- ring.c -- */
 void np_count_lost(enum np_loss reason, uint64_t count);
@@ -103,6 +114,10 @@ void np_lost_reentrant(struct np_slot *slot, uint32_t count);
 void np_put_bytes(uint64_t *words, const char *text, size_t bytes);
 static inline unsigned np_words_for(size_t bytes) { return (unsigned)((bytes + 7) / 8); }
 
+/* -- confined.c -- */
+/* The program is about to put itself under a filter. */
+void np_confinement_begins(void);
+
 /* -- thread.c -- */
 struct np_birth {
     uint32_t parent_thread; /* UINT32_MAX: unknown or none */
@@ -110,19 +125,25 @@ struct np_birth {
     uint64_t creator_clock;
     uint64_t order;         /* 0: now */
     uintptr_t start;
+    char name[16];          /* that a new thread has of its creator; empty: to be asked for */
     bool has_affinity;      /* the creation's attributes ask for one: this, as it was then (np_attr_affinity) */
     uint64_t affinity[NP_MAX_CPUS / 64];
 };
 /* Gives the calling thread a slot and writes the records that begin its ring. NULL: no slot. */
 struct np_slot *np_thread_begin(const struct np_birth *birth);
-void np_thread_end(void);
+/* `goes_on`: others of the process do. */
+void np_thread_end(bool goes_on);
 void np_thread_init(void);
+/* The kernel's number of the calling thread, also where the kernel may not be asked. */
+uint32_t np_own_tid(void);
 /* A block is freed in a thread that has ended: written to the slot that it closed, if that is still its own; else counted as lost. */
 void np_thread_freed_after_end(void *block, uint64_t order);
 void np_thread_after_fork(void);
 
 /* -- process.c -- */
 void np_process_init(void);
+/* np_pid_namespace: at the start, and in a forked child, which may be the first process of a new one. */
+void np_find_pid_namespace(void);
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec);
 /* The same for an image that has just been loaded: finds out whether it replaced another, and who started it. */
 void np_process_begin_image(struct np_slot *slot);
@@ -166,6 +187,8 @@ struct np_mapping {
 #define NP_MAP_PATH_BYTES 1024u
 size_t np_path_of_fd(int fd, char *path);
 static inline uint64_t np_whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
+/* Room of the calling thread's for a path, NP_MAP_PATH_BYTES; NULL: there is none (stack.c). */
+char *np_stack_path(void);
 void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order);
 void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order);
 /* For what the allocator got for itself unseen; no stack is its. */
@@ -187,6 +210,8 @@ void np_heap_reaches(struct np_slot *slot, uintptr_t end);
 bool np_heap_note_arena(uintptr_t start);
 void np_heap_block(struct np_slot *slot, uintptr_t block, size_t bytes);
 void np_modules_after_fork(void);
+/* The calling thread jumped out of a hook: locks that it left held are opened. */
+void np_modules_jumped(void);
 /* Announces modules that came, and ends those that went. Takes the loader's lock: only where the program itself could. */
 void np_modules_scan(struct np_slot *slot);
 /* The module around pc, announced if it was not yet: its .eh_frame_hdr, or NULL. */
@@ -276,8 +301,14 @@ void np_find_ourselves(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
+/* Large memory of our own, which must not be locked with the program's (lock_all.c); lo 0: free. */
+#define NP_OWN_RANGES 16u
+extern struct np_own_range np_own_ranges[NP_OWN_RANGES];
+extern const struct np_own_range *np_other_ranges;
+/* Where it was noted; NULL: there is no room. */
+struct np_own_range *np_own_range_add(uintptr_t lo, uintptr_t hi);
 
-/* One line of /proc/self/maps at a time, in a buffer on the stack. */
+/* One line of /proc/self/maps at a time. */
 struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };
 /* Calls visit for each mapping until it returns false. */
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context);

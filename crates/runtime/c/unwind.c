@@ -11,9 +11,10 @@
 
 #define RULES_LOG2 15
 #define RULES (1u << RULES_LOG2)
-#define AT_INSTRUCTION NP_ADDRESS_END /* in a key: pc itself counts, it is no return address */
-
-#define GENERATION_SHIFT (NP_ADDRESS_BITS + 1)
+#define AT_INSTRUCTION (1ull << 63) /* in a key: pc itself counts, it is no return address */
+#define GENERATION_SHIFT 48
+#define GENERATION_MASK 0x7fffull
+_Static_assert(NP_ADDRESS_BITS <= GENERATION_SHIFT, "an address fits below the generation");
 
 /* key is stored xored with the rule, so that a torn entry matches no key. */
 struct entry { uint64_t key, rule; };
@@ -36,7 +37,7 @@ static inline int64_t cfa_of(uint64_t rule) { return (int64_t)(rule << 32) >> 40
 static inline int64_t fp_of(uint64_t rule) { return (int64_t)(rule << 8) >> 40; }
 
 static NP_COLD uint64_t find_rule(struct np_slot *slot, uint64_t key, struct entry *entry) {
-    uintptr_t pc = (key & (AT_INSTRUCTION - 1)) - !(key & AT_INSTRUCTION);
+    uintptr_t pc = (key & ((1ull << GENERATION_SHIFT) - 1)) - !(key & AT_INSTRUCTION);
     uint64_t rule = pack(np_cfi_rule(np_module_eh_frame(slot, pc), pc));
     __atomic_store_n(&entry->rule, rule, __ATOMIC_RELAXED);
     __atomic_store_n(&entry->key, key ^ rule, __ATOMIC_RELAXED);
@@ -176,7 +177,7 @@ static bool is_other(const struct np_maps_line *line, void *context) {
 
 /* Below what was known: by a large limit, one that was raised, or none. Then this is the mapping that ends where the stack does: the kernel says. */
 static NP_COLD bool has_grown(struct np_slot *slot, uintptr_t sp) {
-    if (slot->pid != slot->tid || growing_hi == 0 || slot->stack_hi != growing_hi || sp >= slot->stack_hi) return false;
+    if (np_is_confined || slot->pid != slot->tid || growing_hi == 0 || slot->stack_hi != growing_hi || sp >= slot->stack_hi) return false;
     if (slot->stack_hi - sp > stack_limit() || (sp >= other_lo && sp < other_hi)) return false;
     other_hi = 0;
     np_maps_each(is_other, &sp);
@@ -206,7 +207,7 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
     memo->loads = 0;
     memo->may_interrupt = !known;
     memo->generation = generation;
-    generation &= UINT64_MAX >> GENERATION_SHIFT;
+    generation &= GENERATION_MASK;
     while (result == STEP_ON) {
         if (np_unlikely(walk.pc - np_own.lo < np_own.hi - np_own.lo)) {
             if (is_trampoline(walk.pc)) break;

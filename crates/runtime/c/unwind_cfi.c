@@ -11,7 +11,7 @@
 
 enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
 enum { PE_OMIT = 0xff, PE_PCREL = 0x10, PE_DATAREL = 0x30 };
-#define REMEMBER_MAX 8
+#define REMEMBER_MAX 4 /* compilers nest none; this much is on the program's stack */
 
 struct reader { const uint8_t *at, *end; bool bad; };
 

@@ -24,10 +24,12 @@
 #define NP_LINE_SHIFT 6
 /* User-space addresses are below this: with page tables of 4 levels (x86-64), with 48 bits (arm64). Kernels with larger address spaces give what lies beyond
  * only to who asks for it (a hint of mmap). */
+#ifndef NP_ADDRESS_BITS
 #if defined(__aarch64__)
 #define NP_ADDRESS_BITS 48
 #else
 #define NP_ADDRESS_BITS 47
+#endif
 #endif
 #define NP_ADDRESS_END (1ull << NP_ADDRESS_BITS)
 #define NP_FILTER_OFFSET 4096u /* np_arena.filter_offset: fixed, because the call-outs' inline filter has it as a constant */
@@ -115,7 +117,7 @@ struct np_arena {
     uint32_t recorder_pid;
     uint32_t emulated;       /* 1: programs run under an emulator, whose plugin sees their accesses (emulator.h) */
     uint32_t order_source;   /* enum np_order_source */
-    uint32_t reserved;
+    uint32_t pid_namespace;  /* of the recorder: inode of its namespace of process numbers; 0: not known */
     struct np_config config;
 
     _Alignas(64) uint32_t state;  /* enum np_state, written by the recorder, read by all processes */
@@ -138,6 +140,11 @@ struct np_arena {
     uint64_t lost_stopped;                 /* records not written because recording had stopped */
     uint64_t failed_unwinds;               /* stacks that ended early */
     uint64_t lost_after_end;               /* records of threads whose slot had already gone to another */
+
+    _Alignas(64) uint32_t unrecorded_programs; /* executions of programs that cannot be given the tracker (exec_target.c) */
+    uint32_t unrecorded_named;             /* 2: unrecorded_name is whole */
+    uint32_t limited_processes;            /* that have a limit on addresses of which this arena would take too much (core.c) */
+    char unrecorded_name[244];             /* path of the first of those programs, ends with a zero */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 
@@ -205,6 +212,8 @@ struct np_slot {
     uint64_t last_clock;
     uint64_t rng;
     uint64_t next_throttle;     /* clock at which the window is checked again */
+    uint64_t hook_frame;        /* where the guard was taken (in_hook): frame of that function, and the return address in it (np.h) */
+    uint64_t hook_return;
 
     /* -- line 2: ring consumer -- */
     _Alignas(64) uint64_t tail; /* bytes ever drained, written by the recorder */
@@ -218,6 +227,8 @@ struct np_slot {
     uint32_t parent_thread;
     uint64_t stack_lo, stack_hi;
     uint64_t generation;             /* counts re-uses of the slot */
+    uint32_t pid_namespace;          /* in which pid and tid are numbered, as np_arena.pid_namespace; 0: not known */
+    uint32_t reserved;
 
     /* -- exact counts, read by the recorder at any time; written to the ring as NP_REC_COUNTERS -- */
     _Alignas(64) uint64_t l2_lookups;     /* accesses that left the first-stage filter */

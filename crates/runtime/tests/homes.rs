@@ -120,6 +120,9 @@ fn an_unseen_first_touch_is_the_only_threads_or_nobodys() {
         ([0; 4], PAGES - 1),
         "this recorder reads no page faults: unknown, and not guessed"
     );
+    assert_eq!((outcome.number("known", "result"), outcome.number("known", "node")), (0, 0));
+    // Programs use the answer as an index: it is a node that exists, or there is none.
+    assert_eq!((outcome.number("unknown", "refused"), outcome.number("unknown", "untouched")), (1, 1));
 }
 
 #[test]

@@ -118,6 +118,43 @@ fn plugins_load_by_the_callers_runpath_and_are_announced_each_time() {
     }
 }
 
+/// Two threads that look at the loader's list at once: what stays loaded never ends.
+#[test]
+fn modules_that_stay_loaded_do_not_end_while_others_come_and_go() {
+    let directory = scratch().join("crowd");
+    std::fs::create_dir_all(&directory).expect("directory");
+    let one = compile("modules_race.c", "crowd/one.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    // Without a name of their own, copies of a library are as many libraries.
+    let copies: Vec<String> = (0..126)
+        .map(|number| {
+            let copy = directory.join(format!("copy{number}.so"));
+            std::fs::copy(&one, &copy).expect("copied");
+            copy.display().to_string()
+        })
+        .collect();
+    let (loaded, linked) = copies.split_at(6);
+    let mut flags = vec!["-O1", "-Wl,--no-as-needed"];
+    flags.extend(linked.iter().map(String::as_str));
+    let program = compile("modules_race.c", "modules-race", &flags);
+    let mut arguments = vec!["1000"];
+    arguments.extend(loaded.iter().map(String::as_str));
+    let run = record_with(Arena::new(8, 16 << 20), &program, &arguments, |_| {});
+    run.assert_success();
+    let ends: HashSet<u32> =
+        run.events(|event| if let Event::ModuleEnd { id } = event { Some(id.0) } else { None }).into_iter().collect();
+    let stays = |path: &str| !loaded.iter().any(|library| library == path);
+    let ended = run.events(|event| match event {
+        Event::Module { id, path, .. } if stays(path) && ends.contains(&id.0) => Some(path.clone()),
+        _ => None,
+    });
+    assert!(ended.is_empty(), "these are loaded to the end: {ended:?}");
+    let linked_seen = run.events(|event| match event {
+        Event::Module { path, .. } if linked.contains(path) => Some(()),
+        _ => None,
+    });
+    assert_eq!(linked_seen.len(), linked.len());
+}
+
 #[test]
 fn mappings_of_every_kind_are_recorded_exactly() {
     let program = compile("maps.c", "maps", &["-O1"]);
@@ -149,6 +186,22 @@ fn mappings_of_every_kind_are_recorded_exactly() {
         "{initial:?}"
     );
     assert!(!initial.iter().any(|path| path.contains("test-arena")), "the arena is not the program's: {initial:?}");
+}
+
+#[test]
+fn a_thread_that_jumps_out_of_a_hook_is_recorded_on() {
+    let program = compile("jumps.c", "jumps", &["-O1", "-fno-builtin"]);
+    for depth in ["here", "deep"] {
+        let run = record_with(Arena::new(8, 32 << 20), &program, &[depth], |_| {});
+        run.assert_success();
+        let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 777, .. }).then_some(()));
+        assert_eq!(blocks.len(), 1000, "{depth}");
+        let lost: u64 = run
+            .events(|event| if let Event::Lost { count, .. } = event { Some(*count) } else { None })
+            .into_iter()
+            .sum();
+        assert!(lost <= 3000, "{depth}: at most one for each jump, not {lost}");
+    }
 }
 
 #[test]

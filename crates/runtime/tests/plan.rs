@@ -35,11 +35,16 @@ fn image(name: &str, least: u64, most: u64, policy: u32) -> PathBuf {
 }
 
 fn image_with(name: &str, least: u64, most: u64, policy: u32, flags: u32) -> PathBuf {
+    image_of(name, &[least, most, policy.into(), flags.into()])
+}
+
+/// The arguments of `programs/plan_image.c` behind the file's name.
+fn image_of(name: &str, arguments: &[u64]) -> PathBuf {
     static MAKER: OnceLock<PathBuf> = OnceLock::new();
     let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
     let maker = MAKER.get_or_init(|| compile("plan_image.c", "plan_image", &[&include]));
     let path = scratch().join(name);
-    let arguments = [least.to_string(), most.to_string(), policy.to_string(), flags.to_string()];
+    let arguments: Vec<String> = arguments.iter().map(u64::to_string).collect();
     assert!(Command::new(maker).arg(&path).args(arguments).status().expect("the maker runs").success());
     path
 }
@@ -167,6 +172,79 @@ fn programs_of_every_kind_do_not_notice_it() {
         assert_eq!(planned.stderr, plain.stderr, "{name}");
     }
     assert!(counters(&image)[0] > 1000);
+}
+
+/// What a filter of system calls would kill the program for is left out: nothing is placed then, and that is counted.
+#[test]
+fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
+    let program = compile("confined.c", "plan-confined", &["-O1", "-fno-builtin"]);
+    for by in ["prctl", "seccomp"] {
+        let image = image(&format!("confined-{by}"), 500, 3000, 1);
+        let output = under(&image, Command::new(&program).args([by, "return"]));
+        assert!(output.status.success(), "{by}: {}", output.status);
+        let [_, _, passed, _] = counters(&image);
+        assert!(passed >= 2000, "{by}: {passed} blocks went elsewhere");
+    }
+}
+
+/// Make sure that the addresses which the planner reserves are not missing where they are limited (batch systems: `ulimit -v`).
+#[test]
+fn a_limit_on_addresses_is_the_programs() {
+    let program = compile("plan_limit.c", "plan_limit", &["-O1", "-fno-builtin"]);
+    let image = image("limit", 1 << 20, 2 << 20, 1);
+    for gib in [2, 8, 20] {
+        // Overcommitting such sizes is refused on some systems, and then it is in both cases.
+        for percent in [70, 95, 120] {
+            let script = format!("ulimit -v {}; exec {} {}", gib << 20, program.display(), (gib << 10) * percent / 100);
+            let plain = Command::new("sh").args(["-c", &script]).output().expect("sh");
+            let preload = format!("export LD_PRELOAD={} NUMAPILOT_PLAN={}; ", planner().display(), image.display());
+            let limited = script.replace("exec", &format!("{preload}exec"));
+            let planned = Command::new("sh").args(["-c", &limited]).output().expect("sh");
+            assert!(plain.status.success() && planned.status.success());
+            let (plain, planned) = (String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&planned.stdout));
+            assert_eq!(plain, planned, "{percent} % of {gib} GiB");
+        }
+    }
+}
+
+/// The kernel allows a process so many mappings, and fails the program's own calls beyond: weights and splits must not use them up, and still hold.
+#[test]
+fn policies_that_cut_memory_leave_the_program_its_mappings() {
+    let program = compile("plan_mbind.c", "plan_many", &["-O1", "-fno-builtin"]);
+    let shim = compile("plan_mbind.c", "plan_shim.so", &["-shared", "-fPIC", "-O1", "-DSHIM"]);
+    let both = format!("{}:{}", planner().display(), shim.display());
+    let limit = fs::read_to_string("/proc/sys/vm/max_map_count").expect("the limit");
+    let most: u64 = limit.trim().parse::<u64>().expect("a number") / 4;
+    let weighted = [("100", "1024"), ("600", "65536"), ("1200", "131072"), ("1000", "2097152")];
+    for (name, policy, share, sizes) in [("weights", 3, 0.75, &weighted[..]), ("splits", 6, 0.5, &[("1200", "65536")])]
+    {
+        let image = image_of(&format!("cut-{name}"), &[0, 1 << 62, policy, 0, 0, 2]);
+        let mut command = Command::new(&program);
+        for (mib, bytes) in sizes {
+            command.args([mib, bytes]);
+        }
+        command.env("LD_PRELOAD", &both).env("NUMAPILOT_PLAN", &image);
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "{name}: {}", output.status);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        let [pieces, first, second] = numbers[..] else { panic!("{said}") };
+        assert!(pieces > 1000 && pieces < most + most / 8, "{name}: {pieces} of {most}");
+        let found = first as f64 / (first + second) as f64;
+        assert!((found - share).abs() < 0.02, "{name}: {found} of the memory is on node 0");
+    }
+}
+
+/// Make sure that what is known of loaded libraries does not pile up in a program that loads and unloads plug-ins for ever.
+#[test]
+fn libraries_that_come_and_go_leave_no_memory_behind() {
+    let program = compile("plan_plugins.c", "plan_plugins", &["-O1", "-fno-builtin"]);
+    let library = compile("modules_race.c", "plan_plugin.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    let image = image_of("plugins", &[1000, 1000, 1, 0, 1]);
+    let output = under(&image, Command::new(&program).arg(&library).arg("5000"));
+    assert!(output.status.success(), "{}", output.status);
+    let grown: i64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+    assert!(grown < 1024, "{grown} KiB");
 }
 
 #[test]

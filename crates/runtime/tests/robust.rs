@@ -195,6 +195,84 @@ fn signal_handlers_that_allocate_break_nothing() {
     }
 }
 
+/// Coroutines, fibers and signal handlers have small stacks, on which the program has measured its own calls.
+#[test]
+fn hooks_take_little_of_the_callers_stack() {
+    let program = compile("stack_use.c", "stack-use", &["-O1", "-fno-builtin"]);
+    let measured = |output: &[u8]| -> Vec<(String, i64)> {
+        let text = String::from_utf8_lossy(output).into_owned();
+        let lines = text.lines().map(|line| line.split_once(' ').expect("name and number"));
+        lines.map(|(name, bytes)| (name.to_owned(), bytes.parse().expect("a number"))).collect()
+    };
+    let plain = Command::new(&program).env("LD_BIND_NOW", "1").output().expect("program starts");
+    let plain = measured(&plain.stdout);
+    assert_eq!(plain.len(), 15);
+    for limit in ["8192", "unlimited"] {
+        let script = format!("ulimit -S -s {limit}; exec {}", program.display());
+        let run = record_with(Arena::new(32, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |command| {
+            command.env("LD_BIND_NOW", "1");
+        });
+        run.assert_success();
+        for ((name, own), (same, with)) in plain.iter().zip(measured(&run.output.stdout)) {
+            assert_eq!(*name, same);
+            // On the thread's own stack, code that was not met before has its unwinding rules looked up.
+            let most = if name.ends_with("own") { 1700 } else { 1024 };
+            assert!(with - own < most, "{name}: {own} bytes without the tracker, {with} with it (stack limit {limit})");
+        }
+    }
+}
+
+/// Servers and real-time programs lock their memory, and most of them end where that fails.
+#[test]
+fn memory_that_a_program_locks_is_its_own() {
+    let program = compile("locked.c", "locked", &["-O1"]);
+    let numbers = |output: &[u8]| -> Vec<(i32, i32, i64)> {
+        let text = String::from_utf8_lossy(output).into_owned();
+        let lines = text.lines().map(|line| line.split(' ').map(|word| word.parse().expect("a number")).collect());
+        lines.map(|words: Vec<i64>| (words[0] as i32, words[1] as i32, words[2])).collect()
+    };
+    for arguments in [&[][..], &["limited"]] {
+        let plain = Command::new(&program).args(arguments).output().expect("program starts");
+        let plain = numbers(&plain.stdout);
+        assert_eq!(plain.len(), 6);
+        let run = record_with(Arena::new(64, 1 << 20), &program, arguments, |_| {});
+        run.assert_success();
+        for (own, with) in plain.iter().zip(numbers(&run.output.stdout)) {
+            assert_eq!((own.0, own.1), (with.0, with.1), "{arguments:?}: {plain:?}");
+            assert!((with.2 - own.2).abs() < 4096, "{arguments:?}: {} KiB are locked, not {}", with.2, own.2);
+        }
+    }
+}
+
+/// Make sure that a process which could run out of addresses by the recording's shared memory runs without it, and that this is counted.
+#[test]
+fn a_limit_on_addresses_is_not_used_up_by_the_recording() {
+    let program = compile("plan_limit.c", "limit", &["-O1", "-fno-builtin"]);
+    let script = format!("ulimit -v {}; exec {} 1500", 2 << 20, program.display());
+    let run = record_with(Arena::new(1024, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |_| {});
+    run.assert_success();
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), "malloc has it 0\nmmap has it\n");
+    assert_eq!(run.arena.limited_processes(), 1);
+}
+
+/// Sandboxed children of servers are killed for any system call that they do not make themselves.
+#[test]
+fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
+    let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
+    for by in ["prctl", "seccomp"] {
+        for end in ["return", "_exit"] {
+            let plain = Command::new(&program).args([by, end]).output().expect("program starts");
+            assert!(plain.status.success(), "{by} {end}: {} without the tracker", plain.status);
+            let run = record_with(Arena::new(8, 4 << 20), &program, &[by, end], |_| {});
+            run.assert_success();
+            let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 1000..2000, .. }).then_some(()));
+            assert_eq!(blocks.len(), 4 * 1000, "{by} {end}: of all three threads, and a child");
+            let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
+            assert!(marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
+        }
+    }
+}
+
 /// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with
 /// an unpacked libc6 2.39 package; where there is none, this says so and checks the same with the system's own loader.
 #[test]

@@ -146,6 +146,17 @@ fn samples_are_unbiased() {
     assert!(mean.abs() < 3.0 / (deviations.len() as f64).sqrt(), "biased: {deviations:?}");
 }
 
+/// Time limits and interpreters jump out of plain computation by a signal handler, and so out of our own calls in it.
+#[test]
+fn a_thread_that_jumps_out_of_a_call_out_is_simulated_on() {
+    let lab = Lab::new();
+    let program = lab.build("gcc", GCC, &source("jumps.c"), "jumps");
+    let outcome = lab.record(100, &[], &program, &[]);
+    let lines = (4 << 20) / 64;
+    let memory = outcome.number("total", "memory");
+    assert!(memory >= lines && memory < 2 * lines, "{memory} accesses to memory, of which {lines} are known");
+}
+
 const CLANG: &[&str] =
     &["-Xclang", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0", "-mcx16", "-w"];
 

@@ -25,6 +25,7 @@ use crate::clock::monotonic_ns;
 use crate::clock::order_now;
 use crate::error::SourceError;
 use crate::holder::Held;
+use crate::namespaces;
 use crate::order::OrderSource;
 
 const PAGE: u64 = 4096;
@@ -98,6 +99,7 @@ pub struct Arena {
     base: NonNull<u8>,
     layout: Layout,
     order: OrderSource,
+    pid_namespace: u32,
 }
 
 // SAFETY: the mapping lives as long as the value, and all access to it goes through atomics or raw copies.
@@ -169,7 +171,7 @@ impl Arena {
             source,
             remedy: "check `ulimit -u`, or take the capabilities from numapilot's file (`setcap -r`)",
         })?;
-        let arena = Arena { fd, held, base, layout, order };
+        let arena = Arena { fd, held, base, layout, order, pid_namespace: namespaces::own() };
         arena.fill(config, start);
         Ok(arena)
     }
@@ -195,6 +197,7 @@ impl Arena {
             (*header).start_order = start.order;
             (*header).start_ns = start.monotonic_ns;
             (*header).recorder_pid = std::process::id();
+            (*header).pid_namespace = self.pid_namespace;
             (*header).order_source = self.order.wire();
             ptr::copy_nonoverlapping(config, &raw mut (*header).config, 1);
             (*header).ids.0.next_stack_id = 1;
@@ -273,6 +276,27 @@ impl Arena {
                 after_end: atomic64(&raw mut (*header).losses.0.lost_after_end).load(Ordering::Relaxed),
             }
         }
+    }
+
+    /// Number of programs that the program's processes started without the tracker, because their loader cannot load it, and the path of the first.
+    pub fn unrecorded_programs(&self) -> (u32, Option<String>) {
+        let header = self.header();
+        // SAFETY: fields of the mapped header, naturally aligned.
+        let (count, named) = unsafe {
+            let unrecorded = &raw mut (*header).unrecorded.0;
+            let count = atomic32(&raw mut (*unrecorded).unrecorded_programs).load(Ordering::Acquire);
+            (count, atomic32(&raw mut (*unrecorded).unrecorded_named).load(Ordering::Acquire))
+        };
+        // SAFETY: a field of the mapped header; whatever bytes the program has there, they are read once, as they are.
+        let name = unsafe { (&raw const (*header).unrecorded.0.unrecorded_name).read_volatile() };
+        let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        (count, (named == 2).then(|| String::from_utf8_lossy(text).into_owned()))
+    }
+
+    /// Number of processes that did not map the arena, because a limit on addresses would have left them too few.
+    pub fn limited_processes(&self) -> u32 {
+        // SAFETY: a field of the mapped header, naturally aligned.
+        unsafe { atomic32(&raw mut (*self.header()).unrecorded.0.limited_processes) }.load(Ordering::Relaxed)
     }
 
     /// Assigns a number to a thread that the recorder itself announces.
@@ -426,6 +450,8 @@ impl Slot<'_> {
         pid: identity.atomic32 -> u32;
         /// Thread id of the owner.
         tid: identity.atomic32 -> u32;
+        /// Namespace in which the owner's ids are numbered; 0: not known.
+        pid_namespace: identity.atomic32 -> u32;
         /// State of the slot's request (`np_ask_state`).
         ask_state: counts.atomic32 -> u32;
         /// Page whose first toucher the thread requests.
@@ -456,6 +482,11 @@ impl Slot<'_> {
         memory_streamed: counts.atomic64 -> u64;
         /// Of the others, those that another waits for.
         memory_dependent: counts.atomic64 -> u64;
+    }
+
+    /// Whether the owner's ids are certain to be numbered as this process numbers them.
+    pub fn is_of_our_namespace(&self) -> bool {
+        self.arena.pid_namespace == 0 || self.pid_namespace() == self.arena.pid_namespace
     }
 
     /// The arena that it lies in.
@@ -559,6 +590,7 @@ mod producer {
                 atomic64(&raw mut (*self.at).consumer.0.tail).store(0, Ordering::Relaxed);
             }
             self.test_set_owner(pid);
+            self.test_set_namespace(self.arena.pid_namespace);
             self.test_set_state(wire::SLOT_LIVE);
         }
 
@@ -568,6 +600,11 @@ mod producer {
                 atomic32(&raw mut (*self.at).identity.0.pid).store(pid, Ordering::Relaxed);
                 atomic32(&raw mut (*self.at).identity.0.tid).store(pid, Ordering::Relaxed);
             }
+        }
+
+        pub(crate) fn test_set_namespace(&self, namespace: u32) {
+            // SAFETY: as above.
+            unsafe { atomic32(&raw mut (*self.at).identity.0.pid_namespace) }.store(namespace, Ordering::Relaxed);
         }
 
         pub(crate) fn test_set_thread(&self, tid: u32) {

@@ -22,10 +22,11 @@ use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
 use crate::arena::Slot;
+use crate::namespaces::Namespaces;
 pub use ending::Accounting;
 use ending::EndCertainty;
 use owner::Closed;
-use owner::is_gone;
+use owner::Owner;
 
 /// A ring is worth draining from this many bytes on (or an eighth of it, where that is less) ...
 const WORTH_BYTES: u64 = 128 << 10;
@@ -105,6 +106,8 @@ struct Ring {
     thread: Option<u32>,
     /// Whether the thread's end record has been drained.
     ended: bool,
+    /// Who owns the slot, from when it was first seen in use.
+    owner: Option<Owner>,
     /// Since when the slot is seen closed.
     closed: Option<Closed>,
 }
@@ -118,6 +121,7 @@ pub struct Drainer<'a, S: Sink> {
     piece: Vec<u8>,
     worth_bytes: u64,
     accounting: Accounting,
+    namespaces: Namespaces,
     /// Recording has stopped: every ring has had its last record.
     sealed: bool,
     last_check: Instant,
@@ -146,6 +150,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
             piece: Vec::with_capacity(layout.ring_bytes as usize),
             worth_bytes: WORTH_BYTES.min(u64::from(layout.ring_bytes) / 8),
             accounting,
+            namespaces: Namespaces::default(),
             sealed: false,
             last_check: Instant::now(),
             failure: None,
@@ -196,10 +201,11 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 wire::SLOT_CLAIMED => self.look_for_death(index, &slot, check),
                 wire::SLOT_LIVE => {
                     live += 1;
+                    self.owner(index, &slot);
                     busiest = busiest.max(self.drain(index, &slot, take, now));
                     if take == Take::Everything {
-                        let certainty =
-                            if is_gone(slot.pid(), slot.tid()) { EndCertainty::Gone } else { EndCertainty::Alive };
+                        let is_gone = self.owner(index, &slot).is_gone();
+                        let certainty = if is_gone { EndCertainty::Gone } else { EndCertainty::Alive };
                         self.conclude(index, &slot, certainty);
                     }
                     self.look_for_death(index, &slot, check);
@@ -207,8 +213,9 @@ impl<'a, S: Sink> Drainer<'a, S> {
                 wire::SLOT_CLOSED => {
                     busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
                     // What the thread frees on its last steps in the C library still goes into its ring.
+                    let owner = self.owner(index, &slot);
                     let closed = self.rings[index as usize].closed.get_or_insert_with(|| Closed::seen(now));
-                    if closed.is_over(slot.pid(), slot.tid(), now) && slot.take_closed() {
+                    if closed.is_over(owner, now) && slot.take_closed() {
                         busiest = busiest.max(self.drain(index, &slot, Take::Everything, now));
                         self.finish(index, &slot);
                     }
@@ -336,6 +343,22 @@ impl<'a, S: Sink> Drainer<'a, S> {
         slot.free();
     }
 
+    /// The slot's owner. One in another namespace is looked up when it is first seen: later its process may have gone, and with it what tells its numbers.
+    fn owner(&mut self, index: u32, slot: &Slot<'_>) -> Owner {
+        // Not there yet: the slot is being prepared.
+        if slot.is_of_our_namespace() || slot.pid() == 0 || slot.tid() == 0 {
+            return Owner::Known(slot.pid(), slot.tid());
+        }
+        if let Some(owner) = self.rings[index as usize].owner {
+            return owner;
+        }
+        let owner = Owner::of(slot, &mut self.namespaces);
+        if slot.state() != wire::SLOT_CLAIMED {
+            self.rings[index as usize].owner = Some(owner);
+        }
+        owner
+    }
+
     /// Owners that were killed close nothing: notice it, take what they wrote, free the slot.
     fn look_for_death(&mut self, index: u32, slot: &Slot<'_>, check: bool) {
         if !check {
@@ -345,7 +368,9 @@ impl<'a, S: Sink> Drainer<'a, S> {
         let ring = &mut self.rings[index as usize];
         let still = ring.head_at_check == head;
         ring.head_at_check = head;
-        if !still || !is_gone(slot.pid(), slot.tid()) {
+        let owner = self.owner(index, slot);
+        let ring = &mut self.rings[index as usize];
+        if !still || !owner.is_gone() {
             ring.missed_checks = 0;
             return;
         }

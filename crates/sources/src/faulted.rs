@@ -166,7 +166,9 @@ impl FaultAnswers {
             if slot.ask_state() != wire::ASK_ASKED {
                 continue;
             }
-            let (tid, pages) = self.faults.last(slot.pid(), slot.ask_page()).unwrap_or((0, 0));
+            // The kernel's events have our numbers.
+            let last = slot.is_of_our_namespace().then(|| self.faults.last(slot.pid(), slot.ask_page())).flatten();
+            let (tid, pages) = last.unwrap_or((0, 0));
             slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! This crate touches the system: it needs Linux with memfd (3.17), and reads /proc.
 
+mod address_space;
 pub mod apply;
 mod arena;
 mod clock;
@@ -23,6 +24,7 @@ pub mod import;
 mod launch;
 pub mod live;
 mod machine_files;
+mod namespaces;
 mod native;
 mod options;
 mod order;

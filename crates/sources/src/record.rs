@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use numapilot_machine::MachineSource;
 use numapilot_trace::wire;
 
+use crate::address_space;
 use crate::apply;
 use crate::apply::PlanImage;
 use crate::arena::Arena;
@@ -181,7 +182,9 @@ impl<'a, 'm> Prepared<'a, 'm> {
             let note = machine_files::show(options.machine, selection.engine, &mut simulated.config);
             simulated.notes.extend(note);
         }
-        let layout = Layout::new(&simulated.config, options.slots, options.ring_bytes);
+        let sized = |slots| Layout::new(&simulated.config, slots, options.ring_bytes);
+        let (layout, note) = address_space::fit(options.slots, sized, address_space::limit());
+        simulated.notes.extend(note);
         let arena = Arc::new(Arena::create(&simulated.config, layout, stamps.start, stamps.order.source)?);
         if emulator.is_some() {
             arena.tell_of_emulator();
@@ -343,6 +346,25 @@ fn drain_until_end(
     })
 }
 
+/// What ran without the tracker, in whole sentences.
+fn unrecorded(arena: &Arena) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let (count @ 1.., name) = arena.unrecorded_programs() {
+        let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
+        notes.push(format!(
+            "{count} programs could not be recorded, nor what they started{first}: they are static, or linked to another C library than the tracker; they ran \
+             without it"
+        ));
+    }
+    if let limited @ 1.. = arena.limited_processes() {
+        notes.push(format!(
+            "{limited} processes were not recorded, because they have a limit on address space (`ulimit -v`) of which the recording would take more than a \
+             quarter; give a smaller `--max-threads` or `--ring-size`"
+        ));
+    }
+    notes
+}
+
 /// Page-fault events for a program that runs on a simulated machine, or a note why there are none.
 fn fault_answers(engine: Engine, arena: &Arena) -> (Option<FaultAnswers>, Option<String>) {
     if !engine.is_simulated() {
@@ -459,7 +481,8 @@ impl Watch<'_, '_> {
     /// Notes the processor time of every process that has a live thread.
     fn look_at_times(&mut self) {
         let slots = (0..self.arena.slots_used()).map(|index| self.arena.slot(index));
-        let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE).map(|slot| slot.pid().cast_signed());
+        let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE && slot.is_of_our_namespace());
+        let live = live.map(|slot| slot.pid().cast_signed());
         let pids: BTreeSet<i32> = live.filter(|pid| *pid > 0).collect();
         pids.into_iter().for_each(|pid| self.program.times.look(pid));
     }
@@ -576,6 +599,7 @@ impl Watch<'_, '_> {
                 "{dead} threads were killed or ended with their process; the records that they had written are kept"
             ));
         }
+        notes.extend(unrecorded(self.arena));
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
             notes.push(format!(

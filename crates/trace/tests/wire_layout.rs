@@ -91,7 +91,7 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
             recorder_pid,
             emulated,
             order_source,
-            reserved,
+            pid_namespace,
             config,
             cpu_load,
         ]
@@ -117,6 +117,13 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         ArenaLosses,
         offset_of!(ArenaHeader, losses),
         [lost_no_slot, lost_full, lost_stopped, failed_unwinds, lost_after_end,]
+    );
+    offsets!(
+        out,
+        "np_arena",
+        ArenaUnrecorded,
+        offset_of!(ArenaHeader, unrecorded),
+        [unrecorded_programs, unrecorded_named, limited_processes, unrecorded_name]
     );
     offsets!(out, "np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
 }
@@ -147,15 +154,31 @@ fn of_slot(out: &mut Vec<(String, u64)>) {
         "np_slot",
         SlotProducer,
         offset_of!(Slot, producer),
-        [head, tail_seen, last_order, last_clock, rng, next_throttle,]
+        [head, tail_seen, last_order, last_clock, rng, next_throttle, hook_frame, hook_return,]
     );
     offsets!(out, "np_slot", SlotConsumer, offset_of!(Slot, consumer), [tail]);
+    of_slot_rest(out);
+}
+
+fn of_slot_rest(out: &mut Vec<(String, u64)>) {
     offsets!(
         out,
         "np_slot",
         SlotIdentity,
         offset_of!(Slot, identity),
-        [state, run_state, pid, tid, process_index, parent_thread, stack_lo, stack_hi, generation,]
+        [
+            state,
+            run_state,
+            pid,
+            tid,
+            process_index,
+            parent_thread,
+            stack_lo,
+            stack_hi,
+            generation,
+            pid_namespace,
+            reserved,
+        ]
     );
     offsets!(
         out,

@@ -105,6 +105,19 @@ pub fn summary(fitted: &Fitted, outcome: &Outcome, is_reported: impl Fn(&ObjectR
             outcome.without_memory
         ));
     }
+    if outcome.unplaced_programs > 0 {
+        lines.push(format!(
+            "{} programs that it started are static, or linked to another C library, so nothing was placed in them",
+            outcome.unplaced_programs
+        ));
+    }
+    if outcome.whole_objects > 0 {
+        lines.push(format!(
+            "{} objects, or runs of small ones, went to one node each, in turn, and were not spread page by page: the kernel allows a process only so many \
+             mappings (`sysctl vm.max_map_count`)",
+            outcome.whole_objects
+        ));
+    }
     let rules = fitted.plan.objects.iter().zip(&outcome.objects).filter(|(rule, _)| !is_reported(rule));
     lines.extend(rules.map(|(rule, outcome)| format!("plan: {}", object_line(rule, outcome))));
     lines.extend(outcome.places.iter().map(|place| format!("plan: {}", place_line(place))));
@@ -184,5 +197,8 @@ fn outcome_json(outcome: &Outcome) -> Value {
             })
         })
         .collect();
-    json!({ "processes": outcome.processes, "without_memory": outcome.without_memory, "objects": objects, "places": places })
+    json!({
+        "processes": outcome.processes, "without_memory": outcome.without_memory, "unplaced_programs": outcome.unplaced_programs,
+        "whole_objects": outcome.whole_objects, "objects": objects, "places": places,
+    })
 }

@@ -1,8 +1,8 @@
 /* plan_image.c: writes a plan image that takes all blocks from LEAST to MOST bytes, without frames, for tests of the planner alone.
  *
- *   plan_image FILE LEAST MOST POLICY [FLAGS]
+ *   plan_image FILE LEAST MOST POLICY [FLAGS [PATTERNS [NODES]]]
  *
- * One node, all CPUs on it: what the kernel says of placement is tested elsewhere; here the allocator is. */
+ * One node (or more, with weights 3, 1, 1, ...), all CPUs on the first: what the kernel says of placement is tested elsewhere; here the allocator is. */
 #include "plan_wire.h"
 
 #include <stdio.h>
@@ -18,16 +18,18 @@ int main(int count, char **arguments) {
     plan->version = NP_PLAN_VERSION;
     plan->bytes = sizeof image;
     plan->flags = count > 5 ? (uint32_t)strtoul(arguments[5], NULL, 0) : 0;
-    plan->memory_nodes = 1;
+    unsigned nodes = count > 7 ? (unsigned)atoi(arguments[7]) : 1;
+    plan->memory_nodes = (1ull << nodes) - 1;
     plan->rule_count = 1;
     plan->rules = sizeof *plan;
     plan->threads = plan->processes = plan->modules = plan->code = plan->statics = sizeof image;
     memset(plan->node_cpus[0], 0xff, sizeof plan->node_cpus[0]);
     rule->kind = NP_PLAN_DYNAMIC;
     rule->policy = (uint32_t)atoi(arguments[4]);
-    rule->nodes = 1;
+    rule->nodes = plan->memory_nodes;
+    rule->patterns = count > 6 ? strtoull(arguments[6], NULL, 0) : 0;
     rule->flags = rule->policy == NP_PLAN_WEIGHTED ? NP_PLAN_OWN_WEIGHTS : 0;
-    rule->weights[0] = 3;
+    for (unsigned node = 0; node < nodes; node++) rule->weights[node] = node == 0 ? 3 : 1;
     rule->to_pattern = NP_PLAN_NO_PATTERN;
     strcpy(rule->text, "nobody");
     plan->min_size = rule->min_size = strtoull(arguments[2], NULL, 0);

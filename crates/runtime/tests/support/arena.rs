@@ -132,6 +132,12 @@ impl Arena {
         unsafe { (&raw const (*self.header()).losses.0).read_volatile() }
     }
 
+    /// Value of `np_arena.limited_processes`.
+    pub fn limited_processes(&self) -> u32 {
+        // SAFETY: as in `losses`.
+        unsafe { (&raw const (*self.header()).unrecorded.0.limited_processes).read_volatile() }
+    }
+
     /// Value of `np_arena.state`.
     pub fn state(&self) -> u32 {
         // SAFETY: as in `losses`.

@@ -22,7 +22,7 @@ const NAME_BYTES: usize = 128;
 const TEXT_BYTES: usize = 512;
 pub(super) const NO_PATTERN: u32 = u32::MAX;
 /// Sizes of `struct np_plan`, `np_plan_rule` and `np_plan_place`, and where their counters begin.
-pub(super) const HEADER_BYTES: usize = 8328;
+pub(super) const HEADER_BYTES: usize = 8344;
 const HEADER_COUNTERS: usize = 8312;
 pub(super) const RULE_BYTES: usize = 936;
 const RULE_COUNTERS: usize = 888;
@@ -178,7 +178,7 @@ impl Parts {
             let cpus = self.node_cpus.iter().find(|(id, _)| usize::from(*id) == node);
             head.words(&cpus.map_or([0; CPU_WORDS], |(_, cpus)| *cpus));
         }
-        head.words(&[0, 0]);
+        head.words(&[0; 4]);
         head.0.extend(body.0);
         head.0
     }
@@ -240,10 +240,9 @@ impl PlanImage {
         words
     }
 
-    /// Processes that have the library, and those in which it could not reserve addresses.
-    pub(super) fn attached(&self) -> (u64, u64) {
-        let [attached, no_memory] = self.words::<2>(HEADER_COUNTERS);
-        (attached, no_memory)
+    /// The counters of the header, in the order of `struct np_plan`.
+    pub(super) fn header(&self) -> [u64; 4] {
+        self.words(HEADER_COUNTERS)
     }
 
     pub(super) fn rule(&self, index: usize) -> RuleCounters {

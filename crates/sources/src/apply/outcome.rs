@@ -51,6 +51,10 @@ pub struct Outcome {
     pub processes: u64,
     /// Processes in which it could not reserve addresses, so that nothing was placed.
     pub without_memory: u64,
+    /// Programs that were started without the library, because their loader cannot load it.
+    pub unplaced_programs: u64,
+    /// Objects that went to one node as a whole, because the kernel allows a process only so many mappings.
+    pub whole_objects: u64,
     /// Outcome of each object rule, in the plan's order.
     pub objects: Vec<RuleOutcome>,
     /// By thread rule, then by process rule.
@@ -67,7 +71,7 @@ impl Outcome {
     #[must_use]
     pub fn read(image: &PlanImage, fitted: &Fitted) -> Outcome {
         let plan = &fitted.plan;
-        let (processes, without_memory) = image.attached();
+        let [processes, without_memory, unplaced_programs, whole_objects] = image.header();
         let object = |(index, rule): (usize, &numapilot_plan::ObjectRule)| {
             let [placed, placed_bytes, passed, failures, errno, moved] = image.rule(index);
             RuleOutcome {
@@ -83,7 +87,8 @@ impl Outcome {
             }
         };
         let objects = plan.objects.iter().enumerate().map(object).collect();
-        Outcome { processes, without_memory, objects, places: places(image, plan) }
+        let places = places(image, plan);
+        Outcome { processes, without_memory, unplaced_programs, whole_objects, objects, places }
     }
 }
 

@@ -9,6 +9,9 @@ use std::time::Instant;
 use numapilot_host::now_ticks;
 use numapilot_kernel::task;
 
+use crate::arena::Slot;
+use crate::namespaces::Namespaces;
+
 /// A closed slot stays its thread's while the system knows the thread, for this long without a further question ...
 const PATIENCE: Duration = Duration::from_secs(1);
 /// ... and for this long while the thread can still run: a thread id may also be one of another pid namespace, and then nothing is known of it.
@@ -16,8 +19,36 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// How often the system is asked in between.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// The thread that a slot belongs to, as far as this process can name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Process and thread id, as they are here.
+    Known(u32, u32),
+    /// A thread of another namespace of process numbers that was not to be found: nothing is known of its life.
+    Hidden,
+}
+
+impl Owner {
+    /// The owner of a slot that says (pid, tid).
+    pub(super) fn of(slot: &Slot<'_>, namespaces: &mut Namespaces) -> Owner {
+        let (pid, tid, namespace) = (slot.pid(), slot.tid(), slot.pid_namespace());
+        if slot.is_of_our_namespace() || (namespace == 0 && !is_gone(pid, tid)) {
+            return Owner::Known(pid, tid);
+        }
+        match namespaces.translate(namespace, pid, tid) {
+            Some((pid, tid)) => Owner::Known(pid, tid),
+            None => Owner::Hidden,
+        }
+    }
+
+    /// Whether the system knows no such thread. A hidden one is never known to have gone.
+    pub(super) fn is_gone(self) -> bool {
+        matches!(self, Owner::Known(pid, tid) if is_gone(pid, tid))
+    }
+}
+
 /// Whether the system knows no such thread.
-pub(super) fn is_gone(pid: u32, tid: u32) -> bool {
+fn is_gone(pid: u32, tid: u32) -> bool {
     let (Ok(pid), Ok(tid)) = (i32::try_from(pid), i32::try_from(tid)) else { return false };
     if pid <= 0 || tid <= 0 {
         return false;
@@ -43,15 +74,18 @@ impl Closed {
     }
 
     /// Whether the thread adds nothing to its ring any more, as far as the system shows.
-    pub(super) fn is_over(&mut self, pid: u32, tid: u32, now: Instant) -> bool {
-        if is_gone(pid, tid) || now.duration_since(self.since) >= LONGEST {
+    pub(super) fn is_over(&mut self, owner: Owner, now: Instant) -> bool {
+        if owner.is_gone() || now.duration_since(self.since) >= LONGEST {
             return true;
         }
         if now < self.next_look {
             return false;
         }
         self.next_look = now + LOOK;
-        let shown = task::stat_of_thread(pid, tid).ok().map(|stat| (stat.state, stat.start_ticks));
+        let shown = match owner {
+            Owner::Known(pid, tid) => task::stat_of_thread(pid, tid).ok().map(|stat| (stat.state, stat.start_ticks)),
+            Owner::Hidden => None,
+        };
         has_left(shown, self.ticks)
     }
 }
@@ -91,9 +125,12 @@ mod tests {
         let start = Instant::now();
         let mut closed = Closed::seen(start);
         for seconds in [0, 1, 2, 30, 59] {
-            assert!(!closed.is_over(own, own, start + Duration::from_secs(seconds)), "{seconds} s");
+            assert!(!closed.is_over(Owner::Known(own, own), start + Duration::from_secs(seconds)), "{seconds} s");
         }
-        assert!(closed.is_over(own, own, start + LONGEST));
+        assert!(closed.is_over(Owner::Known(own, own), start + LONGEST));
+        let mut hidden = Closed::seen(start);
+        assert!(!hidden.is_over(Owner::Hidden, start));
+        assert!(hidden.is_over(Owner::Hidden, start + PATIENCE), "nothing is known of it");
 
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let (pid, deadline) = (child.id(), Instant::now() + Duration::from_secs(10));
@@ -102,11 +139,11 @@ mod tests {
         }
         let mut closed = Closed::seen(start);
         assert!(
-            !closed.is_over(pid, pid, start),
+            !closed.is_over(Owner::Known(pid, pid), start),
             "a zombie's slot is its own for a while: the id alone does not show it"
         );
-        assert!(closed.is_over(pid, pid, start + PATIENCE));
+        assert!(closed.is_over(Owner::Known(pid, pid), start + PATIENCE));
         child.wait().unwrap();
-        assert!(Closed::seen(start).is_over(pid, pid, start));
+        assert!(Closed::seen(start).is_over(Owner::Known(pid, pid), start));
     }
 }

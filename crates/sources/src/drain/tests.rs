@@ -238,6 +238,27 @@ fn a_killed_owner_is_noticed_and_its_last_records_are_kept() {
     assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [7]);
 }
 
+/// Make sure that the numbers of another namespace, which are nobody's here, are not taken for those of a thread that has gone.
+#[test]
+fn an_owner_of_another_namespace_keeps_its_slot() {
+    let arena = arena(2);
+    let memory = Mutex::new(Memory::default());
+    let totals = Totals::default();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    drain_while(&arena, &memory, &totals, || {
+        let mut producer = Producer::claim(&arena, 0);
+        producer.slot.test_set_namespace(1);
+        producer.slot.test_set_owner(child.id());
+        producer.put(2, 7);
+        std::thread::sleep(5 * DEATH_CHECK);
+        assert_eq!(producer.slot.state(), wire::SLOT_LIVE, "the slot went to others");
+        producer.put(2, 8);
+    });
+    assert_eq!(totals.dead_owners.load(Ordering::Relaxed), 0);
+    assert_eq!(values(&memory.lock().unwrap().rings[&(0, 0)]), [7, 8]);
+}
+
 /// Make sure that a thread which has written its end can still add to its ring while it lives, and that the slot then goes to the next.
 #[test]
 fn a_closed_slot_is_its_threads_until_that_is_gone() {

@@ -8,6 +8,7 @@
 mod auto;
 mod binary;
 mod choice;
+mod loader;
 mod resolve;
 
 use std::ffi::OsString;
@@ -198,13 +199,24 @@ fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
             format!("it is linked to musl ({interpreter}), and the tracker needs glibc"),
             "build it for glibc".to_owned(),
         )),
-        BinaryKind::Dynamic { .. } => binary.privileged.as_ref().map(|why| {
-            (
-                format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
-                format!("record a copy without that privilege (`cp {} /tmp/`), or record as the user that owns it", binary.path.display()),
-            )
-        }),
+        BinaryKind::Dynamic { interpreter } => match loader::obstacle(interpreter) {
+            Some(reason) => Some((reason, "build it for this machine's glibc".to_owned())),
+            None => privilege_obstacle(binary),
+        },
     }
+}
+
+/// The same for a binary that runs with privileges.
+fn privilege_obstacle(binary: &Binary) -> Option<(String, String)> {
+    binary.privileged.as_ref().map(|why| {
+        (
+            format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
+            format!(
+                "record a copy without that privilege (`cp {} /tmp/`), or record as the user that owns it",
+                binary.path.display()
+            ),
+        )
+    })
 }
 
 fn is_launcher(path: &Path) -> bool {

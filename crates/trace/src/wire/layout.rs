@@ -116,6 +116,15 @@ pub struct ArenaLosses {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaUnrecorded {
+    pub unrecorded_programs: u32,
+    pub unrecorded_named: u32,
+    pub limited_processes: u32,
+    pub unrecorded_name: [u8; 244],
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ArenaOrder {
     pub order_sequence: u64,
@@ -144,12 +153,13 @@ pub struct ArenaHeader {
     pub recorder_pid: u32,
     pub emulated: u32,
     pub order_source: u32,
-    pub reserved: u32,
+    pub pid_namespace: u32,
     pub config: Config,
     pub state: Line<ArenaState>,
     pub ids: Line<ArenaIds>,
     pub epoch: Line<ArenaEpoch>,
     pub losses: Line<ArenaLosses>,
+    pub unrecorded: Line<ArenaUnrecorded>,
     pub order: Line<ArenaOrder>,
     pub cpu_load: Line<[u16; MAX_CPUS_LOAD]>,
 }
@@ -183,6 +193,8 @@ pub struct SlotProducer {
     pub last_clock: u64,
     pub rng: u64,
     pub next_throttle: u64,
+    pub hook_frame: u64,
+    pub hook_return: u64,
 }
 
 #[repr(C)]
@@ -203,6 +215,8 @@ pub struct SlotIdentity {
     pub stack_lo: u64,
     pub stack_hi: u64,
     pub generation: u64,
+    pub pid_namespace: u32,
+    pub reserved: u32,
 }
 
 #[repr(C)]

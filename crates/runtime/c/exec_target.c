@@ -1,0 +1,272 @@
+/* exec_target.c: programs that cannot be given a library of ours, and run without it.
+ *
+ * A preloaded library that the program's loader cannot load ends the program before main: musl's loader finds none of glibc's own symbols, and an older glibc
+ * lacks versions that ours needs; a loader of another word size complains to the program's standard error. So the exec hooks look at what is started: the
+ * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static
+ * program loads nothing itself, but what it starts would find the library in its environment, with no hook to look at it.
+ */
+#define _GNU_SOURCE
+#include "exec_target.h"
+
+#include "track.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#define SCRIPTS_MAX 5 /* as many interpreters in a row as the kernel takes (fs/exec.c) */
+#define VERSION_PREFIX "GLIBC_2."
+#if defined(__x86_64__)
+#define OWN_MACHINE EM_X86_64
+#else
+#define OWN_MACHINE EM_AARCH64
+#endif
+
+static struct {
+    char name[64]; /* of its file, without folders; empty: not known */
+    uint64_t device, inode;
+    char version[24]; /* the latest of glibc that this library needs */
+} loader;
+
+/* -- ourselves -- */
+
+static void take_version(const char *name) {
+    static unsigned latest;
+    if (strncmp(name, VERSION_PREFIX, sizeof VERSION_PREFIX - 1) != 0) return;
+    unsigned minor = 0;
+    for (const char *at = name + sizeof VERSION_PREFIX - 1; *at >= '0' && *at <= '9'; at++) minor = minor * 10 + (unsigned)(*at - '0');
+    if (minor < latest || strlen(name) >= sizeof loader.version) return;
+    latest = minor;
+    strcpy(loader.version, name);
+}
+
+/* Tables of versions needed, as the loader read them; it may or may not have added the base to their addresses. */
+static void find_version(void) {
+    const ElfW(Ehdr) *header = (const void *)np_own.lo;
+    const ElfW(Phdr) *segments = (const void *)(np_own.lo + header->e_phoff);
+    const ElfW(Dyn) *dynamic = NULL;
+    for (unsigned i = 0; i < header->e_phnum; i++)
+        if (segments[i].p_type == PT_DYNAMIC) dynamic = (const void *)(np_own.lo + segments[i].p_vaddr);
+    uintptr_t needs = 0, strings = 0;
+    uint64_t count = 0;
+    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
+        uintptr_t at = dynamic->d_un.d_ptr < np_own.lo ? dynamic->d_un.d_ptr + np_own.lo : dynamic->d_un.d_ptr;
+        if (dynamic->d_tag == DT_VERNEED) needs = at;
+        if (dynamic->d_tag == DT_STRTAB) strings = at;
+        if (dynamic->d_tag == DT_VERNEEDNUM) count = dynamic->d_un.d_val;
+    }
+    if (needs == 0 || strings == 0) return;
+    for (const ElfW(Verneed) *need = (const void *)needs; count > 0; count--) {
+        const ElfW(Vernaux) *version = (const void *)((const char *)need + need->vn_aux);
+        for (unsigned i = 0; i < need->vn_cnt; i++) {
+            take_version((const char *)strings + version->vna_name);
+            version = (const void *)((const char *)version + version->vna_next);
+        }
+        need = (const void *)((const char *)need + need->vn_next);
+    }
+}
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+void np_exec_init(void) {
+    extern void *__tls_get_addr(void *) __attribute__((visibility("default"))); /* a function of the loader */
+    Dl_info info;
+    struct stat status;
+    if (dladdr((void *)(uintptr_t)__tls_get_addr, &info) == 0 || info.dli_fname == NULL) return;
+    if (NP_SYS4(SYS_newfstatat, AT_FDCWD, info.dli_fname, &status, 0) != 0 || strlen(name_of(info.dli_fname)) >= sizeof loader.name) return;
+    find_version();
+    loader.device = status.st_dev;
+    loader.inode = status.st_ino;
+    strcpy(loader.name, name_of(info.dli_fname));
+}
+
+/* -- the C library of another loader -- */
+
+/* The name of an open file; where it ends. */
+static char *put_fd(char *path, unsigned fd) {
+    char digits[12], *to = stpcpy(path, "/proc/self/fd/");
+    unsigned count = 0;
+    do digits[count++] = (char)('0' + fd % 10);
+    while ((fd /= 10) != 0);
+    while (count > 0) *to++ = digits[--count];
+    *to = 0;
+    return to;
+}
+
+const char *np_exec_path_of_fd(int fd, char *path) {
+    put_fd(path, (unsigned)fd);
+    return path;
+}
+
+const char *np_exec_path_at(int fd, const char *path, char *room, size_t size) {
+    if (path == NULL || path[0] == '/' || (fd == AT_FDCWD && path[0] != 0) || strlen(path) + 40 > size) return path;
+    np_exec_path_of_fd(fd, room);
+    if (path[0] != 0) strcat(strcat(room, "/"), path);
+    return room;
+}
+
+static bool has_text(const char *path, const char *text) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    struct stat status;
+    bool found = false;
+    if (fd < 0) return false;
+    if (NP_SYS2(SYS_fstat, fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+        size_t bytes = (size_t)status.st_size;
+        long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (at > 0 || at < -4095) {
+            found = memmem((const void *)at, bytes, text, strlen(text) + 1) != NULL;
+            NP_SYS2(SYS_munmap, at, bytes);
+        }
+    }
+    NP_SYS1(SYS_close, fd);
+    return found;
+}
+
+/* The C library lies beside its loader. */
+static bool has_our_version(long loader_fd) {
+    char link[32], path[1100];
+    put_fd(link, (unsigned)loader_fd);
+    long bytes = NP_SYS4(SYS_readlinkat, AT_FDCWD, link, path, 1024);
+    if (bytes <= 0 || bytes >= 1024) return false;
+    path[bytes] = 0;
+    char *slash = strrchr(path, '/');
+    if (slash == NULL || loader.version[0] == 0) return false;
+    strcpy(slash + 1, "libc.so.6");
+    return has_text(path, loader.version);
+}
+
+static bool loader_takes_us(const char *path) {
+    struct stat status;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd < 0) return true; /* the kernel will not find it either */
+    bool takes = NP_SYS2(SYS_fstat, fd, &status) == 0 && status.st_dev == loader.device && status.st_ino == loader.inode;
+    if (!takes && strcmp(name_of(path), loader.name) == 0) takes = has_our_version(fd);
+    NP_SYS1(SYS_close, fd);
+    return takes;
+}
+
+/* -- the program -- */
+
+static bool binary_takes_us(long fd, const char *path, const Elf64_Ehdr *header) {
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OWN_MACHINE) return false;
+    for (unsigned i = 0; i < header->e_phnum && i < 64; i++) {
+        Elf64_Phdr segment;
+        if (NP_SYS4(SYS_pread64, fd, &segment, sizeof segment, header->e_phoff + i * sizeof segment) != (long)sizeof segment) return true;
+        if (segment.p_type != PT_INTERP) continue;
+        char interpreter[512];
+        size_t bytes = segment.p_filesz < sizeof interpreter ? segment.p_filesz : sizeof interpreter - 1;
+        long got = NP_SYS4(SYS_pread64, fd, interpreter, bytes, segment.p_offset);
+        if (got <= 0) return true;
+        interpreter[got] = 0;
+        return loader_takes_us(interpreter);
+    }
+    /* Static; or a loader that is started by its name, with the program as an argument. */
+    return strncmp(name_of(path), "ld-linux-", 9) == 0 && loader_takes_us(path);
+}
+
+bool np_script_words(char *line, char **interpreter, char **option) {
+    if (line[0] != '#' || line[1] != '!') return false;
+    line[strcspn(line, "\n")] = 0;
+    char *at = line + 2 + strspn(line + 2, " \t");
+    *interpreter = at;
+    at += strcspn(at, " \t");
+    if (*at != 0) *at++ = 0;
+    at += strspn(at, " \t");
+    size_t bytes = strlen(at);
+    while (bytes > 0 && (at[bytes - 1] == ' ' || at[bytes - 1] == '\t' || at[bytes - 1] == '\r')) at[--bytes] = 0;
+    *option = bytes != 0 ? at : NULL;
+    return **interpreter == '/';
+}
+
+bool np_exec_takes_us(const char *path) {
+    union {
+        Elf64_Ehdr header;
+        char line[256];
+    } head;
+    char next[sizeof head.line];
+    if (loader.name[0] == 0) return true;
+    for (int scripts = 0; path != NULL && scripts < SCRIPTS_MAX; scripts++) {
+        long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+        if (fd < 0) return true;
+        memset(&head, 0, sizeof head);
+        long got = NP_SYS4(SYS_pread64, fd, &head, sizeof head - 1, 0);
+        bool is_binary = got >= (long)sizeof head.header && memcmp(head.header.e_ident, ELFMAG, SELFMAG) == 0;
+        bool takes = !is_binary || binary_takes_us(fd, path, &head.header);
+        NP_SYS1(SYS_close, fd);
+        char *interpreter, *option;
+        if (is_binary || got <= 2 || !np_script_words(head.line, &interpreter, &option)) return takes;
+        memcpy(next, interpreter, strlen(interpreter) + 1);
+        path = next;
+    }
+    return true;
+}
+
+/* By the rules of execvp: the first file of that name that can be run, on PATH. */
+const char *np_exec_find(const char *file, char *path, size_t size) {
+    if (file == NULL || *file == 0) return NULL;
+    if (strchr(file, '/') != NULL) return file;
+    const char *folders = getenv("PATH");
+    if (folders == NULL) folders = "/bin:/usr/bin";
+    for (const char *at = folders;; at++) {
+        size_t length = strcspn(at, ":"), bytes = length + 1 + strlen(file) + 1;
+        if (bytes <= size) {
+            struct stat status;
+            memcpy(path, at, length);
+            path[length] = '/';
+            strcpy(path + length + (length != 0), file);
+            bool is_file = NP_SYS4(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISREG(status.st_mode);
+            if (is_file && NP_SYS4(SYS_faccessat, AT_FDCWD, path, X_OK, 0) == 0) return path;
+        }
+        at += length;
+        if (*at == 0) return NULL;
+    }
+}
+
+/* -- the environment -- */
+
+size_t np_exec_list_length(char *const *list) {
+    size_t length = 0;
+    while (list != NULL && list[length] != NULL) length++;
+    return length;
+}
+
+const char *np_exec_entry(char *const *list, const char *prefix) {
+    size_t bytes = strlen(prefix);
+    for (; list != NULL && *list != NULL; list++)
+        if (strncmp(*list, prefix, bytes) == 0) return *list;
+    return NULL;
+}
+
+size_t np_exec_strip_bytes(char *const *environment) {
+    const char *preload = np_exec_entry(environment, "LD_PRELOAD=");
+    return preload != NULL && np_own_path[0] != 0 && strstr(preload, np_own_path) != NULL ? strlen(preload) + 1 : 0;
+}
+
+/* Others' libraries stay, in their order. */
+void np_exec_strip(char *const *environment, char **list, char *preload) {
+    const char *old = np_exec_entry(environment, "LD_PRELOAD=");
+    char *to = stpcpy(preload, "LD_PRELOAD=");
+    for (const char *at = old + 11; *at != 0;) {
+        size_t bytes = strcspn(at, ": ");
+        bool is_ours = bytes == strlen(np_own_path) && memcmp(at, np_own_path, bytes) == 0;
+        if (bytes != 0 && !is_ours) {
+            if (to != preload + 11) *to++ = ':';
+            to = mempcpy(to, at, bytes);
+        }
+        at += bytes;
+        if (*at != 0) at++;
+    }
+    *to = 0;
+    for (; *environment != NULL; environment++)
+        if (*environment != old) *list++ = *environment;
+        else if (to != preload + 11) *list++ = preload;
+    *list = NULL;
+}

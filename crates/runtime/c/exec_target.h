@@ -1,0 +1,53 @@
+/* exec_target.h: whether a program that is about to be started can be given a library of ours (exec_target.c). Tracker and planner have it. */
+#ifndef NUMAPILOT_EXEC_TARGET_H
+#define NUMAPILOT_EXEC_TARGET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#pragma GCC visibility push(hidden)
+
+/* This library's loader and what it needs of the C library; at start. */
+void np_exec_init(void);
+/* Whether the loader of the program at `path` can load this library. True also where the file shows nothing: the system will refuse it, or run it by a
+ * shell. No allocation: a child that shares its parent's memory may be calling. */
+bool np_exec_takes_us(const char *path);
+/* The file that a name means to execvp; `path` has room for it. NULL: none. */
+const char *np_exec_find(const char *file, char *path, size_t size);
+/* "/proc/self/fd/N", in `path` (of 32 bytes). */
+const char *np_exec_path_of_fd(int fd, char *path);
+/* What execveat is to run; `room` is for where it lies. */
+const char *np_exec_path_at(int fd, const char *path, char *room, size_t size);
+/* The interpreter of "#!interpreter option" and its option, in place. False: no such line. */
+bool np_script_words(char *line, char **interpreter, char **option);
+
+/* The environment without this library: the bytes that a new LD_PRELOAD needs; 0: it is not in there. */
+size_t np_exec_strip_bytes(char *const *environment);
+/* `list` has room for all of the environment and its NULL, `preload` for the bytes. */
+void np_exec_strip(char *const *environment, char **list, char *preload);
+size_t np_exec_list_length(char *const *list);
+const char *np_exec_entry(char *const *list, const char *prefix);
+
+#pragma GCC visibility pop
+
+/* Declares `arguments`, the argument vector of a variable-argument exec, and leaves `rest` behind its NULL. */
+#define NP_EXEC_COLLECT(first)                                               \
+    char *first_ = (char *)(uintptr_t)(first);                               \
+    __asm__("" : "+r"(first_)); /* declared non-null, and yet null is an empty vector */ \
+    va_list rest;                                                            \
+    va_start(rest, first);                                                   \
+    size_t count_ = first_ == NULL ? 0 : np_exec_count_arguments(rest);      \
+    va_end(rest);                                                            \
+    char *arguments[count_ + 1];                                             \
+    arguments[0] = first_;                                                   \
+    va_start(rest, first);                                                   \
+    for (size_t i_ = 1; i_ <= count_; i_++) arguments[i_] = va_arg(rest, char *)
+
+#define NP_EXEC_COUNTER                                                      \
+    static size_t np_exec_count_arguments(va_list list) {                    \
+        size_t count = 1;                                                    \
+        while (va_arg(list, char *) != NULL) count++;                        \
+        return count;                                                        \
+    }
+
+#endif

@@ -1,0 +1,89 @@
+/* plan_exec.c: programs that this one starts: those that cannot be given the planner run without it, as without a plan, and are counted (exec_target.c). */
+#define _GNU_SOURCE
+#include "exec_target.h"
+#include "plan.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+NP_EXEC_COUNTER
+
+/* Declares `kept`: `given`, or a copy of it on this function's stack without this library. */
+#define KEEP(given, program)                                                 \
+    size_t bytes_ = np_exec_takes_us(program) ? 0 : np_exec_strip_bytes(given); \
+    char preload_[bytes_ + 1];                                               \
+    char *list_[bytes_ != 0 ? np_exec_list_length(given) + 1 : 1];           \
+    char *const *kept = (given);                                             \
+    if (bytes_ != 0) {                                                       \
+        np_exec_strip((given), list_, preload_);                             \
+        kept = list_;                                                        \
+        if (np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1);  \
+    }
+
+NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
+    KEEP(environment, path);
+    return NP_REAL(execve)(path, arguments, kept);
+}
+
+NP_EXPORT int execv(const char *path, char *const arguments[]) {
+    return execve(path, arguments, environ);
+}
+
+NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
+    char room[1024];
+    KEEP(environment, np_exec_find(file, room, sizeof room));
+    return NP_REAL(execvpe)(file, arguments, kept);
+}
+
+NP_EXPORT int execvp(const char *file, char *const arguments[]) {
+    return execvpe(file, arguments, environ);
+}
+
+NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
+    char path[32];
+    KEEP(environment, np_exec_path_of_fd(fd, path));
+    return NP_REAL(fexecve)(fd, arguments, kept);
+}
+
+NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
+    char room[1024];
+    KEEP(environment, np_exec_path_at(fd, path, room, sizeof room));
+    long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)kept, flags, 0);
+    errno = (int)-result;
+    return -1;
+}
+
+NP_EXPORT int execl(const char *path, const char *first, ...) {
+    NP_EXEC_COLLECT(first);
+    va_end(rest);
+    return execve(path, arguments, environ);
+}
+
+NP_EXPORT int execlp(const char *file, const char *first, ...) {
+    NP_EXEC_COLLECT(first);
+    va_end(rest);
+    return execvpe(file, arguments, environ);
+}
+
+NP_EXPORT int execle(const char *path, const char *first, ...) {
+    NP_EXEC_COLLECT(first);
+    char *const *environment = va_arg(rest, char *const *);
+    va_end(rest);
+    return execve(path, arguments, environment);
+}
+
+NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+                          const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
+    KEEP(environment, path);
+    return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, kept);
+}
+
+NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const posix_spawn_file_actions_t *restrict actions,
+                           const posix_spawnattr_t *restrict attributes, char *const arguments[restrict], char *const environment[restrict]) {
+    char room[1024];
+    KEEP(environment, np_exec_find(file, room, sizeof room));
+    return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, kept);
+}

@@ -1,0 +1,50 @@
+/* Homes of pages whose addresses have 48 bits, as on Arm: pages.c, with what it needs of the other files made up here. */
+#define NP_ADDRESS_BITS 48
+#include "pages.c"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct np_arena *np_arena;
+struct np_sim np_sim;
+_Thread_local struct np_tls np_tls __attribute__((tls_model("initial-exec")));
+bool np_is_confined;
+static uint32_t canary = 1;
+uint32_t *np_fork_canary = &canary;
+bool np_track_only, np_tls_is_shared;
+
+void *np_pages_new(size_t bytes) { return calloc(1, bytes); }
+void np_pages_free(void *pages, size_t bytes) { (void)bytes, free(pages); }
+uint64_t *np_begin(struct np_slot *slot, enum np_record type, uint64_t value48, unsigned words, uint64_t order) {
+    (void)slot, (void)type, (void)value48, (void)words, (void)order;
+    return NULL;
+}
+void np_commit(struct np_slot *slot, unsigned words) { (void)slot, (void)words; }
+long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) { return (void)page, (void)pages, (void)vector, -EPERM; }
+enum np_backing np_backing(uint64_t page) { return (void)page, NP_BACKING_NONE; }
+uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) { return (void)page, (void)pages, (void)backings, 0; }
+bool np_reads_zero_page(struct np_slot *slot, uintptr_t address) { return (void)slot, (void)address, false; }
+bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) { return (void)slot, (void)page, (void)toucher, false; }
+void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) { (void)visit, (void)context; }
+struct np_slot *np_self_if_live(void) { return NULL; }
+void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) { (void)owner, (void)address, (void)bytes; }
+
+#define HIGH 0xffff90000000ull
+
+int main(void) {
+    static struct np_slot first, second;
+    np_arena = calloc(1, sizeof *np_arena);
+    np_arena->config.node_count = 2;
+    for (int node = 0; node < 2; node++) {
+        np_arena->config.node_has_memory[node] = 1;
+        np_sim.memory_node[node] = (uint8_t)node;
+    }
+    np_sim.memory_nodes = 2;
+    np_sim.ready = 1;
+    second.node = 1;
+    uint32_t touched = np_page_home(&second, HIGH, 1), again = np_page_home(&first, HIGH, 1);
+    uint32_t other = np_page_home(&first, HIGH - (1ull << 47), 1), beyond = np_page_home(&first, HIGH + (1ull << 48), 1);
+    np_pages_forget(HIGH, 4096);
+    printf("%u %u %u %u %d\n", touched, again, other, beyond, np_page_query(HIGH));
+    return 0;
+}

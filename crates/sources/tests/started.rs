@@ -1,0 +1,79 @@
+//! Programs that a recorded program starts: in namespaces of process numbers of their own, and linked to another C library than the tracker.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use numapilot_trace::record::Event;
+use support::*;
+
+fn compile(lab: &Lab, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);
+    let program = lab.path(name);
+    let output =
+        Command::new("cc").args(["-O1", "-fno-builtin"]).args(flags).arg("-o").arg(&program).arg(&source).output();
+    let output = output.expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Make sure that two processes of the same number, in two namespaces, keep their slots and their families, though nothing of theirs happens for a while.
+#[test]
+fn processes_in_namespaces_of_their_own_are_recorded_whole() {
+    let lab = Lab::new();
+    let program = compile(&lab, "namespaces.c", "namespaces", &[]);
+    let output = lab.record(&["engine=track"], &[program.to_str().unwrap()]);
+    if output.status.code() == Some(77) {
+        return numapilot_not_run::not_run!(PidNamespaces, "this system makes no namespaces of process numbers here");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let result = lab.result();
+    assert_eq!((result["lost"].as_u64(), result["stopped"].as_str()), (Some(0), None), "{result}");
+    assert!(!result["notes"].to_string().contains("were killed"), "{result}");
+    let events = lab.events();
+    let blocks = events.iter().filter(|event| matches!(event, Event::Alloc { bytes: 777, .. })).count();
+    assert_eq!(blocks, 2 * 200);
+    let replaced: BTreeMap<u32, Option<u32>> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::ProcessStart { index, parent, by_exec: true, .. } => Some((index.0, parent.map(|parent| parent.0))),
+            _ => None,
+        })
+        .collect();
+    let before: Vec<u32> = replaced.values().copied().flatten().collect();
+    assert!(before.len() == 2 && before[0] != before[1], "each replaced its own image: {replaced:?}");
+    let ends = events.iter().filter(|event| matches!(event, Event::ProcessEnd { by_exec: true, .. })).count();
+    assert_eq!(ends, 2, "nobody ended another's");
+}
+
+/// musl's loader ends a program for a library that it cannot load; so does an older glibc's.
+#[test]
+fn a_program_of_another_c_library_runs_without_the_tracker_and_is_told() {
+    let lab = Lab::new();
+    let loader = compile(
+        &lab,
+        "loader.c",
+        "ld-other.so.1",
+        &["-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie", "-Wl,-Ttext-segment=0x10000000"],
+    );
+    let linker = format!("-Wl,--dynamic-linker={}", loader.display());
+    let other = compile(&lab, "busy.c", "other", &["-pthread", &linker]);
+    let statically = compile(&lab, "loader.c", "static", &["-static", "-nostdlib", "-fno-stack-protector"]);
+    let script = lab.path("script");
+    std::fs::write(&script, format!("#!{}\n", statically.display())).unwrap();
+    Command::new("chmod").arg("+x").arg(&script).status().expect("chmod");
+    let commands =
+        format!("{0}; PATH={1} other; exec {2}; ", other.display(), lab.path("").display(), script.display());
+    let output = lab.record(&["engine=track"], &["sh", "-c", &commands]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), "loaded\nloaded\nloaded\n"), "as without the recorder");
+    let notes = lab.result()["notes"].to_string();
+    assert!(notes.contains("3 programs could not be recorded") && notes.contains("/other"), "{notes}");
+    // What others preload is theirs.
+    let output = lab.record(&["engine=track", "replace=1", "env=LD_PRELOAD=libm.so.6"], &["sh", "-c", &commands]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(said, "LD_PRELOAD=libm.so.6\nloaded\n".repeat(3));
+}
