@@ -6,6 +6,7 @@
 
 mod binaries;
 mod extents;
+mod first_touches;
 mod order;
 mod output;
 mod ranges;
@@ -13,6 +14,8 @@ mod running;
 mod samples;
 mod shared;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use order::Entry;
 pub(crate) use order::Queue;

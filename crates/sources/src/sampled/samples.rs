@@ -1,7 +1,5 @@
 //! Samples: the access, its thread, its stack and its home.
 
-use std::collections::hash_map::Entry;
-
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
@@ -11,10 +9,11 @@ use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
+use super::first_touches::FirstTouches;
 use super::order::AuxAccess;
 use super::output::Output;
 use super::running::RunningTasks;
-use super::shared::{PageKey, Sighting};
+use super::shared::Sighting;
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
 use numapilot_perf_events::places::Answers;
@@ -139,7 +138,7 @@ pub(crate) struct Samples {
     /// When processes were looked at in /proc, by process id.
     described: HashMap<u32, u64>,
     /// Homes given by first touches.
-    first_touch: HashMap<PageKey, NodeId>,
+    first_touches: FirstTouches,
     /// Where pages are, asked for the records at hand.
     answers: Answers,
     /// CPU on which each thread was seen last.
@@ -165,7 +164,7 @@ impl Samples {
             running: HashMap::new(),
             left_out: None,
             described: HashMap::new(),
-            first_touch: HashMap::new(),
+            first_touches: FirstTouches::default(),
             answers: HashMap::new(),
             last_cpu: HashMap::new(),
             held: HashMap::new(),
@@ -184,6 +183,12 @@ impl Samples {
     /// Counts so far by event, in the order of the session's; those behind the last are of events without samples.
     pub fn by_event(&self) -> &[EventCounts] {
         &self.by_event
+    }
+
+    /// How much is kept of tasks.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        self.tasks.kept()
     }
 
     /// The output of records.
@@ -245,15 +250,7 @@ impl Samples {
     fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
         let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
         for (image, start, end) in renewed {
-            let (first, end) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
-            if end - first < self.first_touch.len() as u64 {
-                for page in first..end {
-                    self.first_touch.remove(&PageKey::Own(image, page));
-                }
-            } else {
-                let is_in = |key: &PageKey| matches!(*key, PageKey::Own(of, page) if of == image && (first..end).contains(&page));
-                self.first_touch.retain(|key, _| !is_in(key));
-            }
+            self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
         }
         Ok(())
     }
@@ -265,11 +262,7 @@ impl Samples {
         }
         match record {
             SideBand::Mmap(mapping) => self.map(mapping, time),
-            SideBand::Comm { pid, tid, name, by_exec } => {
-                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
-            }
-            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change),
-            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change),
+            SideBand::Comm { .. } | SideBand::Fork(_) | SideBand::Exit(_) => self.lifecycle(record, time),
             SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
                 self.counts.lost = self.counts.lost.saturating_add(*count);
                 Ok(())
@@ -296,6 +289,22 @@ impl Samples {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A task's name, start or end.
+    fn lifecycle(&mut self, record: &SideBand<'_>, time: u64) -> Result<(), SourceError> {
+        match record {
+            SideBand::Comm { pid, tid, name, by_exec } => {
+                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)?;
+            }
+            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change)?,
+            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change)?,
+            _ => {}
+        }
+        for image in self.tasks.ended() {
+            self.first_touches.forget(image);
+        }
+        Ok(())
     }
 
     /// Processes a sample of an event.
@@ -484,7 +493,7 @@ impl Samples {
     /// Home node by the page's first touch, if that was seen.
     fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
         let key = self.tasks.page_key(self.tasks.image_of(task), access.address);
-        let home = self.first_touch.get(&key).copied();
+        let home = self.first_touches.get(key);
         self.counts.home_by_first_touch += u64::from(home.is_some());
         home
     }
@@ -499,9 +508,8 @@ impl Samples {
     ) -> Result<Option<NodeId>, SourceError> {
         let image = self.tasks.image_of(task);
         if let (true, Some(home)) = (self.tasks.is_own(image, access.address), told.or(node))
-            && let Entry::Vacant(place) = self.first_touch.entry(self.tasks.page_key(image, access.address))
+            && self.first_touches.touch(self.tasks.page_key(image, access.address), home)
         {
-            place.insert(home);
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
             let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);

@@ -7,6 +7,10 @@
 //! Where the tracker is loaded into programs, it announces threads itself ([`Announcement`]), and records more than the side band. Then
 //! a thread's samples wait until it has been announced. A thread that is not announced for long ([`Tasks::settle`]) is
 //! written from the side band.
+//!
+//! Most processes of a machine end unwritten. Nothing is kept of them then, unless a child that they forked may still be written.
+
+use std::sync::Arc;
 
 use foldhash::HashMap;
 use numapilot_perf::{FileIdentity, Mapping, TaskChange};
@@ -37,22 +41,28 @@ struct Image {
     exe: String,
     start: u64,
     index: Option<ProcessIndex>,
-    /// Indices of the images that it forked.
-    forked: Vec<usize>,
+    /// The process has ended, or executed another image.
+    has_ended: bool,
+    /// Its tasks: those that live, and those that are written.
+    tasks: Vec<usize>,
+    /// Its thread that was written first.
+    speaker: Option<ThreadIndex>,
+    /// Images that it forked and that are not written. Each would be written after this one.
+    heirs: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
     modules: Vec<LoadedBinary>,
     /// End of the writable part of a binary's file that was mapped last, and the binary: what is mapped there next without a file is its zeroed data.
     data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known.
-    owners: Ranges<Owner>,
+    owners: Arc<Ranges<Owner>>,
     /// The mappings as they were made or grew.
-    extents: Extents,
+    extents: Arc<Extents>,
     living: u32,
     /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
     /// Address ranges of the tracker's code.
-    tracker_code: Ranges<bool>,
+    tracker_code: Arc<Ranges<bool>>,
 }
 
 /// A binary with an executable mapping.
@@ -80,8 +90,11 @@ enum Part {
 #[derive(Debug, Default)]
 struct Task {
     tid: u32,
+    /// Tells it from others that had its place among the tasks; 0: the place is free.
+    serial: u64,
     image: usize,
-    parent: Option<usize>,
+    /// Place and serial number of the task that created it.
+    parent: Option<(usize, u64)>,
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
@@ -126,6 +139,12 @@ pub(crate) struct TaskSource {
 pub(crate) struct Tasks {
     images: Vec<Image>,
     tasks: Vec<Task>,
+    /// Places of images and tasks of which nothing is kept.
+    free_images: Vec<usize>,
+    free_tasks: Vec<usize>,
+    serial: u64,
+    /// Written images that have ended since [`Tasks::ended`].
+    ended: Vec<usize>,
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
@@ -145,10 +164,33 @@ impl Tasks {
         if let Some(&image) = self.by_pid.get(&pid) {
             return image;
         }
-        let image = self.images.len();
-        self.images.push(Image { pid, start: time, ..Image::default() });
-        self.by_pid.insert(pid, image);
-        image
+        self.new_image(Image { pid, start: time, ..Image::default() })
+    }
+
+    fn new_image(&mut self, image: Image) -> usize {
+        let pid = image.pid;
+        let at = self.free_images.pop().unwrap_or(self.images.len());
+        match self.images.get_mut(at) {
+            Some(place) => *place = image,
+            None => self.images.push(image),
+        }
+        // The record of another's end was lost.
+        if let Some(old) = self.by_pid.insert(pid, at) {
+            self.end(old);
+        }
+        at
+    }
+
+    fn new_task(&mut self, tid: u32, image: usize, start: u64) -> usize {
+        self.serial += 1;
+        let task = Task { tid, serial: self.serial, image, start, is_settled: true, ..Task::default() };
+        let at = self.free_tasks.pop().unwrap_or(self.tasks.len());
+        match self.tasks.get_mut(at) {
+            Some(place) => *place = task,
+            None => self.tasks.push(task),
+        }
+        self.images[image].tasks.push(at);
+        at
     }
 
     /// The living thread with these numbers, new if there was none.
@@ -159,9 +201,9 @@ impl Tasks {
         {
             return task;
         }
-        let task = self.tasks.len();
-        self.tasks.push(Task { tid, image, start: time, is_settled: self.known.tracker.is_none(), ..Task::default() });
+        let task = self.new_task(tid, image, time);
         if self.known.tracker.is_some() {
+            self.tasks[task].is_settled = false;
             self.unannounced.push(task);
         }
         self.by_tid.insert(tid, task);
@@ -207,6 +249,7 @@ impl Tasks {
         (state.thread, state.is_tracked, state.is_settled) = (Some(announced.thread), true, true);
         let image = &mut self.images[state.image];
         (image.index, image.is_tracked) = (Some(announced.process), true);
+        image.speaker.get_or_insert(announced.thread);
         image.waiting = Vec::new();
         task
     }
@@ -232,16 +275,29 @@ impl Tasks {
         }
         match self.tasks[task].thread {
             Some(thread) => Ok(thread),
-            None => self.write_thread(out, task),
+            None => self.write_thread(out, task, None),
         }
     }
 
-    fn write_thread(&mut self, out: &mut Output, task: usize) -> Result<ThreadIndex, SourceError> {
-        let parent = self.tasks[task].parent.and_then(|parent| self.tasks[parent].thread);
+    /// The task that created another, if anything is kept of it.
+    fn creator(&self, task: usize) -> Option<usize> {
+        let (creator, serial) = self.tasks[task].parent?;
+        (self.tasks[creator].serial == serial).then_some(creator)
+    }
+
+    /// `forker`: the thread that created it, if nothing is known of its own creator.
+    fn write_thread(
+        &mut self,
+        out: &mut Output,
+        task: usize,
+        forker: Option<ThreadIndex>,
+    ) -> Result<ThreadIndex, SourceError> {
+        let parent = self.creator(task).and_then(|creator| self.tasks[creator].thread).or(forker);
         let Task { tid, image, start, ref name, .. } = self.tasks[task];
         let name = name.clone();
-        let image = &self.images[image];
+        let image = &mut self.images[image];
         let (start, thread) = (start.max(image.start), out.new_thread());
+        image.speaker.get_or_insert(thread);
         let event = Event::ThreadStart {
             index: thread,
             pid: image.pid,
@@ -269,17 +325,22 @@ impl Tasks {
         if let Some(parent) = parent
             && self.images[parent].index.is_none()
         {
-            let pid = self.images[parent].pid;
-            let creator = self.tasks[task].parent.filter(|&creator| self.tasks[creator].image == parent);
-            let creator = creator.unwrap_or_else(|| self.task(pid, pid, 0));
+            let creator = self.creator(task).filter(|&creator| self.tasks[creator].image == parent);
+            let creator = creator.unwrap_or_else(|| self.any_task(parent));
             self.write_image(out, parent, creator)?;
+            // It may have been written with its parent.
+            if self.images[image].index.is_some() {
+                return Ok(());
+            }
         }
         let index = out.new_process();
         self.images[image].index = Some(index);
         // The main thread first, if it is known: others may have been its children.
         let pid = self.images[image].pid;
         let main = self.by_tid.get(&pid).copied().filter(|&main| self.tasks[main].image == image);
-        let first = self.write_thread(out, main.unwrap_or(task))?;
+        let main = main.unwrap_or(task);
+        let forker = self.forker(out, image, main)?;
+        let first = self.write_thread(out, main, forker)?;
         let parent_image = parent.map(|parent| &self.images[parent]);
         let (start, by_exec) = (self.images[image].start, self.images[image].by_exec);
         let event = Event::ProcessStart {
@@ -295,16 +356,38 @@ impl Tasks {
         for (time, event) in std::mem::take(&mut self.images[image].waiting) {
             out.put(first, time, event)?;
         }
+        if let Some(parent) = parent {
+            self.images[parent].heirs.retain(|&heir| heir != image);
+        }
         if self.known.writes_forks {
-            for forked in std::mem::take(&mut self.images[image].forked) {
-                let Image { pid, start, index, .. } = self.images[forked];
-                if index.is_none() && self.by_pid.get(&pid) == Some(&forked) {
+            for forked in std::mem::take(&mut self.images[image].heirs) {
+                let Image { pid, start, index, has_ended, .. } = self.images[forked];
+                if index.is_none() && !has_ended {
                     let main = self.task(pid, pid, start);
                     self.write_image(out, forked, main)?;
                 }
             }
         }
+        self.forget(image);
         Ok(())
+    }
+
+    /// The thread that forked a process, whose first thread `first` is, written if it was not: the join knows by it that the process has its parent's memory.
+    fn forker(&mut self, out: &mut Output, image: usize, first: usize) -> Result<Option<ThreadIndex>, SourceError> {
+        let Image { parent: Some(parent), by_exec: false, .. } = self.images[image] else { return Ok(None) };
+        match self.creator(first).filter(|&creator| self.tasks[creator].image == parent) {
+            Some(creator) if self.tasks[creator].thread.is_some() => Ok(self.tasks[creator].thread),
+            Some(creator) if self.tasks[creator].is_settled => self.write_thread(out, creator, None).map(Some),
+            // Any of the parent's threads does as well.
+            _ => Ok(self.images[parent].speaker),
+        }
+    }
+
+    /// A task of an image that is to be written. Of one that has ended there may be none.
+    fn any_task(&mut self, image: usize) -> usize {
+        let Image { pid, start, ref tasks, .. } = self.images[image];
+        let main = tasks.iter().copied().find(|&task| self.tasks[task].tid == pid);
+        main.or(tasks.first().copied()).unwrap_or_else(|| self.new_task(pid, image, start))
     }
 
     /// Writes an event of a process, or keeps it until the process is written.
@@ -313,14 +396,11 @@ impl Tasks {
             return Ok(());
         }
         let pid = self.images[image].pid;
-        let written = self.images[image].index.is_some();
         let on_behalf = || {
             let main = self.by_tid.get(&pid).filter(|&&task| self.tasks[task].image == image);
-            let any = || self.tasks.iter().position(|task| task.image == image && task.thread.is_some());
-            main.copied().filter(|&main| self.tasks[main].thread.is_some()).or_else(any)
+            main.and_then(|&main| self.tasks[main].thread).or(self.images[image].speaker)
         };
-        let thread = if written { on_behalf().and_then(|task| self.tasks[task].thread) } else { None };
-        match thread {
+        match self.images[image].index.and_then(|_| on_behalf()) {
             Some(thread) => out.put(thread, time, event),
             None => {
                 self.images[image].waiting.push((time, event));
@@ -357,19 +437,19 @@ impl Tasks {
         if let Some(old) = parent {
             let index = self.images[old].index.unwrap_or_default();
             // The caller's thread lives on under the main thread's number; all others are gone.
-            let own = |task: &&Task| task.image == old && !task.is_tracked;
-            let threads: Vec<ThreadIndex> = self.tasks.iter().filter(own).filter_map(|task| task.thread).collect();
-            for &thread in &threads {
-                out.put(thread, time, Event::ThreadEnd { index: thread })?;
+            for &task in &self.images[old].tasks {
+                let Task { tid, thread, is_tracked, .. } = self.tasks[task];
+                let is_own = !is_tracked && self.by_tid.get(&tid) == Some(&task);
+                if let Some(index) = thread.filter(|_| is_own) {
+                    out.put(index, time, Event::ThreadEnd { index })?;
+                }
             }
             self.tell(out, old, time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
         }
         if let Some(old) = old {
-            self.by_tid.retain(|_, task| self.tasks[*task].image != old);
+            self.end(old);
         }
-        let image = self.images.len();
-        self.images.push(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
-        self.by_pid.insert(pid, image);
+        self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
         self.task(pid, tid, time);
         Ok(())
     }
@@ -379,7 +459,6 @@ impl Tasks {
         let time = change.time;
         let parent = self.task(change.parent_pid, change.parent_tid, time);
         if change.pid != change.parent_pid {
-            let image = self.images.len();
             // perf's records of processes that were running already (at time 0) do not show inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
             let copied = inherits.map(|parent| &self.images[parent]);
@@ -389,16 +468,15 @@ impl Tasks {
             let pid = change.pid;
             let forked =
                 Image { pid, parent: inherits, start: time, owners, extents, tracker_code, ..Image::default() };
-            self.images.push(forked);
-            self.by_pid.insert(change.pid, image);
-            if let Some(parent) = inherits.filter(|_| self.known.writes_forks) {
-                self.images[parent].forked.push(image);
+            let image = self.new_image(forked);
+            if let Some(parent) = inherits {
+                self.images[parent].heirs.push(image);
             }
         }
         self.by_tid.remove(&change.tid);
         let task = self.task(change.pid, change.tid, time);
         let is_forked = time > 0 || change.pid == change.parent_pid;
-        self.tasks[task].parent = is_forked.then_some(parent);
+        self.tasks[task].parent = is_forked.then_some((parent, self.tasks[parent].serial));
         let is_of_written = self.images[self.tasks[parent].image].index.is_some();
         if self.known.writes_forks && is_forked && change.pid != change.parent_pid && is_of_written {
             self.written(out, task)?;
@@ -409,23 +487,98 @@ impl Tasks {
     /// A thread's end, and that of its process if it was the last.
     pub fn exit(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), SourceError> {
         let Some(&task) = self.by_tid.get(&change.tid) else { return Ok(()) };
-        let image = self.tasks[task].image;
+        let Task { image, thread, is_tracked, is_settled, .. } = self.tasks[task];
         self.images[image].living = self.images[image].living.saturating_sub(1);
-        if let Some(thread) = self.tasks[task].thread.filter(|_| !self.tasks[task].is_tracked) {
-            if self.images[image].living == 0
-                && !self.images[image].is_tracked
-                && let Some(index) = self.images[image].index
-            {
-                // The recording has no exit status: this way of ending says none.
-                out.put(thread, change.time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
-            }
-            out.put(thread, change.time, Event::ThreadEnd { index: thread })?;
+        let is_last = self.images[image].living == 0;
+        // Whichever thread ends last, with samples or without.
+        if let Some(index) = self.images[image].index.filter(|_| is_last) {
+            // The recording has no exit status: this way of ending says none.
+            self.tell(out, image, change.time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
+        }
+        if let Some(index) = thread.filter(|_| !is_tracked) {
+            out.put(index, change.time, Event::ThreadEnd { index })?;
         }
         self.by_tid.remove(&change.tid);
-        if self.images[image].living == 0 {
-            self.by_pid.remove(&self.images[image].pid);
+        if is_last {
+            self.end(image);
+        } else if thread.is_none() && is_settled {
+            self.images[image].tasks.retain(|&other| other != task);
+            self.free_task(task);
         }
         Ok(())
+    }
+
+    /// An image has ended: its process, or it executed another.
+    fn end(&mut self, image: usize) {
+        let Image { pid, ref tasks, .. } = self.images[image];
+        for &task in tasks {
+            let tid = self.tasks[task].tid;
+            if self.by_tid.get(&tid) == Some(&task) {
+                self.by_tid.remove(&tid);
+            }
+        }
+        if self.by_pid.get(&pid) == Some(&image) {
+            self.by_pid.remove(&pid);
+        }
+        self.images[image].has_ended = true;
+        self.forget(image);
+    }
+
+    /// Drops what no record can need any more of an image, if it has ended, and of those that it was forked from.
+    fn forget(&mut self, image: usize) {
+        let mut next = Some(image);
+        while let Some(image) = next.take() {
+            let state = &mut self.images[image];
+            // The tracker may still announce a thread, whose samples wait.
+            let is_awaited = state.tasks.iter().any(|&task| !self.tasks[task].is_settled);
+            let has_heirs = state.index.is_none() && !state.heirs.is_empty();
+            if !state.has_ended || is_awaited || has_heirs {
+                return;
+            }
+            let Image { pid, parent, by_exec, start, index, has_ended, speaker, is_tracked, .. } = *state;
+            let old = std::mem::take(state);
+            if index.is_some() {
+                let tasks = old.tasks;
+                *state = Image {
+                    pid,
+                    parent,
+                    by_exec,
+                    start,
+                    index,
+                    has_ended,
+                    tasks,
+                    speaker,
+                    is_tracked,
+                    ..Image::default()
+                };
+                self.ended.push(image);
+                return;
+            }
+            old.tasks.into_iter().for_each(|task| self.free_task(task));
+            self.free_images.push(image);
+            if let Some(parent) = parent {
+                self.images[parent].heirs.retain(|&heir| heir != image);
+                next = Some(parent);
+            }
+        }
+    }
+
+    fn free_task(&mut self, task: usize) {
+        self.tasks[task] = Task::default();
+        self.free_tasks.push(task);
+    }
+
+    /// Written process images that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Numbers of images and tasks of which something is kept, and of what else is kept of them.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        let of = |image: &Image| image.waiting.len() + image.modules.len() + image.owners.len() + image.heirs.len();
+        let images = self.images.len() - self.free_images.len();
+        (images, self.tasks.len() - self.free_tasks.len(), self.images.iter().map(of).sum())
     }
 
     /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
@@ -443,7 +596,7 @@ impl Tasks {
             return Ok(Vec::new());
         }
         let image = self.image(mapping.pid, time);
-        let renewed = self.images[image].extents.map(mapping);
+        let renewed = Arc::make_mut(&mut self.images[image].extents).map(mapping);
         // What perf lists of before the recording, and what /proc shows, is as it was.
         let renewed = if sighting.is_new(time) { renewed } else { Vec::new() };
         for &(start, end) in &renewed {
@@ -591,10 +744,10 @@ impl Tasks {
             None => Owner::Process,
         };
         let image = &mut self.images[image];
-        image.owners.set(mapping.addr, mapping.len, owner);
+        Arc::make_mut(&mut image.owners).set(mapping.addr, mapping.len, owner);
         let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
         if mapping.is_executable || is_trackers {
-            image.tracker_code.set(mapping.addr, mapping.len, is_trackers);
+            Arc::make_mut(&mut image.tracker_code).set(mapping.addr, mapping.len, is_trackers);
         }
     }
 

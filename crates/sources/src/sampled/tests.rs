@@ -1,0 +1,195 @@
+//! Records of processes as the kernel writes them, from the side band to the trace: what is kept, who begins and ends, whose memory it is.
+
+use std::path::PathBuf;
+
+use numapilot_flows::Trace;
+use numapilot_machine::NodeId;
+use numapilot_perf::{Mapping, MemoryAccess, SampleId, SideBand, TaskChange};
+use numapilot_perf_events::places::{EventFact, Places};
+use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
+use numapilot_trace::engine::Engine;
+use numapilot_trace::wire::Clock;
+
+use super::order::AuxAccess;
+use super::{Output, Samples, SharedWriter, TaskSource, Tasks};
+
+const KHZ: u32 = 1_000_000;
+const PAGE: u64 = 4096;
+const BASE: u64 = 0x7f00_0000_0000;
+const ANONYMOUS: &[u8] = b"//anon";
+
+/// A recording of accesses on a machine of two nodes, whose kernel is the test.
+struct Lab {
+    samples: Samples,
+    writer: SharedWriter,
+    folder: tempfile::TempDir,
+    time: u64,
+}
+
+impl Lab {
+    fn new(known: TaskSource) -> Lab {
+        let folder = tempfile::tempdir().unwrap();
+        let start = SessionStart {
+            engine: Engine::Import.into(),
+            command: vec!["synthetic".to_owned()],
+            order_khz: KHZ,
+            clock_khz: KHZ,
+            ..SessionStart::default()
+        };
+        let writer = ChunkWriter::create(&folder.path().join("t"), &start, WriterOptions::default()).unwrap();
+        let writer = SharedWriter::new(writer);
+        let places = Places {
+            events: vec![EventFact::default()],
+            node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
+            memory_nodes: vec![NodeId(0), NodeId(1)],
+            ..Places::default()
+        };
+        let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
+        Lab { samples: Samples::new(output, Tasks::new(known), places), writer, folder, time: 100 }
+    }
+
+    /// The next record of the kernel's. Its time.
+    fn tell(&mut self, record: &SideBand<'_>) -> u64 {
+        self.time += 10;
+        let record = match *record {
+            SideBand::Fork(change) => SideBand::Fork(TaskChange { time: self.time, ..change }),
+            SideBand::Exit(change) => SideBand::Exit(TaskChange { time: self.time, ..change }),
+            other => other,
+        };
+        self.samples.side_band(&record, &SampleId::default(), self.time).unwrap();
+        self.time
+    }
+
+    fn exec(&mut self, pid: u32) {
+        self.tell(&SideBand::Comm { pid, tid: pid, name: b"app", by_exec: true });
+    }
+
+    fn fork(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {
+        self.tell(&SideBand::Fork(TaskChange { pid, tid, parent_pid, parent_tid, time: 0 }));
+    }
+
+    fn exit(&mut self, pid: u32, tid: u32) -> u64 {
+        self.tell(&SideBand::Exit(TaskChange { pid, tid, parent_pid: pid, parent_tid: pid, time: 0 }))
+    }
+
+    fn map(&mut self, mapping: Mapping<'_>) {
+        self.tell(&SideBand::Mmap(mapping));
+    }
+
+    /// An access of a thread's to an address, by an instruction.
+    fn access(&mut self, (pid, tid): (u32, u32), address: u64, ip: u64) {
+        self.time += 10;
+        let (pid, tid, cpu, ip) = (Some(pid), Some(tid), Some(0), Some(ip));
+        let access = MemoryAccess { pid, tid, cpu, ip, address, ..MemoryAccess::default() };
+        let last_task = pid.zip(tid);
+        self.samples.access(&AuxAccess { access, last_task }, self.time).unwrap();
+    }
+
+    fn finished(mut self) -> Trace {
+        self.samples.settle(u64::MAX).unwrap();
+        self.samples.out().flush().unwrap();
+        drop(self.samples);
+        let end = SessionEnd { end_order: self.time + 100, ..SessionEnd::default() };
+        self.writer.into_inner().unwrap().finish(&end, false).unwrap();
+        let dir: PathBuf = self.folder.path().join("t");
+        numapilot_flows::finalise(&dir).unwrap();
+        Trace::open(&dir).unwrap()
+    }
+}
+
+fn anonymous(pid: u32, addr: u64, pages: u64) -> Mapping<'static> {
+    let mapping = Mapping { pid, tid: pid, addr, len: pages * PAGE, path: ANONYMOUS, ..Mapping::default() };
+    Mapping { protection: Some(3), flags: Some(2), ..mapping }
+}
+
+/// The object of each access, in the order of time.
+fn objects(trace: &Trace) -> Vec<Option<u32>> {
+    let mut found: Vec<_> =
+        trace.accesses().map(|access| (access.time, access.object.map(|object| object.0))).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, object)| object).collect()
+}
+
+/// A shell that starts one process after the other, none of which is sampled.
+#[test]
+fn processes_that_end_without_a_sample_leave_nothing_behind() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+    lab.exec(7);
+    let mut kept = Vec::new();
+    for pid in 1000..1300 {
+        lab.fork((pid, pid), (7, 7));
+        lab.exec(pid);
+        for number in 0..60 {
+            lab.map(anonymous(pid, BASE + 2 * number * PAGE, 1));
+        }
+        // A child of its own that outlives it, and one that does not.
+        for child in [2000 + pid, 4000 + pid] {
+            lab.fork((child, child), (pid, pid));
+            lab.map(anonymous(child, BASE + PAGE, 1));
+        }
+        lab.fork((pid, 6000 + pid), (pid, pid));
+        lab.exit(2000 + pid, 2000 + pid);
+        lab.exit(pid, pid);
+        lab.exit(pid, 6000 + pid);
+        lab.exit(4000 + pid, 4000 + pid);
+        kept.push(lab.samples.kept());
+    }
+    assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+}
+
+/// What a process that has ended had mapped is needed as long as a child that inherited it may be sampled.
+#[test]
+fn a_child_has_the_memory_of_a_parent_that_ended_without_a_sample() {
+    for writes_forks in [false, true] {
+        let mut lab = Lab::new(TaskSource { writes_forks, ..TaskSource::default() });
+        lab.exec(7);
+        lab.map(anonymous(7, BASE, 4));
+        lab.fork((8, 8), (7, 7));
+        lab.fork((9, 9), (8, 8));
+        lab.exit(8, 8);
+        lab.exit(7, 7);
+        // Another process takes the place of one that has ended.
+        lab.exec(7);
+        lab.map(anonymous(7, BASE, 1));
+        lab.access((9, 9), BASE + PAGE, BASE);
+        lab.access((7, 7), BASE + PAGE, BASE);
+        let trace = lab.finished();
+        let objects = objects(&trace);
+        assert!(objects[0].is_some() && objects[1].is_none(), "{objects:?}");
+        let pids: Vec<u32> = trace.processes().iter().map(|process| process.pid).collect();
+        assert_eq!(pids, [7, 8, 9, 7]);
+    }
+}
+
+#[test]
+fn a_process_that_an_unsampled_thread_forked_has_its_parents_memory() {
+    for writes_forks in [false, true] {
+        let mut lab = Lab::new(TaskSource { writes_forks, ..TaskSource::default() });
+        lab.exec(7);
+        lab.map(anonymous(7, BASE, 4));
+        lab.access((7, 7), BASE, BASE);
+        lab.fork((7, 8), (7, 7));
+        lab.fork((9, 9), (7, 8));
+        // The thread has ended before anything is known of the process.
+        lab.fork((7, 10), (7, 7));
+        lab.fork((11, 11), (7, 10));
+        lab.exit(7, 10);
+        for pid in [9, 11] {
+            lab.access((pid, pid), BASE + PAGE, BASE);
+        }
+        let objects = objects(&lab.finished());
+        assert!(objects[0].is_some() && objects.iter().all(|object| *object == objects[0]), "{objects:?}");
+    }
+}
+
+#[test]
+fn a_process_ends_with_its_last_thread_whether_that_was_sampled_or_not() {
+    let mut lab = Lab::new(TaskSource::default());
+    lab.exec(7);
+    lab.fork((7, 8), (7, 7));
+    lab.access((7, 7), BASE, BASE);
+    lab.exit(7, 7);
+    let last = lab.exit(7, 8);
+    let trace = lab.finished();
+    assert_eq!(trace.processes()[0].end.map(|end| end.0), Some(last));
+}
