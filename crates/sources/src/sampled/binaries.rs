@@ -46,6 +46,24 @@ pub(crate) struct Placed {
     pub is_by_file: bool,
 }
 
+/// A binary with an executable mapping in a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoadedBinary {
+    /// The kernel's name of its file.
+    pub path: String,
+    /// Where it lies.
+    pub placed: Placed,
+    /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
+    pub zeroed: Option<Vec<(u64, u64)>>,
+}
+
+impl LoadedBinary {
+    /// Whether an address is in its range.
+    pub fn holds(&self, address: u64) -> bool {
+        address >= self.placed.start && address - self.placed.start < self.placed.bytes
+    }
+}
+
 /// Segments of the binaries that were looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Binaries {

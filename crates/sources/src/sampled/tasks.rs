@@ -8,29 +8,25 @@
 //! a thread's samples wait until it has been announced. A thread that is not announced for long ([`Tasks::settle`]) is
 //! written from the side band.
 //!
+//! What they map is in `mappings`.
+//!
 //! Most processes of a machine end unwritten. Nothing is kept of them then, unless a child that they forked may still be written.
+
+mod mappings;
 
 use std::sync::Arc;
 
 use foldhash::HashMap;
-use numapilot_perf::{FileIdentity, Mapping, TaskChange};
-use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
-use numapilot_trace::mapping::is_shared_memory;
+use numapilot_perf::TaskChange;
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
-use super::binaries::{Binaries, Placed};
+use super::binaries::{Binaries, LoadedBinary};
 use super::extents::Extents;
 use super::output::Output;
 use super::ranges::Ranges;
-use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file};
+use super::shared::{Owner, SharedMemory};
 use crate::error::SourceError;
-
-/// Bits of a mapping's protection and flags, as mmap(2) has them.
-const PROT_WRITE: u32 = 2;
-const MAP_SHARED: u32 = 1;
-/// Process id in perf's list of the kernel's own mappings.
-const KERNEL: u32 = u32::MAX;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -63,28 +59,6 @@ struct Image {
     is_tracked: bool,
     /// Address ranges of the tracker's code.
     tracker_code: Arc<Ranges<bool>>,
-}
-
-/// A binary with an executable mapping.
-#[derive(Debug)]
-struct LoadedBinary {
-    path: String,
-    placed: Placed,
-    /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
-    zeroed: Option<Vec<(u64, u64)>>,
-}
-
-/// How a mapping relates to the binaries around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Not part of a binary.
-    None,
-    /// A binary whose sections are known covers it.
-    Known,
-    /// Initialised data of a binary whose file is not available.
-    Data,
-    /// Zeroed data (bss) of a binary whose file is not available.
-    Zeroed,
 }
 
 #[derive(Debug, Default)]
@@ -579,200 +553,5 @@ impl Tasks {
         let of = |image: &Image| image.waiting.len() + image.modules.len() + image.owners.len() + image.heirs.len();
         let images = self.images.len() - self.free_images.len();
         (images, self.tasks.len() - self.free_tasks.len(), self.images.iter().map(of).sum())
-    }
-
-    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
-    /// after the last.
-    pub fn map(
-        &mut self,
-        out: &mut Output,
-        mapping: &Mapping<'_>,
-        sighting: Sighting,
-        time: u64,
-    ) -> Result<Vec<(usize, u64, u64)>, SourceError> {
-        // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
-        let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
-        if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
-            return Ok(Vec::new());
-        }
-        let image = self.image(mapping.pid, time);
-        let renewed = Arc::make_mut(&mut self.images[image].extents).map(mapping);
-        // What perf lists of before the recording, and what /proc shows, is as it was.
-        let renewed = if sighting.is_new(time) { renewed } else { Vec::new() };
-        for &(start, end) in &renewed {
-            let gone = Event::Unmap { address: VirtAddr(start), bytes: end - start };
-            self.tell(out, image, time, gone)?;
-        }
-        self.map_part(out, image, mapping, sighting, time)?;
-        Ok(renewed.into_iter().map(|(start, end)| (image, start, end)).collect())
-    }
-
-    fn map_part(
-        &mut self,
-        out: &mut Output,
-        image: usize,
-        mapping: &Mapping<'_>,
-        sighting: Sighting,
-        time: u64,
-    ) -> Result<(), SourceError> {
-        let path = String::from_utf8_lossy(mapping.path).into_owned();
-        let is_file = is_disk_file(mapping.path);
-        let is_anonymous = path.starts_with("//anon") || path.is_empty();
-        // Records that are too old to have flags are of memory that hardly anyone maps privately.
-        let is_shared_memory = is_shared_memory(mapping.path);
-        let is_shared = mapping.flags.map_or(is_shared_memory, |flags| flags & MAP_SHARED != 0);
-        let segment = (is_shared_memory && is_shared)
-            .then(|| self.shared.segment(&path, mapping, sighting.inode(), sighting.is_new(time)));
-        self.note_pages(image, mapping, segment.as_ref().map(|(_, segment)| *segment));
-        let part = self.part(image, mapping, &path, is_anonymous);
-        if part == Part::Known {
-            return Ok(());
-        }
-        let is_binary = is_file && mapping.is_executable;
-        if is_binary {
-            let is_absent = self.map_binary(out, image, mapping, path.clone(), time)?;
-            // Without the file nothing says what lies in it: its mappings are the objects.
-            if !is_absent {
-                return Ok(());
-            }
-        }
-        let path = match part {
-            Part::Data => format!("{path} [data]"),
-            Part::Zeroed => self.images[image].data_end.take().map_or(path, |(_, binary)| format!("{binary} [bss]")),
-            _ if is_anonymous => sighting.anonymous_name(mapping),
-            Part::Known | Part::None => segment.map_or(path, |(name, _)| name),
-        };
-        let flags = [
-            (is_anonymous, layout::MAP_ANONYMOUS),
-            (is_shared, layout::MAP_SHARED),
-            (mapping.is_executable, layout::MAP_EXEC),
-            (is_shared_memory, layout::MAP_SHM),
-            (sighting != Sighting::Made, layout::MAP_INITIAL),
-        ];
-        let event = Event::Map {
-            address: VirtAddr(mapping.addr),
-            bytes: mapping.len,
-            flags: flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag),
-            file_offset: mapping.file_offset,
-            path,
-            stack: numapilot_trace::ids::StackId(0),
-        };
-        self.tell(out, image, time, event)
-    }
-
-    /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
-    /// its code), and binaries are unmapped unseen, so that an address within one says little.
-    fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
-        let image = &mut self.images[image];
-        let inside = |module: &LoadedBinary| {
-            mapping.addr >= module.placed.start && mapping.addr - module.placed.start < module.placed.bytes
-        };
-        let end = mapping.addr.saturating_add(mapping.len);
-        if let Some(module) = image.modules.iter().rfind(|module| inside(module))
-            && let Some(zeroed) = &module.zeroed
-        {
-            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
-            return if module.path == path || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
-        }
-        if is_anonymous {
-            let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
-            return if follows { Part::Zeroed } else { Part::None };
-        }
-        let is_written = mapping.protection.is_some_and(|bits| bits & PROT_WRITE != 0)
-            && mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0);
-        let is_of_absent =
-            image.modules.iter().rfind(|module| module.path == path).is_some_and(|module| module.zeroed.is_none());
-        if is_of_absent && is_written {
-            image.data_end = Some((end, path.to_owned()));
-            return Part::Data;
-        }
-        // Another file's mapping: the loader is done with the binary before. (Its own read-only parts come in between.)
-        if image.data_end.as_ref().is_some_and(|(_, binary)| binary != path) {
-            image.data_end = None;
-        }
-        Part::None
-    }
-
-    /// Tells of a binary of which `mapping` is an executable part, unless that was told. True: its file is not here.
-    fn map_binary(
-        &mut self,
-        out: &mut Output,
-        image: usize,
-        mapping: &Mapping<'_>,
-        path: String,
-        time: u64,
-    ) -> Result<bool, SourceError> {
-        let is_told = |module: &LoadedBinary| {
-            let Placed { start, bytes, .. } = module.placed;
-            module.path == path && mapping.addr >= start && mapping.addr - start < bytes
-        };
-        if self.images[image].modules.iter().any(is_told) {
-            return Ok(true);
-        }
-        let build_id = match mapping.identity {
-            FileIdentity::BuildId(id) => id.to_vec(),
-            _ => self.known.build_ids.get(&path).cloned().unwrap_or_default(),
-        };
-        let placed = self.binaries.place(&path, &build_id, mapping.addr, mapping.len, mapping.file_offset);
-        if self.images[image].exe.is_empty() {
-            self.images[image].exe.clone_from(&path);
-        }
-        let zeroed = if placed.is_by_file { self.binaries.zeroed(&path, placed.bias) } else { None };
-        let is_absent = zeroed.is_none();
-        self.images[image].modules.push(LoadedBinary { path: path.clone(), placed, zeroed });
-        let id: ModuleId = out.new_module();
-        let event = Event::Module {
-            id,
-            address: VirtAddr(placed.start),
-            bytes: placed.bytes,
-            bias: placed.bias,
-            path,
-            build_id,
-        };
-        self.tell(out, image, time, event)?;
-        Ok(is_absent)
-    }
-
-    /// Remembers whose the pages of a mapping are.
-    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>, segment: Option<Segment>) {
-        // A private file mapping that is written gets copies, unless the record is too old to tell.
-        let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
-            && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);
-        let owner = match segment {
-            Some(segment) => Owner::Shared(segment),
-            None if is_disk_file(mapping.path) && !is_copied => Owner::File,
-            None => Owner::Process,
-        };
-        let image = &mut self.images[image];
-        Arc::make_mut(&mut image.owners).set(mapping.addr, mapping.len, owner);
-        let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
-        if mapping.is_executable || is_trackers {
-            Arc::make_mut(&mut image.tracker_code).set(mapping.addr, mapping.len, is_trackers);
-        }
-    }
-
-    /// Whether an instruction is the tracker's.
-    pub fn is_trackers(&self, image: usize, ip: u64) -> bool {
-        self.images[image].tracker_code.get(ip) == Some(true)
-    }
-
-    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
-    pub fn is_own(&self, image: usize, address: u64) -> bool {
-        match self.images[image].owners.get(address) {
-            Some(Owner::File) => false,
-            Some(Owner::Process) => true,
-            Some(Owner::Shared(segment)) => segment.is_new,
-            None => self.known.knows_all_mappings,
-        }
-    }
-
-    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
-    pub fn page_key(&self, image: usize, address: u64) -> PageKey {
-        match self.images[image].owners.get(address) {
-            Some(Owner::Shared(segment)) => {
-                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
-            }
-            _ => PageKey::Own(image, address >> PAGE_SHIFT),
-        }
     }
 }

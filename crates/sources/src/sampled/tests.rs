@@ -76,6 +76,11 @@ impl Lab {
         self.tell(&SideBand::Mmap(mapping));
     }
 
+    /// A mapping that /proc shows when recording begins.
+    fn found(&mut self, mapping: Mapping<'_>) {
+        self.samples.found_mapping(&mapping, 0, self.time).unwrap();
+    }
+
     /// An access of a thread's to an address, by an instruction.
     fn access(&mut self, (pid, tid): (u32, u32), address: u64, ip: u64) {
         self.time += 10;
@@ -192,4 +197,47 @@ fn a_process_ends_with_its_last_thread_whether_that_was_sampled_or_not() {
     let last = lab.exit(7, 8);
     let trace = lab.finished();
     assert_eq!(trace.processes()[0].end.map(|end| end.0), Some(last));
+}
+
+/// Neighbours of one kind are one mapping to the kernel, and its record of the second is of both.
+#[test]
+fn memory_next_to_a_mapping_is_an_object_of_its_own_and_replaces_nothing() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+    lab.tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false });
+    lab.found(anonymous(7, BASE, 16));
+    lab.access((7, 7), BASE + 3 * PAGE, BASE);
+    // Mapped, and after an end that the kernel does not tell, mapped again.
+    for _ in 0..2 {
+        lab.map(anonymous(7, BASE - PAGE, 17));
+        lab.access((7, 7), BASE + 3 * PAGE, BASE);
+        lab.access((7, 7), BASE - PAGE, BASE);
+    }
+    // A part is protected and opened again.
+    for protection in [Some(1), Some(3)] {
+        lab.map(Mapping { protection, ..anonymous(7, BASE + 2 * PAGE, 2) });
+        lab.access((7, 7), BASE + 3 * PAGE, BASE);
+    }
+    let trace = lab.finished();
+    let objects = objects(&trace);
+    let [old, new] = [objects[0], objects[2]];
+    assert!(old.is_some() && new.is_some() && old != new, "{objects:?}");
+    assert_eq!(objects, [old, old, new, old, new, old, old]);
+    assert_eq!(trace.objects().len(), 2);
+}
+
+/// The C library reserves a heap for another thread's blocks, and opens it piece by piece.
+#[test]
+fn a_heap_that_is_opened_piece_by_piece_is_one_object() {
+    let mut lab = Lab::new(TaskSource::default());
+    lab.exec(7);
+    lab.map(Mapping { protection: Some(0), ..anonymous(7, BASE, 1024) });
+    for pages in 1..=500 {
+        lab.map(anonymous(7, BASE, 2 * pages));
+    }
+    lab.access((7, 7), BASE, BASE);
+    lab.access((7, 7), BASE + 999 * PAGE, BASE);
+    let trace = lab.finished();
+    let sizes: Vec<u64> = trace.objects().iter().map(|object| object.bytes).collect();
+    assert_eq!(sizes, [1024 * PAGE]);
+    assert_eq!(objects(&trace), [Some(0); 2]);
 }
