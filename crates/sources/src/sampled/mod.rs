@@ -6,6 +6,7 @@
 
 mod binaries;
 mod extents;
+mod files;
 mod first_touches;
 mod order;
 mod output;

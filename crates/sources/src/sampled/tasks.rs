@@ -14,6 +14,7 @@
 
 mod mappings;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldhash::HashMap;
@@ -23,6 +24,7 @@ use numapilot_trace::record::Event;
 
 use super::binaries::{Binaries, LoadedBinary};
 use super::extents::Extents;
+use super::files::Files;
 use super::output::Output;
 use super::ranges::Ranges;
 use super::shared::{Owner, SharedMemory};
@@ -100,6 +102,8 @@ pub(crate) struct Announcement {
 pub(crate) struct TaskSource {
     /// Build ids of files, by path.
     pub build_ids: HashMap<String, Vec<u8>>,
+    /// Where the `/proc` is that lists the processes; `None`: they ran elsewhere, or another time.
+    pub root: Option<PathBuf>,
     /// Path of the tracker that is loaded into programs and announces their threads; `None`: none is.
     pub tracker: Option<String>,
     /// All mappings are known, so that memory outside them (a stack that grew) is the process's own.
@@ -122,6 +126,8 @@ pub(crate) struct Tasks {
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
+    /// The processes' files, where the processes run here.
+    files: Option<Files>,
     shared: SharedMemory,
     known: TaskSource,
     /// Tasks whose announcement may still come, oldest first.
@@ -131,7 +137,8 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// No tasks yet.
     pub fn new(known: TaskSource) -> Tasks {
-        Tasks { known, ..Tasks::default() }
+        let files = known.root.as_deref().map(Files::new);
+        Tasks { known, files, ..Tasks::default() }
     }
 
     fn image(&mut self, pid: u32, time: u64) -> usize {

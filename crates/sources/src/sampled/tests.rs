@@ -1,6 +1,6 @@
 //! Records of processes as the kernel writes them, from the side band to the trace: what is kept, who begins and ends, whose memory it is.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use numapilot_flows::Trace;
 use numapilot_machine::NodeId;
@@ -240,4 +240,88 @@ fn a_heap_that_is_opened_piece_by_piece_is_one_object() {
     let sizes: Vec<u64> = trace.objects().iter().map(|object| object.bytes).collect();
     assert_eq!(sizes, [1024 * PAGE]);
     assert_eq!(objects(&trace), [Some(0); 2]);
+}
+
+/// The code of this test's own binary: its path, and how the kernel maps it.
+fn own_code() -> (PathBuf, u64, u64) {
+    let (path, mut text) = (std::env::current_exe().unwrap(), Vec::new());
+    numapilot_kernel::maps::read(std::process::id(), "maps", &mut text).unwrap();
+    let is_own = |line: &numapilot_kernel::maps::MapLine<'_>| {
+        line.is_executable() && line.path == path.as_os_str().as_encoded_bytes()
+    };
+    let line = numapilot_kernel::maps::maps(&text).find(is_own).unwrap();
+    (path.clone(), line.end - line.start, line.offset)
+}
+
+fn code<'a>(path: &'a Path, addr: u64, (len, file_offset): (u64, u64)) -> Mapping<'a> {
+    let path = path.as_os_str().as_encoded_bytes();
+    let mapping = Mapping { pid: 7, tid: 7, addr, len, file_offset, path, ..Mapping::default() };
+    Mapping { protection: Some(5), flags: Some(2), is_executable: true, ..mapping }
+}
+
+/// The locations of accesses by the 0x100th byte of code that was mapped at these places, one after the other.
+fn locations(places: &[(&Path, u64)], shown: (u64, u64)) -> Vec<u32> {
+    let mut lab = Lab::new(TaskSource::default());
+    lab.exec(7);
+    for &(path, at) in places {
+        lab.map(code(path, at, shown));
+        lab.access((7, 7), BASE / 2, at + 0x100);
+    }
+    let mut found: Vec<_> = lab.finished().accesses().map(|access| (access.time, access.location.0)).collect();
+    found.sort_unstable();
+    found.into_iter().map(|(_, location)| location).collect()
+}
+
+#[test]
+fn a_binary_that_is_loaded_again_beside_its_old_place_or_after_another_is_placed_anew() {
+    let (first, bytes, file_offset) = own_code();
+    let folder = tempfile::tempdir().unwrap();
+    let second = folder.path().join("second");
+    std::os::unix::fs::symlink(&first, &second).unwrap();
+    let shown = (bytes, file_offset);
+    let beside = locations(&[(&first, BASE), (&first, BASE - PAGE), (&first, BASE + PAGE)], shown);
+    assert!(beside.iter().all(|location| *location == beside[0]), "{beside:?}");
+    let after = locations(&[(&first, BASE), (&second, BASE), (&first, BASE)], shown);
+    assert!(after[0] == after[2] && after[0] != after[1], "{after:?}");
+}
+
+/// A process in a container maps a file of a path at which another file is here.
+#[test]
+fn a_file_of_another_root_directory_is_not_taken_for_the_one_here() {
+    let (path, bytes, file_offset) = own_code();
+    let root = tempfile::tempdir().unwrap();
+    let link = |target: &Path, at: PathBuf| {
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, at).unwrap();
+    };
+    let proc = root.path().join("proc");
+    for (pid, namespace) in [("self", "mnt:[1]"), ("7", "mnt:[2]"), ("8", "mnt:[2]"), ("9", "mnt:[1]")] {
+        link(Path::new(namespace), proc.join(pid).join("ns/mnt"));
+    }
+    for (pid, container) in [("7", "other"), ("8", "same")] {
+        let container = root.path().join(container);
+        std::fs::create_dir(&container).unwrap();
+        link(&container, proc.join(pid).join("root"));
+    }
+    for pid in ["self", "9"] {
+        link(Path::new("/"), proc.join(pid).join("root"));
+    }
+    let inside = |container: &str| root.path().join(container).join(path.strip_prefix("/").unwrap());
+    link(&path, inside("same"));
+    std::fs::create_dir_all(inside("other").parent().unwrap()).unwrap();
+    std::fs::write(inside("other"), "another program").unwrap();
+    let mut lab = Lab::new(TaskSource { root: Some(root.path().to_owned()), ..TaskSource::default() });
+    for pid in [7, 8, 9] {
+        lab.tell(&SideBand::Comm { pid, tid: pid, name: b"app", by_exec: false });
+        lab.found(Mapping { pid, ..code(&path, BASE, (bytes, file_offset)) });
+        lab.access((pid, pid), BASE / 2, BASE + 0x100);
+    }
+    let trace = lab.finished();
+    let mut found: Vec<_> = trace.accesses().map(|access| (access.time, access.location)).collect();
+    found.sort_unstable();
+    let [other, same, here] = [0, 1, 2].map(|at: usize| trace.location(found[at].1));
+    assert_eq!(&*other.module, format!("{} (not the file here)", path.display()));
+    assert_eq!(other.frames.len(), 1);
+    assert!(other.frames[0].function.contains("+0x"), "{:?}", other.frames);
+    assert_eq!((&*same.module, &same.frames), (path.to_str().unwrap(), &here.frames));
 }

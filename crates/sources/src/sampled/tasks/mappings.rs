@@ -12,6 +12,7 @@ use super::Tasks;
 use crate::error::SourceError;
 use crate::sampled::binaries::LoadedBinary;
 use crate::sampled::extents::Changes;
+use crate::sampled::files::MappedFile;
 use crate::sampled::output::Output;
 use crate::sampled::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
 
@@ -20,6 +21,9 @@ const PROT_WRITE: u32 = 2;
 const MAP_SHARED: u32 = 1;
 /// Process id in perf's list of the kernel's own mappings.
 const KERNEL: u32 = u32::MAX;
+
+/// Follows the path of a file that is another one than that at its path here. (The kernel adds ` (deleted)` to those that were there.)
+const NOT_HERE: &str = " (not the file here)";
 
 /// How a mapping relates to the binaries around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,9 +88,15 @@ impl Tasks {
         if part == Part::Known {
             return Ok(());
         }
+        // Other memory where a binary was: mapped there again, the binary is told again.
+        let is_replaced = |binary: &LoadedBinary| {
+            let is_here = binary.zeroed.is_some() && binary.path != path;
+            is_here && changes.made.iter().any(|&(start, end)| binary.overlaps(start, end))
+        };
+        self.images[image].modules.retain(|binary| !is_replaced(binary));
         let is_binary = is_file && mapping.is_executable;
         if is_binary {
-            let is_absent = self.map_binary(out, image, mapping, path.clone(), time)?;
+            let is_absent = self.map_binary(out, image, mapping, (path.clone(), sighting.inode()), time)?;
             // Without the file nothing says what lies in it: its mappings are the objects.
             if !is_absent {
                 return Ok(());
@@ -116,13 +126,14 @@ impl Tasks {
     /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
     /// its code), and binaries are unmapped unseen, so that an address within one says little.
     fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
-        let image = &mut self.images[image];
+        let (image, binaries) = (&mut self.images[image], &self.binaries);
         let end = mapping.addr.saturating_add(mapping.len);
         if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
             && let Some(zeroed) = &module.zeroed
         {
             let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
-            return if module.path == path || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+            let is_its = module.path == path && binaries.is_part(module, mapping);
+            return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
         }
         if is_anonymous {
             let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
@@ -149,35 +160,59 @@ impl Tasks {
         out: &mut Output,
         image: usize,
         mapping: &Mapping<'_>,
-        path: String,
+        (path, inode): (String, u64),
         time: u64,
     ) -> Result<bool, SourceError> {
-        let is_told = |module: &LoadedBinary| module.path == path && module.holds(mapping.addr);
+        // One whose file is here and that lies so has been recognised before.
+        let bias = mapping.addr.wrapping_sub(mapping.file_offset);
+        let is_told = |module: &LoadedBinary| {
+            let is_absent = module.zeroed.is_none() && module.placed.bias == bias;
+            is_absent && module.path == path && module.holds(mapping.addr)
+        };
         if self.images[image].modules.iter().any(is_told) {
             return Ok(true);
         }
-        let build_id = match mapping.identity {
-            FileIdentity::BuildId(id) => id.to_vec(),
-            _ => self.known.build_ids.get(&path).cloned().unwrap_or_default(),
-        };
-        let placed = self.binaries.place(&path, &build_id, mapping.addr, mapping.len, mapping.file_offset);
+        let (shown, build_id) = self.identify(mapping, &path, inode);
+        let placed = self.binaries.place(&shown, &build_id, mapping.addr, mapping.len, mapping.file_offset);
         if self.images[image].exe.is_empty() {
             self.images[image].exe.clone_from(&path);
         }
-        let zeroed = if placed.is_by_file { self.binaries.zeroed(&path, placed.bias) } else { None };
+        let zeroed = if placed.is_by_file { self.binaries.zeroed(&shown, placed.bias) } else { None };
         let is_absent = zeroed.is_none();
-        self.images[image].modules.push(LoadedBinary { path: path.clone(), placed, zeroed });
+        let binary = LoadedBinary { path, placed, zeroed };
+        // The kernel does not record that binaries are unmapped: what overlaps is not there any more.
+        let modules = &mut self.images[image].modules;
+        modules.retain(|old| !old.overlaps(placed.start, placed.start.saturating_add(placed.bytes)));
+        modules.push(binary);
         let id: ModuleId = out.new_module();
         let event = Event::Module {
             id,
             address: VirtAddr(placed.start),
             bytes: placed.bytes,
             bias: placed.bias,
-            path,
+            path: shown,
             build_id,
         };
         self.tell(out, image, time, event)?;
         Ok(is_absent)
+    }
+
+    /// Path and build id of a binary, as they are told. A file that is known not to be the one at its path here has another name, so that its addresses are not
+    /// looked up in that one.
+    fn identify(&mut self, mapping: &Mapping<'_>, path: &str, inode: u64) -> (String, Vec<u8>) {
+        let inode = match mapping.identity {
+            FileIdentity::BuildId(id) => return (path.to_owned(), id.to_vec()),
+            FileIdentity::Inode { inode, .. } => inode,
+            FileIdentity::Unknown => inode,
+        };
+        let Some(files) = &mut self.files else {
+            return (path.to_owned(), self.known.build_ids.get(path).cloned().unwrap_or_default());
+        };
+        match files.look(mapping, path, inode) {
+            MappedFile::Built(build_id) => (path.to_owned(), build_id),
+            MappedFile::Here => (path.to_owned(), self.binaries.build_id(path)),
+            MappedFile::Other => (format!("{path}{NOT_HERE}"), Vec::new()),
+        }
     }
 
     /// Remembers whose the pages of a mapping are.
