@@ -1,7 +1,7 @@
 //! What the kernel's record of a mapping says about memory that was there before. The kernel writes one where memory is mapped, where its protection changes,
-//! and where a heap or a stack grows, and none where memory is unmapped; neighbours of one kind are a single mapping to it, and the record is then of all of it
-//! (`perf_event_mmap` in `mm/vma.c`, `mm/mprotect.c`, from `vm_start` to `vm_end` in `kernel/events/core.c`). What the program mapped is then a part of what the
-//! record names.
+//! and where a heap or a stack grows, and none where memory is unmapped. Neighbours of one kind are a single mapping to it, and the record is then of all of
+//! it (`perf_event_mmap` in `mm/vma.c`, `mm/mprotect.c`, from `vm_start` to `vm_end` in `kernel/events/core.c`). What the program mapped is then a part of what
+//! the record names.
 
 use std::hash::BuildHasher;
 
