@@ -327,6 +327,7 @@ enum np_map_flags {
     NP_MAP_HUGE = 128,
     NP_MAP_BRK = 256,
     NP_MAP_SHM = 512,
+    NP_MAP_RENEWED = 1024, /* no new mapping: of what is mapped there, a part was mapped again, nobody knows which; its pages are new */
 };
 
 enum np_access_bits { /* low 16 bits beside the instruction pointer */

@@ -167,6 +167,11 @@ impl<L: Layouts> Joiner<L> {
             return;
         }
         let process = self.known_thread(record.thread).process;
+        if flags & map_flags::RENEWED != 0 {
+            // Which part of it was mapped again is not known: what is mapped there stays, and the home of no page is known any more.
+            Arc::make_mut(&mut self.spaces[process.0 as usize].homes).clear(address, bytes);
+            return;
+        }
         let initial = flags & map_flags::INITIAL != 0;
         if !initial {
             if path == GROWING_STACK && flags & map_flags::STACK != 0 && self.stack_grown(process, address, bytes) {

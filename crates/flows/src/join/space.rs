@@ -18,6 +18,7 @@ pub(crate) mod map_flags {
     pub const INITIAL: u32 = 64;
     pub const BRK: u32 = 256;
     pub const SHM: u32 = 512;
+    pub const RENEWED: u32 = 1024;
 }
 
 /// A mapping that is live.

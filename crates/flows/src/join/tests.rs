@@ -322,6 +322,30 @@ fn a_block_covers_its_mapping_and_a_mapping_its_module() {
     assert_eq!(kinds, [Some(ObjectKind::File), anonymous, Some(ObjectKind::Heap), anonymous]);
 }
 
+/// Of memory that has become one mapping a part was mapped again: nobody knows which, so that the objects stay and no home is known.
+#[test]
+fn memory_of_which_a_part_is_renewed_keeps_its_objects_and_no_homes() {
+    let mut world = World::new();
+    let map = |page: u64, pages: u64, flags| Event::Map {
+        address: VirtAddr(BASE + page * PAGE),
+        bytes: pages * PAGE,
+        flags,
+        file_offset: 0,
+        path: String::new(),
+        stack: StackId(0),
+    };
+    let access =
+        |page: u64| Event::Access(Access { address: VirtAddr(BASE + page * PAGE), weight: 7, ..Access::default() });
+    let (address, node) = (VirtAddr(BASE), NodeId(1));
+    let place = Event::Place { address, pages: 4, node, cause: 0, toucher: None };
+    for event in [map(0, 1, 1), map(1, 3, 1), place, access(0), access(3), map(0, 3, 1024), access(0), access(3)] {
+        world.order += 1;
+        world.emit(0, event);
+    }
+    assert_eq!(world.results, [(Some(0), Some(1)), (Some(1), Some(1)), (Some(0), None), (Some(1), Some(1))]);
+    assert_eq!(world.joiner.finish().objects.len(), 2);
+}
+
 #[test]
 fn frames_of_numapilots_own_libraries_are_in_no_stack_and_no_place_of_an_access() {
     let mut world = World::new();

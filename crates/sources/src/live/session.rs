@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -168,7 +169,8 @@ impl Live {
         let asks_homes = places.only_node().is_none();
         let asks_sizes = places.leaves_first_touches;
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
-        let known = TaskSource { tracker: path, knows_all_mappings: true, ..TaskSource::default() };
+        let root = Some(PathBuf::from("/"));
+        let known = TaskSource { root, tracker: path, knows_all_mappings: true, ..TaskSource::default() };
         let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone()));
         let reader = Reader::new(Reading {
             events,

@@ -4,10 +4,13 @@
 use std::collections::HashMap;
 use std::fs::File;
 
+use numapilot_perf::Mapping;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, SegmentFlags, elf};
 
 const PAGE: u64 = 4096;
+/// `PROT_WRITE` of mmap(2).
+const PROT_WRITE: u32 = 2;
 /// No kernel has larger pages. Segments that are aligned to more than that begin in the middle of what the alignment would be.
 const PAGE_MAX: u64 = 64 << 10;
 
@@ -31,6 +34,11 @@ impl Segment {
         let end = self.file_offset.saturating_add(self.file_bytes);
         first <= file_offset && file_offset < end && file_offset.saturating_add(bytes) > self.file_offset
     }
+
+    /// Address in the process minus address in the file, if a mapping at `address` that shows the file from `file_offset` on is of this segment.
+    fn bias(&self, address: u64, file_offset: u64) -> u64 {
+        address.wrapping_sub(file_offset).wrapping_add(self.file_offset).wrapping_sub(self.address)
+    }
 }
 
 /// A binary that is mapped in a process.
@@ -46,25 +54,79 @@ pub(crate) struct Placed {
     pub is_by_file: bool,
 }
 
-/// Segments of the binaries that were looked at.
+/// A binary with an executable mapping in a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoadedBinary {
+    /// The kernel's name of its file.
+    pub path: String,
+    /// Where it lies.
+    pub placed: Placed,
+    /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
+    pub zeroed: Option<Vec<(u64, u64)>>,
+}
+
+impl LoadedBinary {
+    /// Whether an address is in its range.
+    pub fn holds(&self, address: u64) -> bool {
+        address >= self.placed.start && address - self.placed.start < self.placed.bytes
+    }
+
+    /// Whether a part of its range lies in `[start, end)`.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.placed.start < end && start < self.placed.start.saturating_add(self.placed.bytes)
+    }
+}
+
+/// A binary's file.
+#[derive(Debug)]
+struct BinaryFile {
+    segments: Vec<Segment>,
+    /// Empty: it has none.
+    build_id: Vec<u8>,
+}
+
+/// The binaries that were looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Binaries {
-    known: HashMap<String, Option<Vec<Segment>>>,
+    known: HashMap<String, Option<BinaryFile>>,
 }
 
 impl Binaries {
     /// Where the binary at `path` lies, one of whose executable mappings begins at `address` and shows the file from `file_offset` on. Without the file (or
     /// with another build of it) the mapping itself, with addresses taken to equal offsets.
     pub fn place(&mut self, path: &str, build_id: &[u8], address: u64, bytes: u64, file_offset: u64) -> Placed {
-        let segments = self.known.entry(path.to_owned()).or_insert_with(|| segments(path, build_id));
-        let placed = segments.as_deref().and_then(|segments| placed(segments, address, bytes, file_offset));
+        let file = self.file(path).filter(|file| build_id.is_empty() || file.build_id == build_id);
+        let placed = file.and_then(|file| placed(&file.segments, address, bytes, file_offset));
         placed.unwrap_or(Placed { start: address, bytes, bias: address.wrapping_sub(file_offset), is_by_file: false })
+    }
+
+    fn file(&mut self, path: &str) -> Option<&BinaryFile> {
+        self.known.entry(path.to_owned()).or_insert_with(|| read(path)).as_ref()
+    }
+
+    /// Build id of the file at a path; empty: it has none, or there is no binary.
+    pub fn build_id(&mut self, path: &str) -> Vec<u8> {
+        self.file(path).map(|file| file.build_id.clone()).unwrap_or_default()
+    }
+
+    /// Whether a mapping of the file of a binary is part of it as it lies. It may as well have been unmapped, unseen, and mapped again beside its old place.
+    pub fn is_part(&self, binary: &LoadedBinary, mapping: &Mapping<'_>) -> bool {
+        let Some(Some(BinaryFile { segments, .. })) = self.known.get(&binary.path) else { return true };
+        let Mapping { addr, len, file_offset, protection, is_executable, .. } = *mapping;
+        let is_written = protection.is_some_and(|bits| bits & PROT_WRITE != 0);
+        if is_executable && !is_written {
+            return placed(segments, addr, len, file_offset).is_none_or(|found| found.bias == binary.placed.bias);
+        }
+        // Where segments share a page of the file, nothing says of which of them a mapping is that is no code. Gaps between segments are of none.
+        let of = segments.iter().filter(|segment| segment.may_be(file_offset, len));
+        protection == Some(0)
+            || of.map(|segment| segment.bias(addr, file_offset)).any(|bias| bias == binary.placed.bias)
     }
 
     /// Stretches of memory (first address, address after the last) that a binary at `path`, whose addresses are off by `bias`, zeroes behind the file's own
     /// part of its segments: what is mapped there without a file is part of it. `None` without the file: only what is mapped of it is known.
     pub fn zeroed(&self, path: &str, bias: u64) -> Option<Vec<(u64, u64)>> {
-        let segments = self.known.get(path)?.as_deref()?;
+        let BinaryFile { segments, .. } = self.known.get(path)?.as_ref()?;
         let stretch = |segment: &Segment| {
             let start = bias.wrapping_add(segment.address);
             let up = |bytes: u64| start.saturating_add(bytes).checked_next_multiple_of(PAGE);
@@ -80,23 +142,20 @@ fn placed(segments: &[Segment], address: u64, bytes: u64, file_offset: u64) -> O
     let candidates = segments.iter().filter(|segment| segment.may_be(file_offset, bytes));
     let nearest = |segment: &&Segment| (!segment.is_executable, segment.file_offset.abs_diff(file_offset));
     let segment = candidates.min_by_key(nearest)?;
-    let bias = address.wrapping_sub(file_offset).wrapping_add(segment.file_offset).wrapping_sub(segment.address);
+    let bias = segment.bias(address, file_offset);
     let first = segments.iter().map(|segment| segment.address).min()? & !(PAGE - 1);
     let end = segments.iter().map(|segment| segment.address.saturating_add(segment.bytes)).max()?;
     let bytes = end.saturating_sub(first).checked_next_multiple_of(PAGE)?;
     Some(Placed { start: bias.wrapping_add(first), bytes, bias, is_by_file: true })
 }
 
-fn segments(path: &str, build_id: &[u8]) -> Option<Vec<Segment>> {
+fn read(path: &str) -> Option<BinaryFile> {
     if !path.starts_with('/') || !std::fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return None;
     }
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
-    let found = file.build_id().ok().flatten().unwrap_or_default();
-    if !build_id.is_empty() && found != build_id {
-        return None;
-    }
+    let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
     let segments = file.segments().map(|segment| {
         let (file_offset, file_bytes) = segment.file_range();
         Segment {
@@ -111,7 +170,7 @@ fn segments(path: &str, build_id: &[u8]) -> Option<Vec<Segment>> {
             },
         }
     });
-    Some(segments.collect())
+    Some(BinaryFile { segments: segments.collect(), build_id })
 }
 
 #[cfg(test)]
@@ -166,7 +225,8 @@ mod tests {
     fn zeroed_memory_is_what_segments_have_beyond_the_file() {
         let text = Segment { address: 0x2000, bytes: 0x5000, file_offset: 0x1000, file_bytes: 0x5000, ..ALIGNED };
         let data = Segment { address: 0x8e00, bytes: 0x3000, file_offset: 0x6e00, file_bytes: 0x200, ..ALIGNED };
-        let binaries = Binaries { known: [("/lib.so".to_owned(), Some(vec![text, data]))].into() };
+        let file = BinaryFile { segments: vec![text, data], build_id: Vec::new() };
+        let binaries = Binaries { known: [("/lib.so".to_owned(), Some(file))].into() };
         assert_eq!(binaries.zeroed("/lib.so", 0x7f00_0000_0000), Some(vec![(0x7f00_0000_9000, 0x7f00_0000_c000)]));
     }
 
@@ -188,6 +248,16 @@ mod tests {
             }
         }
         assert!(count > 0);
+    }
+
+    /// A process in a container may have another build at the same path, before or after one that has the file here.
+    #[test]
+    fn each_build_of_a_path_is_placed_for_itself() {
+        let file = || BinaryFile { segments: as_lld_lays_out().to_vec(), build_id: vec![1] };
+        let mut binaries = Binaries { known: [("/lib.so".to_owned(), Some(file()))].into() };
+        let by_file = [&[][..], &[2], &[1], &[2]]
+            .map(|build_id: &[u8]| binaries.place("/lib.so", build_id, 0x7f00_0000_2000, 0x6000, 0x1000).is_by_file);
+        assert_eq!(by_file, [true, false, true, false]);
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! become accesses ([`samples`]), judged by what is known of the machine ([`numapilot_perf_events::places`]).
 
 mod binaries;
+mod counts;
 mod extents;
+mod files;
+mod first_touches;
 mod order;
 mod output;
 mod ranges;
@@ -13,13 +16,15 @@ mod running;
 mod samples;
 mod shared;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
+pub use counts::Counts;
+pub(crate) use counts::EventCounts;
 pub(crate) use order::Entry;
 pub(crate) use order::Queue;
 pub(crate) use output::Output;
 pub(crate) use output::SharedWriter;
-pub use samples::Counts;
-pub(crate) use samples::EventCounts;
 pub(crate) use samples::Samples;
 pub(crate) use tasks::Announcement;
 pub(crate) use tasks::TaskSource;

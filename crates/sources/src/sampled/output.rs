@@ -186,7 +186,8 @@ impl Output {
             let id = RingId { slot: FIRST_SLOT.saturating_add(thread), generation: 0 };
             writer.append(id, &ring.bytes)?;
             writer.flush_ring(id)?;
-            ring.bytes.clear();
+            // Most threads of a recorded machine have ended, or are idle.
+            ring.bytes = Vec::new();
         }
         Ok(())
     }

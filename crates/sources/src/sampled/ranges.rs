@@ -46,6 +46,12 @@ impl<M: Copy> Ranges<M> {
         ranges.filter(move |(at, its_end, _)| at.max(&start) < its_end.min(&end))
     }
 
+    /// Number of ranges.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
     /// The mark of the range that holds the address.
     pub fn get(&self, address: u64) -> Option<M> {
         let (_, &(end, mark)) = self.by_start.range(..=address).next_back()?;

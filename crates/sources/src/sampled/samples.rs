@@ -1,7 +1,5 @@
 //! Samples: the access, its thread, its stack and its home.
 
-use std::collections::hash_map::Entry;
-
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
@@ -11,10 +9,12 @@ use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
+use super::counts::{Counts, EventCounts};
+use super::first_touches::FirstTouches;
 use super::order::AuxAccess;
 use super::output::Output;
 use super::running::RunningTasks;
-use super::shared::{PageKey, Sighting};
+use super::shared::Sighting;
 use super::tasks::{Announcement, Tasks};
 use crate::error::SourceError;
 use numapilot_perf_events::page_sizes::Sizes;
@@ -26,93 +26,6 @@ use numapilot_perf_events::places::is_memory;
 const CPUS_MAX: u32 = 1 << 16;
 /// No code is in the first page.
 const LOWEST_CODE: u64 = 4096;
-
-/// Counts of a recording's samples by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Samples in the file, or in the rings.
-    pub samples: u64,
-    /// Samples that became accesses.
-    pub accesses: u64,
-    /// Samples without a data address: the instruction accesses no memory, or the event records no address.
-    pub without_address: u64,
-    /// Samples of accesses to kernel memory.
-    pub kernel_addresses: u64,
-    /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
-    pub beyond_addresses: u64,
-    /// Samples without a thread id.
-    pub without_thread: u64,
-    /// Samples of the tracker's own code, which are not the program's.
-    pub trackers: u64,
-    /// Samples of events that do not sample memory accesses.
-    pub other_events: u64,
-    /// Samples of accesses to device registers, which are not memory.
-    pub device: u64,
-    /// Accesses that the core's own caches answered: L1, L2, line fill buffer.
-    pub core_cached: u64,
-    /// Accesses that a cache answered that the cores of a node share (L3).
-    pub shared_cached: u64,
-    /// Accesses that another core's cache answered (cache-to-cache transfers).
-    pub transfers: u64,
-    /// Transfers that are known to come from another node.
-    pub transfers_other_node: u64,
-    /// Transfers that are known to come from the accessing node.
-    pub transfers_own_node: u64,
-    /// Accesses whose sample does not say which level answered.
-    pub level_unknown: u64,
-    /// Accesses of events whose period counts something else (cycles), so that the number of accesses that each represents is unknown.
-    pub of_unknown_weight: u64,
-    /// Accesses whose latency is known.
-    pub with_latency: u64,
-    /// Accesses whose home node is known.
-    pub with_home: u64,
-    /// Accesses whose home node was derived from the page's first touch.
-    pub home_by_first_touch: u64,
-    /// Home nodes that the kernel reported (`move_pages`).
-    pub home_by_query: u64,
-    /// Page faults among the samples.
-    pub faults: u64,
-    /// Accesses whose CPU is known.
-    pub with_cpu: u64,
-    /// Accesses whose CPU was derived from the event's id.
-    pub cpu_by_id: u64,
-    /// Records that could not be decoded.
-    pub undecodable: u64,
-    /// Places at which the recording is damaged.
-    pub damaged_places: u64,
-    /// Bytes skipped at damaged places.
-    pub damaged_bytes: u64,
-    /// Whole records among the skipped bytes, as far as their ends were known.
-    pub damaged_records: u64,
-    /// Records that were lost because perf or the recorder could not keep up.
-    pub lost: u64,
-    /// Times that the kernel slowed sampling down.
-    pub throttled: u64,
-    /// AUX buffers that were truncated or had collisions.
-    pub aux_flagged: u64,
-    /// Bytes of AUX traces that were not decoded: of another format, or not a whole record.
-    pub aux_bytes_unread: u64,
-}
-
-impl Counts {
-    /// A note on samples that the trace cannot hold; `None`: there are none.
-    pub(crate) fn beyond_note(&self) -> Option<String> {
-        let count = self.beyond_addresses;
-        let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
-        (count > 0).then(|| format!("{count} {words}"))
-    }
-}
-
-/// Counts of one event's samples by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EventCounts {
-    /// Number of samples.
-    pub samples: u64,
-    /// Those that are memory accesses (or page faults), with an address in memory of the program or without.
-    pub accesses: u64,
-    /// Sum of their periods: events for which they stand.
-    pub period: u64,
-}
 
 /// A sample that waits for its thread to be announced.
 struct Held {
@@ -141,7 +54,7 @@ pub(crate) struct Samples {
     /// When processes were looked at in /proc, by process id.
     described: HashMap<u32, u64>,
     /// Homes given by first touches.
-    first_touch: HashMap<PageKey, NodeId>,
+    first_touches: FirstTouches,
     /// Where pages are, asked for the records at hand.
     answers: Answers,
     /// How large pages are that faults mapped, asked for the records at hand.
@@ -169,7 +82,7 @@ impl Samples {
             running: HashMap::new(),
             left_out: None,
             described: HashMap::new(),
-            first_touch: HashMap::new(),
+            first_touches: FirstTouches::default(),
             answers: HashMap::new(),
             sizes: HashMap::new(),
             last_cpu: HashMap::new(),
@@ -189,6 +102,12 @@ impl Samples {
     /// Counts so far by event, in the order of the session's; those behind the last are of events without samples.
     pub fn by_event(&self) -> &[EventCounts] {
         &self.by_event
+    }
+
+    /// How much is kept of tasks.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        self.tasks.kept()
     }
 
     /// The output of records.
@@ -256,15 +175,7 @@ impl Samples {
     fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
         let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
         for (image, start, end) in renewed {
-            let (first, end) = (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT));
-            if end - first < self.first_touch.len() as u64 {
-                for page in first..end {
-                    self.first_touch.remove(&PageKey::Own(image, page));
-                }
-            } else {
-                let is_in = |key: &PageKey| matches!(*key, PageKey::Own(of, page) if of == image && (first..end).contains(&page));
-                self.first_touch.retain(|key, _| !is_in(key));
-            }
+            self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
         }
         Ok(())
     }
@@ -276,11 +187,7 @@ impl Samples {
         }
         match record {
             SideBand::Mmap(mapping) => self.map(mapping, time),
-            SideBand::Comm { pid, tid, name, by_exec } => {
-                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)
-            }
-            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change),
-            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change),
+            SideBand::Comm { .. } | SideBand::Fork(_) | SideBand::Exit(_) => self.lifecycle(record, time),
             SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
                 self.counts.lost = self.counts.lost.saturating_add(*count);
                 Ok(())
@@ -307,6 +214,22 @@ impl Samples {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A task's name, start or end.
+    fn lifecycle(&mut self, record: &SideBand<'_>, time: u64) -> Result<(), SourceError> {
+        match record {
+            SideBand::Comm { pid, tid, name, by_exec } => {
+                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)?;
+            }
+            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change)?,
+            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change)?,
+            _ => {}
+        }
+        for image in self.tasks.ended() {
+            self.first_touches.forget(image);
+        }
+        Ok(())
     }
 
     /// Processes a sample of an event.
@@ -508,7 +431,7 @@ impl Samples {
     /// Home node by the page's first touch, if that was seen.
     fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
         let key = self.tasks.page_key(self.tasks.image_of(task), access.address);
-        let home = self.first_touch.get(&key).copied();
+        let home = self.first_touches.get(key);
         self.counts.home_by_first_touch += u64::from(home.is_some());
         home
     }
@@ -525,9 +448,8 @@ impl Samples {
         // What was there before, no fault of this recording has placed.
         let was_absent = access.page_bytes.is_none_or(|bytes| bytes == 0);
         if let (true, Some(home)) = (was_absent && self.tasks.is_own(image, access.address), told.or(node))
-            && let Entry::Vacant(place) = self.first_touch.entry(self.tasks.page_key(image, access.address))
+            && self.first_touches.touch(self.tasks.page_key(image, access.address), home)
         {
-            place.insert(home);
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
             let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);

@@ -7,26 +7,28 @@
 //! Where the tracker is loaded into programs, it announces threads itself ([`Announcement`]), and records more than the side band. Then
 //! a thread's samples wait until it has been announced. A thread that is not announced for long ([`Tasks::settle`]) is
 //! written from the side band.
+//!
+//! What they map is in `mappings`.
+//!
+//! Most processes of a machine end unwritten. Nothing is kept of them then, unless a child that they forked may still be written.
+
+mod mappings;
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use foldhash::HashMap;
-use numapilot_perf::{FileIdentity, Mapping, TaskChange};
-use numapilot_trace::ids::{ModuleId, ProcessIndex, ThreadIndex, VirtAddr};
-use numapilot_trace::mapping::is_shared_memory;
+use numapilot_perf::TaskChange;
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
-use super::binaries::{Binaries, Placed};
+use super::binaries::{Binaries, LoadedBinary};
 use super::extents::Extents;
+use super::files::Files;
 use super::output::Output;
 use super::ranges::Ranges;
-use super::shared::{Owner, PageKey, Segment, SharedMemory, Sighting, is_disk_file};
+use super::shared::{Owner, SharedMemory};
 use crate::error::SourceError;
-
-/// Bits of a mapping's protection and flags, as mmap(2) has them.
-const PROT_WRITE: u32 = 2;
-const MAP_SHARED: u32 = 1;
-/// Process id in perf's list of the kernel's own mappings.
-const KERNEL: u32 = u32::MAX;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -37,51 +39,38 @@ struct Image {
     exe: String,
     start: u64,
     index: Option<ProcessIndex>,
-    /// Indices of the images that it forked.
-    forked: Vec<usize>,
+    /// The process has ended, or executed another image.
+    has_ended: bool,
+    /// Its tasks: those that live, and those that are written.
+    tasks: Vec<usize>,
+    /// Its thread that was written first.
+    speaker: Option<ThreadIndex>,
+    /// Images that it forked and that are not written. Each would be written after this one.
+    heirs: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
     modules: Vec<LoadedBinary>,
     /// End of the writable part of a binary's file that was mapped last, and the binary: what is mapped there next without a file is its zeroed data.
     data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known.
-    owners: Ranges<Owner>,
+    owners: Arc<Ranges<Owner>>,
     /// The mappings as they were made or grew.
-    extents: Extents,
+    extents: Arc<Extents>,
     living: u32,
     /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
     /// Address ranges of the tracker's code.
-    tracker_code: Ranges<bool>,
-}
-
-/// A binary with an executable mapping.
-#[derive(Debug)]
-struct LoadedBinary {
-    path: String,
-    placed: Placed,
-    /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
-    zeroed: Option<Vec<(u64, u64)>>,
-}
-
-/// How a mapping relates to the binaries around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// Not part of a binary.
-    None,
-    /// A binary whose sections are known covers it.
-    Known,
-    /// Initialised data of a binary whose file is not available.
-    Data,
-    /// Zeroed data (bss) of a binary whose file is not available.
-    Zeroed,
+    tracker_code: Arc<Ranges<bool>>,
 }
 
 #[derive(Debug, Default)]
 struct Task {
     tid: u32,
+    /// Tells it from others that had its place among the tasks; 0: the place is free.
+    serial: u64,
     image: usize,
-    parent: Option<usize>,
+    /// Place and serial number of the task that created it.
+    parent: Option<(usize, u64)>,
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
@@ -113,6 +102,8 @@ pub(crate) struct Announcement {
 pub(crate) struct TaskSource {
     /// Build ids of files, by path.
     pub build_ids: HashMap<String, Vec<u8>>,
+    /// Where the `/proc` is that lists the processes; `None`: they ran elsewhere, or another time.
+    pub root: Option<PathBuf>,
     /// Path of the tracker that is loaded into programs and announces their threads; `None`: none is.
     pub tracker: Option<String>,
     /// All mappings are known, so that memory outside them (a stack that grew) is the process's own.
@@ -126,9 +117,17 @@ pub(crate) struct TaskSource {
 pub(crate) struct Tasks {
     images: Vec<Image>,
     tasks: Vec<Task>,
+    /// Places of images and tasks of which nothing is kept.
+    free_images: Vec<usize>,
+    free_tasks: Vec<usize>,
+    serial: u64,
+    /// Written images that have ended since [`Tasks::ended`].
+    ended: Vec<usize>,
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
+    /// The processes' files, where the processes run here.
+    files: Option<Files>,
     shared: SharedMemory,
     known: TaskSource,
     /// Tasks whose announcement may still come, oldest first.
@@ -138,17 +137,41 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// No tasks yet.
     pub fn new(known: TaskSource) -> Tasks {
-        Tasks { known, ..Tasks::default() }
+        let files = known.root.as_deref().map(Files::new);
+        Tasks { known, files, ..Tasks::default() }
     }
 
     fn image(&mut self, pid: u32, time: u64) -> usize {
         if let Some(&image) = self.by_pid.get(&pid) {
             return image;
         }
-        let image = self.images.len();
-        self.images.push(Image { pid, start: time, ..Image::default() });
-        self.by_pid.insert(pid, image);
-        image
+        self.new_image(Image { pid, start: time, ..Image::default() })
+    }
+
+    fn new_image(&mut self, image: Image) -> usize {
+        let pid = image.pid;
+        let at = self.free_images.pop().unwrap_or(self.images.len());
+        match self.images.get_mut(at) {
+            Some(place) => *place = image,
+            None => self.images.push(image),
+        }
+        // The record of another's end was lost.
+        if let Some(old) = self.by_pid.insert(pid, at) {
+            self.end(old);
+        }
+        at
+    }
+
+    fn new_task(&mut self, tid: u32, image: usize, start: u64) -> usize {
+        self.serial += 1;
+        let task = Task { tid, serial: self.serial, image, start, is_settled: true, ..Task::default() };
+        let at = self.free_tasks.pop().unwrap_or(self.tasks.len());
+        match self.tasks.get_mut(at) {
+            Some(place) => *place = task,
+            None => self.tasks.push(task),
+        }
+        self.images[image].tasks.push(at);
+        at
     }
 
     /// The living thread with these numbers, new if there was none.
@@ -159,9 +182,9 @@ impl Tasks {
         {
             return task;
         }
-        let task = self.tasks.len();
-        self.tasks.push(Task { tid, image, start: time, is_settled: self.known.tracker.is_none(), ..Task::default() });
+        let task = self.new_task(tid, image, time);
         if self.known.tracker.is_some() {
+            self.tasks[task].is_settled = false;
             self.unannounced.push(task);
         }
         self.by_tid.insert(tid, task);
@@ -207,6 +230,7 @@ impl Tasks {
         (state.thread, state.is_tracked, state.is_settled) = (Some(announced.thread), true, true);
         let image = &mut self.images[state.image];
         (image.index, image.is_tracked) = (Some(announced.process), true);
+        image.speaker.get_or_insert(announced.thread);
         image.waiting = Vec::new();
         task
     }
@@ -232,16 +256,29 @@ impl Tasks {
         }
         match self.tasks[task].thread {
             Some(thread) => Ok(thread),
-            None => self.write_thread(out, task),
+            None => self.write_thread(out, task, None),
         }
     }
 
-    fn write_thread(&mut self, out: &mut Output, task: usize) -> Result<ThreadIndex, SourceError> {
-        let parent = self.tasks[task].parent.and_then(|parent| self.tasks[parent].thread);
+    /// The task that created another, if anything is kept of it.
+    fn creator(&self, task: usize) -> Option<usize> {
+        let (creator, serial) = self.tasks[task].parent?;
+        (self.tasks[creator].serial == serial).then_some(creator)
+    }
+
+    /// `forker`: the thread that created it, if nothing is known of its own creator.
+    fn write_thread(
+        &mut self,
+        out: &mut Output,
+        task: usize,
+        forker: Option<ThreadIndex>,
+    ) -> Result<ThreadIndex, SourceError> {
+        let parent = self.creator(task).and_then(|creator| self.tasks[creator].thread).or(forker);
         let Task { tid, image, start, ref name, .. } = self.tasks[task];
         let name = name.clone();
-        let image = &self.images[image];
+        let image = &mut self.images[image];
         let (start, thread) = (start.max(image.start), out.new_thread());
+        image.speaker.get_or_insert(thread);
         let event = Event::ThreadStart {
             index: thread,
             pid: image.pid,
@@ -269,17 +306,22 @@ impl Tasks {
         if let Some(parent) = parent
             && self.images[parent].index.is_none()
         {
-            let pid = self.images[parent].pid;
-            let creator = self.tasks[task].parent.filter(|&creator| self.tasks[creator].image == parent);
-            let creator = creator.unwrap_or_else(|| self.task(pid, pid, 0));
+            let creator = self.creator(task).filter(|&creator| self.tasks[creator].image == parent);
+            let creator = creator.unwrap_or_else(|| self.any_task(parent));
             self.write_image(out, parent, creator)?;
+            // It may have been written with its parent.
+            if self.images[image].index.is_some() {
+                return Ok(());
+            }
         }
         let index = out.new_process();
         self.images[image].index = Some(index);
         // The main thread first, if it is known: others may have been its children.
         let pid = self.images[image].pid;
         let main = self.by_tid.get(&pid).copied().filter(|&main| self.tasks[main].image == image);
-        let first = self.write_thread(out, main.unwrap_or(task))?;
+        let main = main.unwrap_or(task);
+        let forker = self.forker(out, image, main)?;
+        let first = self.write_thread(out, main, forker)?;
         let parent_image = parent.map(|parent| &self.images[parent]);
         let (start, by_exec) = (self.images[image].start, self.images[image].by_exec);
         let event = Event::ProcessStart {
@@ -295,16 +337,38 @@ impl Tasks {
         for (time, event) in std::mem::take(&mut self.images[image].waiting) {
             out.put(first, time, event)?;
         }
+        if let Some(parent) = parent {
+            self.images[parent].heirs.retain(|&heir| heir != image);
+        }
         if self.known.writes_forks {
-            for forked in std::mem::take(&mut self.images[image].forked) {
-                let Image { pid, start, index, .. } = self.images[forked];
-                if index.is_none() && self.by_pid.get(&pid) == Some(&forked) {
+            for forked in std::mem::take(&mut self.images[image].heirs) {
+                let Image { pid, start, index, has_ended, .. } = self.images[forked];
+                if index.is_none() && !has_ended {
                     let main = self.task(pid, pid, start);
                     self.write_image(out, forked, main)?;
                 }
             }
         }
+        self.forget(image);
         Ok(())
+    }
+
+    /// The thread that forked a process, whose first thread `first` is, written if it was not: the join knows by it that the process has its parent's memory.
+    fn forker(&mut self, out: &mut Output, image: usize, first: usize) -> Result<Option<ThreadIndex>, SourceError> {
+        let Image { parent: Some(parent), by_exec: false, .. } = self.images[image] else { return Ok(None) };
+        match self.creator(first).filter(|&creator| self.tasks[creator].image == parent) {
+            Some(creator) if self.tasks[creator].thread.is_some() => Ok(self.tasks[creator].thread),
+            Some(creator) if self.tasks[creator].is_settled => self.write_thread(out, creator, None).map(Some),
+            // Any of the parent's threads does as well.
+            _ => Ok(self.images[parent].speaker),
+        }
+    }
+
+    /// A task of an image that is to be written. Of one that has ended there may be none.
+    fn any_task(&mut self, image: usize) -> usize {
+        let Image { pid, start, ref tasks, .. } = self.images[image];
+        let main = tasks.iter().copied().find(|&task| self.tasks[task].tid == pid);
+        main.or(tasks.first().copied()).unwrap_or_else(|| self.new_task(pid, image, start))
     }
 
     /// Writes an event of a process, or keeps it until the process is written.
@@ -313,14 +377,11 @@ impl Tasks {
             return Ok(());
         }
         let pid = self.images[image].pid;
-        let written = self.images[image].index.is_some();
         let on_behalf = || {
             let main = self.by_tid.get(&pid).filter(|&&task| self.tasks[task].image == image);
-            let any = || self.tasks.iter().position(|task| task.image == image && task.thread.is_some());
-            main.copied().filter(|&main| self.tasks[main].thread.is_some()).or_else(any)
+            main.and_then(|&main| self.tasks[main].thread).or(self.images[image].speaker)
         };
-        let thread = if written { on_behalf().and_then(|task| self.tasks[task].thread) } else { None };
-        match thread {
+        match self.images[image].index.and_then(|_| on_behalf()) {
             Some(thread) => out.put(thread, time, event),
             None => {
                 self.images[image].waiting.push((time, event));
@@ -357,19 +418,19 @@ impl Tasks {
         if let Some(old) = parent {
             let index = self.images[old].index.unwrap_or_default();
             // The caller's thread lives on under the main thread's number; all others are gone.
-            let own = |task: &&Task| task.image == old && !task.is_tracked;
-            let threads: Vec<ThreadIndex> = self.tasks.iter().filter(own).filter_map(|task| task.thread).collect();
-            for &thread in &threads {
-                out.put(thread, time, Event::ThreadEnd { index: thread })?;
+            for &task in &self.images[old].tasks {
+                let Task { tid, thread, is_tracked, .. } = self.tasks[task];
+                let is_own = !is_tracked && self.by_tid.get(&tid) == Some(&task);
+                if let Some(index) = thread.filter(|_| is_own) {
+                    out.put(index, time, Event::ThreadEnd { index })?;
+                }
             }
             self.tell(out, old, time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
         }
         if let Some(old) = old {
-            self.by_tid.retain(|_, task| self.tasks[*task].image != old);
+            self.end(old);
         }
-        let image = self.images.len();
-        self.images.push(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
-        self.by_pid.insert(pid, image);
+        self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
         self.task(pid, tid, time);
         Ok(())
     }
@@ -379,7 +440,6 @@ impl Tasks {
         let time = change.time;
         let parent = self.task(change.parent_pid, change.parent_tid, time);
         if change.pid != change.parent_pid {
-            let image = self.images.len();
             // perf's records of processes that were running already (at time 0) do not show inheritance: they may have executed others since.
             let inherits = (time > 0).then_some(self.tasks[parent].image);
             let copied = inherits.map(|parent| &self.images[parent]);
@@ -389,16 +449,15 @@ impl Tasks {
             let pid = change.pid;
             let forked =
                 Image { pid, parent: inherits, start: time, owners, extents, tracker_code, ..Image::default() };
-            self.images.push(forked);
-            self.by_pid.insert(change.pid, image);
-            if let Some(parent) = inherits.filter(|_| self.known.writes_forks) {
-                self.images[parent].forked.push(image);
+            let image = self.new_image(forked);
+            if let Some(parent) = inherits {
+                self.images[parent].heirs.push(image);
             }
         }
         self.by_tid.remove(&change.tid);
         let task = self.task(change.pid, change.tid, time);
         let is_forked = time > 0 || change.pid == change.parent_pid;
-        self.tasks[task].parent = is_forked.then_some(parent);
+        self.tasks[task].parent = is_forked.then_some((parent, self.tasks[parent].serial));
         let is_of_written = self.images[self.tasks[parent].image].index.is_some();
         if self.known.writes_forks && is_forked && change.pid != change.parent_pid && is_of_written {
             self.written(out, task)?;
@@ -409,217 +468,97 @@ impl Tasks {
     /// A thread's end, and that of its process if it was the last.
     pub fn exit(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), SourceError> {
         let Some(&task) = self.by_tid.get(&change.tid) else { return Ok(()) };
-        let image = self.tasks[task].image;
+        let Task { image, thread, is_tracked, is_settled, .. } = self.tasks[task];
         self.images[image].living = self.images[image].living.saturating_sub(1);
-        if let Some(thread) = self.tasks[task].thread.filter(|_| !self.tasks[task].is_tracked) {
-            if self.images[image].living == 0
-                && !self.images[image].is_tracked
-                && let Some(index) = self.images[image].index
-            {
-                // The recording has no exit status: this way of ending says none.
-                out.put(thread, change.time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
-            }
-            out.put(thread, change.time, Event::ThreadEnd { index: thread })?;
+        let is_last = self.images[image].living == 0;
+        // Whichever thread ends last, with samples or without.
+        if let Some(index) = self.images[image].index.filter(|_| is_last) {
+            // The recording has no exit status: this way of ending says none.
+            self.tell(out, image, change.time, Event::ProcessEnd { index, by_exec: true, code: 0 })?;
+        }
+        if let Some(index) = thread.filter(|_| !is_tracked) {
+            out.put(index, change.time, Event::ThreadEnd { index })?;
         }
         self.by_tid.remove(&change.tid);
-        if self.images[image].living == 0 {
-            self.by_pid.remove(&self.images[image].pid);
+        if is_last {
+            self.end(image);
+        } else if thread.is_none() && is_settled {
+            self.images[image].tasks.retain(|&other| other != task);
+            self.free_task(task);
         }
         Ok(())
     }
 
-    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
-    /// after the last.
-    pub fn map(
-        &mut self,
-        out: &mut Output,
-        mapping: &Mapping<'_>,
-        sighting: Sighting,
-        time: u64,
-    ) -> Result<Vec<(usize, u64, u64)>, SourceError> {
-        // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
-        let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
-        if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
-            return Ok(Vec::new());
-        }
-        let image = self.image(mapping.pid, time);
-        let renewed = self.images[image].extents.map(mapping);
-        // What perf lists of before the recording, and what /proc shows, is as it was.
-        let renewed = if sighting.is_new(time) { renewed } else { Vec::new() };
-        for &(start, end) in &renewed {
-            let gone = Event::Unmap { address: VirtAddr(start), bytes: end - start };
-            self.tell(out, image, time, gone)?;
-        }
-        self.map_part(out, image, mapping, sighting, time)?;
-        Ok(renewed.into_iter().map(|(start, end)| (image, start, end)).collect())
-    }
-
-    fn map_part(
-        &mut self,
-        out: &mut Output,
-        image: usize,
-        mapping: &Mapping<'_>,
-        sighting: Sighting,
-        time: u64,
-    ) -> Result<(), SourceError> {
-        let path = String::from_utf8_lossy(mapping.path).into_owned();
-        let is_file = is_disk_file(mapping.path);
-        let is_anonymous = path.starts_with("//anon") || path.is_empty();
-        // Records that are too old to have flags are of memory that hardly anyone maps privately.
-        let is_shared_memory = is_shared_memory(mapping.path);
-        let is_shared = mapping.flags.map_or(is_shared_memory, |flags| flags & MAP_SHARED != 0);
-        let segment = (is_shared_memory && is_shared)
-            .then(|| self.shared.segment(&path, mapping, sighting.inode(), sighting.is_new(time)));
-        self.note_pages(image, mapping, segment.as_ref().map(|(_, segment)| *segment));
-        let part = self.part(image, mapping, &path, is_anonymous);
-        if part == Part::Known {
-            return Ok(());
-        }
-        let is_binary = is_file && mapping.is_executable;
-        if is_binary {
-            let is_absent = self.map_binary(out, image, mapping, path.clone(), time)?;
-            // Without the file nothing says what lies in it: its mappings are the objects.
-            if !is_absent {
-                return Ok(());
+    /// An image has ended: its process, or it executed another.
+    fn end(&mut self, image: usize) {
+        let Image { pid, ref tasks, .. } = self.images[image];
+        for &task in tasks {
+            let tid = self.tasks[task].tid;
+            if self.by_tid.get(&tid) == Some(&task) {
+                self.by_tid.remove(&tid);
             }
         }
-        let path = match part {
-            Part::Data => format!("{path} [data]"),
-            Part::Zeroed => self.images[image].data_end.take().map_or(path, |(_, binary)| format!("{binary} [bss]")),
-            _ if is_anonymous => sighting.anonymous_name(mapping),
-            Part::Known | Part::None => segment.map_or(path, |(name, _)| name),
-        };
-        let flags = [
-            (is_anonymous, layout::MAP_ANONYMOUS),
-            (is_shared, layout::MAP_SHARED),
-            (mapping.is_executable, layout::MAP_EXEC),
-            (is_shared_memory, layout::MAP_SHM),
-            (sighting != Sighting::Made, layout::MAP_INITIAL),
-        ];
-        let event = Event::Map {
-            address: VirtAddr(mapping.addr),
-            bytes: mapping.len,
-            flags: flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag),
-            file_offset: mapping.file_offset,
-            path,
-            stack: numapilot_trace::ids::StackId(0),
-        };
-        self.tell(out, image, time, event)
+        if self.by_pid.get(&pid) == Some(&image) {
+            self.by_pid.remove(&pid);
+        }
+        self.images[image].has_ended = true;
+        self.forget(image);
     }
 
-    /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
-    /// its code), and binaries are unmapped unseen, so that an address within one says little.
-    fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
-        let image = &mut self.images[image];
-        let inside = |module: &LoadedBinary| {
-            mapping.addr >= module.placed.start && mapping.addr - module.placed.start < module.placed.bytes
-        };
-        let end = mapping.addr.saturating_add(mapping.len);
-        if let Some(module) = image.modules.iter().rfind(|module| inside(module))
-            && let Some(zeroed) = &module.zeroed
-        {
-            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
-            return if module.path == path || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
-        }
-        if is_anonymous {
-            let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
-            return if follows { Part::Zeroed } else { Part::None };
-        }
-        let is_written = mapping.protection.is_some_and(|bits| bits & PROT_WRITE != 0)
-            && mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0);
-        let is_of_absent =
-            image.modules.iter().rfind(|module| module.path == path).is_some_and(|module| module.zeroed.is_none());
-        if is_of_absent && is_written {
-            image.data_end = Some((end, path.to_owned()));
-            return Part::Data;
-        }
-        // Another file's mapping: the loader is done with the binary before. (Its own read-only parts come in between.)
-        if image.data_end.as_ref().is_some_and(|(_, binary)| binary != path) {
-            image.data_end = None;
-        }
-        Part::None
-    }
-
-    /// Tells of a binary of which `mapping` is an executable part, unless that was told. True: its file is not here.
-    fn map_binary(
-        &mut self,
-        out: &mut Output,
-        image: usize,
-        mapping: &Mapping<'_>,
-        path: String,
-        time: u64,
-    ) -> Result<bool, SourceError> {
-        let is_told = |module: &LoadedBinary| {
-            let Placed { start, bytes, .. } = module.placed;
-            module.path == path && mapping.addr >= start && mapping.addr - start < bytes
-        };
-        if self.images[image].modules.iter().any(is_told) {
-            return Ok(true);
-        }
-        let build_id = match mapping.identity {
-            FileIdentity::BuildId(id) => id.to_vec(),
-            _ => self.known.build_ids.get(&path).cloned().unwrap_or_default(),
-        };
-        let placed = self.binaries.place(&path, &build_id, mapping.addr, mapping.len, mapping.file_offset);
-        if self.images[image].exe.is_empty() {
-            self.images[image].exe.clone_from(&path);
-        }
-        let zeroed = if placed.is_by_file { self.binaries.zeroed(&path, placed.bias) } else { None };
-        let is_absent = zeroed.is_none();
-        self.images[image].modules.push(LoadedBinary { path: path.clone(), placed, zeroed });
-        let id: ModuleId = out.new_module();
-        let event = Event::Module {
-            id,
-            address: VirtAddr(placed.start),
-            bytes: placed.bytes,
-            bias: placed.bias,
-            path,
-            build_id,
-        };
-        self.tell(out, image, time, event)?;
-        Ok(is_absent)
-    }
-
-    /// Remembers whose the pages of a mapping are.
-    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>, segment: Option<Segment>) {
-        // A private file mapping that is written gets copies, unless the record is too old to tell.
-        let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
-            && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);
-        let owner = match segment {
-            Some(segment) => Owner::Shared(segment),
-            None if is_disk_file(mapping.path) && !is_copied => Owner::File,
-            None => Owner::Process,
-        };
-        let image = &mut self.images[image];
-        image.owners.set(mapping.addr, mapping.len, owner);
-        let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
-        if mapping.is_executable || is_trackers {
-            image.tracker_code.set(mapping.addr, mapping.len, is_trackers);
-        }
-    }
-
-    /// Whether an instruction is the tracker's.
-    pub fn is_trackers(&self, image: usize, ip: u64) -> bool {
-        self.images[image].tracker_code.get(ip) == Some(true)
-    }
-
-    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
-    pub fn is_own(&self, image: usize, address: u64) -> bool {
-        match self.images[image].owners.get(address) {
-            Some(Owner::File) => false,
-            Some(Owner::Process) => true,
-            Some(Owner::Shared(segment)) => segment.is_new,
-            None => self.known.knows_all_mappings,
-        }
-    }
-
-    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
-    pub fn page_key(&self, image: usize, address: u64) -> PageKey {
-        match self.images[image].owners.get(address) {
-            Some(Owner::Shared(segment)) => {
-                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+    /// Drops what no record can need any more of an image, if it has ended, and of those that it was forked from.
+    fn forget(&mut self, image: usize) {
+        let mut next = Some(image);
+        while let Some(image) = next.take() {
+            let state = &mut self.images[image];
+            // The tracker may still announce a thread, whose samples wait.
+            let is_awaited = state.tasks.iter().any(|&task| !self.tasks[task].is_settled);
+            let has_heirs = state.index.is_none() && !state.heirs.is_empty();
+            if !state.has_ended || is_awaited || has_heirs {
+                return;
             }
-            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+            let Image { pid, parent, by_exec, start, index, has_ended, speaker, is_tracked, .. } = *state;
+            let old = std::mem::take(state);
+            if index.is_some() {
+                let tasks = old.tasks;
+                *state = Image {
+                    pid,
+                    parent,
+                    by_exec,
+                    start,
+                    index,
+                    has_ended,
+                    tasks,
+                    speaker,
+                    is_tracked,
+                    ..Image::default()
+                };
+                self.ended.push(image);
+                return;
+            }
+            old.tasks.into_iter().for_each(|task| self.free_task(task));
+            self.free_images.push(image);
+            if let Some(parent) = parent {
+                self.images[parent].heirs.retain(|&heir| heir != image);
+                next = Some(parent);
+            }
         }
+    }
+
+    fn free_task(&mut self, task: usize) {
+        self.tasks[task] = Task::default();
+        self.free_tasks.push(task);
+    }
+
+    /// Written process images that have ended since the last call.
+    pub fn ended(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Numbers of images and tasks of which something is kept, and of what else is kept of them.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        let of = |image: &Image| image.waiting.len() + image.modules.len() + image.owners.len() + image.heirs.len();
+        let images = self.images.len() - self.free_images.len();
+        (images, self.tasks.len() - self.free_tasks.len(), self.images.iter().map(of).sum())
     }
 }

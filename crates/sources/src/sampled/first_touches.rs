@@ -1,0 +1,80 @@
+//! Homes that first touches gave pages, for recordings that do not leave that to the join.
+
+use std::collections::hash_map::Entry;
+
+use foldhash::HashMap;
+use numapilot_machine::NodeId;
+
+use super::shared::PageKey;
+
+/// The home of each page whose first touch was seen.
+#[derive(Debug, Default)]
+pub(crate) struct FirstTouches {
+    /// By process image, then by page number.
+    own: HashMap<usize, HashMap<u64, NodeId>>,
+    /// By shared memory and page number.
+    shared: HashMap<(usize, u64), NodeId>,
+}
+
+impl FirstTouches {
+    /// Home of a page, if its first touch was seen.
+    pub fn get(&self, key: PageKey) -> Option<NodeId> {
+        match key {
+            PageKey::Own(image, page) => self.own.get(&image)?.get(&page).copied(),
+            PageKey::Shared(memory, page) => self.shared.get(&(memory, page)).copied(),
+        }
+    }
+
+    /// A touch of a page. Returns whether it is the first.
+    pub fn touch(&mut self, key: PageKey, home: NodeId) -> bool {
+        match key {
+            PageKey::Own(image, page) => is_put(self.own.entry(image).or_default().entry(page), home),
+            PageKey::Shared(memory, page) => is_put(self.shared.entry((memory, page)), home),
+        }
+    }
+
+    /// The pages from `first` to before `end` of a process image are new.
+    pub fn renew(&mut self, image: usize, (first, end): (u64, u64)) {
+        let Some(pages) = self.own.get_mut(&image) else { return };
+        if end - first < pages.len() as u64 {
+            for page in first..end {
+                pages.remove(&page);
+            }
+        } else {
+            pages.retain(|page, _| !(first..end).contains(page));
+        }
+    }
+
+    /// A process image has ended.
+    pub fn forget(&mut self, image: usize) {
+        self.own.remove(&image);
+    }
+}
+
+fn is_put<K>(entry: Entry<'_, K, NodeId>, home: NodeId) -> bool {
+    let is_vacant = matches!(entry, Entry::Vacant(_));
+    entry.or_insert(home);
+    is_vacant
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_touched_first_once_until_it_is_new_or_its_process_has_ended() {
+        let [first, second] = [NodeId(0), NodeId(1)];
+        let mut touches = FirstTouches::default();
+        for key in [PageKey::Own(3, 7), PageKey::Own(4, 7), PageKey::Shared(3, 7)] {
+            assert!(touches.touch(key, first) && !touches.touch(key, second));
+            assert_eq!(touches.get(key), Some(first));
+        }
+        assert!(touches.touch(PageKey::Own(3, 9), first));
+        touches.renew(3, (0, 8));
+        touches.renew(3, (10, u64::MAX));
+        assert_eq!([7, 9].map(|page| touches.get(PageKey::Own(3, page))), [None, Some(first)]);
+        touches.forget(4);
+        assert_eq!((touches.get(PageKey::Own(4, 7)), touches.own.len()), (None, 1));
+        assert_eq!(touches.get(PageKey::Shared(3, 7)), Some(first));
+    }
+}
