@@ -2,6 +2,8 @@
 //!
 //! The loop's control port passes events to it, and takes commands from it. It never blocks, and never fails once it has started.
 
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -78,11 +80,11 @@ impl Daemon {
         if settings.journal.is_some() {
             ignore_file_size_signal();
         }
-        for file in [settings.journal.as_ref().map(|j| &j.file), settings.control.as_ref().map(|c| &c.path)]
-            .into_iter()
-            .flatten()
-        {
-            make_folder(file)?;
+        if let Some(journal) = &settings.journal {
+            make_folder(&journal.file, false)?;
+        }
+        if let Some(control) = &settings.control {
+            make_folder(&control.path, true)?;
         }
         let (record, restored) =
             match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
@@ -239,17 +241,25 @@ fn event_of(done: &Done) -> Event {
     Event::Setting(SettingEvent { name: done.setting.to_string(), was, now, done: done.done })
 }
 
-/// Creates the folder of a file, accessible only to this user (that of a control socket may be traversed by all users).
-fn make_folder(file: &Path) -> Result<(), ServiceError> {
-    use std::os::unix::fs::DirBuilderExt;
+/// Creates the folder of a file, and those above it. Those of a socket are traversable by all users, whatever the umask: the socket's own mode says who may
+/// connect. Folders that exist stay as they are.
+fn make_folder(file: &Path, is_socket: bool) -> Result<(), ServiceError> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|source| ServiceError::file(folder, "create this folder", source))
+    made.map_err(|source| ServiceError::file(folder, "create this folder", source))?;
+    for folder in missing.into_iter().filter(|_| is_socket) {
+        let opened = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755));
+        opened
+            .map_err(|source| ServiceError::file(folder, "let other users reach the socket in this folder", source))?;
+    }
+    Ok(())
 }
 
 fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>) -> Result<MetricsPage, ServiceError> {
     if let Address::Unix(path) = &settings.listen {
-        make_folder(path)?;
+        make_folder(path, true)?;
     }
     let per_process = settings.per_process;
     MetricsPage::start(&settings.listen, settings.allow_remote, move || {

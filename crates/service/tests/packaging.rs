@@ -97,6 +97,16 @@ fn the_unit_keeps_cgroups_read_only_and_its_drop_in_lets_the_packer_write_them()
     assert!(text("docs/service.md").contains("packaging/systemd/pack.conf"));
 }
 
+#[test]
+fn the_unit_sees_where_users_tell_which_processes_they_manage() {
+    let unit = text("packaging/systemd/numapilot.service");
+    for line in unit.lines() {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        assert!(key != "ProtectHome" || value == "read-only", "/run/user/UID/numapilot/claims: {line}");
+        assert!(key != "PrivateTmp" || value == "no", "/tmp/numapilot-UID/claims: {line}");
+    }
+}
+
 /// Names of the figures that a full status makes, by way of the real page.
 fn served() -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
