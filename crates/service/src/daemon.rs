@@ -39,8 +39,8 @@ use crate::notify::Notify;
 use crate::state::Done;
 use crate::state::Record;
 
-/// Interval between two notifications to systemd.
-const NOTIFY_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two notifications to systemd; a wait is no longer than that, so that the watchdog hears of the daemon however long the loop's interval is.
+pub(crate) const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
 /// Settings of a daemon's services.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +65,10 @@ pub struct Daemon {
     control: Option<Control>,
     page: Option<MetricsPage>,
     commands: Receiver<Steering>,
-    notify: Notify,
+    pub(crate) notify: Notify,
     is_ready: bool,
     notified_at: Option<Instant>,
+    status_at: Option<Instant>,
 }
 
 impl Daemon {
@@ -113,7 +114,18 @@ impl Daemon {
             None => None,
         };
         let notify = Notify::from_environment();
-        Ok(Daemon { board, journal, record, control, page, commands, notify, is_ready: false, notified_at: None })
+        Ok(Daemon {
+            board,
+            journal,
+            record,
+            control,
+            page,
+            commands,
+            notify,
+            is_ready: false,
+            notified_at: None,
+            status_at: None,
+        })
     }
 
     /// Addresses of the control socket and the metrics page.
@@ -129,29 +141,37 @@ impl Daemon {
 
     /// Publishes the loop's status.
     pub fn status(&mut self, status: Status) {
-        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
-            self.notified_at = Some(Instant::now());
+        if is_due(self.status_at) {
+            self.status_at = Some(Instant::now());
             let moved = status.counters.pages.moved;
             let words = format!("{}: {} processes, {moved} pages moved", status.state.name(), status.targets.len());
             if self.is_ready {
                 self.notify.status(&words);
-                self.notify.alive();
-            } else {
-                self.notify.ready(&words);
-                self.is_ready = true;
             }
+            self.notify_alive(&words);
         }
         self.board.put(status);
     }
 
     /// Notifies systemd that a step is still at work, which publishes no status. The first step may be such a one, and a start is to end in time.
     pub fn alive(&mut self) {
-        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
+        self.notify_alive("moving memory");
+    }
+
+    /// Notifies systemd that the loop waits for its next step. The first one may come an interval after the start, and intervals may be longer than systemd
+    /// waits for a start, or for its watchdog's notification.
+    pub fn waits(&mut self) {
+        self.notify_alive("waiting for the first interval to end");
+    }
+
+    /// `words`: the status, if this is the first notification.
+    fn notify_alive(&mut self, words: &str) {
+        if is_due(self.notified_at) {
             self.notified_at = Some(Instant::now());
             if self.is_ready {
                 self.notify.alive();
             } else {
-                self.notify.ready("moving memory");
+                self.notify.ready(words);
                 self.is_ready = true;
             }
         }
@@ -230,6 +250,11 @@ impl Sink for Daemon {
             journal.record(event);
         }
     }
+}
+
+/// Whether a notification is due after that of this time.
+fn is_due(notified_at: Option<Instant>) -> bool {
+    notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY)
 }
 
 fn event_of(done: &Done) -> Event {
@@ -313,5 +338,7 @@ mod tests {
         daemon.notified_at = None;
         daemon.alive();
         assert_eq!(hear().unwrap(), "WATCHDOG=1");
+        daemon.status(Status::default());
+        assert!(hear().unwrap().starts_with("STATUS="), "a status is told although the watchdog was notified just now");
     }
 }
