@@ -98,6 +98,22 @@ fn the_unit_keeps_cgroups_read_only_and_its_drop_in_lets_the_packer_write_them()
 }
 
 #[test]
+fn the_unit_starts_where_the_second_node_is_not_number_1() {
+    let folders = "/sys/devices/system/node/node";
+    let unit = text("packaging/systemd/numapilot.service");
+    let conditions: Vec<&str> = unit.lines().filter(|line| line.contains(folders)).collect();
+    assert_eq!(conditions, [format!("ConditionPathExistsGlob={folders}[1-9]*")]);
+    for tree in ["sparse-nodes", "two-sockets-smt", "one-node"] {
+        let tree_text = text(&format!("testdata/sysfs/{tree}.tree"));
+        let second = tree_text
+            .lines()
+            .filter_map(|line| line.strip_prefix(&folders[1..]))
+            .any(|node| node.starts_with(|digit: char| ('1'..='9').contains(&digit)));
+        assert_eq!(second, tree != "one-node", "{tree}");
+    }
+}
+
+#[test]
 fn the_unit_sees_where_users_tell_which_processes_they_manage() {
     let unit = text("packaging/systemd/numapilot.service");
     for line in unit.lines() {
