@@ -114,6 +114,16 @@ fn the_unit_starts_where_the_second_node_is_not_number_1() {
 }
 
 #[test]
+fn whoever_opens_the_metrics_to_other_machines_is_told_of_the_units_filter() {
+    let rule = "IPAddressAllow=192.0.2.0/24";
+    assert!(text("packaging/systemd/numapilot.service").contains("IPAddressDeny=any"));
+    for path in ["packaging/systemd/numapilot.service", "packaging/numapilot.toml", "docs/operating/metrics.md"] {
+        let told = text(path);
+        assert!(told.contains(rule) && told.contains("allow-remote"), "{path}");
+    }
+}
+
+#[test]
 fn the_unit_sees_where_users_tell_which_processes_they_manage() {
     let unit = text("packaging/systemd/numapilot.service");
     for line in unit.lines() {
