@@ -123,6 +123,17 @@ fn whoever_opens_the_metrics_to_other_machines_is_told_of_the_units_filter() {
     }
 }
 
+/// `numapilot_samples_lost_total` is a part of `numapilot_lost_total`.
+#[test]
+fn no_panel_and_no_alert_counts_a_loss_twice() {
+    let dashboard: serde_json::Value = serde_json::from_str(&text("packaging/grafana/numapilot.json")).unwrap();
+    let metrics = text("docs/operating/metrics.md");
+    let panels = dashboard["panels"].as_array().unwrap().iter().map(|panel| panel["targets"].to_string());
+    for asks in panels.chain(metrics.lines().filter(|line| line.contains("rate(")).map(str::to_owned)) {
+        assert!(!(asks.contains("numapilot_lost_total") && asks.contains("numapilot_samples_lost_total")), "{asks}");
+    }
+}
+
 #[test]
 fn the_unit_sees_where_users_tell_which_processes_they_manage() {
     let unit = text("packaging/systemd/numapilot.service");

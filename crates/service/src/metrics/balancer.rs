@@ -75,7 +75,11 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
         one("numapilot_observations_total", "Observation intervals", counters.observations),
         one("numapilot_decisions_total", "Decisions that ordered something", counters.decisions),
         one("numapilot_samples_total", "Sampled memory accesses", counters.samples),
-        one("numapilot_samples_lost_total", "Samples lost by the kernel", counters.samples_lost),
+        one(
+            "numapilot_samples_lost_total",
+            "Records of samples and faults that were lost; numapilot_lost_total has them by kind",
+            counters.samples_lost,
+        ),
         one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
         one("numapilot_file_uses_total", "Observed uses of file pages that are only read", counters.file_uses),
         pages,
