@@ -158,13 +158,7 @@ fn served() -> BTreeSet<String> {
         ..DaemonSettings::default()
     };
     let mut daemon = Daemon::start(&settings, || ()).unwrap();
-    let node = NodeStatus {
-        probe_ns: vec![Some(90.0)],
-        served_bytes_per_s: Some(1.0),
-        utilisation: Some(0.5),
-        local_share: Some(0.5),
-        ..NodeStatus::default()
-    };
+    let node = NodeStatus { probe_ns: vec![Some(90.0)], local_share: Some(0.5), ..NodeStatus::default() };
     daemon.status(Status {
         nodes: vec![node],
         rates: Rates { local_share: Some(0.5), imbalance_percent: Some(1.0), ..Rates::default() },
