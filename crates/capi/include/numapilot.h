@@ -205,6 +205,8 @@ typedef struct numapilot_info {
   const char *command;
   // Name of the machine.
   const char *machine;
+  // 1: the recorder was killed, so what came later is missing, and totals are lower bounds.
+  uint32_t is_interrupted;
 } numapilot_info;
 
 // An object instance, with what it shares with others of its site.

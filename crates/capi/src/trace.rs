@@ -58,6 +58,8 @@ pub struct TraceInfo {
     pub command: *const c_char,
     /// Name of the machine.
     pub machine: *const c_char,
+    /// 1: the recorder was killed, so what came later is missing, and totals are lower bounds.
+    pub is_interrupted: u32,
 }
 
 /// Texts of a site.
@@ -133,7 +135,7 @@ pub unsafe extern "C" fn numapilot_trace_info(trace: TraceHandle, info: *mut Tra
     })
 }
 
-versioned!(TraceInfo);
+versioned!(TraceInfo, grown by is_interrupted);
 
 /// The trace of a handle, which is not freed while the result exists.
 pub(crate) fn opened(trace: TraceHandle) -> Result<Held<OpenTrace>, Failure> {
@@ -206,6 +208,7 @@ impl OpenTrace {
             engine,
             command,
             machine,
+            is_interrupted: u32::from(trace.meta().interrupted || trace.was_rebuilt()),
         }
     }
 }

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use numapilot_query::error::QueryError;
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
-use numapilot_query::source::Source;
+use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -66,6 +66,15 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
         let count = source.unfinished.len();
         let _ =
             writeln!(stderr(), "numapilot: skipped {count} unfinished traces (no meta.json): {} ...", first.display());
+    }
+    let interrupted: Vec<&Recording> =
+        source.recordings.iter().filter(|recording| recording.reader.meta().interrupted).collect();
+    if let Some(first) = interrupted.first() {
+        let (count, first) = (interrupted.len(), first.folder.display());
+        let _ = writeln!(
+            stderr(),
+            "numapilot: the recorder of {count} traces was killed, so what came later is missing: {first} ..."
+        );
     }
     if let Some(engine) = arguments.views_for {
         say(&elsewhere::text(engine, &source))?;
