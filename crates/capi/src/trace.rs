@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 
-use numapilot_flows::{FlowError, ObjectKind, Trace};
+use numapilot_flows::{Evidence, FlowError, ObjectKind, Trace};
 use numapilot_trace::name::find;
 
 use crate::ffi::*;
@@ -60,6 +60,8 @@ pub struct TraceInfo {
     pub machine: *const c_char,
     /// 1: the recorder was killed, so what came later is missing, and totals are lower bounds.
     pub is_interrupted: u32,
+    /// What its samples are evidence of. 0: memory accesses; 1: page faults; 2: neither. If it is not 0, no figure about accesses is known.
+    pub evidence: u32,
 }
 
 /// Texts of a site.
@@ -209,6 +211,11 @@ impl OpenTrace {
             command,
             machine,
             is_interrupted: u32::from(trace.meta().interrupted || trace.was_rebuilt()),
+            evidence: match trace.evidence() {
+                Evidence::Accesses => 0,
+                Evidence::PageFaults => 1,
+                Evidence::Other => 2,
+            },
         }
     }
 }

@@ -95,6 +95,17 @@ fn pprof(opened: &Opened, filter: Filter) -> Vec<u8> {
     bytes
 }
 
+/// The rates of page faults measure no accesses, and whoever asks for statistics may not look at what the trace is of.
+#[test]
+fn statistics_of_page_faults_claim_nothing_about_accesses() {
+    let found = numapilot_insight::Statistics::of(&of_faults().trace, &Filter::default());
+    assert!(found.samples > 0 && found.remote_samples > 0);
+    let unknown = [found.accesses, found.remote, found.writes, found.share];
+    assert!(unknown.iter().all(|estimate| estimate.value.is_nan() && estimate.low.is_nan() && estimate.high.is_nan()));
+    let counted = numapilot_insight::Statistics::of(&open(Kind::Latency, 500, 20, 4).trace, &Filter::default());
+    assert!(counted.remote.value > 0.0 && counted.accesses.value > 0.0);
+}
+
 /// pprof shows the last type of sample where it does not find the default one among them: that of the remote faults.
 #[test]
 fn a_pprof_profile_shows_first_what_the_trace_counts() {
