@@ -30,7 +30,7 @@ pub fn text(engine: QueryEngine, source: &Source) -> String {
     }
 }
 
-/// The files of a table: one pattern, or, where that would match runs without a `meta.json`, those of the complete runs. Such a run may have some tables and lack
+/// The files of a table: one pattern, or, where that would match runs without a `meta.json`, those of the complete runs. Such a run may have some tables and
 /// lack others, so what the engines count of it would fit neither itself nor our answers.
 fn files(source: &Source, table: &str) -> Vec<String> {
     let file = |folder: &Path| folder.join(format!("{table}.parquet")).display().to_string();
