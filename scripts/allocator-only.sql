@@ -32,7 +32,11 @@ sites as (
 )
 select
   b.site, s.kind, s.name, b.instances, b.alone_instances, b.accesses, b.remote_accesses, b.by_allocator,
-  cast((1000000 * b.by_allocator - 1000000 * b.by_allocator % nullif(b.accesses, 0)) / nullif(b.accesses, 0) as bigint) as by_allocator_ppm,
+  cast(1000 * cast((1000 * b.by_allocator - 1000 * b.by_allocator % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * b.by_allocator % nullif(b.accesses, 0))
+      - 1000 * (1000 * b.by_allocator % nullif(b.accesses, 0)) % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint) as by_allocator_ppm,
   b.alone_accesses, b.alone_remote_accesses
 from by_site b
 join sites s on s.site = b.site

@@ -39,7 +39,11 @@ sites as (
 select
   b.site, s.kind, s.name, b.instances, b.first_by_allocator, b.shared_instances, b.accesses, b.by_first_thread, b.by_first_node,
   cast(
-    (1000000 * (b.accesses - b.by_first_thread) - 1000000 * (b.accesses - b.by_first_thread) % nullif(b.accesses, 0)) / nullif(b.accesses, 0) as bigint
+    1000 * cast((1000 * (b.accesses - b.by_first_thread) - 1000 * (b.accesses - b.by_first_thread) % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * (b.accesses - b.by_first_thread) % nullif(b.accesses, 0))
+      - 1000 * (1000 * (b.accesses - b.by_first_thread) % nullif(b.accesses, 0)) % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint
   ) as later_ppm
 from by_site b
 join sites s on s.site = b.site

@@ -13,6 +13,10 @@ with sums as (
 )
 select
   host, runs, samples, accesses, known_accesses, remote_accesses,
-  cast((1000000 * remote_accesses - 1000000 * remote_accesses % nullif(known_accesses, 0)) / nullif(known_accesses, 0) as bigint) as remote_ppm
+  cast(1000 * cast((1000 * remote_accesses - 1000 * remote_accesses % nullif(known_accesses, 0))
+      / nullif(known_accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * remote_accesses % nullif(known_accesses, 0))
+      - 1000 * (1000 * remote_accesses % nullif(known_accesses, 0)) % nullif(known_accesses, 0))
+      / nullif(known_accesses, 0) + 0.25 as bigint) as remote_ppm
 from sums
 order by host

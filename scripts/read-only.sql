@@ -24,7 +24,11 @@ select
   b.accesses,
   b.write_samples,
   b.write_accesses,
-  cast((1000000 * b.write_accesses - 1000000 * b.write_accesses % nullif(b.accesses, 0)) / nullif(b.accesses, 0) as bigint) as write_ppm,
+  cast(1000 * cast((1000 * b.write_accesses - 1000 * b.write_accesses % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * b.write_accesses % nullif(b.accesses, 0))
+      - 1000 * (1000 * b.write_accesses % nullif(b.accesses, 0)) % nullif(b.accesses, 0))
+      / nullif(b.accesses, 0) + 0.25 as bigint) as write_ppm,
   case when b.write_samples > 0 then null
     when b.samples <= 3 then 1000000
     else cast((2999999 + b.samples - (2999999 + b.samples) % b.samples) / b.samples as bigint)

@@ -12,5 +12,9 @@ with sums as (
 )
 select
   samples, accesses, known_samples, known_accesses, remote_samples, remote_accesses,
-  cast((1000000 * remote_accesses - 1000000 * remote_accesses % nullif(known_accesses, 0)) / nullif(known_accesses, 0) as bigint) as remote_ppm
+  cast(1000 * cast((1000 * remote_accesses - 1000 * remote_accesses % nullif(known_accesses, 0))
+      / nullif(known_accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * remote_accesses % nullif(known_accesses, 0))
+      - 1000 * (1000 * remote_accesses % nullif(known_accesses, 0)) % nullif(known_accesses, 0))
+      / nullif(known_accesses, 0) + 0.25 as bigint) as remote_ppm
 from sums

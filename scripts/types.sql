@@ -41,10 +41,22 @@ select
   b.bytes,
   b.samples,
   b.accesses,
-  cast((1000000 * b.accesses - 1000000 * b.accesses % nullif(w.accesses, 0)) / nullif(w.accesses, 0) as bigint) as share_ppm,
+  cast(1000 * cast((1000 * b.accesses - 1000 * b.accesses % nullif(w.accesses, 0))
+      / nullif(w.accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * b.accesses % nullif(w.accesses, 0))
+      - 1000 * (1000 * b.accesses % nullif(w.accesses, 0)) % nullif(w.accesses, 0))
+      / nullif(w.accesses, 0) + 0.25 as bigint) as share_ppm,
   b.remote_accesses,
-  cast((1000000 * b.remote_accesses - 1000000 * b.remote_accesses % nullif(b.known_accesses, 0)) / nullif(b.known_accesses, 0) as bigint) as remote_ppm,
-  cast((1000000 * b.remote_accesses - 1000000 * b.remote_accesses % nullif(w.remote_accesses, 0)) / nullif(w.remote_accesses, 0) as bigint)
+  cast(1000 * cast((1000 * b.remote_accesses - 1000 * b.remote_accesses % nullif(b.known_accesses, 0))
+      / nullif(b.known_accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * b.remote_accesses % nullif(b.known_accesses, 0))
+      - 1000 * (1000 * b.remote_accesses % nullif(b.known_accesses, 0)) % nullif(b.known_accesses, 0))
+      / nullif(b.known_accesses, 0) + 0.25 as bigint) as remote_ppm,
+  cast(1000 * cast((1000 * b.remote_accesses - 1000 * b.remote_accesses % nullif(w.remote_accesses, 0))
+      / nullif(w.remote_accesses, 0) + 0.25 as bigint)
+    + (1000 * (1000 * b.remote_accesses % nullif(w.remote_accesses, 0))
+      - 1000 * (1000 * b.remote_accesses % nullif(w.remote_accesses, 0)) % nullif(w.remote_accesses, 0))
+      / nullif(w.remote_accesses, 0) + 0.25 as bigint)
     as remote_share_ppm
 from by_site b
 cross join whole w

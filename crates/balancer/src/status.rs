@@ -51,6 +51,8 @@ pub struct Status {
     pub targets: Vec<TargetStatus>,
     /// Every memory node.
     pub nodes: Vec<NodeStatus>,
+    /// Number of pages of all processes in the evidence table; `None`: the loop keeps none.
+    pub pages_known: Option<u64>,
     /// Sources of evidence.
     pub evidence: Vec<EvidenceSource>,
     /// Totals since the start; they only grow.
@@ -107,16 +109,14 @@ pub struct TargetStatus {
     /// The process.
     #[serde(flatten)]
     pub target: Target,
-    /// Number of its threads.
-    pub threads: u64,
-    /// Number of its pages in the evidence table.
-    pub pages_known: u64,
-    /// Evidence about it in the last interval: number of samples or faults.
-    pub samples: u64,
+    /// Number of its threads; `None`: the loop does not look at single threads.
+    pub threads: Option<u64>,
+    /// Evidence about it in the last interval: number of samples or faults; `None`: the loop uses none.
+    pub samples: Option<u64>,
     /// Share of these that was local, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
-    /// Bytes moved for it since the start.
-    pub moved_bytes: u64,
+    /// Bytes moved for it since the start; `None`: they are not counted by process.
+    pub moved_bytes: Option<u64>,
     /// Bytes of its memory that stay where they are, because the program has set memory policies for them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chosen_bytes: u64,
@@ -155,10 +155,6 @@ pub struct NodeStatus {
     pub free_bytes: u64,
     /// Bytes available without swapping, estimated as for the actuator's reserve.
     pub available_bytes: u64,
-    /// Estimated traffic of this node's memory in bytes per second; `None`: no source of rates.
-    pub served_bytes_per_s: Option<f64>,
-    /// Estimated utilisation of the memory controller, 0 to 1.
-    pub utilisation: Option<f64>,
     /// Local access ratio of the observed accesses from this node's CPUs, 0 to 1; `None`: no evidence.
     pub local_share: Option<f64>,
     /// Latency of a probe access from this node in nanoseconds, by home node in the order of [`Status::nodes`]; empty: not probed.

@@ -205,6 +205,10 @@ typedef struct numapilot_info {
   const char *command;
   // Name of the machine.
   const char *machine;
+  // 1: the recorder was killed, so what came later is missing, and totals are lower bounds.
+  uint32_t is_interrupted;
+  // What its samples are evidence of. 0: memory accesses; 1: page faults; 2: neither. If it is not 0, no figure about accesses is known.
+  uint32_t evidence;
 } numapilot_info;
 
 // An object instance, with what it shares with others of its site.
@@ -439,7 +443,7 @@ typedef struct numapilot_estimate {
   double high;
 } numapilot_estimate;
 
-// Figures over some accesses. Shares lie between 0 and 1.
+// Figures over some accesses. Shares lie between 0 and 1. If `evidence` of numapilot_info is not 0, samples are counted and every estimate is NaN: unknown.
 typedef struct numapilot_statistics {
   // Set to sizeof(struct numapilot_statistics).
   size_t type_size;

@@ -118,16 +118,23 @@ pub(crate) unsafe trait Versioned: Copy {
     fn set_size(&mut self, bytes: usize);
 }
 
-/// Structs that are `repr(C)`, have a `type_size: usize` in front, and take any bytes in their other fields.
+/// Structs that are `repr(C)`, have a `type_size: usize` in front, and take any bytes in their other fields. `grown by FIELD`: a struct that had no such field,
+/// and none behind it, in an earlier version, so that programs that were built with that one keep working.
 macro_rules! versioned {
-    ($($row:ty),*) => {$(
-        // SAFETY: each struct that is listed here meets the conditions above.
+    ($row:ident, grown by $field:ident) => {
+        $crate::ffi::versioned!(@ $row, std::mem::offset_of!($row, $field));
+    };
+    (@ $row:ident, $least:expr) => {
+        // SAFETY: each struct that is listed with this macro meets the conditions above.
         unsafe impl $crate::ffi::Versioned for $row {
-            const LEAST: usize = size_of::<$row>();
+            const LEAST: usize = $least;
             fn set_size(&mut self, bytes: usize) {
                 self.type_size = bytes;
             }
         }
+    };
+    ($($row:ident),*) => {$(
+        $crate::ffi::versioned!(@ $row, size_of::<$row>());
     )*};
 }
 pub(crate) use versioned;

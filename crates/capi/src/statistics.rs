@@ -20,7 +20,7 @@ pub struct EstimateRow {
     pub high: f64,
 }
 
-/// Figures over some accesses. Shares lie between 0 and 1.
+/// Figures over some accesses. Shares lie between 0 and 1. If `evidence` of numapilot_info is not 0, samples are counted and every estimate is NaN: unknown.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct StatisticsRow {

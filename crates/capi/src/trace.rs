@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::path::Path;
 
-use numapilot_flows::{FlowError, ObjectKind, Trace};
+use numapilot_flows::{Evidence, FlowError, ObjectKind, Trace};
 use numapilot_trace::name::find;
 
 use crate::ffi::*;
@@ -58,6 +58,10 @@ pub struct TraceInfo {
     pub command: *const c_char,
     /// Name of the machine.
     pub machine: *const c_char,
+    /// 1: the recorder was killed, so what came later is missing, and totals are lower bounds.
+    pub is_interrupted: u32,
+    /// What its samples are evidence of. 0: memory accesses; 1: page faults; 2: neither. If it is not 0, no figure about accesses is known.
+    pub evidence: u32,
 }
 
 /// Texts of a site.
@@ -133,7 +137,7 @@ pub unsafe extern "C" fn numapilot_trace_info(trace: TraceHandle, info: *mut Tra
     })
 }
 
-versioned!(TraceInfo);
+versioned!(TraceInfo, grown by is_interrupted);
 
 /// The trace of a handle, which is not freed while the result exists.
 pub(crate) fn opened(trace: TraceHandle) -> Result<Held<OpenTrace>, Failure> {
@@ -206,6 +210,12 @@ impl OpenTrace {
             engine,
             command,
             machine,
+            is_interrupted: u32::from(trace.meta().interrupted || trace.was_rebuilt()),
+            evidence: match trace.evidence() {
+                Evidence::Accesses => 0,
+                Evidence::PageFaults => 1,
+                Evidence::Other => 2,
+            },
         }
     }
 }

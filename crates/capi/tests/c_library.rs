@@ -54,6 +54,7 @@ fn rows_of(trace: &Trace) -> String {
     let (objects, threads) = (trace.objects(), trace.threads());
     let count = trace.accesses().len();
     let _ = writeln!(out, "trace {count} {} {} {} {}", objects.len(), threads.len(), meta.duration_ns, meta.engine);
+    let _ = writeln!(out, "cut short {}, evidence 0", u32::from(meta.interrupted));
     for object in objects {
         let site = trace.site(object.site).expect("a site");
         let accesses = trace.oef(object.id).len();

@@ -34,5 +34,6 @@ pub use model::{
     Thread, Wait,
 };
 pub use named::{NameError, Named};
+pub use numapilot_trace::meta::Evidence;
 pub use sizes::{HeapPeak, SiteSize};
-pub use trace::{Evidence, Losses, Tables, Trace};
+pub use trace::{Losses, Tables, Trace};

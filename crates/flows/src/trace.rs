@@ -4,9 +4,8 @@
 //! ([`Trace::oef`]) one object instance's. Both are views of the same rows.
 
 use numapilot_machine::{Machine, NodeId};
-use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
-use numapilot_trace::meta::Meta;
+use numapilot_trace::meta::{Evidence, Meta};
 
 use crate::access::{AccessRef, Accesses, Order};
 use crate::instrumentation::Instrumentation;
@@ -49,17 +48,6 @@ pub struct Tables {
     pub end: TimeNs,
     /// Counts of what was lost or is unknown.
     pub losses: Losses,
-}
-
-/// What a trace's samples are evidence of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Evidence {
-    /// Memory accesses, at known rates.
-    Accesses,
-    /// Page faults: first touches, and later uses at rates that do not measure memory traffic.
-    PageFaults,
-    /// Nothing about memory: an imported recording of other events (cycles, instructions).
-    Other,
 }
 
 /// A trace in memory, with its flows.
@@ -287,7 +275,7 @@ impl Trace {
     /// What its samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        evidence(&self.meta)
+        self.meta.evidence()
     }
 
     /// Pages that got a home or changed it, in order, if accesses are page faults; other traces do not keep them in memory.
@@ -329,17 +317,7 @@ impl Trace {
 
 /// Implements [`Trace::holds_faults`], from the trace's metadata.
 pub(crate) fn holds_faults(meta: &Meta) -> bool {
-    evidence(meta) == Evidence::PageFaults
-}
-
-/// Implements [`Trace::evidence`], from the trace's metadata.
-fn evidence(meta: &Meta) -> Evidence {
-    let told = meta.more.get("evidence").and_then(serde_json::Value::as_str);
-    match (meta.engine.known(), told) {
-        (Some(Engine::Fault), _) | (Some(Engine::Import), Some("page-faults")) => Evidence::PageFaults,
-        (Some(Engine::Import), Some("none")) => Evidence::Other,
-        _ => Evidence::Accesses,
-    }
+    meta.evidence() == Evidence::PageFaults
 }
 
 fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {

@@ -1,10 +1,11 @@
 //! Figures over the accesses that a filter lets pass, for whoever asks about them alone: the C API and Python.
 
-use numapilot_flows::{Filter, Trace};
+use numapilot_flows::{Evidence, Filter, Trace};
 
 use crate::estimate::{Estimate, Tally};
 
-/// Figures over some accesses. Shares lie between 0 and 1.
+/// Figures over some accesses. Shares lie between 0 and 1. Of page faults, and of samples of other events, only the samples are counted: all else is NaN,
+/// because their rates measure no accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Number of samples that pass the filter.
@@ -44,14 +45,16 @@ impl Statistics {
                 }
             }
         }
+        let is_known = trace.evidence() == Evidence::Accesses;
+        let figure = |estimate: Estimate| if is_known { estimate } else { Estimate::exact(f64::NAN) };
         Statistics {
             samples: all.samples,
             remote_samples: remote.samples,
             write_samples: writes.samples,
-            accesses: all.total(),
-            remote: remote.share_of(&known),
-            writes: writes.share_of(&all),
-            share: all.share_of(&whole),
+            accesses: figure(all.total()),
+            remote: figure(remote.share_of(&known)),
+            writes: figure(writes.share_of(&all)),
+            share: figure(all.share_of(&whole)),
         }
     }
 }

@@ -43,7 +43,8 @@ impl PyEstimate {
     }
 }
 
-/// Figures over the accesses that pass a filter. Shares are between 0 and 1.
+/// Figures over the accesses that pass a filter. Shares are between 0 and 1. If the trace's `evidence` is not "accesses", samples are counted and every
+/// estimate is NaN: unknown.
 #[pyclass(name = "Statistics", module = "numapilot", frozen, get_all)]
 pub struct PyStatistics {
     samples: u64,
@@ -53,15 +54,6 @@ pub struct PyStatistics {
     remote: PyEstimate,
     writes: PyEstimate,
     share: PyEstimate,
-}
-
-impl PyStatistics {
-    /// The statistics of a recording of other events: no samples, and NaN for every figure.
-    fn unknown() -> PyStatistics {
-        let unknown = PyEstimate { value: f64::NAN, low: f64::NAN, high: f64::NAN };
-        let [accesses, remote, writes, share] = [unknown; 4];
-        PyStatistics { samples: 0, remote_samples: 0, write_samples: 0, accesses, remote, writes, share }
-    }
 }
 
 #[pymethods]
@@ -81,9 +73,6 @@ impl PyStatistics {
 
 /// Computes the statistics of the accesses that pass the filter.
 pub fn statistics(opened: &Opened, filter: &Filter) -> PyStatistics {
-    if opened.evidence() == Evidence::Other {
-        return PyStatistics::unknown();
-    }
     let found = Statistics::of(opened, filter);
     PyStatistics {
         samples: found.samples,
@@ -122,6 +111,10 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>, top: usize) -> String {
     };
     if opened.evidence() == Evidence::Other {
         return [head, text::heading(&opened.heading, look)].join("\n");
+    }
+    if let Some(touches) = analysis.touches() {
+        let objects = text::touched_objects(&touches.sites, opened, analysis.nodes(), top, look);
+        return [head, text::heading(&opened.heading, look), objects].join("\n");
     }
     let sites = analysis.sites();
     // What shows the rest is an option of the command there, and an argument here.

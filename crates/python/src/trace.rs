@@ -86,6 +86,12 @@ impl PyTrace {
         Ok(self.opened()?.meta().engine.name().to_owned())
     }
 
+    /// What the samples are evidence of: "accesses", "page-faults" or "none". If not "accesses", no figure about accesses is known.
+    #[getter]
+    fn evidence(&self) -> PyResult<&'static str> {
+        Ok(self.opened()?.evidence().name())
+    }
+
     #[getter]
     fn command(&self) -> PyResult<Vec<String>> {
         Ok(self.opened()?.meta().command.clone())

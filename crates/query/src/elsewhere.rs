@@ -1,6 +1,7 @@
 //! Defines the same tables and views in other engines: the statements by which DuckDB, Spark and Polars read a trace or a fleet.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use numapilot_trace::tables::{AccessColumns, Table, all_tables};
 
@@ -29,10 +30,27 @@ pub fn text(engine: QueryEngine, source: &Source) -> String {
     }
 }
 
-/// The files of a table, as a pattern that all three understand.
-fn files(source: &Source, table: &str) -> String {
-    let between = if source.is_fleet { "host=*/run=*/" } else { "" };
-    format!("{}/{between}{table}.parquet", source.folder.display())
+/// The files of a table: one pattern, or, where that would match runs without a `meta.json`, those of the complete runs. Such a run may have some tables and
+/// lack others, so what the engines count of it would fit neither itself nor our answers.
+fn files(source: &Source, table: &str) -> Vec<String> {
+    let file = |folder: &Path| folder.join(format!("{table}.parquet")).display().to_string();
+    let between = if source.is_fleet { "host=*/run=*" } else { "" };
+    let pattern = vec![file(&source.folder.join(between))];
+    if source.unfinished.is_empty() {
+        return pattern;
+    }
+    // Older versions of the format lack some tables, for which a pattern finds no file.
+    let complete = source.recordings.iter().map(|recording| file(&recording.folder));
+    let complete: Vec<String> = complete.filter(|file| Path::new(file).exists()).collect();
+    if complete.is_empty() { pattern } else { complete }
+}
+
+/// One text, or a list of several in brackets.
+fn listed(texts: &[String]) -> String {
+    match texts {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
 }
 
 fn quoted(text: &str) -> String {
@@ -42,7 +60,8 @@ fn quoted(text: &str) -> String {
 fn duckdb(source: &Source) -> String {
     let mut out = String::new();
     for (name, _) in all_tables() {
-        let mut options = vec![quoted(&files(source, name))];
+        let paths: Vec<String> = files(source, name).iter().map(|path| quoted(path)).collect();
+        let mut options = vec![listed(&paths)];
         if source.is_fleet {
             options.push("hive_partitioning = true, hive_types_autocast = false, union_by_name = true".to_owned());
         }
@@ -72,7 +91,8 @@ fn spark(source: &Source) -> String {
         if source.is_fleet {
             let _ = write!(read, ".option(\"basePath\", {base})");
         }
-        let _ = write!(read, ".parquet({})", python_text(&files(source, name)));
+        let paths: Vec<String> = files(source, name).iter().map(|path| python_text(path)).collect();
+        let _ = write!(read, ".parquet({})", paths.join(", "));
         if name == AccessColumns::NAME {
             // The row index is available only where the files are read, not through a view.
             let _ = write!(read, ".selectExpr(\"*\", \"_metadata.row_index as {ROW}\")");
@@ -93,7 +113,8 @@ fn spark(source: &Source) -> String {
 fn polars(source: &Source) -> String {
     let mut out = "import polars as pl\n\nctx = pl.SQLContext()\n".to_owned();
     for (name, _) in all_tables() {
-        let path = python_text(&files(source, name));
+        let paths: Vec<String> = files(source, name).iter().map(|path| python_text(path)).collect();
+        let path = listed(&paths);
         let mut scan = match source.is_fleet {
             true => format!(
                 "pl.scan_parquet({path}, hive_partitioning=True, hive_schema={{\"host\": pl.String, \"run\": pl.String}})"

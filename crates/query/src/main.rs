@@ -15,8 +15,9 @@ use futures::StreamExt;
 use numapilot_query::error::QueryError;
 use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
-use numapilot_query::source::Source;
+use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
+use numapilot_trace::meta::Evidence;
 use tokio::signal::unix::{SignalKind, signal};
 
 use args::Arguments;
@@ -66,6 +67,24 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
         let count = source.unfinished.len();
         let _ =
             writeln!(stderr(), "numapilot: skipped {count} unfinished traces (no meta.json): {} ...", first.display());
+    }
+    let interrupted: Vec<&Recording> =
+        source.recordings.iter().filter(|recording| recording.reader.meta().interrupted).collect();
+    if let Some(first) = interrupted.first() {
+        let (count, first) = (interrupted.len(), first.folder.display());
+        let _ = writeln!(
+            stderr(),
+            "numapilot: the recorder of {count} traces was killed, so what came later is missing: {first} ..."
+        );
+    }
+    let is_other = |recording: &&Recording| recording.reader.meta().evidence() != Evidence::Accesses;
+    let of_others: Vec<&Recording> = source.recordings.iter().filter(is_other).collect();
+    if let Some(first) = of_others.first() {
+        let (count, what, first) = (of_others.len(), first.reader.meta().evidence().name(), first.folder.display());
+        let _ = writeln!(
+            stderr(),
+            "numapilot: {count} traces hold no memory accesses, so their rows and shares are of something else: {first} ({what}) ..."
+        );
     }
     if let Some(engine) = arguments.views_for {
         say(&elsewhere::text(engine, &source))?;

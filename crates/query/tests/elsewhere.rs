@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fleet, fleet_check, scratch, text, trace};
+use common::{answer, fleet, fleet_check, scratch, text, trace};
 use numapilot_fixtures::Kind;
 
 #[test]
@@ -12,6 +12,32 @@ fn twenty_hosts_by_duckdb_and_polars() {
     // A name that a less careful engine takes for a number, and one with an escape.
     std::fs::rename(folder.path().join("host=h0000"), folder.path().join("host=007")).expect("renamed");
     std::fs::rename(folder.path().join("host=h0001"), folder.path().join("host=a%20b")).expect("renamed");
+    let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(folder.path())]);
+    assert_eq!(said.matches("the same bytes").count(), 2, "{said}");
+}
+
+#[test]
+fn runs_without_their_metadata_are_not_named_to_other_engines() {
+    let folder = scratch();
+    fleet(2, folder.path());
+    std::fs::remove_file(folder.path().join("host=h0001/run=2026-11-02/meta.json")).expect("removed");
+    for engine in ["duckdb", "spark", "polars"] {
+        let said = answer(&[text(folder.path()), "--views-for", engine]);
+        assert!(!said.contains("host=*"), "{engine}: {said}");
+        assert!(!said.contains("run=2026-11-02"), "{engine}: {said}");
+        for run in ["host=h0000/run=2026-11-01/accesses.parquet", "host=h0001/run=2026-11-01/objects.parquet"] {
+            assert!(said.contains(run), "{engine}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_fleet_with_an_unfinished_run_by_duckdb_and_polars() {
+    let folder = scratch();
+    fleet(4, folder.path());
+    let unfinished = folder.path().join("host=h0003/run=2026-11-02");
+    std::fs::remove_file(unfinished.join("meta.json")).expect("removed");
+    std::fs::remove_file(unfinished.join("objects.parquet")).expect("removed");
     let said = fleet_check(&["--engines", "duckdb,polars", "--fleet", text(folder.path())]);
     assert_eq!(said.matches("the same bytes").count(), 2, "{said}");
 }

@@ -62,6 +62,25 @@ fn on_recordings_as_in_every_other_language() {
     }
 }
 
+/// An hour of a large server: a million times the sum does not fit in 64 bits, and the engine does not complain.
+#[test]
+fn shares_of_many_accesses_are_exact() {
+    let folder = scratch();
+    let path = folder.path().join("made.numatrace");
+    trace(Kind::Latency, 6000, 200, 11, &path);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/remote.sql");
+    let script = std::fs::read_to_string(script).expect("the script");
+    for (part, ppm) in [("true", 1_000_000), ("place % 3 = 0", 333_333)] {
+        let rows = "select row_number() over () as place from accesses limit 3000";
+        let tef = format!(
+            "with tef as (select {part} as is_remote, true as is_memory_access, 4294967295 as weight from ({rows}) x), sums"
+        );
+        let sql = script.replacen("with sums", &tef, 1);
+        let found = answer(&[text(&path), &sql, "--format", "csv"]);
+        assert!(found.trim_end().ends_with(&format!(",{ppm}")), "{part}: {found}");
+    }
+}
+
 #[test]
 fn pattern_takes_a_site_or_an_instance() {
     let folder = scratch();

@@ -1,5 +1,7 @@
 //! Opened synthetic traces, for this crate's tests.
 
+use std::path::Path;
+
 use numapilot_fixtures::{Kind, Size, write};
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, SiteId, Tables, Thread, Trace};
 use numapilot_insight::Analysis;
@@ -28,7 +30,27 @@ pub fn open(kind: Kind, accesses: u64, objects: u32, threads: u32) -> Opened {
         ..size
     };
     write(kind, &size, &dir).expect("the trace is written");
-    let trace = Trace::open(&dir).expect("the trace opens");
+    opened(&dir)
+}
+
+/// A small trace whose accesses are page faults.
+pub fn of_faults() -> Opened {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let dir = folder.path().join("made.numatrace");
+    let size = Size { accesses: 500, objects: 20, threads: 4, ..Kind::Latency.size() };
+    write(Kind::Latency, &size, &dir).expect("the trace is written");
+    let file = dir.join("meta.json");
+    let text = std::fs::read_to_string(&file).expect("the metadata are there");
+    let mut meta: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    meta["engine"] = "fault".into();
+    std::fs::write(&file, meta.to_string()).expect("the metadata are written");
+    let opened = opened(&dir);
+    assert!(opened.trace.holds_faults());
+    opened
+}
+
+fn opened(dir: &Path) -> Opened {
+    let trace = Trace::open(dir).expect("the trace opens");
     let meta = trace.meta();
     let heading = Heading {
         command: meta.command.clone(),

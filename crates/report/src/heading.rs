@@ -45,6 +45,9 @@ pub struct Heading {
     /// Of an imported recording: the events that have samples, what each sampled and what it counts.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub sampled_events: Value,
+    /// Whether the recorder was killed, so that what came later is missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
     /// Counts of lost and incomplete records.
     pub losses: Losses,
     /// Share of instrumented code of each binary, one clause each; empty where it is unknown or does not matter.
@@ -64,9 +67,6 @@ impl Heading {
             _ => String::new(),
         };
         let mut notes: Vec<String> = Vec::new();
-        if trace.was_rebuilt() {
-            notes.push("the recorder was killed, so the trace holds only what it had written by then".to_owned());
-        }
         let told = meta.more.get("notes").and_then(Value::as_array);
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         notes.extend(changed_sources(meta));
@@ -86,6 +86,8 @@ impl Heading {
             object_count: trace.objects().len(),
             notes,
             sampled_events: meta.more.get("sampled_events").cloned().unwrap_or_default(),
+            // The metadata keep it for whoever opens the trace after the one that made its tables.
+            interrupted: meta.interrupted || trace.was_rebuilt(),
             losses: trace.losses().clone(),
             instrumented: trace.instrumentation().map(|found| instrumented(&found)).unwrap_or_default(),
             unresolved: unresolved(meta),
@@ -126,10 +128,12 @@ impl Heading {
             let places = if many == NAMELESS { &*places } else { "" };
             format!("{count} {}{places}", if count == 1 { one } else { many })
         };
-        counted.filter(|(count, ..)| *count > 0).map(sentence).collect()
+        let interrupted = self.interrupted.then(|| INTERRUPTED.to_owned());
+        interrupted.into_iter().chain(counted.filter(|(count, ..)| *count > 0).map(sentence)).collect()
     }
 }
 
+const INTERRUPTED: &str = "the recorder was killed, so the trace holds only what it had written by then";
 const NAMELESS: &str = "code addresses have no function name";
 
 /// How to count a loss, and its sentence for one and for several.
@@ -315,6 +319,21 @@ mod tests {
         let losses = Losses { unresolved_locations: 7, ..Losses::default() };
         let limits = Heading { losses, unresolved: unresolved(&meta), ..Heading::default() }.limits();
         assert_eq!(limits, [format!("7 code addresses have no function name: 7 in libz.so.1 ({why}: {remedy})")]);
+    }
+
+    /// Whoever opened the trace first made its tables, and was told; the others find them there.
+    #[test]
+    fn a_recording_that_was_cut_short_is_told_as_such_at_every_opening() {
+        use numapilot_fixtures::{Kind, Size, write};
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let dir = folder.path().join("made.numatrace");
+        let size = Size { accesses: 100, objects: 3, threads: 2, ..Kind::Losses.size() };
+        write(Kind::Losses, &size, &dir).expect("the trace is written");
+        let trace = Trace::open(&dir).expect("the trace opens");
+        assert!(!trace.was_rebuilt() && trace.meta().interrupted);
+        let heading = Heading::of(&dir, &trace, None);
+        assert_eq!(heading.limits()[0], INTERRUPTED);
+        assert!(!Heading { interrupted: false, ..heading }.limits().iter().any(|limit| limit == INTERRUPTED));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! The loop's control port passes events to it, and takes commands from it. It never blocks, and never fails once it has started.
 
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,8 +39,8 @@ use crate::notify::Notify;
 use crate::state::Done;
 use crate::state::Record;
 
-/// Interval between two notifications to systemd.
-const NOTIFY_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two notifications to systemd; a wait is no longer than that, so that the watchdog hears of the daemon however long the loop's interval is.
+pub(crate) const NOTIFY_EVERY: Duration = Duration::from_secs(1);
 
 /// Settings of a daemon's services.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +65,10 @@ pub struct Daemon {
     control: Option<Control>,
     page: Option<MetricsPage>,
     commands: Receiver<Steering>,
-    notify: Notify,
+    pub(crate) notify: Notify,
     is_ready: bool,
     notified_at: Option<Instant>,
+    status_at: Option<Instant>,
 }
 
 impl Daemon {
@@ -78,11 +81,11 @@ impl Daemon {
         if settings.journal.is_some() {
             ignore_file_size_signal();
         }
-        for file in [settings.journal.as_ref().map(|j| &j.file), settings.control.as_ref().map(|c| &c.path)]
-            .into_iter()
-            .flatten()
-        {
-            make_folder(file)?;
+        if let Some(journal) = &settings.journal {
+            make_folder(&journal.file, false)?;
+        }
+        if let Some(control) = &settings.control {
+            make_folder(&control.path, true)?;
         }
         let (record, restored) =
             match settings.state.as_deref().map(|folder| Record::take(folder, settings.needs_state)) {
@@ -111,7 +114,18 @@ impl Daemon {
             None => None,
         };
         let notify = Notify::from_environment();
-        Ok(Daemon { board, journal, record, control, page, commands, notify, is_ready: false, notified_at: None })
+        Ok(Daemon {
+            board,
+            journal,
+            record,
+            control,
+            page,
+            commands,
+            notify,
+            is_ready: false,
+            notified_at: None,
+            status_at: None,
+        })
     }
 
     /// Addresses of the control socket and the metrics page.
@@ -127,29 +141,37 @@ impl Daemon {
 
     /// Publishes the loop's status.
     pub fn status(&mut self, status: Status) {
-        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
-            self.notified_at = Some(Instant::now());
+        if is_due(self.status_at) {
+            self.status_at = Some(Instant::now());
             let moved = status.counters.pages.moved;
             let words = format!("{}: {} processes, {moved} pages moved", status.state.name(), status.targets.len());
             if self.is_ready {
                 self.notify.status(&words);
-                self.notify.alive();
-            } else {
-                self.notify.ready(&words);
-                self.is_ready = true;
             }
+            self.notify_alive(&words);
         }
         self.board.put(status);
     }
 
     /// Notifies systemd that a step is still at work, which publishes no status. The first step may be such a one, and a start is to end in time.
     pub fn alive(&mut self) {
-        if self.notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY) {
+        self.notify_alive("moving memory");
+    }
+
+    /// Notifies systemd that the loop waits for its next step. The first one may come an interval after the start, and intervals may be longer than systemd
+    /// waits for a start, or for its watchdog's notification.
+    pub fn waits(&mut self) {
+        self.notify_alive("waiting for the first interval to end");
+    }
+
+    /// `words`: the status, if this is the first notification.
+    fn notify_alive(&mut self, words: &str) {
+        if is_due(self.notified_at) {
             self.notified_at = Some(Instant::now());
             if self.is_ready {
                 self.notify.alive();
             } else {
-                self.notify.ready("moving memory");
+                self.notify.ready(words);
                 self.is_ready = true;
             }
         }
@@ -230,6 +252,11 @@ impl Sink for Daemon {
     }
 }
 
+/// Whether a notification is due after that of this time.
+fn is_due(notified_at: Option<Instant>) -> bool {
+    notified_at.is_none_or(|notified_at| notified_at.elapsed() >= NOTIFY_EVERY)
+}
+
 fn event_of(done: &Done) -> Event {
     if done.done == SettingDone::Failed {
         let what = format!("{} could not be restored: {}", done.setting, done.why);
@@ -239,17 +266,25 @@ fn event_of(done: &Done) -> Event {
     Event::Setting(SettingEvent { name: done.setting.to_string(), was, now, done: done.done })
 }
 
-/// Creates the folder of a file, accessible only to this user (that of a control socket may be traversed by all users).
-fn make_folder(file: &Path) -> Result<(), ServiceError> {
-    use std::os::unix::fs::DirBuilderExt;
+/// Creates the folder of a file, and those above it. Those of a socket are traversable by all users, whatever the umask: the socket's own mode says who may
+/// connect. Folders that exist stay as they are.
+fn make_folder(file: &Path, is_socket: bool) -> Result<(), ServiceError> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    let is_missing = |folder: &&Path| !folder.as_os_str().is_empty() && !folder.exists();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-    made.map_err(|source| ServiceError::file(folder, "create this folder", source))
+    made.map_err(|source| ServiceError::file(folder, "create this folder", source))?;
+    for folder in missing.into_iter().filter(|_| is_socket) {
+        let opened = std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755));
+        opened
+            .map_err(|source| ServiceError::file(folder, "let other users reach the socket in this folder", source))?;
+    }
+    Ok(())
 }
 
 fn start_page(settings: &MetricsSettings, board: Board, health: Option<HealthOf>) -> Result<MetricsPage, ServiceError> {
     if let Address::Unix(path) = &settings.listen {
-        make_folder(path)?;
+        make_folder(path, true)?;
     }
     let per_process = settings.per_process;
     MetricsPage::start(&settings.listen, settings.allow_remote, move || {
@@ -303,5 +338,7 @@ mod tests {
         daemon.notified_at = None;
         daemon.alive();
         assert_eq!(hear().unwrap(), "WATCHDOG=1");
+        daemon.status(Status::default());
+        assert!(hear().unwrap().starts_with("STATUS="), "a status is told although the watchdog was notified just now");
     }
 }

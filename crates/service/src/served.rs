@@ -8,6 +8,7 @@ use crate::config;
 use crate::config::Config;
 use crate::daemon::Daemon;
 use crate::daemon::DaemonSettings;
+use crate::daemon::NOTIFY_EVERY;
 use crate::error::ServiceError;
 use numapilot_balancer::balancing_loop::Options;
 use numapilot_balancer::balancing_loop::Tunables;
@@ -160,7 +161,10 @@ impl<C: LocalPort> UndoLog for Served<C> {
 }
 
 impl<C: LocalPort> ControlPort for Served<C> {
+    /// Waits for a part of `wait` if that is long: the loop waits again, and systemd hears of the daemon in between.
     fn next(&mut self, wait: Duration) -> Option<Steering> {
+        self.daemon.waits();
+        let wait = wait.min(NOTIFY_EVERY);
         self.daemon.steering().or_else(|| self.inner.next(wait)).or_else(|| self.daemon.steering())
     }
 
@@ -190,5 +194,52 @@ impl<C: LocalPort> ControlPort for Served<C> {
         });
         self.daemon.reloading(true);
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A service manager of our own, and a port that notes how long it was to wait.
+
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+    use crate::notify::Notify;
+
+    #[derive(Default)]
+    struct Waits(Vec<Duration>);
+
+    impl Sink for Waits {
+        fn record(&mut self, _: Event) {}
+    }
+
+    impl LocalPort for Waits {
+        fn next(&mut self, wait: Duration) -> Option<Steering> {
+            self.0.push(wait);
+            None
+        }
+
+        fn status(&mut self, _: Status) {}
+    }
+
+    #[test]
+    fn an_interval_longer_than_the_watchdogs_is_waited_for_in_parts_and_the_manager_hears_of_each() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let mut daemon = Daemon::start(&DaemonSettings::default(), || ()).unwrap();
+        daemon.notify = Notify::at(&path);
+        let mut served = Served { inner: Waits::default(), daemon, config: None };
+        let hear = || {
+            let mut buffer = [0; 200];
+            manager.recv(&mut buffer).map(|bytes| String::from_utf8_lossy(&buffer[..bytes]).into_owned()).ok()
+        };
+        assert!(served.next(Duration::from_secs(3600)).is_none());
+        assert_eq!(hear().unwrap(), "READY=1\nSTATUS=waiting for the first interval to end");
+        std::thread::sleep(NOTIFY_EVERY);
+        assert!(served.next(Duration::from_millis(20)).is_none());
+        assert_eq!(hear().unwrap(), "WATCHDOG=1");
+        assert_eq!(served.inner.0, [NOTIFY_EVERY, Duration::from_millis(20)]);
     }
 }

@@ -97,6 +97,53 @@ fn the_unit_keeps_cgroups_read_only_and_its_drop_in_lets_the_packer_write_them()
     assert!(text("docs/service.md").contains("packaging/systemd/pack.conf"));
 }
 
+#[test]
+fn the_unit_starts_where_the_second_node_is_not_number_1() {
+    let folders = "/sys/devices/system/node/node";
+    let unit = text("packaging/systemd/numapilot.service");
+    let conditions: Vec<&str> = unit.lines().filter(|line| line.contains(folders)).collect();
+    assert_eq!(conditions, [format!("ConditionPathExistsGlob={folders}[1-9]*")]);
+    for tree in ["sparse-nodes", "two-sockets-smt", "one-node"] {
+        let tree_text = text(&format!("testdata/sysfs/{tree}.tree"));
+        let second = tree_text
+            .lines()
+            .filter_map(|line| line.strip_prefix(&folders[1..]))
+            .any(|node| node.starts_with(|digit: char| ('1'..='9').contains(&digit)));
+        assert_eq!(second, tree != "one-node", "{tree}");
+    }
+}
+
+#[test]
+fn whoever_opens_the_metrics_to_other_machines_is_told_of_the_units_filter() {
+    let rule = "IPAddressAllow=192.0.2.0/24";
+    assert!(text("packaging/systemd/numapilot.service").contains("IPAddressDeny=any"));
+    for path in ["packaging/systemd/numapilot.service", "packaging/numapilot.toml", "docs/operating/metrics.md"] {
+        let told = text(path);
+        assert!(told.contains(rule) && told.contains("allow-remote"), "{path}");
+    }
+}
+
+/// `numapilot_samples_lost_total` is a part of `numapilot_lost_total`.
+#[test]
+fn no_panel_and_no_alert_counts_a_loss_twice() {
+    let dashboard: serde_json::Value = serde_json::from_str(&text("packaging/grafana/numapilot.json")).unwrap();
+    let metrics = text("docs/operating/metrics.md");
+    let panels = dashboard["panels"].as_array().unwrap().iter().map(|panel| panel["targets"].to_string());
+    for asks in panels.chain(metrics.lines().filter(|line| line.contains("rate(")).map(str::to_owned)) {
+        assert!(!(asks.contains("numapilot_lost_total") && asks.contains("numapilot_samples_lost_total")), "{asks}");
+    }
+}
+
+#[test]
+fn the_unit_sees_where_users_tell_which_processes_they_manage() {
+    let unit = text("packaging/systemd/numapilot.service");
+    for line in unit.lines() {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        assert!(key != "ProtectHome" || value == "read-only", "/run/user/UID/numapilot/claims: {line}");
+        assert!(key != "PrivateTmp" || value == "no", "/tmp/numapilot-UID/claims: {line}");
+    }
+}
+
 /// Names of the figures that a full status makes, by way of the real page.
 fn served() -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
@@ -111,13 +158,7 @@ fn served() -> BTreeSet<String> {
         ..DaemonSettings::default()
     };
     let mut daemon = Daemon::start(&settings, || ()).unwrap();
-    let node = NodeStatus {
-        probe_ns: vec![Some(90.0)],
-        served_bytes_per_s: Some(1.0),
-        utilisation: Some(0.5),
-        local_share: Some(0.5),
-        ..NodeStatus::default()
-    };
+    let node = NodeStatus { probe_ns: vec![Some(90.0)], local_share: Some(0.5), ..NodeStatus::default() };
     daemon.status(Status {
         nodes: vec![node],
         rates: Rates { local_share: Some(0.5), imbalance_percent: Some(1.0), ..Rates::default() },

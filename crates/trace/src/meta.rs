@@ -242,7 +242,41 @@ pub struct TableInfo {
     pub crc32: u32,
 }
 
+/// What a trace's samples are evidence of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Memory accesses, at known rates.
+    Accesses,
+    /// Page faults: first touches, and later uses at rates that do not measure memory traffic.
+    PageFaults,
+    /// Nothing about memory: an imported recording of other events (cycles, instructions).
+    Other,
+}
+
+impl Evidence {
+    /// Its name in `meta.json`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Evidence::Accesses => "accesses",
+            Evidence::PageFaults => "page-faults",
+            Evidence::Other => "none",
+        }
+    }
+}
+
 impl Meta {
+    /// What the samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        let told = self.more.get("evidence").and_then(Value::as_str);
+        match (self.engine.known(), told) {
+            (Some(Engine::Fault), _) | (Some(Engine::Import), Some("page-faults")) => Evidence::PageFaults,
+            (Some(Engine::Import), Some("none")) => Evidence::Other,
+            _ => Evidence::Accesses,
+        }
+    }
+
     /// Whether the recorded machine is simulated, is the machine that the trace describes, or is another one.
     #[must_use]
     pub fn origin(&self) -> Origin {

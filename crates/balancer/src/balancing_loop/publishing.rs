@@ -47,8 +47,6 @@ impl Balancer {
                 memory_bytes: node.memory_bytes,
                 free_bytes: memory.free_bytes,
                 available_bytes: memory.available_bytes(),
-                served_bytes_per_s: None,
-                utilisation: None,
                 local_share: (sum > 0.0).then(|| row[at] / sum),
                 probe_ns: self.probes.as_ref().map(|probes| probes.latency_ns[at].clone()).unwrap_or_default(),
             }
@@ -56,11 +54,10 @@ impl Balancer {
         let memory_nodes = || self.machine.nodes().iter().filter(|node| node.has_memory()).map(|node| node.id);
         let target = |managed: &crate::system::targets::ManagedProcess| TargetStatus {
             target: managed.target.clone(),
-            threads: managed.threads.len() as u64,
-            pages_known: 0,
-            samples: managed.samples.0,
+            threads: Some(managed.threads.len() as u64),
+            samples: Some(managed.samples.0),
             local_share: (managed.samples.0 > 0).then(|| managed.samples.1 as f64 / managed.samples.0 as f64),
-            moved_bytes: managed.moved_bytes,
+            moved_bytes: Some(managed.moved_bytes),
             chosen_bytes: if self.options.moves_bound { 0 } else { managed.numa.chosen_bytes() },
             forbidden_nodes: memory_nodes().filter(|node| managed.is_forbidden(*node)).map(|node| node.0).collect(),
             hot: managed.hot.published().to_vec(),
@@ -81,6 +78,7 @@ impl Balancer {
             interval_ns: self.interval.as_nanos() as u64,
             targets: self.targets.all.values().map(target).collect(),
             nodes: self.machine.nodes().iter().enumerate().map(node).collect(),
+            pages_known: Some(self.table.len() as u64),
             evidence: self.evidence.clone(),
             counters: run_stats.counters,
             rates: Rates { imbalance_percent, ..run_stats.rates },

@@ -624,6 +624,11 @@ mod tests {
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
         let mut desk = Desk::default();
         packer.watched.insert(pid, Watched::new(pid).unwrap());
+        packer.publish(&mut desk);
+        let status = desk.status.take().unwrap();
+        let target = &status.targets[0];
+        let unknown = [status.pages_known, target.threads, target.samples, target.moved_bytes];
+        assert_eq!(unknown, [None; 4], "what the packer does not count is no 0");
         assert!(packer.look_at_memory(&[pid], &mut desk) && desk.alive == 1);
         let unit = Unit::Process(pid);
         // On all nodes: nothing of this process is bound or moved.

@@ -93,6 +93,10 @@ static void wrong_arguments(void) {
     EXPECT(NUMAPILOT_BAD_HANDLE, numapilot_trace_close((numapilot_trace){~0ull}));
     EXPECT(NUMAPILOT_BAD_ARGUMENT, numapilot_object_at(trace, 0, NULL));
     EXPECT(NUMAPILOT_NOT_FOUND, numapilot_object_at(trace, 4000000000u, &object));
+    /* A program that was built before numapilot_info grew. */
+    numapilot_info info = {.type_size = offsetof(numapilot_info, is_interrupted), .is_interrupted = 77};
+    EXPECT(NUMAPILOT_OK, numapilot_trace_info(trace, &info));
+    if (info.is_interrupted != 77) abort();
     object.type_size = 0;
     EXPECT(NUMAPILOT_BAD_ARGUMENT, numapilot_object_at(trace, 0, &object));
     object.type_size = (size_t)-1;

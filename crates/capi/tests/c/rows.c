@@ -18,6 +18,7 @@ int main(int argc, char **argv) {
     must(numapilot_trace_open(argv[1], &trace));
     must(numapilot_trace_info(trace, &info));
     printf("trace %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %s\n", info.accesses, info.objects, info.threads, info.duration_ns, info.engine);
+    printf("cut short %" PRIu32 ", evidence %" PRIu32 "\n", info.is_interrupted, info.evidence);
     for (uint32_t i = 0; i < info.objects; i++) {
         numapilot_object row = {.type_size = sizeof row};
         must(numapilot_object_at(trace, i, &row));

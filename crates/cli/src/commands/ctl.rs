@@ -132,9 +132,7 @@ fn nodes(report: &Report, look: Look) -> String {
         .column("node", Align::Right)
         .column("memory", Align::Right)
         .column("available", Align::Right)
-        .column("local", Align::Right)
-        .column("served (est.)", Align::Right)
-        .column("load (est.)", Align::Right);
+        .column("local", Align::Right);
     let share = |share: Option<f64>| share.map_or("-".to_owned(), units::percent);
     for node in &report.pilot.nodes {
         table.row([
@@ -142,9 +140,6 @@ fn nodes(report: &Report, look: Look) -> String {
             units::bytes(node.memory_bytes),
             units::bytes(node.available_bytes),
             share(node.local_share),
-            node.served_bytes_per_s
-                .map_or("-".to_owned(), |bytes| format!("{}/s", units::bytes(bytes.max(0.0) as u64))),
-            share(node.utilisation),
         ]);
     }
     if table.is_empty() { String::new() } else { format!("\n{}", table.render(look, 2)) }
@@ -161,7 +156,6 @@ fn targets(report: &Report, look: Look) -> String {
         .flexible("name", 8)
         .column("user", Align::Right)
         .column("threads", Align::Right)
-        .column("pages known", Align::Right)
         .column("seen", Align::Right)
         .column("local", Align::Right)
         .column("copied", Align::Right);
@@ -170,11 +164,10 @@ fn targets(report: &Report, look: Look) -> String {
             target.target.pid.to_string(),
             target.target.name.clone(),
             target.target.uid.to_string(),
-            target.threads.to_string(),
-            units::count(target.pages_known as f64),
-            units::count(target.samples as f64),
+            target.threads.map_or("-".to_owned(), |threads| threads.to_string()),
+            target.samples.map_or("-".to_owned(), |samples| units::count(samples as f64)),
             target.local_share.map_or("-".to_owned(), units::percent),
-            units::bytes(target.moved_bytes),
+            target.moved_bytes.map_or("-".to_owned(), units::bytes),
         ]);
     }
     let mut out = format!("\n{}", table.render(look, 2));

@@ -12,6 +12,12 @@ use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
 pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let trace = Trace::open(path)?;
     let meta = trace.meta();
+    if meta.interrupted || trace.was_rebuilt() {
+        eprintln!(
+            "numapilot: the recorder of {} was killed: the figures are of what it had written by then",
+            path.display()
+        );
+    }
     let measured = !meta.simulated && meta.duration_ns > 0;
     let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
     let analysis = Analysis::on(&trace, trace.machine().as_ref(), Filter::default());

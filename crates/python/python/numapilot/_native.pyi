@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator, KeysView, Sequence
 from types import TracebackType
-from typing import Any, Generic, SupportsIndex, TypeVar, final, overload
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, final, overload
 
 from .typing import Filter, Kind, Progress, TrafficClass, View, Where
 
@@ -93,6 +93,9 @@ class Trace:
         """Counts of records that were lost, and of facts that are unknown, by cause."""
     @property
     def engine(self) -> str: ...
+    @property
+    def evidence(self) -> Literal["accesses", "page-faults", "none"]:
+        """What the samples are evidence of. If not "accesses", no figure about accesses is known: statistics are NaN."""
     @property
     def command(self) -> list[str]: ...
     @property

@@ -3,6 +3,7 @@
 import fcntl
 import gc
 import json
+import math
 import os
 import shutil
 import threading
@@ -28,6 +29,21 @@ def test_a_trace_tells_what_it_is(root, mg):
     assert len(mg) == meta["sampling"]["samples"] and mg.nodes == [0, 1, 2, 3]
     assert mg.machine.name == "opteron-8385" and mg.losses["ring_full"] == 0
     assert "mg.numatrace" in repr(mg)
+
+
+def test_of_page_faults_nothing_about_accesses_is_known(root, mg, tmp_path):
+    faults = tmp_path / "faults.numatrace"
+    shutil.copytree(root / "testdata/traces/mg.numatrace", faults)
+    meta = json.loads((faults / "meta.json").read_text())
+    (faults / "meta.json").write_text(json.dumps({**meta, "engine": "fault"}))
+    with numapilot.open(faults) as trace:
+        assert (mg.evidence, trace.evidence) == ("accesses", "page-faults")
+        found = trace.statistics()
+        assert found.samples == mg.statistics().samples > 0
+        figures = (found.accesses, found.remote, found.writes, found.share)
+        assert all(math.isnan(end) for figure in figures for end in (figure.value, figure.low, figure.high))
+        said = str(trace.report())
+        assert "TOUCHED FIRST BY" in said or "no page was touched" in said, said
 
 
 def test_rows_are_sequences(mg):

@@ -12,7 +12,7 @@ use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
 use serde_json::Value;
 
 use super::{Export, ExportError, Table};
-use crate::fixture::{Opened, of_unknown_homes, open};
+use crate::fixture::{Opened, of_faults, of_unknown_homes, open};
 
 /// Fields of a message in Protocol Buffers' wire format.
 #[derive(Debug)]
@@ -93,6 +93,30 @@ fn pprof(opened: &Opened, filter: Filter) -> Vec<u8> {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(gzipped.as_slice()).read_to_end(&mut bytes).expect("gzip");
     bytes
+}
+
+/// The rates of page faults measure no accesses, and whoever asks for statistics may not look at what the trace is of.
+#[test]
+fn statistics_of_page_faults_claim_nothing_about_accesses() {
+    let found = numapilot_insight::Statistics::of(&of_faults().trace, &Filter::default());
+    assert!(found.samples > 0 && found.remote_samples > 0);
+    let unknown = [found.accesses, found.remote, found.writes, found.share];
+    assert!(unknown.iter().all(|estimate| estimate.value.is_nan() && estimate.low.is_nan() && estimate.high.is_nan()));
+    let counted = numapilot_insight::Statistics::of(&open(Kind::Latency, 500, 20, 4).trace, &Filter::default());
+    assert!(counted.remote.value > 0.0 && counted.accesses.value > 0.0);
+}
+
+/// pprof shows the last type of sample where it does not find the default one among them: that of the remote faults.
+#[test]
+fn a_pprof_profile_shows_first_what_the_trace_counts() {
+    for (opened, expected) in [(open(Kind::Latency, 500, 20, 4), "accesses"), (of_faults(), "page_faults")] {
+        let profile = pprof(&opened, Filter::default());
+        let strings = all(&profile, 6);
+        let types: Vec<&[u8]> = all(&profile, 1).into_iter().map(|kind| strings[number(kind, 1) as usize]).collect();
+        assert_eq!((types[0], strings[number(&profile, 14) as usize]), (expected.as_bytes(), expected.as_bytes()));
+        let period = all(&profile, 11);
+        assert_eq!(strings[number(period[0], 1) as usize], expected.as_bytes(), "what the period counts");
+    }
 }
 
 #[test]

@@ -141,6 +141,18 @@ impl Drop for Journal {
     }
 }
 
+/// The line of a run's start event.
+struct StartLine {
+    text: String,
+    /// Whether some file has it.
+    is_written: bool,
+    /// Whether it was counted as a lost line before it could be written.
+    was_lost: bool,
+    /// Whether it has to be written before the next event, because readers would give that to an earlier run otherwise: at first, and after a failure (the
+    /// file may be another one by then).
+    is_due: bool,
+}
+
 struct Writer {
     settings: JournalSettings,
     shared: Arc<Shared>,
@@ -153,7 +165,7 @@ struct Writer {
     /// Lost lines that are recorded in the journal already.
     reported: u64,
     /// The run's first line. It is repeated at the head of every file, so that each can be read alone.
-    start: Option<String>,
+    start: Option<StartLine>,
     /// Size at which the free space is checked again.
     look_at: u64,
 }
@@ -183,44 +195,74 @@ impl Writer {
     }
 
     fn event(&mut self, unix_ns: u64, event: Event) {
+        if matches!(event, Event::Start(_)) {
+            let Ok(text) = self.text(unix_ns, event) else { return self.lose(1) };
+            self.line += 1;
+            self.start = Some(StartLine { text, is_written: false, was_lost: false, is_due: true });
+            if !self.write_what_is_due(unix_ns)
+                && let Some(start) = self.start.as_mut().filter(|start| !start.is_written)
+            {
+                start.was_lost = true;
+                self.lose(1);
+            }
+        } else if !self.write_what_is_due(unix_ns) || !self.put(unix_ns, event) {
+            self.lose(1);
+        }
+    }
+
+    /// Opens the file after a failure, once it is time, and writes what has to come before the next event: the run's first line, and how many lines were
+    /// lost. False: that was not possible.
+    fn write_what_is_due(&mut self, unix_ns: u64) -> bool {
         if self.open.is_none() {
             if Instant::now() < self.retry_at {
-                return self.lose(1);
+                return false;
             }
             if let Err(error) = self.open() {
                 self.fail(&error);
-                return self.lose(1);
+                return false;
             }
         }
-        let lost = self.shared.lost.load(Ordering::Relaxed);
-        if lost > self.reported {
-            self.line += lost - self.reported;
-            let loss = Loss { what: "journal lines".to_owned(), count: lost - self.reported };
+        if let Some(text) = self.start.as_ref().filter(|start| start.is_due).map(|start| start.text.clone()) {
+            if let Err(error) = self.write(&text, true) {
+                self.fail(&error);
+                return false;
+            }
+            if let Some(start) = &mut self.start {
+                start.is_due = false;
+                if !std::mem::replace(&mut start.is_written, true) {
+                    self.shared.lines.fetch_add(1, Ordering::Relaxed);
+                    self.reported += u64::from(start.was_lost);
+                }
+            }
+        }
+        let missed = self.shared.lost.load(Ordering::Relaxed).saturating_sub(self.reported);
+        if missed > 0 {
+            let loss = Loss { what: "journal lines".to_owned(), count: missed };
+            self.line += missed;
             if !self.put(unix_ns, Event::Losses(Losses { lost: vec![loss] })) {
-                return self.lose(1);
+                // They are counted again with those that follow.
+                self.line -= missed;
+                return false;
             }
-            self.reported = lost;
+            self.reported += missed;
         }
-        if !self.put(unix_ns, event) {
-            self.lose(1);
-        }
+        true
     }
 
     fn lose(&self, lines: u64) {
         self.shared.lost.fetch_add(lines, Ordering::Relaxed);
     }
 
+    /// The next line. Fails only for maps with keys that are not strings, or a failing serializer; events have neither.
+    fn text(&self, unix_ns: u64, event: Event) -> serde_json::Result<String> {
+        let entry = Entry { v: VERSION, line: self.line, unix_ns, event };
+        serde_json::to_string(&entry).map(|text| text + "\n")
+    }
+
     /// Writes one line; false: it was not written, and the file still ends with a complete line.
     fn put(&mut self, unix_ns: u64, event: Event) -> bool {
-        let is_start = matches!(event, Event::Start(_));
-        let entry = Entry { v: VERSION, line: self.line, unix_ns, event };
-        // Fails only for maps with keys that are not strings, or a failing serializer; events have neither.
-        let Ok(mut text) = serde_json::to_string(&entry) else { return false };
-        text.push('\n');
-        if is_start {
-            self.start = Some(text.clone());
-        }
-        match self.write(&text, is_start) {
+        let Ok(text) = self.text(unix_ns, event) else { return false };
+        match self.write(&text, false) {
             Ok(()) => {
                 self.line += 1;
                 self.shared.lines.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +279,7 @@ impl Writer {
         let is_full = |bytes: u64| bytes > 0 && bytes + text.len() as u64 > self.settings.max_bytes;
         if self.open.as_ref().is_some_and(|(_, bytes)| is_full(*bytes)) {
             self.rotate()?;
-            if let Some(start) = self.start.clone().filter(|_| !is_start) {
+            if let Some(start) = self.start.as_ref().filter(|_| !is_start).map(|start| start.text.clone()) {
                 self.append(&start)?;
             }
         }
@@ -301,6 +343,9 @@ impl Writer {
 
     fn fail(&mut self, error: &io::Error) {
         self.open = None;
+        if let Some(start) = &mut self.start {
+            start.is_due = true;
+        }
         self.retry_at = Instant::now() + RETRY;
         let what = format!("{}: {error}", self.settings.file.display());
         *self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner) = what;
@@ -465,5 +510,58 @@ mod tests {
             [(0, &trouble(1)), (3, &told), (4, &trouble(4))]
         );
         assert_eq!(reading.missing, 2);
+    }
+
+    #[test]
+    fn lost_lines_are_counted_once_however_often_there_is_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let mut writer = Writer::new(settings.clone(), Arc::default());
+        writer.event(1, trouble(1));
+        writer.fail(&io::Error::from_raw_os_error(libc::ENOSPC));
+        writer.settings.keep_free_bytes = u64::MAX;
+        for times in 2..5 {
+            writer.retry_at = Instant::now();
+            writer.event(times, trouble(times));
+        }
+        writer.settings.keep_free_bytes = 0;
+        writer.retry_at = Instant::now();
+        writer.event(5, trouble(5));
+        let (entries, reading) = read_all(&settings.file);
+        assert_eq!(entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [0, 4, 5]);
+        assert_eq!(reading.missing, 3);
+    }
+
+    #[test]
+    fn a_start_for_which_there_was_no_room_comes_before_what_follows_and_so_does_one_after_a_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = settings(folder.path(), 1 << 20);
+        let start = |run: &str| Event::Start(Start { run: run.to_owned(), ..Start::default() });
+        let mut earlier = Writer::new(settings.clone(), Arc::default());
+        earlier.event(1, start("a"));
+        earlier.event(2, trouble(1));
+        drop(earlier);
+        let shared = Arc::new(Shared::default());
+        let full = JournalSettings { keep_free_bytes: u64::MAX, ..settings.clone() };
+        let mut writer = Writer::new(full, Arc::clone(&shared));
+        writer.event(3, start("b"));
+        writer.event(4, trouble(2));
+        writer.settings.keep_free_bytes = 0;
+        writer.retry_at = Instant::now();
+        writer.event(5, trouble(3));
+        let (entries, reading) = read_all(&settings.file);
+        let told = Event::Losses(Losses { lost: vec![Loss { what: "journal lines".to_owned(), count: 1 }] });
+        assert_eq!(
+            entries.iter().map(|entry| (entry.line, entry.event.clone())).collect::<Vec<_>>(),
+            [(0, start("a")), (1, trouble(1)), (0, start("b")), (2, told), (3, trouble(3))]
+        );
+        assert_eq!((reading.missing, shared.lost.load(Ordering::Relaxed)), (1, 2));
+        // Somebody makes room by removing the journal.
+        writer.fail(&io::Error::from_raw_os_error(libc::ENOSPC));
+        std::fs::remove_file(&settings.file).unwrap();
+        writer.retry_at = Instant::now();
+        writer.event(6, trouble(4));
+        let (entries, _) = read_all(&settings.file);
+        assert_eq!(entries.iter().map(|entry| entry.event.clone()).collect::<Vec<_>>(), [start("b"), trouble(4)]);
     }
 }

@@ -32,8 +32,10 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
         MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
             .value(status.interval_ns as f64 / 1e9),
         MetricFamily::gauge("numapilot_targets", "Managed processes").value(status.targets.len() as f64),
-        MetricFamily::gauge("numapilot_known_pages", "Pages of which something is remembered")
-            .value(status.targets.iter().map(|t| t.pages_known as f64).sum()),
+        maybe(
+            MetricFamily::gauge("numapilot_known_pages", "Pages of which something is remembered"),
+            status.pages_known.map(|pages| pages as f64),
+        ),
         used(&status.evidence),
     ];
     out.extend(counters(&status.counters));
@@ -75,7 +77,11 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
         one("numapilot_observations_total", "Observation intervals", counters.observations),
         one("numapilot_decisions_total", "Decisions that ordered something", counters.decisions),
         one("numapilot_samples_total", "Sampled memory accesses", counters.samples),
-        one("numapilot_samples_lost_total", "Samples lost by the kernel", counters.samples_lost),
+        one(
+            "numapilot_samples_lost_total",
+            "Records of samples and faults that were lost; numapilot_lost_total has them by kind",
+            counters.samples_lost,
+        ),
         one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
         one("numapilot_file_uses_total", "Observed uses of file pages that are only read", counters.file_uses),
         pages,
@@ -96,6 +102,14 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
     ]
 }
 
+/// A family with this value; without one, if that is unknown.
+fn maybe(family: MetricFamily, value: Option<f64>) -> MetricFamily {
+    match value {
+        Some(value) => family.value(value),
+        None => family,
+    }
+}
+
 fn rates(status: &Status) -> Vec<MetricFamily> {
     let local =
         MetricFamily::gauge("numapilot_local_ratio", "Share of the evidence of the last interval that was local");
@@ -103,10 +117,6 @@ fn rates(status: &Status) -> Vec<MetricFamily> {
         "numapilot_imbalance_ratio",
         "Sample standard deviation over mean of the evidence by home node, last interval",
     );
-    let maybe = |family: MetricFamily, value: Option<f64>| match value {
-        Some(value) => family.value(value),
-        None => family,
-    };
     vec![
         maybe(local, status.rates.local_share),
         maybe(imbalance, status.rates.imbalance_percent.map(|percent| percent / 100.0)),
@@ -115,20 +125,12 @@ fn rates(status: &Status) -> Vec<MetricFamily> {
 
 fn nodes(nodes: &[NodeStatus]) -> Vec<MetricFamily> {
     type Figure = fn(&NodeStatus) -> Option<f64>;
-    let table: [(&'static str, &'static str, Figure); 6] = [
+    let table: [(&'static str, &'static str, Figure); 4] = [
         ("numapilot_node_memory_bytes", "Memory of a node", |n| Some(n.memory_bytes as f64)),
         ("numapilot_node_free_bytes", "Free memory of a node", |n| Some(n.free_bytes as f64)),
         ("numapilot_node_available_bytes", "Memory of a node that can be given out without swapping, estimated", |n| {
             Some(n.available_bytes as f64)
         }),
-        ("numapilot_node_served_bytes_per_second", "Traffic that a node's memory serves, estimated", |n| {
-            n.served_bytes_per_s
-        }),
-        (
-            "numapilot_node_utilisation_ratio",
-            "Share of its peak that a node's memory controller carries, estimated",
-            |n| n.utilisation,
-        ),
         ("numapilot_node_local_ratio", "Share of the evidence from a node's CPUs that was local, last interval", |n| {
             n.local_share
         }),
@@ -176,17 +178,16 @@ fn targets(status: &Status) -> Vec<MetricFamily> {
         "numapilot_target_local_ratio",
         "Share of one process's evidence that was local, last interval",
     );
-    let mut pages =
-        MetricFamily::gauge("numapilot_target_known_pages", "Pages of one process of which something is remembered");
     for target in &status.targets {
         let labels: [(&'static str, &dyn ToString); 2] = [("pid", &target.target.pid), ("uid", &target.target.uid)];
-        moved.push(&labels, target.moved_bytes as f64);
-        pages.push(&labels, target.pages_known as f64);
+        if let Some(bytes) = target.moved_bytes {
+            moved.push(&labels, bytes as f64);
+        }
         if let Some(share) = target.local_share {
             local.push(&labels, share);
         }
     }
-    vec![moved, local, pages]
+    vec![moved, local]
 }
 
 #[cfg(test)]
@@ -208,8 +209,6 @@ mod tests {
             memory_bytes: 1 << 30,
             probe_ns: vec![Some(90.0), None],
             local_share: Some(0.5),
-            utilisation: Some(0.1),
-            served_bytes_per_s: Some(1e9),
             ..NodeStatus::default()
         };
         let target = Target { pid: 4711, start_ticks: 1, uid: 1000, name: "secret-name".to_owned() };
@@ -217,7 +216,13 @@ mod tests {
             state: State::Paused,
             policy: "pilot:max-harm=1".to_owned(),
             nodes: vec![node(0), node(2)],
-            targets: vec![TargetStatus { target, local_share: Some(0.25), ..TargetStatus::default() }],
+            targets: vec![TargetStatus {
+                target,
+                local_share: Some(0.25),
+                moved_bytes: Some(0),
+                ..TargetStatus::default()
+            }],
+            pages_known: Some(3_000_000),
             rates: Rates { local_share: Some(0.5), imbalance_percent: Some(200.0), ..Rates::default() },
             losses: vec![Loss { what: "samples".to_owned(), count: 3 }],
             evidence: vec![EvidenceSource { name: "fault".to_owned(), used: true, detail: String::new() }],
@@ -237,11 +242,20 @@ mod tests {
             "numapilot_state{state=\"paused\"} 1",
             "numapilot_state{state=\"running\"} 0",
             "numapilot_imbalance_ratio 2",
+            "numapilot_known_pages 3000000",
             "numapilot_probe_latency_seconds{from=\"2\",to=\"0\"} 0.00000009",
             "numapilot_lost_total{what=\"samples\"} 3",
             "numapilot_pages_total{outcome=\"no-room\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_counted_is_left_out() {
+        let text = encode(&families(&Status { targets: vec![TargetStatus::default()], ..Status::default() }, true));
+        for name in ["numapilot_known_pages", "numapilot_target_moved_bytes_total"] {
+            assert!(!text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
         }
     }
 

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::fs::OpenOptions;
+use std::fs::Permissions;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -59,6 +60,8 @@ impl Claims {
         let file = options
             .open(&path)
             .map_err(|source| ServiceError::file(&path, "record which processes this numapilot manages", source))?;
+        let_others_read(&file, uid)
+            .map_err(|source| ServiceError::file(&path, "let other users read what this numapilot manages", source))?;
         Ok(Claims { file, uid, has_all: false, has_settings: false, place_of })
     }
 
@@ -92,7 +95,7 @@ impl Claims {
             return Ok(());
         };
         let what = format!("process {pid}");
-        if let Some(holder) = self.elsewhere(pid) {
+        if let Some(holder) = self.elsewhere(pid)? {
             return Err(refusal(holder, &what));
         }
         if self.has_all {
@@ -130,15 +133,28 @@ impl Claims {
     }
 
     /// The holder of a claim on this process in another user's file: root's for a user, its user's for root.
-    fn elsewhere(&self, pid: u32) -> Option<Holder> {
-        let other = if self.uid == 0 { task::user_of(pid)? } else { 0 };
-        if other == self.uid {
-            return None;
-        }
+    ///
+    /// # Errors
+    /// Root's file exists and cannot be read. What is wrong with a user's file does not keep root from managing that user's processes.
+    fn elsewhere(&self, pid: u32) -> Result<Option<Holder>, String> {
+        let other = if self.uid == 0 { task::user_of(pid) } else { Some(0) };
+        let Some(other) = other.filter(|other| *other != self.uid) else { return Ok(None) };
         let path = (self.place_of)(other).join(FILE);
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
-        let facts = file.metadata().ok().filter(|facts| facts.is_file() && facts.uid() == other)?;
-        holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| is_valid_holder(*holder, facts.uid()))
+        let options = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
+        let (file, facts) = match options.and_then(|file| file.metadata().map(|facts| (file, facts))) {
+            Ok(opened) => opened,
+            Err(error) if self.uid == 0 || error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                let path = path.display();
+                return Err(format!(
+                    "whether root's numapilot manages process {pid} cannot be determined: reading `{path}` failed ({error})"
+                ));
+            }
+        };
+        if !facts.is_file() || facts.uid() != other {
+            return Ok(None);
+        }
+        Ok(holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| is_valid_holder(*holder, facts.uid())))
     }
 }
 
@@ -176,6 +192,18 @@ fn refusal(holder: Holder, what: &str) -> String {
     format!("{} already manages {what}; control it with `numapilot ctl`, or stop it first", named(holder))
 }
 
+/// Lets all users read a file, or look into a folder, of this user. The mode of open(2) and mkdir(2) is subject to the umask, which systemd's unit and many
+/// servers set to 077, and a daemon's claims have to be seen by those of other users.
+fn let_others_read(opened: &File, uid: u32) -> io::Result<()> {
+    let facts = opened.metadata()?;
+    let needed = if facts.is_dir() { 0o055 } else { 0o044 };
+    let mode = facts.permissions().mode() & 0o7777;
+    if facts.uid() != uid || mode & needed == needed {
+        return Ok(());
+    }
+    opened.set_permissions(Permissions::from_mode(mode | needed))
+}
+
 /// Creates or checks a folder that only this user can write to.
 fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
     let doing = "create this folder, in which numapilot processes coordinate";
@@ -183,7 +211,10 @@ fn own_folder(folder: &Path, uid: u32) -> Result<(), ServiceError> {
     made.map_err(|source| ServiceError::file(folder, doing, source))?;
     let facts = std::fs::symlink_metadata(folder).map_err(|source| ServiceError::file(folder, doing, source))?;
     if facts.is_dir() && facts.uid() == uid && facts.permissions().mode() & 0o022 == 0 {
-        return Ok(());
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_DIRECTORY).open(folder);
+        return opened
+            .and_then(|opened| let_others_read(&opened, uid))
+            .map_err(|source| ServiceError::file(folder, "let other users look into this folder", source));
     }
     Err(ServiceError::Content {
         path: folder.to_owned(),
@@ -285,6 +316,41 @@ mod tests {
         claims.claim(None).unwrap();
         drop(other);
         assert!(claims.settings().unwrap() && !claims.settings().unwrap());
+    }
+
+    #[test]
+    fn other_users_can_read_the_claims_of_a_daemon_whose_umask_keeps_its_files_to_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, file) = (folder.path().join("run"), folder.path().join("run").join(FILE));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        for (path, before) in [(&folder, 0o700), (&file, 0o600)] {
+            std::fs::set_permissions(path, Permissions::from_mode(before)).unwrap();
+        }
+        let _claims = open(&folder);
+        assert_eq!((mode(&folder), mode(&file)), (0o755, 0o644));
+    }
+
+    /// A file of claims that exists and cannot be opened, by root either: a symbolic link.
+    fn unreadable(_: u32) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("numapilot-claims-{}", std::process::id()));
+        let _ = std::fs::create_dir(&folder);
+        let _ = std::os::unix::fs::symlink("/dev/null", folder.join(FILE));
+        folder
+    }
+
+    #[test]
+    fn a_user_is_refused_where_roots_claims_cannot_be_read_and_root_does_not_depend_on_a_users() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut claims = Claims { uid: 4711, place_of: unreadable, ..open(folder.path()) };
+        let refused = claims.claim(Some(std::process::id())).unwrap_err();
+        assert!(refused.contains("whether root's numapilot manages"), "{refused}");
+        claims.place_of = nowhere;
+        claims.claim(Some(std::process::id())).unwrap();
+        (claims.uid, claims.place_of) = (0, unreadable);
+        claims.claim(Some(std::process::id())).unwrap();
+        std::fs::remove_dir_all(unreadable(0)).unwrap();
     }
 
     #[test]

@@ -12,8 +12,8 @@ use crate::heat::Heat;
 pub struct Balanced {
     /// Its recently used ranges of memory.
     pub heat: Heat,
-    /// Bytes moved for it since the loop began.
-    pub moved_bytes: u64,
+    /// Bytes moved for it since the loop began; `None`: the loop does not count them by process.
+    pub moved_bytes: Option<u64>,
     /// Policy of the loop.
     pub policy: String,
     /// Present state of the loop, as in its status.

@@ -146,9 +146,9 @@ fn closest<'a>(
 }
 
 fn of_loop(balanced: &Balanced, map: &MemoryMap, nodes: &[NodeId]) -> MemoryView {
-    let moved = units::bytes(balanced.moved_bytes);
+    let moved = balanced.moved_bytes.map_or_else(String::new, |bytes| format!("; {} moved", units::bytes(bytes)));
     MemoryView {
-        title: format!("memory, by what `balance` has seen ({}, {}; {moved} moved)", balanced.policy, balanced.state),
+        title: format!("memory, by what `balance` has seen ({}, {}{moved})", balanced.policy, balanced.state),
         areas: by_heat(map, &balanced.heat, nodes),
         notes: vec!["Hinting faults in the hottest ranges, not all accesses.".to_owned()],
     }

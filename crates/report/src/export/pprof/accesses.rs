@@ -47,15 +47,22 @@ fn sums_of(export: &Export<'_>) -> Vec<(Key, Sums)> {
     sums
 }
 
+const ACCESSES: [(&str, &str); 4] =
+    [("accesses", "count"), ("remote_accesses", "count"), ("bytes", "bytes"), ("latency", "nanoseconds")];
+const FAULTS: [(&str, &str); 2] = [("page_faults", "count"), ("remote_page_faults", "count")];
+
+/// The type of sample that readers show first, and that the period counts. Readers show the last type where they do not find this one.
+pub(super) fn default_type(export: &Export<'_>) -> &'static str {
+    if export.trace().holds_faults() { FAULTS[0].0 } else { ACCESSES[0].0 }
+}
+
 pub(super) fn samples(writer: &mut Writer<'_>) -> Result<(), ExportError> {
     let export = writer.export;
     let sums = sums_of(export);
     let khz = u128::from(export.trace().meta().latency_khz().unwrap_or(0));
     let is_of_faults = export.trace().holds_faults();
     let has_latency = khz > 0 && !is_of_faults && sums.iter().any(|(_, sums)| sums.latency_cycles > 0);
-    let faults = [("page_faults", "count"), ("remote_page_faults", "count")];
-    let types = [("accesses", "count"), ("remote_accesses", "count"), ("bytes", "bytes"), ("latency", "nanoseconds")];
-    let types = if is_of_faults { &faults[..] } else { &types[..if has_latency { 4 } else { 3 }] };
+    let types = if is_of_faults { &FAULTS[..] } else { &ACCESSES[..if has_latency { 4 } else { 3 }] };
     writer.value_types(types)?;
     let mut threads: HashMap<ThreadIndex, u64> = HashMap::new();
     let mut sites: HashMap<Option<SiteId>, u64> = HashMap::new();

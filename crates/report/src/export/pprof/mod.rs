@@ -14,7 +14,7 @@ use writer::write_profile;
 pub fn write(export: &Export<'_>, out: &mut dyn Write) -> Result<(), ExportError> {
     let meta = export.trace().meta();
     let period = meta.sampling.as_ref().map(|sampling| sampling.period).filter(|&period| period > 0);
-    write_profile(export, out, ("accesses", period), accesses::samples)
+    write_profile(export, out, (accesses::default_type(export), period), accesses::samples)
 }
 
 /// Writes the profile of the heap.

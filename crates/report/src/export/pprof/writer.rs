@@ -71,7 +71,7 @@ pub(super) struct Writer<'a> {
     stack: Vec<u64>,
 }
 
-/// Writes a profile. `shown`: the value that is shown unless another one is chosen, and the sampling period in accesses, if there is one.
+/// Writes a profile. `shown`: the value that is shown unless another one is chosen, and the sampling period in what it counts, if there is one.
 pub(super) fn write_profile<'a>(
     export: &'a Export<'a>,
     out: &'a mut dyn Write,
@@ -208,7 +208,7 @@ impl Writer<'_> {
         message.number(profile::TIME_NANOS, meta.start_unix_ns);
         message.number(profile::DURATION_NANOS, meta.duration_ns);
         if let Some(period) = period {
-            let kind = self.value_type("accesses", "count");
+            let kind = self.value_type(shown, "count");
             message.message(profile::PERIOD_TYPE, &kind);
             message.number(profile::PERIOD, period);
         }
