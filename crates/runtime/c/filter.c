@@ -113,9 +113,20 @@ bool np_filter_drop(struct np_slot *owner, uintptr_t line) { return filter_cut(o
 
 bool np_filter_downgrade(struct np_slot *owner, uintptr_t line) { return filter_cut(owner, line, true); }
 
+/* Takes out the lines whose numbers above the set's are from `high` to before `end`, of which all that lies above a tag is the same: then what tags have
+ * folded in is one value, without which they are in the order of their lines. */
+static void drop_tags(struct np_slot *owner, uint64_t high, uint64_t end) {
+    uint32_t fold = np_tag_fold(high), low = (uint32_t)high & NP_TAG_MASK, count = (uint32_t)(end - high), *tags = np_private_set(owner, 0);
+    bool has_zero = ((fold - low) & NP_TAG_MASK) < count; /* the range has the line of tag 0, which is kept as 1 */
+    for (uint32_t way = 0; way < (np_sim.l2_set_mask + 1) * np_sim.l2_ways; way++) {
+        uint32_t tag = np_load(tags[way]) >> 1;
+        if (tag != 0 && ((((tag ^ fold) - low) & NP_TAG_MASK) < count || (tag == 1 && has_zero))) np_store(tags[way], 0);
+    }
+}
+
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) {
     uintptr_t first = address >> NP_LINE_SHIFT, last = (address + bytes - 1) >> NP_LINE_SHIFT;
-    uint32_t sets = np_sim.l2_set_mask + 1, *tag = np_private_set(owner, 0);
+    uint32_t sets = np_sim.l2_set_mask + 1;
     if (last - first < sets) {
         for (uintptr_t line = first; line <= last; line++) {
             filter_cut(owner, line, false);
@@ -124,10 +135,12 @@ void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes
         return;
     }
     /* Longer than the filter has sets: every set holds some of its lines, so compare every tag with the range's tags. */
-    uint32_t low = (uint32_t)((first >> np_sim.l2_set_bits) & 0x7fffffff), count = (uint32_t)((last - first) >> np_sim.l2_set_bits) + 1;
-    for (uint32_t way = 0; way < sets * np_sim.l2_ways; way++) {
-        uint32_t seen = np_load(tag[way]), offset = ((seen >> 1) - low) & 0x7fffffff;
-        if (seen != 0 && offset <= count) np_store(tag[way], 0);
+    uint64_t high = first >> np_sim.l2_set_bits, end = (last >> np_sim.l2_set_bits) + 1;
+    while (high < end) {
+        uint64_t stop = ((high >> NP_TAG_BITS) + 1) << NP_TAG_BITS;
+        if (stop > end) stop = end;
+        drop_tags(owner, high, stop);
+        high = stop;
     }
     clear_stage_one(owner);
 }

@@ -110,6 +110,20 @@ fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
     );
 }
 
+/// With one line in eight simulated, tags have no room for the top bits of an address.
+#[test]
+fn unmapped_lines_leave_the_private_filter_wherever_they_lie() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for lines in ["1", "8"] {
+        let outcome = lab.record(100, &[("LINES", lines)], &program, &["lives"]);
+        let placed: u64 = outcome.nodes("placed", None).iter().sum();
+        assert!(placed >= 2 * 50 * 256, "lines {lines}: {placed} first touches, one in each page of each life");
+        let (asked, left) = (outcome.number("total", "l2"), outcome.number("total", "l3"));
+        assert!(left > 10_000 && asked - left < 8 * SLACK, "lines {lines}: {left} of {asked} look-ups find no line");
+    }
+}
+
 #[test]
 fn accesses_are_counted_line_by_line() {
     let lab = Lab::new();

@@ -124,6 +124,19 @@ static void forget(void) {
     run_threads(touch_again, 1);
 }
 
+/* One write in every page, in many lives of one range: no line is written twice in a life. At addresses that programs have: near the end of the
+ * address space, and across a boundary at which the bits change that a tag has no room for. */
+static void lives(void) {
+    char *const at[] = {(char *)0x7e1234567000, (char *)0x1ffffff80000};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        for (int life = 0; life < 50; life++) {
+            char *range = map(at[i], 1 << 20);
+            for (size_t page = 0; page < 256; page++) __tsan_write8(range + page * PAGE + page % 64 * LINE);
+            munmap(range, 1 << 20);
+        }
+    }
+}
+
 static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
@@ -231,6 +244,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "shared")) run_threads(read_all, THREADS);
     else if (!strcmp(name, "first-touch")) first_touch();
     else if (!strcmp(name, "forget")) forget();
+    else if (!strcmp(name, "lives")) lives();
     else if (!strcmp(name, "fork")) forked();
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();
