@@ -194,6 +194,7 @@ struct np_slot *np_slot_claim(void) {
         if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_FREE) continue;
         if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLAIMED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
         uint64_t generation = slot->generation + 1;
+        np_vtime_abandoned(slot); /* its last owner, if that was killed */
         clear_slot(slot);
         np_store(slot->generation, generation);
         uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);

@@ -120,6 +120,8 @@ void np_throttle(struct np_slot *slot);
 /* Called by thread.c: in the new thread before its start routine / at its end; gives the thread its model CPU (slot->cpu, node, l3_index). */
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock);
 void np_vtime_thread_end(struct np_slot *slot);
+/* The slot's thread is gone, or about to be, without an end of its own: it counts no more on its CPU, nor among sleepers. */
+void np_vtime_abandoned(struct np_slot *slot);
 /* By the creator, before the thread exists: its clock counts from here, until np_vtime_thread_start, or np_vtime_birth_done if it failed. */
 void np_vtime_birth(uint64_t creator_clock);
 void np_vtime_birth_done(uint64_t creator_clock);

@@ -75,8 +75,9 @@ static uint32_t close_old_image(const struct np_slot *own) {
         if (slot == own || np_load(slot->pid) != own->pid || np_load(slot->process_index) == own->process_index) continue;
         uint32_t expected = NP_SLOT_LIVE;
         uint32_t old_index = np_load(slot->process_index);
-        if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
-            && !lives_elsewhere(old_index, own->pid)) found = old_index;
+        if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        np_vtime_abandoned(slot);
+        if (!lives_elsewhere(old_index, own->pid)) found = old_index;
     }
     return found;
 }
@@ -146,6 +147,16 @@ void np_process_after_fork(void) {
 
 /* -- exit -- */
 
+/* The system is about to end the process' other threads, wherever they are. */
+static void abandon_threads(const struct np_slot *own) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot != own && np_load(slot->process_index) == own->process_index
+            && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) np_vtime_abandoned(slot);
+    }
+}
+
 /* Possibly in a signal handler: takes no lock of the loader's. A record that it interrupts is never finished, and never missed. */
 static void at_end(int code) {
     struct np_slot *slot = np_tls.slot;
@@ -153,6 +164,7 @@ static void at_end(int code) {
     slot->in_hook = 1;
     np_counters(slot, true);
     put_process_end(slot, slot->process_index, 0, code);
+    abandon_threads(slot);
     np_thread_end();
 }
 

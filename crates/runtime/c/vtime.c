@@ -55,7 +55,7 @@ void np_clock_advance(struct np_slot *slot, uint64_t cycles) {
 void np_share_charge(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
-    uint32_t load = vt->on_cpu ? __atomic_load_n(&np_arena->cpu_load[slot->cpu], __ATOMIC_RELAXED) : 1;
+    uint32_t load = np_load(vt->on_cpu) != 0 ? __atomic_load_n(&np_arena->cpu_load[slot->cpu], __ATOMIC_RELAXED) : 1;
     if (load > 1 && clock > vt->share_clock) add_stall(slot, (clock - vt->share_clock) * (load - 1));
     vt->share_clock = np_clock_of(slot);
 }
@@ -326,17 +326,16 @@ static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
 /* Also for a sleep that a signal handler jumped out of, or that its thread's end cut short. */
 static void sleep_is_over(struct np_vtime_slot *vt) {
     __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
-    if (vt->sleeping) __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
-    vt->sleeping = 0;
+    if (__atomic_exchange_n(&vt->sleeping, 0, __ATOMIC_SEQ_CST) != 0) __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Sleeps until the slowest other thread has come near. */
 static void sleep_for_window(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
-    if (!vt->sleeping) {
-        vt->sleeping = 1;
+    if (np_load(vt->sleeping) == 0) {
         __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+        np_store(vt->sleeping, 1);
     }
     for (;;) {
         uint32_t ticket = __atomic_load_n(&vt->throttle_futex, __ATOMIC_SEQ_CST);
@@ -545,6 +544,12 @@ void np_vtime_thread_end(struct np_slot *slot) {
     uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;
     if (clock > np_shared_get(key)) np_shared_set(key, clock);
     errno = saved;
+}
+
+void np_vtime_abandoned(struct np_slot *slot) {
+    if (!np_vtime_on()) return;
+    sleep_is_over(np_vt(slot));
+    np_cpu_leave(slot);
 }
 
 /* ---- what a program may call (see docs/virtual-time.md) ---- */

@@ -12,6 +12,9 @@ use bench::*;
 const SETTINGS: [(u32, u32); 5] =
     [(TRACK, SPREAD), (TRACK, NONE), (INSTRUMENT, SPREAD), (INSTRUMENT, PACK), (INSTRUMENT, NONE)];
 
+const WIRE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+const ESCAPES: &[&str] = &["-pthread", WIRE];
+
 fn setting(mode: u32, bind: u32, cpus: usize) -> Setting {
     Setting { mode, bind, cpus, ..Setting::default() }
 }
@@ -64,8 +67,8 @@ fn programs_see_no_difference() {
 #[test]
 fn nobody_is_left_waiting() {
     let bench = Bench::new();
-    let plain = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
-    let instrumented = bench.instrument("gcc", &[], "escapes.c", "escapes-instrumented");
+    let plain = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let instrumented = bench.instrument("gcc", &[WIRE], "escapes.c", "escapes-instrumented");
     let cases = [
         ("cancelled", "finished 4 cleaned 2 trylock 0\n"),
         ("jumped", "finished 8\n"),
@@ -85,11 +88,24 @@ fn nobody_is_left_waiting() {
     }
 }
 
+/// Make sure that threads which exec, the end of their process or a kill ended leave nothing behind on their CPUs.
+#[test]
+fn threads_that_end_without_a_word_count_no_more() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for bind in [SPREAD, NONE] {
+        for case in ["equals", "replaced", "exited", "killed"] {
+            let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &[case]));
+            assert_near(course.elapsed(), 1_000_000, 10, &format!("{case}, bind {bind}: a million cycles of work"));
+        }
+    }
+}
+
 /// Make sure that processes share one program time: what comes by a pipe is not earlier than it was sent.
 #[test]
 fn processes_share_time() {
     let bench = Bench::new();
-    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     for bind in [SPREAD, NONE] {
         let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &["pool"]));
         assert_eq!((course.values["early"], course.values["failed"]), (0, 0), "bind {bind}");
@@ -102,7 +118,7 @@ fn processes_share_time() {
 #[test]
 fn first_writers_of_a_pipe_keep_the_latest_clock() {
     let bench = Bench::new();
-    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     let course = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS + 1), &program, &["first-writers"]));
     assert_eq!(course.values["early"], 0);
 }
