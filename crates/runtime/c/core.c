@@ -141,6 +141,7 @@ static void attach(void) {
     meet_planner();
     np_tls.phase = NP_PHASE_NEW;
     struct np_birth birth = {.parent_thread = NP_NONE32};
+    np_process_heritage(&birth);
     struct np_slot *slot = np_thread_begin(&birth);
     if (slot == NULL) return;
     slot->in_hook = 1;

@@ -162,9 +162,9 @@ void np_filter_thread_start(struct np_slot *slot);
 /* Another thread's next instrumented access takes the slow path (and there np_throttle), even if it would hit its first-stage filter: for
  * threads that run ahead of the window in a loop that never misses. */
 void np_filter_poke(struct np_slot *slot);
-/* In the new thread, once it has its first CPU: the affinity and memory policy of its creator hold for it too, or the affinity that its attributes
- * ask for (NULL: none). */
-void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity);
+/* In the new thread, once it has its first CPU: the affinity and memory policy of its creator (`heir_of`; NULL: the thread that the slot names) hold for
+ * it too, or the affinity that its attributes ask for (NULL: none). */
+void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, const uint64_t *affinity);
 /* The affinity that attributes ask for, to be taken when the thread is made: one set of attributes may serve for many threads, as OpenMP libraries do. */
 bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]);
 /* Writes NP_REC_COUNTERS if due (or if `force`). */

@@ -135,25 +135,28 @@ bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64
     return at != 0;
 }
 
-static void inherit(struct np_slot *slot) {
-    if (slot->parent_thread == NP_NONE32) return;
+static const struct np_slot *live_thread(uint32_t thread_index, const struct np_slot *except) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
-        struct np_slot *parent = np_slot_at(index);
-        if (parent == slot || parent->thread_index != slot->parent_thread) continue;
-        if (__atomic_load_n(&parent->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
-        np_ss(slot)->policy_mode = np_ss(parent)->policy_mode;
-        np_ss(slot)->policy_nodes = np_ss(parent)->policy_nodes;
-        uint64_t set[NP_MAX_CPUS / 64];
-        if (np_get_affinity(np_ss(parent), set)) np_set_affinity(np_ss(slot), set);
-        return;
+        const struct np_slot *slot = np_slot_at(index);
+        if (slot != except && slot->thread_index == thread_index && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
     }
+    return NULL;
 }
 
-void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity) {
+static void inherit(struct np_slot *slot, const struct np_slot *from) {
+    struct np_sim_slot *sim = np_ss(slot), *its = np_ss((struct np_slot *)(uintptr_t)from);
+    sim->policy_mode = np_load(its->policy_mode);
+    sim->policy_nodes = np_load(its->policy_nodes);
+    uint64_t set[NP_MAX_CPUS / 64];
+    if (np_get_affinity(its, set)) np_set_affinity(sim, set);
+}
+
+void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, const uint64_t *affinity) {
     if (np_arena->config.mode != NP_MODE_INSTRUMENT || !np_sim.ready) return;
     struct np_sim_slot *sim = np_ss(slot);
-    inherit(slot);
+    if (heir_of == NULL && slot->parent_thread != NP_NONE32) heir_of = live_thread(slot->parent_thread, slot);
+    if (heir_of != NULL) inherit(slot, heir_of);
     if (affinity != NULL) np_set_affinity(sim, affinity);
     uint64_t set[NP_MAX_CPUS / 64];
     uint32_t cpu = np_get_affinity(sim, set) ? choose_cpu(slot, set) : NP_MAX_CPUS;

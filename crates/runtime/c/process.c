@@ -91,6 +91,31 @@ static uint32_t process_of_pid(uint32_t pid) {
     return NP_NONE32;
 }
 
+/* The thread of a process that said it was about to start a program, else its first one. `clock`: that thread's, or the latest of the process. */
+static struct np_slot *starter_of(uint32_t pid, uint64_t *clock) {
+    struct np_slot *starter = NULL, *first = NULL;
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE), latest = 0, launched = 0;
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (np_load(slot->pid) != pid || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
+        uint64_t its_clock = np_clock_of(slot), its_launch = np_load(np_scratch(slot)->launched);
+        if (its_clock > latest) latest = its_clock;
+        if (first == NULL || np_load(slot->tid) == pid) first = slot;
+        if (its_launch <= launched) continue;
+        launched = its_launch;
+        starter = slot;
+    }
+    *clock = starter != NULL ? np_clock_of(starter) : latest;
+    return starter != NULL ? starter : first;
+}
+
+void np_process_heritage(struct np_birth *birth) {
+    if (np_track_only) return;
+    __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED); /* of which clocks are made */
+    birth->heir_of = starter_of((uint32_t)NP_SYS0(SYS_getpid), &birth->creator_clock);
+    if (birth->heir_of == NULL) birth->heir_of = starter_of((uint32_t)NP_SYS0(SYS_getppid), &birth->creator_clock);
+}
+
 void np_process_begin_image(struct np_slot *slot) {
     uint32_t old = close_old_image(slot);
     if (old != NP_NONE32) put_process_end(slot, old, 1, 0);
@@ -261,9 +286,16 @@ static void complete_environment(char *const *environment, char **list, char *pr
         completed = list_;                                                   \
     }
 
+/* Also in a vfork child, which has its parent's slot. */
+static void before_launch(void) {
+    struct np_slot *slot = np_tls.slot;
+    if (slot != NULL && *np_fork_canary) np_store(np_scratch(slot)->launched, np_order());
+}
+
 static void before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
     if (slot != NULL) np_counters(slot, true);
+    before_launch();
 }
 
 static int exec_now(const void *context, const char *path, char *const arguments[], char *const environment[]) {
@@ -365,6 +397,7 @@ NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const 
     COMPLETE(environment);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
+    before_launch();
     if (np_emulator_takes(path, &program))
         return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
@@ -375,6 +408,7 @@ NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const
     COMPLETE(environment);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
+    before_launch();
     char found[1024];
     if (np_emulator_finds(file, found, sizeof found, &program))
         return np_emulator_run(&program, arguments, completed, entry_of(completed, "LD_PRELOAD="), spawn_now, &spawn);

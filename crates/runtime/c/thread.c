@@ -167,7 +167,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     /* The C library keeps stacks of threads that ended, without their pages, and unmaps those that it does not keep. */
     if (slot->pid != slot->tid) np_pages_settle(slot->stack_lo, slot->stack_hi - slot->stack_lo);
     np_vtime_thread_start(slot, birth->creator_clock);
-    np_numa_thread_start(slot, birth->has_affinity ? birth->affinity : NULL);
+    np_numa_thread_start(slot, birth->heir_of, birth->has_affinity ? birth->affinity : NULL);
     tls->slot = slot;
     tls->end_rounds = 0;
     tls->nested = 0;
@@ -341,7 +341,7 @@ static TRAMPOLINE int begin_clone(void *entry) {
     if (slot != NULL) {
         np_filter_thread_start(slot);
         np_vtime_thread_start(slot, start.birth.creator_clock);
-        np_numa_thread_start(slot, NULL);
+        np_numa_thread_start(slot, NULL, NULL);
         __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
         put_thread_start(slot, &start.birth, np_order());
         slot->in_hook = 0;

@@ -101,6 +101,30 @@ fn threads_that_end_without_a_word_count_no_more() {
     }
 }
 
+/// Make sure that a program begins with clock, memory policy and affinity of the one that started it, or that it replaces, as `numactl` and `taskset` do.
+#[test]
+fn programs_begin_with_what_their_starters_give_them() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for bind in [SPREAD, NONE] {
+        let on = setting(INSTRUMENT, bind, THREADS + 1);
+        let starts = parse(&bench.run(on, &program, &["starts"]));
+        for way in ["way0", "way1", "way2"] {
+            assert_near(
+                starts.values[way],
+                1_000_000,
+                30,
+                &format!("{way}, bind {bind}: a child with a million cycles of work"),
+            );
+        }
+        assert_eq!(starts.values["failed"], 0, "bind {bind}");
+        let bound = parse(&bench.run(on, &program, &["bound"]));
+        let of = |name: &str| bound.values[name];
+        assert_eq!((of("mode"), of("nodes"), of("cpus"), of("cpu")), (3, 5, 1, 5), "bind {bind}");
+        assert!(of("begin") >= 1_000_000, "bind {bind}: begins at {}, before the exec", of("begin"));
+    }
+}
+
 /// Make sure that processes share one program time: what comes by a pipe is not earlier than it was sent.
 #[test]
 fn processes_share_time() {

@@ -11,11 +11,13 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -326,6 +328,49 @@ static void ends_with_threads(bool killed) {
     close(fd);
 }
 
+/* ---- programs that start programs ---- */
+
+static int start_by(int way, const char *name) {
+    char *arguments[] = {"escapes", (char *)name, NULL};
+    pid_t child = 0;
+    if (way == 0 && (child = fork()) == 0) _exit(execv("/proc/self/exe", arguments));
+    if (way == 1 && (child = vfork()) == 0) _exit(execv("/proc/self/exe", arguments));
+    if (way == 2 && posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) != 0) abort();
+    int status;
+    return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
+}
+
+/* One after the other, so their times add up. */
+static void starts(void) {
+    int failed = 0;
+    for (int way = 0; way < 3; way++) {
+        uint64_t begin = clock_now();
+        failed += start_by(way, "a-million");
+        printf("way%d %lu ", way, clock_now() - begin);
+    }
+    printf("failed %d\n", failed);
+}
+
+/* As numactl and taskset: memory policy and affinity are set for the program that comes in this one's place. */
+static void bound(void) {
+    unsigned long nodes = 5;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(5, &cpus);
+    if (syscall(SYS_set_mempolicy, 3, &nodes, 65) != 0 || sched_setaffinity(0, sizeof cpus, &cpus) != 0) abort();
+    work(1000000);
+    execl("/proc/self/exe", "escapes", "is-bound", (char *)NULL);
+}
+
+static void is_bound(void) {
+    uint64_t begin = clock_now();
+    unsigned long nodes = 0;
+    int mode = 0;
+    cpu_set_t cpus;
+    if (syscall(SYS_get_mempolicy, &mode, &nodes, 64, NULL, 0) != 0 || sched_getaffinity(0, sizeof cpus, &cpus) != 0) abort();
+    printf("mode %d nodes %lu cpus %d cpu %d begin %lu\n", mode, nodes, CPU_COUNT(&cpus), sched_getcpu(), begin);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     sem_init(&empty, 0, 0);
@@ -338,6 +383,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "clones")) clones();
     else if (!strcmp(name, "many")) many();
     else if (!strcmp(name, "equals")) equals();
+    else if (!strcmp(name, "starts")) starts();
+    else if (!strcmp(name, "a-million")) work(1000000);
+    else if (!strcmp(name, "bound")) bound();
+    else if (!strcmp(name, "is-bound")) is_bound();
     else if (!strcmp(name, "replaced")) return execl("/proc/self/exe", "escapes", "equals", (char *)NULL);
     else if (!strcmp(name, "exited")) {
         ends_with_threads(false);
