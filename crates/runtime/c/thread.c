@@ -159,6 +159,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     if (slot == NULL) {
         tls->phase = NP_PHASE_NO_SLOT;
         np_count_lost(NP_LOST_NO_SLOT, 1);
+        if (birth->start != 0) np_vtime_birth_done(birth->creator_clock); /* nobody is to wait for its clock: it has none */
         errno = saved;
         return NULL;
     }
@@ -284,9 +285,15 @@ static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
 /* In a section of their own: these frames end every stack of the thread (unwind.c). */
 #define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
 
+/* The thread may have begun already, by a hook in the C library's own start of it. */
+static void begin(const struct np_birth *birth) {
+    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(birth);
+    else np_vtime_birth_done(birth->creator_clock);
+}
+
 static TRAMPOLINE void *begin_pthread(void *entry) {
     struct start start = *(struct start *)entry;
-    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    begin(&start.birth);
     give_start(entry);
     np_planner_thread_began(start.birth.start);
     void *result = start.routine(start.argument);
@@ -296,7 +303,7 @@ static TRAMPOLINE void *begin_pthread(void *entry) {
 
 static TRAMPOLINE int begin_c11(void *entry) {
     struct start start = *(struct start *)entry;
-    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    begin(&start.birth);
     give_start(entry);
     np_planner_thread_began(start.birth.start);
     int result = start.c11_routine(start.argument);
@@ -346,6 +353,8 @@ static TRAMPOLINE int begin_clone(void *entry) {
         put_thread_start(slot, &start.birth, np_order());
         slot->in_hook = 0;
         np_emulator_slot(slot);
+    } else {
+        np_vtime_birth_done(start.birth.creator_clock);
     }
     int result = start.c11_routine(start.argument);
     if (slot != NULL) {

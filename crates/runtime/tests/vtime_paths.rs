@@ -101,6 +101,16 @@ fn threads_that_end_without_a_word_count_no_more() {
     }
 }
 
+/// Make sure that nobody waits for the clock of a thread that got no slot, and so has none. Each such wait took up to 100 ms.
+#[test]
+fn threads_without_a_slot_hold_nobody_up() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let took = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS + 1), &program, &["without-slots"])).values;
+    let (with, without) = (took["with"], took["without"]);
+    assert!(without < 5 * with + 500_000, "40 threads without a slot take {without} us, with one {with} us");
+}
+
 /// Make sure that a program begins with clock, memory policy and affinity of the one that started it, or that it replaces, as `numactl` and `taskset` do.
 #[test]
 fn programs_begin_with_what_their_starters_give_them() {

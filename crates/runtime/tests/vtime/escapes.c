@@ -328,6 +328,37 @@ static void ends_with_threads(bool killed) {
     close(fd);
 }
 
+/* ---- more threads than there are slots ---- */
+
+static void *until_stopped(void *argument) {
+    while (!stop) work(1000);
+    return argument;
+}
+
+static void *nothing(void *argument) { return argument; }
+
+static uint64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* 128 slots, which nobody frees here: what 40 threads take in host time that get one, and 40 that do not, while both others have much to do. */
+static void without_slots(void) {
+    pthread_t spinner, thread;
+    uint64_t began = 0, took[5] = {0};
+    pthread_create(&spinner, NULL, until_stopped, NULL);
+    for (int i = 0; i < 200; i++) {
+        if (i % 40 == 0) began = now_us();
+        if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0) abort();
+        work(300000);
+        took[i / 40] = now_us() - began;
+    }
+    stop = 1;
+    pthread_join(spinner, NULL);
+    printf("with %lu without %lu\n", took[0], took[4]);
+}
+
 /* ---- programs that start programs ---- */
 
 static int start_by(int way, const char *name) {
@@ -383,6 +414,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "clones")) clones();
     else if (!strcmp(name, "many")) many();
     else if (!strcmp(name, "equals")) equals();
+    else if (!strcmp(name, "without-slots")) without_slots();
     else if (!strcmp(name, "starts")) starts();
     else if (!strcmp(name, "a-million")) work(1000000);
     else if (!strcmp(name, "bound")) bound();
