@@ -1,7 +1,7 @@
 /* filter.c: the private filter (what a core's L1 and L2 hold) and the way of an access through the simulated memory system.
  *
- * The first-stage filter, which the call-outs look into by themselves, always holds a subset of the private filter: what leaves the latter is taken out of
- * the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
+ * The first-stage filter, which the call-outs look into by themselves, holds a subset of the private filter (and lines of the kernel's zero page): what leaves
+ * the latter is taken out of the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
  * every NP_REC_COUNTERS (10 ms of program time), which ends that. */
 #include "directory.h"
 
@@ -283,9 +283,12 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     } else {
         uint64_t before = slot->memory_accesses;
         uint32_t home = np_page_home(slot, address, bits & NP_ACC_WRITE);
-        /* Reads of memory that was never written all read one page of the kernel's, which caches hold. */
-        if (np_unlikely(home == NP_HOME_NONE)) latency = np_sim.l2_cycles;
-        else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
+        /* Reads of memory that was never written all read one page of the kernel's, which caches hold: the first stage holds the line, for reading, and the
+         * private filter does not, so that the first write comes here and gives the page its home. */
+        if (np_unlikely(home == NP_HOME_NONE)) {
+            latency = np_sim.l2_cycles;
+            __atomic_store_n(np_stage_one(slot, line), line << 1, __ATOMIC_RELAXED);
+        } else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
         if (slot->memory_accesses != before) {
             latency = streamed ? latency / STREAM_SHARE : np_overlap_charge(slot, address, bits, latency);
             slot->memory_cycles += (uint64_t)latency * np_sim.line_sampling;

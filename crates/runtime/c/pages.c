@@ -263,6 +263,38 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     return touch(slot, page, byte, seen, is_next);
 }
 
+/* ---- pages that were read, and are still the zero page ---- */
+
+/* Of blocks of pages: when the kernel was last asked about those in it that were read, in units of ZERO_UNIT cycles of the asker's clock, above the block's
+ * number. Program time, so that what is remembered is as old as what the first-stage filter holds, at most. */
+#define ZERO_PAGES_LOG2 8
+#define ZERO_UNIT_LOG2 20
+#define ZERO_BLOCK_BITS 28
+#define ZERO_BLOCKS 4096u /* 4 GiB */
+_Static_assert(1u << ZERO_PAGES_LOG2 <= NP_BACKINGS_MAX && ZERO_PAGES_LOG2 < NP_LEAF_BITS, "one question, one leaf");
+_Static_assert(NP_ADDRESS_BITS - NP_PAGE_SHIFT - ZERO_PAGES_LOG2 <= ZERO_BLOCK_BITS, "a block's number fits");
+static uint64_t zero_asked[ZERO_BLOCKS];
+
+/* Whether a page that was read is the zero page still, as far as is known. Code that is not recorded may have written it: the kernel is asked, about all pages
+ * of the block at once, and those that are something else now are forgotten to have been read. */
+static bool still_zero(const struct np_slot *slot, uint64_t page) {
+    uint64_t block = page >> ZERO_PAGES_LOG2, now = np_clock_of(slot) >> ZERO_UNIT_LOG2, *asked = &zero_asked[block % ZERO_BLOCKS];
+    uint64_t seen = np_load(*asked), then = seen >> ZERO_BLOCK_BITS;
+    bool is_recent = now + 1 >= then && now <= then + (np_sim.counters_cycles >> ZERO_UNIT_LOG2);
+    if (seen != 0 && (seen & ((1ull << ZERO_BLOCK_BITS) - 1)) == block && is_recent) return true;
+    enum np_backing backings[1u << ZERO_PAGES_LOG2];
+    uint64_t first = block << ZERO_PAGES_LOG2;
+    uint8_t *bytes = byte_of(first, false); /* leaves are larger, and aligned */
+    if (bytes == NULL || np_backings(first, 1u << ZERO_PAGES_LOG2, backings) != 1u << ZERO_PAGES_LOG2) return false;
+    for (uint32_t i = 0; i < 1u << ZERO_PAGES_LOG2; i++) {
+        uint8_t byte = np_load(bytes[i]);
+        if (!is_read(byte) || backings[i] == NP_BACKING_ZERO || backings[i] == NP_BACKING_NONE) continue;
+        __atomic_compare_exchange_n(&bytes[i], &byte, unread_byte(byte), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+    np_store(*asked, now << ZERO_BLOCK_BITS | block);
+    return is_read(np_load(bytes[page - first]));
+}
+
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
@@ -270,6 +302,11 @@ uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t wri
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
     if (np_likely(is_home(seen))) return seen - BYTE_HOME;
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
+    if (!write && is_read(seen)) {
+        if (still_zero(slot, page)) return NP_HOME_NONE;
+        seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
+        if (is_home(seen)) return seen - BYTE_HOME;
+    }
     return first_miss(slot, page, byte, seen, write);
 }
 

@@ -124,6 +124,22 @@ fn unmapped_lines_leave_the_private_filter_wherever_they_lie() {
     }
 }
 
+/// Reads of memory that nobody has written hit the cache, which holds the zero page, and the kernel is not asked about each.
+#[test]
+fn reads_of_the_zero_page_cost_what_hits_cost() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for lines in ["1", "8"] {
+        let polled = lab.record(100, &[("LINES", lines)], &program, &["polled"]);
+        let asked = polled.number("total", "l2");
+        assert!(asked < 8 * SLACK, "lines {lines}: {asked} of a million reads of one word left the first stage");
+        assert!(polled.number("total", "written") >= 1, "lines {lines}: the first write after them goes to memory");
+        let passes = lab.record(100, &[("LINES", lines)], &program, &["unwritten"]);
+        let (unwritten, written) = (passes.first("unwritten"), passes.number("unwritten", "written"));
+        assert!(unwritten < 2 * written, "lines {lines}: {unwritten} us, and {written} us where it is written");
+    }
+}
+
 #[test]
 fn accesses_are_counted_line_by_line() {
     let lab = Lab::new();

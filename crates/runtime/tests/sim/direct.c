@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void __tsan_read8(void *);
@@ -137,6 +138,32 @@ static void lives(void) {
     }
 }
 
+/* Memory that nobody has written: a pass over it, and then at random, and one word again and again. Host time of each, beside that of written memory. */
+static uint64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void unwritten(void) {
+    char *memory[] = {block, map(BASE + (1ll << 32), 1 << 26)};
+    filled(memory[1], 1 << 26);
+    for (size_t i = 0; i < 1 << 26; i += PAGE) (void)((volatile char *)memory[0])[i]; /* the kernel's zero page, everywhere */
+    uint64_t took[2];
+    for (int kind = 0; kind < 2; kind++) {
+        uint64_t began = now_us();
+        read_lines(memory[kind], (1 << 26) / LINE);
+        for (int i = 0; i < 1000000; i++) __tsan_read8(memory[kind] + next() % (1 << 20) * LINE);
+        took[kind] = now_us() - began;
+    }
+    printf("unwritten %lu written %lu\n", took[0], took[1]);
+}
+
+static void polled(void) {
+    for (int i = 0; i < 1000000; i++) __tsan_read8(block);
+    __tsan_write8(block);
+}
+
 static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
@@ -245,6 +272,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "first-touch")) first_touch();
     else if (!strcmp(name, "forget")) forget();
     else if (!strcmp(name, "lives")) lives();
+    else if (!strcmp(name, "unwritten")) unwritten();
+    else if (!strcmp(name, "polled")) polled();
     else if (!strcmp(name, "fork")) forked();
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();
