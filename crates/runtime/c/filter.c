@@ -84,7 +84,7 @@ void np_filter_poke(struct np_slot *slot) {
     if (!np_sim.ready) return;
     /* With one entry left in use, and that empty, nearly every look-up misses; miss() puts the mask back. */
     __atomic_store_n((uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET), 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->l1_mask, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->l1_mask, 0, __ATOMIC_RELEASE);
 }
 
 /* ---- lines leave ---- */
@@ -238,12 +238,14 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
-/* Ends what np_filter_poke began, a request to check this thread's clock. While every access is checked (overlap.c), it ends with that. */
-static inline bool unpoke(struct np_slot *slot) {
-    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return false;
+/* Ends what np_filter_poke began, a request to check this thread's clock, or to move to another CPU. While every access is checked (overlap.c), it ends with
+ * that. */
+static inline void unpoke(struct np_slot *slot) {
+    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return;
     np_store(slot->l1_mask, np_sim.l1_mask);
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
-    return true;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* pairs with the poke's release: whoever poked to have this thread moved has said where to */
+    if (np_unlikely(np_load(np_ss(slot)->moved_to_cpu) != 0)) np_numa_move(slot);
 }
 
 /* A line that is not simulated: only its page's first touch matters. A page that was only read, and has no home, is not held for writing: its first
@@ -256,8 +258,8 @@ static inline void access_page(struct np_slot *slot, uintptr_t address, uint32_t
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
+    unpoke(slot); /* first: it may move the thread, to another L3 */
     if (key != line) {
-        unpoke(slot);
         access_page(slot, address, bits, key);
         return;
     }
@@ -267,7 +269,6 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     __builtin_prefetch(entry, 1);
     __builtin_prefetch(place.set, 1);
     slot->l2_lookups++;
-    if (np_unlikely(unpoke(slot)) && np_load(np_ss(slot)->moved_to_cpu) != 0) np_numa_move(slot);
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
     struct np_ways ways = np_find_ways(set, np_sim.l2_ways, want, 1);

@@ -35,7 +35,7 @@ void np_numa_move(struct np_slot *slot) {
     if (cpu != 0) np_cpu_move(slot, cpu - 1);
 }
 
-/* 0, or an errno value. Another thread is notified, and moves at its next look-up in the private filter. */
+/* 0, or an errno value. Another thread is notified, and moves when its next access leaves the first stage, or when it asks where it is. */
 static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) {
     uint32_t cpu = choose_cpu(slot, set);
     if (cpu >= NP_MAX_CPUS) return EINVAL;
@@ -165,13 +165,23 @@ void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, c
 
 /* ---- what programs call ---- */
 
+/* The caller, on the CPU that it was last sent to. */
+static struct np_slot *self_where_sent(void) {
+    struct np_slot *slot = np_self();
+    if (slot != NULL && np_load(np_ss(slot)->moved_to_cpu) != 0 && np_enter(slot)) {
+        np_numa_move(slot);
+        np_leave(slot);
+    }
+    return slot;
+}
+
 NP_EXPORT int sched_getcpu(void) {
-    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    struct np_slot *slot = np_is_simulated() ? self_where_sent() : NULL;
     return slot != NULL ? (int)slot->cpu : NP_REAL_AS(int (*)(void), sched_getcpu)();
 }
 
 NP_EXPORT int getcpu(unsigned *cpu, unsigned *node) {
-    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    struct np_slot *slot = np_is_simulated() ? self_where_sent() : NULL;
     if (slot == NULL) return NP_REAL_AS(int (*)(unsigned *, unsigned *), getcpu)(cpu, node);
     if (cpu != NULL) *cpu = slot->cpu;
     if (node != NULL) *node = slot->node;

@@ -124,6 +124,20 @@ fn unmapped_lines_leave_the_private_filter_wherever_they_lie() {
     }
 }
 
+/// Whichever line a thread touches first after another thread has sent it to a CPU, it is there by then.
+#[test]
+fn threads_are_where_others_sent_them() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for seed in ["1", "2", "3"] {
+        for lines in ["1", "8"] {
+            let outcome = lab.record(100, &[("LINES", lines), ("SEED", seed)], &program, &["sent"]);
+            let placed = outcome.nodes("placed", None);
+            assert!(placed[3] >= 4 * 64, "lines {lines}, seed {seed}: {placed:?}, CPU 15 is on node 3");
+        }
+    }
+}
+
 /// Reads of memory that nobody has written hit the cache, which holds the zero page, and the kernel is not asked about each.
 #[test]
 fn reads_of_the_zero_page_cost_what_hits_cost() {

@@ -164,6 +164,28 @@ static void polled(void) {
     __tsan_write8(block);
 }
 
+/* All are sent to one CPU by main before their first accesses to their own parts of the block. */
+static void *touch_where_sent(void *argument) {
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return touch_quarter(argument);
+}
+
+static void sent(void) {
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, touch_where_sent, (void *)i);
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS; i++) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET(15, &cpus);
+        if (pthread_setaffinity_np(threads[i], sizeof cpus, &cpus) != 0) exit(4);
+    }
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
 static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
@@ -274,6 +296,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "lives")) lives();
     else if (!strcmp(name, "unwritten")) unwritten();
     else if (!strcmp(name, "polled")) polled();
+    else if (!strcmp(name, "sent")) sent();
     else if (!strcmp(name, "fork")) forked();
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();
