@@ -139,6 +139,8 @@ void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint
 void np_pages_forget(uintptr_t address, size_t bytes);
 /* A new life begins in the range: homes of pages behind which the kernel has nothing any more are forgotten. What it still holds keeps its home. */
 void np_pages_settle(uintptr_t address, size_t bytes);
+/* The same after MADV_DONTNEED and its like: the mappings are what they were, and keep their policies. */
+void np_pages_discarded(uintptr_t address, size_t bytes);
 /* The same for all of the aligned `window` around a block that was given back, if the block's own page or the last one known there is gone: an allocator
  * gives its heaps back from the end. */
 void np_pages_given_back(uintptr_t block, size_t window);

@@ -104,6 +104,18 @@ fn advice_empties_pages_when_the_kernel_obeys_it() {
 }
 
 #[test]
+fn a_policy_outlives_the_pages_of_its_mapping() {
+    let outcome = Homes::new().run(&["policy"]);
+    let all_on = |node: usize| (std::array::from_fn(|at| if at == node { PAGES } else { 0 }), 0);
+    for key in ["homes", "again", "moved"] {
+        assert_eq!(homes(&outcome, key), ([PAGES / 4; 4], 0), "{key}");
+    }
+    assert_eq!(homes(&outcome, "anew"), all_on(0), "the next mapping there: the fourth thread's node");
+    assert_eq!(homes(&outcome, "kept"), all_on(1), "a policy moves nothing by itself");
+    assert_eq!(homes(&outcome, "late"), all_on(3), "and holds for the next life");
+}
+
+#[test]
 fn a_read_of_nothing_places_no_page_and_a_write_does() {
     let outcome = Homes::new().run(&["zero"]);
     assert_eq!(homes(&outcome, "read"), ([0; 4], PAGES - 1));
