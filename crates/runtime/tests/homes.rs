@@ -115,6 +115,19 @@ fn a_policy_outlives_the_pages_of_its_mapping() {
     assert_eq!(homes(&outcome, "late"), all_on(3), "and holds for the next life");
 }
 
+/// The kernel takes the nodes with memory out of a mask, and refuses only one of which nothing is left.
+#[test]
+fn masks_may_name_nodes_that_are_not_there() {
+    let outcome = Homes::new().run(&["masks"]);
+    assert_eq!(homes(&outcome, "homes"), ([PAGES / 4; 4], 0));
+    assert_eq!(homes(&outcome, "relative"), ([0, 0, 0, PAGES], 0), "the eighth of four nodes");
+    for name in ["beyond", "empty", "local"] {
+        assert_eq!(outcome.number("refused", name), 1, "{name}");
+    }
+    assert_eq!((outcome.number("threads", "result"), outcome.number("threads", "nodes")), (0, 15));
+    assert_eq!(outcome.number("threads", "beyond"), 1);
+}
+
 #[test]
 fn a_read_of_nothing_places_no_page_and_a_write_does() {
     let outcome = Homes::new().run(&["zero"]);

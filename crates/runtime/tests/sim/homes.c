@@ -257,6 +257,25 @@ static void policy(void) {
     print_homes("late", late, BIG);
 }
 
+/* Masks that programs pass, on a machine with nodes 0 to 3. */
+static void masks(void) {
+    char *block = map_at(NULL);
+    unsigned long beyond = 0xf0, none = 0, node = 2;
+    bind(block, 3, ~0ul);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    char *relative = map_at(NULL);
+    bind(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
+    write_in_thread(relative, BIG);
+    print_homes("relative", relative, BIG);
+    printf("refused beyond %d empty %d local %d\n", syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0) != 0, syscall(SYS_mbind, block, BIG, 3, &none, 65, 0) != 0,
+           syscall(SYS_mbind, block, BIG, 4 /* MPOL_LOCAL */, &node, 65, 0) != 0);
+    unsigned long all = ~0ul, now = 0;
+    long result = syscall(SYS_set_mempolicy, 3, &all, 65);
+    syscall(SYS_get_mempolicy, NULL, &now, 64, NULL, 0);
+    printf("threads result %ld nodes %lu beyond %d\n", result, now, syscall(SYS_set_mempolicy, 3, &beyond, 65) != 0);
+}
+
 /* Code without call-outs: the C library's own, called by its address. */
 static void *unseen_fill(void *argument) {
     struct range *range = argument;
@@ -380,6 +399,7 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "advised") == 0) advised();
     else if (strcmp(name, "zero") == 0) zero();
     else if (strcmp(name, "policy") == 0) policy();
+    else if (strcmp(name, "masks") == 0) masks();
     else if (strcmp(name, "unseen") == 0) unseen();
     else if (strcmp(name, "told") == 0) told();
     else if (strcmp(name, "overtaken") == 0) overtaken();
