@@ -108,10 +108,11 @@ void np_cpu_start(struct np_slot *slot) {
     enter(slot);
 }
 
-/* The thread runs again after a block. It counts on no CPU yet, so that any load on its own one is another's. */
+/* The thread runs again after a block, or after it was found asleep; nothing, if it counts already. It counts on no CPU yet, so that any load on its own one is another's. */
 void np_cpu_wake(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
+    if (!np_load(np_vt(slot)->started)) return; /* its process is about to end */
     if (np_load(np_vt(slot)->on_cpu) == 0 && load_of(slot->cpu) > 0) np_cpu_move(slot, better_cpu(slot));
     enter(slot);
 }

@@ -48,8 +48,8 @@ static uint64_t relative_nodes(uint64_t given, uint64_t all) {
     return result;
 }
 
-/* Takes the flags out of the mode, and out of the mask the nodes that are not there or have no memory (mpol_set_nodemask of mm/mempolicy.c): programs pass masks
- * of all ones. False (EINVAL): what the kernel would not take either, a mask of which nothing is left among it. */
+/* Takes the flags out of the mode, and out of the mask the nodes that are not there or have no memory (mpol_set_nodemask of mm/mempolicy.c): programs pass
+ * masks of all ones. False (EINVAL): what the kernel would not take either, a mask of which nothing is left among it. */
 static bool take_policy(int *mode, uint64_t *nodes) {
     bool is_relative = *mode & MODE_RELATIVE;
     uint64_t given = *nodes, all = all_nodes();

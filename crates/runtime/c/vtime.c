@@ -311,6 +311,7 @@ static void watch(struct np_slot *laggard) {
     bool starved = state == 'R' && now - since_ns >= STALL_WAIT_NS;
     if (state == 'R' && !computes && !starved) return;
     __atomic_store_n(&vt->stalled_clock, clock + 1, __ATOMIC_RELAXED);
+    if (state != 'R') np_cpu_leave(laggard); /* asleep: it keeps nobody from its CPU, and comes back to one in throttle_slow */
     __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
@@ -420,12 +421,14 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
     if (np_load(vt->stalled_clock) != 0) {
         __atomic_store_n(&vt->stalled_clock, 0, __ATOMIC_RELAXED);
         catch_up(slot, others.slowest_clock[0]);
+        np_cpu_wake(slot);
     }
     uint64_t clock = np_clock_of(slot), slowest = others.slowest_clock[reading];
     /* Whoever holds a lock gets twice the window: asleep with it, it would hold up the others. */
     uint64_t allowed = window() * (reading == 0 ? 2 : 1);
     if (clock > slowest && clock - slowest > allowed) {
         sleep_for_window(slot);
+        np_cpu_wake(slot); /* another may have taken it for asleep elsewhere */
         others = look(slot);
         slowest = others.slowest_clock[reading];
     }
@@ -548,6 +551,7 @@ void np_vtime_thread_end(struct np_slot *slot) {
 
 void np_vtime_abandoned(struct np_slot *slot) {
     if (!np_vtime_on()) return;
+    __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST); /* first: it may still run for a moment, and comes back to no CPU */
     sleep_is_over(np_vt(slot));
     np_cpu_leave(slot);
 }

@@ -101,6 +101,17 @@ fn threads_that_end_without_a_word_count_no_more() {
     }
 }
 
+/// Make sure that a thread which sleeps, in a wait that is followed or in one that nothing sees, takes no time of its CPU from others.
+#[test]
+fn sleeping_threads_leave_their_cpus() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for case in ["sigwait", "asleep"] {
+        let elapsed = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS), &program, &[case])).elapsed();
+        assert_near(elapsed, 8_000_000, 12, &format!("{case}: sixteen times 8 M cycles on sixteen CPUs"));
+    }
+}
+
 /// Make sure that nobody waits for the clock of a thread that got no slot, and so has none. Each such wait took up to 100 ms.
 #[test]
 fn threads_without_a_slot_hold_nobody_up() {

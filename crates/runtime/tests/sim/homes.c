@@ -268,8 +268,9 @@ static void masks(void) {
     bind(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
     write_in_thread(relative, BIG);
     print_homes("relative", relative, BIG);
-    printf("refused beyond %d empty %d local %d\n", syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0) != 0, syscall(SYS_mbind, block, BIG, 3, &none, 65, 0) != 0,
-           syscall(SYS_mbind, block, BIG, 4 /* MPOL_LOCAL */, &node, 65, 0) != 0);
+    long of_beyond = syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0), of_none = syscall(SYS_mbind, block, BIG, 3, &none, 65, 0);
+    long of_local = syscall(SYS_mbind, block, BIG, 4 /* MPOL_LOCAL */, &node, 65, 0);
+    printf("refused beyond %d empty %d local %d\n", of_beyond != 0, of_none != 0, of_local != 0);
     unsigned long all = ~0ul, now = 0;
     long result = syscall(SYS_set_mempolicy, 3, &all, 65);
     syscall(SYS_get_mempolicy, NULL, &now, 64, NULL, 0);
