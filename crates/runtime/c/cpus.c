@@ -108,7 +108,7 @@ void np_cpu_start(struct np_slot *slot) {
     enter(slot);
 }
 
-/* The thread runs again after a block, or after it was found asleep; nothing, if it counts already. It counts on no CPU yet, so that any load on its own one is another's. */
+/* The thread runs again after a block, or after it was found asleep. Unless it counts already, any load on its own CPU is another's. */
 void np_cpu_wake(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
