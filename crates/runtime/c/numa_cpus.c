@@ -16,7 +16,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define ATTRIBUTES_KEPT 64u
+#define ATTRIBUTES_KEPT 256u
 
 bool np_is_simulated(void) {
     if (np_unlikely(np_arena == NULL)) np_attach_process();
@@ -129,6 +129,24 @@ static uint32_t find_kept(const void *attributes) {
     return 0;
 }
 
+/* What lies at that address from now on are other attributes, which ask for nothing yet. */
+static void forget_kept(const void *attributes) {
+    uint32_t at = find_kept(attributes);
+    if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+}
+
+/* An entry that nobody finds: a free one, else that of the attributes which have been kept longest, as most programs never destroy theirs. */
+static uint32_t take_kept(void) {
+    static const char taken;
+    for (uint32_t i = 0; i < ATTRIBUTES_KEPT; i++) {
+        const void *none = NULL;
+        if (__atomic_compare_exchange_n(&kept[i].attributes, &none, (const void *)&taken, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return i;
+    }
+    uint32_t oldest = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT;
+    __atomic_store_n(&kept[oldest].attributes, (const void *)&taken, __ATOMIC_RELEASE);
+    return oldest;
+}
+
 bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]) {
     uint32_t at = np_is_simulated() ? find_kept(attributes) : 0;
     if (at != 0) memcpy(affinity, kept[at - 1].set, sizeof kept[at - 1].set);
@@ -229,18 +247,21 @@ NP_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *
 NP_EXPORT int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t bytes, const cpu_set_t *set) {
     if (!np_is_simulated())
         return NP_REAL_AS(int (*)(pthread_attr_t *, size_t, const cpu_set_t *), pthread_attr_setaffinity_np)(attributes, bytes, set);
-    uint32_t at = find_kept(attributes);
-    if (at == 0) at = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT + 1;
-    __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    forget_kept(attributes);
     if (bytes == 0) return 0;
-    take_set(kept[at - 1].set, set, bytes);
-    __atomic_store_n(&kept[at - 1].attributes, (const void *)attributes, __ATOMIC_RELEASE);
+    uint32_t at = take_kept();
+    take_set(kept[at].set, set, bytes);
+    __atomic_store_n(&kept[at].attributes, (const void *)attributes, __ATOMIC_RELEASE);
     return 0;
 }
 
+NP_EXPORT int pthread_attr_init(pthread_attr_t *attributes) {
+    forget_kept(attributes);
+    return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_init)(attributes);
+}
+
 NP_EXPORT int pthread_attr_destroy(pthread_attr_t *attributes) {
-    uint32_t at = find_kept(attributes);
-    if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    forget_kept(attributes);
     return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_destroy)(attributes);
 }
 

@@ -101,6 +101,16 @@ fn threads_that_end_without_a_word_count_no_more() {
     }
 }
 
+/// Make sure that attributes which ask for no affinity give none, whatever those did that lay at their address before.
+#[test]
+fn attributes_are_forgotten_when_others_take_their_place() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let cpus = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS), &program, &["attributes"])).values;
+    // Of eight threads in a row on sixteen CPUs none has the thirteenth by itself: they are the third to the tenth.
+    assert_eq!((cpus["first"], cpus["others"]), (13, 0));
+}
+
 /// Make sure that a thread which sleeps, in a wait that is followed or in one that nothing sees, takes no time of its CPU from others.
 #[test]
 fn sleeping_threads_leave_their_cpus() {

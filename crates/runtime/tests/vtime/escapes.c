@@ -357,6 +357,33 @@ static void ends_with_threads(bool killed) {
     close(fd);
 }
 
+/* ---- attributes, as most programs use them: on the stack, and never destroyed ---- */
+
+static void *where(void *cpu) {
+    *(int *)cpu = sched_getcpu();
+    return NULL;
+}
+
+static __attribute__((noinline)) int cpu_of_thread(int wanted) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int cpu = -1;
+    pthread_attr_init(&attributes);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(wanted >= 0 ? wanted : 0, &cpus);
+    if (wanted >= 0) pthread_attr_setaffinity_np(&attributes, sizeof cpus, &cpus);
+    if (pthread_create(&thread, &attributes, where, &cpu) != 0) abort();
+    pthread_join(thread, NULL);
+    return cpu;
+}
+
+static void attributes(void) {
+    int first = cpu_of_thread(13), others = 0;
+    for (int i = 0; i < 8; i++) others += cpu_of_thread(-1) == 13;
+    printf("first %d others %d\n", first, others);
+}
+
 /* ---- more threads than there are slots ---- */
 
 static void *until_stopped(void *argument) {
@@ -443,6 +470,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "clones")) clones();
     else if (!strcmp(name, "many")) many();
     else if (!strcmp(name, "equals")) equals();
+    else if (!strcmp(name, "attributes")) attributes();
     else if (!strcmp(name, "asleep")) asleep(true);
     else if (!strcmp(name, "sigwait")) asleep(false);
     else if (!strcmp(name, "without-slots")) without_slots();
