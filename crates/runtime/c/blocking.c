@@ -11,6 +11,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/msg.h>
@@ -174,6 +175,31 @@ NP_EXPORT int epoll_wait(int fd, struct epoll_event *events, int count, int mill
 
 NP_EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count, int milliseconds, const sigset_t *mask) {
     return OUTSIDE(int, NP_REAL(epoll_pwait)(fd, events, count, milliseconds, mask), cycles_of_ms(milliseconds));
+}
+
+/* ---- signals: as the main threads of servers wait ---- */
+
+NP_EXPORT int sigwait(const sigset_t *set, int *number) {
+    return OUTSIDE(int, NP_REAL(sigwait)(set, number), 0);
+}
+
+NP_EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info) {
+    return OUTSIDE(int, NP_REAL(sigwaitinfo)(set, info), 0);
+}
+
+NP_EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout) {
+    struct outside wait = outside_begin();
+    int result = NP_REAL(sigtimedwait)(set, info, timeout);
+    outside_end(&wait, wait.slot != NULL && result < 0 && errno == EAGAIN ? cycles_of(timeout) + NP_YIELD_CYCLES : 0);
+    return result;
+}
+
+NP_EXPORT int sigsuspend(const sigset_t *mask) {
+    return OUTSIDE(int, NP_REAL(sigsuspend)(mask), 0);
+}
+
+NP_EXPORT int pause(void) {
+    return OUTSIDE(int, NP_REAL(pause)(), 0);
 }
 
 /* ---- children ---- */

@@ -161,6 +161,7 @@ static void attach(void) {
     meet_planner();
     np_tls.phase = NP_PHASE_NEW;
     struct np_birth birth = {.parent_thread = NP_NONE32};
+    np_process_heritage(&birth);
     struct np_slot *slot = np_thread_begin(&birth);
     if (slot == NULL) return;
     slot->in_hook = 1;
@@ -215,6 +216,7 @@ struct np_slot *np_slot_claim(void) {
         if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_FREE) continue;
         if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLAIMED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
         uint64_t generation = slot->generation + 1;
+        np_vtime_abandoned(slot); /* its last owner, if that was killed */
         clear_slot(slot);
         np_store(slot->generation, generation);
         uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);

@@ -7,8 +7,9 @@
  * load balancing, which a CPU that runs out of work starts at once).
  *
  * arena.cpu_load counts running threads per CPU in every mode: where a CPU has several, they share its time (np_share_charge in vtime.c).
- * Two threads that wake at once may choose one CPU, as on Linux; the next charge parts them. A process killed from outside leaves its
- * counts behind; the error is bounded by its threads.
+ * Two threads that wake at once may choose one CPU, as on Linux; the next charge parts them. Threads that end without a word (exec,
+ * the end of their process, a kill) are taken off their CPUs by who notices: the new image, the thread that ends the process, and, once the recorder has
+ * freed the slot, the next thread that starts.
  */
 #include "memsim.h"
 #include "vtime.h"
@@ -26,7 +27,7 @@ static uint32_t load_of(uint32_t cpu) {
 
 static void take(uint32_t cpu) { __atomic_fetch_add(&np_arena->cpu_load[cpu], 1, __ATOMIC_RELAXED); }
 
-/* Never below 0, whatever a killed process left. */
+/* Never below 0, whatever threads did that are no more. */
 static void give_up(uint32_t cpu) {
     uint16_t *load = &np_arena->cpu_load[cpu];
     uint16_t seen = __atomic_load_n(load, __ATOMIC_RELAXED);
@@ -34,11 +35,12 @@ static void give_up(uint32_t cpu) {
     }
 }
 
+/* Counted first: whoever takes the thread off its CPU meanwhile finds nothing to take. */
 static void enter(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
-    if (vt->on_cpu) return;
-    vt->on_cpu = 1;
+    if (np_load(vt->on_cpu) != 0) return;
     take(slot->cpu);
+    __atomic_store_n(&vt->on_cpu, slot->cpu + 1, __ATOMIC_RELEASE);
 }
 
 uint32_t np_cpu_idlest(const uint64_t *set, uint32_t own) {
@@ -58,11 +60,13 @@ uint32_t np_cpu_idlest(const uint64_t *set, uint32_t own) {
 
 void np_cpu_put(struct np_slot *slot, uint32_t cpu) {
     if (cpu == slot->cpu || cpu >= NP_MAX_CPUS) return;
-    if (np_vt(slot)->on_cpu) {
+    uint32_t was = __atomic_exchange_n(&np_vt(slot)->on_cpu, 0, __ATOMIC_ACQ_REL);
+    if (was != 0) {
         take(cpu);
-        give_up(slot->cpu);
+        give_up(was - 1);
     }
     place(slot, cpu);
+    if (was != 0) __atomic_store_n(&np_vt(slot)->on_cpu, cpu + 1, __ATOMIC_RELEASE);
 }
 
 void np_cpu_move(struct np_slot *slot, uint32_t cpu) {
@@ -81,33 +85,46 @@ static uint32_t better_cpu(struct np_slot *slot) {
     return np_arena->config.bind == NP_BIND_NONE ? np_cpu_idlest(NULL, slot->cpu) : NP_MAX_CPUS;
 }
 
+/* Threads that were killed: the recorder frees their slots when the system knows them no more. Claimed for the moment, so that nobody begins in it. */
+static void sweep(void) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high && index < np_arena->slot_count; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        uint32_t expected = NP_SLOT_FREE;
+        if (__atomic_load_n(&slot->state, __ATOMIC_RELAXED) != NP_SLOT_FREE || !np_vtime_counts(slot)) continue;
+        if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLAIMED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        np_vtime_abandoned(slot);
+        __atomic_store_n(&slot->state, NP_SLOT_FREE, __ATOMIC_RELEASE);
+    }
+}
+
 /* First placement of a thread. Its THREAD_START record, written afterwards, has the CPU. */
 void np_cpu_start(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
+    sweep();
     uint32_t cpu = config->bind == NP_BIND_NONE ? np_cpu_idlest(NULL, NP_MAX_CPUS) : config->cpu_order[slot->thread_index % config->cpu_count];
     place(slot, cpu < NP_MAX_CPUS ? cpu : 0);
     enter(slot);
 }
 
-/* The thread runs again after a block. It counts on no CPU yet, so that any load on its own one is another's. */
+/* The thread runs again after a block, or after it was found asleep. Unless it counts already, any load on its own CPU is another's. */
 void np_cpu_wake(struct np_slot *slot) {
     const struct np_config *config = &np_arena->config;
     if (config->cpu_count == 0 || config->cpu_count > NP_MAX_CPUS) return;
-    if (!np_vt(slot)->on_cpu && load_of(slot->cpu) > 0) np_cpu_move(slot, better_cpu(slot));
+    if (!np_load(np_vt(slot)->started)) return; /* its process is about to end */
+    if (np_load(np_vt(slot)->on_cpu) == 0 && load_of(slot->cpu) > 0) np_cpu_move(slot, better_cpu(slot));
     enter(slot);
 }
 
 void np_cpu_balance(struct np_slot *slot) {
-    uint32_t load = np_vt(slot)->on_cpu ? load_of(slot->cpu) : 0;
+    uint32_t load = np_load(np_vt(slot)->on_cpu) != 0 ? load_of(slot->cpu) : 0;
     uint32_t cpu = load < 2 ? NP_MAX_CPUS : better_cpu(slot);
     if (cpu < NP_MAX_CPUS && load_of(cpu) + 1 < load) np_cpu_move(slot, cpu);
 }
 
-/* The thread blocks or ends. */
+/* The thread blocks or ends; by itself, or by who knows it. */
 void np_cpu_leave(struct np_slot *slot) {
-    struct np_vtime_slot *vt = np_vt(slot);
-    if (!vt->on_cpu) return;
-    vt->on_cpu = 0;
-    give_up(slot->cpu);
+    uint32_t was = __atomic_exchange_n(&np_vt(slot)->on_cpu, 0, __ATOMIC_ACQ_REL);
+    if (was != 0) give_up(was - 1);
 }

@@ -1,7 +1,7 @@
 /* filter.c: the private filter (what a core's L1 and L2 hold) and the way of an access through the simulated memory system.
  *
- * The first-stage filter, which the call-outs look into by themselves, always holds a subset of the private filter: what leaves the latter is taken out of
- * the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
+ * The first-stage filter, which the call-outs look into by themselves, holds a subset of the private filter (and lines of the kernel's zero page): what leaves
+ * the latter is taken out of the former too. Races with other threads that take lines away can leave a line in the first stage for longer; it is emptied at
  * every NP_REC_COUNTERS (10 ms of program time), which ends that. */
 #include "directory.h"
 
@@ -84,7 +84,7 @@ void np_filter_poke(struct np_slot *slot) {
     if (!np_sim.ready) return;
     /* With one entry left in use, and that empty, nearly every look-up misses; miss() puts the mask back. */
     __atomic_store_n((uint64_t *)(void *)((char *)slot + NP_FILTER_OFFSET), 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->l1_mask, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->l1_mask, 0, __ATOMIC_RELEASE);
 }
 
 /* ---- lines leave ---- */
@@ -113,9 +113,20 @@ bool np_filter_drop(struct np_slot *owner, uintptr_t line) { return filter_cut(o
 
 bool np_filter_downgrade(struct np_slot *owner, uintptr_t line) { return filter_cut(owner, line, true); }
 
+/* Takes out the lines whose numbers above the set's are from `high` to before `end`, of which all that lies above a tag is the same: then what tags have
+ * folded in is one value, without which they are in the order of their lines. */
+static void drop_tags(struct np_slot *owner, uint64_t high, uint64_t end) {
+    uint32_t fold = np_tag_fold(high), low = (uint32_t)high & NP_TAG_MASK, count = (uint32_t)(end - high), *tags = np_private_set(owner, 0);
+    bool has_zero = ((fold - low) & NP_TAG_MASK) < count; /* the range has the line of tag 0, which is kept as 1 */
+    for (uint32_t way = 0; way < (np_sim.l2_set_mask + 1) * np_sim.l2_ways; way++) {
+        uint32_t tag = np_load(tags[way]) >> 1;
+        if (tag != 0 && ((((tag ^ fold) - low) & NP_TAG_MASK) < count || (tag == 1 && has_zero))) np_store(tags[way], 0);
+    }
+}
+
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) {
     uintptr_t first = address >> NP_LINE_SHIFT, last = (address + bytes - 1) >> NP_LINE_SHIFT;
-    uint32_t sets = np_sim.l2_set_mask + 1, *tag = np_private_set(owner, 0);
+    uint32_t sets = np_sim.l2_set_mask + 1;
     if (last - first < sets) {
         for (uintptr_t line = first; line <= last; line++) {
             filter_cut(owner, line, false);
@@ -124,10 +135,12 @@ void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes
         return;
     }
     /* Longer than the filter has sets: every set holds some of its lines, so compare every tag with the range's tags. */
-    uint32_t low = (uint32_t)((first >> np_sim.l2_set_bits) & 0x7fffffff), count = (uint32_t)((last - first) >> np_sim.l2_set_bits) + 1;
-    for (uint32_t way = 0; way < sets * np_sim.l2_ways; way++) {
-        uint32_t seen = np_load(tag[way]), offset = ((seen >> 1) - low) & 0x7fffffff;
-        if (seen != 0 && offset <= count) np_store(tag[way], 0);
+    uint64_t high = first >> np_sim.l2_set_bits, end = (last >> np_sim.l2_set_bits) + 1;
+    while (high < end) {
+        uint64_t stop = ((high >> NP_TAG_BITS) + 1) << NP_TAG_BITS;
+        if (stop > end) stop = end;
+        drop_tags(owner, high, stop);
+        high = stop;
     }
     clear_stage_one(owner);
 }
@@ -225,12 +238,14 @@ static inline uint32_t upgrade(struct np_slot *slot, uintptr_t line, uint64_t *e
     return np_arena->config.memory_latency_cycles[slot->node % NP_MAX_NODES][np_load(other->node) % NP_MAX_NODES];
 }
 
-/* Ends what np_filter_poke began, a request to check this thread's clock. While every access is checked (overlap.c), it ends with that. */
-static inline bool unpoke(struct np_slot *slot) {
-    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return false;
+/* Ends what np_filter_poke began, a request to check this thread's clock, or to move to another CPU. While every access is checked (overlap.c), it ends with
+ * that. */
+static inline void unpoke(struct np_slot *slot) {
+    if (np_likely(np_load(slot->l1_mask) == np_sim.l1_mask) || np_ss(slot)->overlap.line != 0) return;
     np_store(slot->l1_mask, np_sim.l1_mask);
     __atomic_store_n(&slot->next_throttle, 0, __ATOMIC_RELAXED);
-    return true;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* pairs with the poke's release: whoever poked to have this thread moved has said where to */
+    if (np_unlikely(np_load(np_ss(slot)->moved_to_cpu) != 0)) np_numa_move(slot);
 }
 
 /* A line that is not simulated: only its page's first touch matters. A page that was only read, and has no home, is not held for writing: its first
@@ -243,8 +258,8 @@ static inline void access_page(struct np_slot *slot, uintptr_t address, uint32_t
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uintptr_t line = address >> NP_LINE_SHIFT;
     uint64_t key = np_key_of(address, slot->line_mask, slot->line_pick);
+    unpoke(slot); /* first: it may move the thread, to another L3 */
     if (key != line) {
-        unpoke(slot);
         access_page(slot, address, bits, key);
         return;
     }
@@ -254,7 +269,6 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     __builtin_prefetch(entry, 1);
     __builtin_prefetch(place.set, 1);
     slot->l2_lookups++;
-    if (np_unlikely(unpoke(slot)) && np_load(np_ss(slot)->moved_to_cpu) != 0) np_numa_move(slot);
     bool streamed = is_streamed(np_ss(slot), line);
     uint32_t *set = np_private_set(slot, line), want = np_private_tag(line);
     struct np_ways ways = np_find_ways(set, np_sim.l2_ways, want, 1);
@@ -270,9 +284,12 @@ static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t
     } else {
         uint64_t before = slot->memory_accesses;
         uint32_t home = np_page_home(slot, address, bits & NP_ACC_WRITE);
-        /* Reads of memory that was never written all read one page of the kernel's, which caches hold. */
-        if (np_unlikely(home == NP_HOME_NONE)) latency = np_sim.l2_cycles;
-        else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
+        /* Reads of memory that was never written all read one page of the kernel's, which caches hold: the first stage holds the line, for reading, and the
+         * private filter does not, so that the first write comes here and gives the page its home. */
+        if (np_unlikely(home == NP_HOME_NONE)) {
+            latency = np_sim.l2_cycles;
+            __atomic_store_n(np_stage_one(slot, line), line << 1, __ATOMIC_RELAXED);
+        } else latency = private_miss(slot, address, bits, home, entry, place, set, ways.empty, caller);
         if (slot->memory_accesses != before) {
             latency = streamed ? latency / STREAM_SHARE : np_overlap_charge(slot, address, bits, latency);
             slot->memory_cycles += (uint64_t)latency * np_sim.line_sampling;

@@ -207,7 +207,7 @@ NP_EXPORT int madvise(void *address, size_t bytes, int advice) {
         struct np_slot *slot = enter();
         if (slot != NULL) {
             /* Advice is not obeyed everywhere: shared pages stay, those given to MADV_FREE stay until memory is short. */
-            np_pages_settle((uintptr_t)address, np_whole_pages(bytes));
+            np_pages_discarded((uintptr_t)address, np_whole_pages(bytes));
             np_leave(slot);
         }
     }

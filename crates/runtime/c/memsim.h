@@ -175,9 +175,12 @@ static inline uint32_t np_find_tag(const uint32_t *tags, uint32_t ways, uint32_t
 
 /* A private tag: bit 0 writable, bits 1-31 the line's bits above the set number. A set has NP_ADDRESS_BITS - 6 - l2_set_bits such bits; where that is
  * more than 31, the surplus top bits are folded in, and two lines 2^(37 + l2_set_bits) bytes apart can be taken for one another. 0: empty. */
+#define NP_TAG_BITS 31
+#define NP_TAG_MASK 0x7fffffffu
+static inline uint32_t np_tag_fold(uint64_t high) { return (uint32_t)(high >> NP_TAG_BITS << 22) & NP_TAG_MASK; }
 static inline uint32_t np_private_tag(uintptr_t line) {
     uint64_t high = line >> np_sim.l2_set_bits;
-    uint32_t tag = (uint32_t)(high ^ (high >> 31 << 22)) & 0x7fffffffu;
+    uint32_t tag = ((uint32_t)high ^ np_tag_fold(high)) & NP_TAG_MASK;
     return (tag + !tag) << 1;
 }
 

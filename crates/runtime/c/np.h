@@ -148,6 +148,8 @@ void np_throttle(struct np_slot *slot);
 /* Called by thread.c: in the new thread before its start routine / at its end; gives the thread its model CPU (slot->cpu, node, l3_index). */
 void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock);
 void np_vtime_thread_end(struct np_slot *slot);
+/* The slot's thread is gone, or about to be, without an end of its own: it counts no more on its CPU, nor among sleepers. */
+void np_vtime_abandoned(struct np_slot *slot);
 /* By the creator, before the thread exists: its clock counts from here, until np_vtime_thread_start, or np_vtime_birth_done if it failed. */
 void np_vtime_birth(uint64_t creator_clock);
 void np_vtime_birth_done(uint64_t creator_clock);
@@ -165,6 +167,8 @@ void np_access_range(struct np_slot *slot, uintptr_t address, size_t bytes, uint
 void np_pages_forget(uintptr_t address, size_t bytes);
 /* A new life begins in the range: homes of pages behind which the kernel has nothing any more are forgotten. What it still holds keeps its home. */
 void np_pages_settle(uintptr_t address, size_t bytes);
+/* The same after MADV_DONTNEED and its like: the mappings are what they were, and keep their policies. */
+void np_pages_discarded(uintptr_t address, size_t bytes);
 /* The same for all of the aligned `window` around a block that was given back, if the block's own page or the last one known there is gone: an allocator
  * gives its heaps back from the end. */
 void np_pages_given_back(uintptr_t block, size_t window);
@@ -188,9 +192,9 @@ void np_filter_thread_start(struct np_slot *slot);
 /* Another thread's next instrumented access takes the slow path (and there np_throttle), even if it would hit its first-stage filter: for
  * threads that run ahead of the window in a loop that never misses. */
 void np_filter_poke(struct np_slot *slot);
-/* In the new thread, once it has its first CPU: the affinity and memory policy of its creator hold for it too, or the affinity that its attributes
- * ask for (NULL: none). */
-void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity);
+/* In the new thread, once it has its first CPU: the affinity and memory policy of its creator (`heir_of`; NULL: the thread that the slot names) hold for
+ * it too, or the affinity that its attributes ask for (NULL: none). */
+void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, const uint64_t *affinity);
 /* The affinity that attributes ask for, to be taken when the thread is made: one set of attributes may serve for many threads, as OpenMP libraries do. */
 bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]);
 /* Writes NP_REC_COUNTERS if due (or if `force`). */

@@ -16,7 +16,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define ATTRIBUTES_KEPT 64u
+#define ATTRIBUTES_KEPT 256u
 
 bool np_is_simulated(void) {
     if (np_unlikely(np_arena == NULL)) np_attach_process();
@@ -35,7 +35,7 @@ void np_numa_move(struct np_slot *slot) {
     if (cpu != 0) np_cpu_move(slot, cpu - 1);
 }
 
-/* 0, or an errno value. Another thread is notified, and moves at its next look-up in the private filter. */
+/* 0, or an errno value. Another thread is notified, and moves when its next access leaves the first stage, or when it asks where it is. */
 static int set_affinity(struct np_slot *slot, const uint64_t *set, bool is_own) {
     uint32_t cpu = choose_cpu(slot, set);
     if (cpu >= NP_MAX_CPUS) return EINVAL;
@@ -131,31 +131,52 @@ static uint32_t find_kept(const void *attributes) {
     return 0;
 }
 
+/* What lies at that address from now on are other attributes, which ask for nothing yet. */
+static void forget_kept(const void *attributes) {
+    uint32_t at = find_kept(attributes);
+    if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+}
+
+/* An entry that nobody finds: a free one, else that of the attributes which have been kept longest, as most programs never destroy theirs. */
+static uint32_t take_kept(void) {
+    static const char taken;
+    for (uint32_t i = 0; i < ATTRIBUTES_KEPT; i++) {
+        const void *none = NULL;
+        if (__atomic_compare_exchange_n(&kept[i].attributes, &none, (const void *)&taken, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return i;
+    }
+    uint32_t oldest = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT;
+    __atomic_store_n(&kept[oldest].attributes, (const void *)&taken, __ATOMIC_RELEASE);
+    return oldest;
+}
+
 bool np_attr_affinity(const void *attributes, uint64_t affinity[NP_MAX_CPUS / 64]) {
     uint32_t at = np_is_simulated() ? find_kept(attributes) : 0;
     if (at != 0) memcpy(affinity, kept[at - 1].set, sizeof kept[at - 1].set);
     return at != 0;
 }
 
-static void inherit(struct np_slot *slot) {
-    if (slot->parent_thread == NP_NONE32) return;
+static const struct np_slot *live_thread(uint32_t thread_index, const struct np_slot *except) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
     for (uint32_t index = 0; index < high && index < np_arena->slot_count; index++) {
-        struct np_slot *parent = np_slot_at(index);
-        if (parent == slot || parent->thread_index != slot->parent_thread) continue;
-        if (__atomic_load_n(&parent->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
-        np_ss(slot)->policy_mode = np_ss(parent)->policy_mode;
-        np_ss(slot)->policy_nodes = np_ss(parent)->policy_nodes;
-        uint64_t set[NP_MAX_CPUS / 64];
-        if (np_get_affinity(np_ss(parent), set)) np_set_affinity(np_ss(slot), set);
-        return;
+        const struct np_slot *slot = np_slot_at(index);
+        if (slot != except && slot->thread_index == thread_index && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return slot;
     }
+    return NULL;
 }
 
-void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity) {
+static void inherit(struct np_slot *slot, const struct np_slot *from) {
+    struct np_sim_slot *sim = np_ss(slot), *its = np_ss((struct np_slot *)(uintptr_t)from);
+    sim->policy_mode = np_load(its->policy_mode);
+    sim->policy_nodes = np_load(its->policy_nodes);
+    uint64_t set[NP_MAX_CPUS / 64];
+    if (np_get_affinity(its, set)) np_set_affinity(sim, set);
+}
+
+void np_numa_thread_start(struct np_slot *slot, const struct np_slot *heir_of, const uint64_t *affinity) {
     if (np_arena->config.mode != NP_MODE_INSTRUMENT || !np_sim.ready) return;
     struct np_sim_slot *sim = np_ss(slot);
-    inherit(slot);
+    if (heir_of == NULL && slot->parent_thread != NP_NONE32) heir_of = live_thread(slot->parent_thread, slot);
+    if (heir_of != NULL) inherit(slot, heir_of);
     if (affinity != NULL) np_set_affinity(sim, affinity);
     uint64_t set[NP_MAX_CPUS / 64];
     uint32_t cpu = np_get_affinity(sim, set) ? choose_cpu(slot, set) : NP_MAX_CPUS;
@@ -164,13 +185,23 @@ void np_numa_thread_start(struct np_slot *slot, const uint64_t *affinity) {
 
 /* ---- what programs call ---- */
 
+/* The caller, on the CPU that it was last sent to. */
+static struct np_slot *self_where_sent(void) {
+    struct np_slot *slot = np_self();
+    if (slot != NULL && np_load(np_ss(slot)->moved_to_cpu) != 0 && np_enter(slot)) {
+        np_numa_move(slot);
+        np_leave(slot);
+    }
+    return slot;
+}
+
 NP_EXPORT int sched_getcpu(void) {
-    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    struct np_slot *slot = np_is_simulated() ? self_where_sent() : NULL;
     return slot != NULL ? (int)slot->cpu : NP_REAL_AS(int (*)(void), sched_getcpu)();
 }
 
 NP_EXPORT int getcpu(unsigned *cpu, unsigned *node) {
-    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    struct np_slot *slot = np_is_simulated() ? self_where_sent() : NULL;
     if (slot == NULL) return NP_REAL_AS(int (*)(unsigned *, unsigned *), getcpu)(cpu, node);
     if (cpu != NULL) *cpu = slot->cpu;
     if (node != NULL) *node = slot->node;
@@ -218,18 +249,21 @@ NP_EXPORT int pthread_getaffinity_np(pthread_t thread, size_t bytes, cpu_set_t *
 NP_EXPORT int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t bytes, const cpu_set_t *set) {
     if (!np_is_simulated())
         return NP_REAL_AS(int (*)(pthread_attr_t *, size_t, const cpu_set_t *), pthread_attr_setaffinity_np)(attributes, bytes, set);
-    uint32_t at = find_kept(attributes);
-    if (at == 0) at = __atomic_fetch_add(&kept_next, 1, __ATOMIC_RELAXED) % ATTRIBUTES_KEPT + 1;
-    __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    forget_kept(attributes);
     if (bytes == 0) return 0;
-    take_set(kept[at - 1].set, set, bytes);
-    __atomic_store_n(&kept[at - 1].attributes, (const void *)attributes, __ATOMIC_RELEASE);
+    uint32_t at = take_kept();
+    take_set(kept[at].set, set, bytes);
+    __atomic_store_n(&kept[at].attributes, (const void *)attributes, __ATOMIC_RELEASE);
     return 0;
 }
 
+NP_EXPORT int pthread_attr_init(pthread_attr_t *attributes) {
+    forget_kept(attributes);
+    return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_init)(attributes);
+}
+
 NP_EXPORT int pthread_attr_destroy(pthread_attr_t *attributes) {
-    uint32_t at = find_kept(attributes);
-    if (at != 0) __atomic_store_n(&kept[at - 1].attributes, NULL, __ATOMIC_RELEASE);
+    forget_kept(attributes);
     return NP_REAL_AS(int (*)(pthread_attr_t *), pthread_attr_destroy)(attributes);
 }
 

@@ -13,6 +13,7 @@
 
 #define MOVE_MICROSECONDS 3
 #define MODE_MASK 0xff /* above it: MPOL_F_STATIC_NODES, _RELATIVE_NODES, _NUMA_BALANCING */
+#define MODE_RELATIVE (1 << 14)
 enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MODE_PREFERRED_MANY, MODE_WEIGHTED, MODES };
 enum { FLAG_NODE = 1, FLAG_ADDRESS = 2, FLAG_ALLOWED = 4 }; /* get_mempolicy */
 enum { MF_STRICT = 1, MF_MOVE = 2, MF_MOVE_ALL = 4 };       /* mbind, move_pages */
@@ -36,11 +37,28 @@ static uint64_t take_mask(const unsigned long *mask, unsigned long bits) {
     return bits - 1 >= 64 ? mask[0] : mask[0] & ((1ull << (bits - 1)) - 1);
 }
 
-/* False (EINVAL): what the kernel would not take either. */
-static bool sound(int mode, uint64_t nodes) {
-    if (mode < 0 || mode >= MODES || (nodes & ~all_nodes()) != 0) return false;
-    if (mode == MODE_DEFAULT || mode == MODE_LOCAL) return nodes == 0;
-    return nodes != 0 || mode == MODE_PREFERRED;
+/* Node numbers that count the nodes of `all`, modulo their number (mpol_relative_nodemask of mm/mempolicy.c). */
+static uint64_t relative_nodes(uint64_t given, uint64_t all) {
+    uint64_t result = 0;
+    for (; given != 0; given &= given - 1) {
+        uint64_t rest = all;
+        for (uint32_t skip = (uint32_t)__builtin_ctzll(given) % (uint32_t)__builtin_popcountll(all); skip > 0; skip--) rest &= rest - 1;
+        result |= rest & -rest;
+    }
+    return result;
+}
+
+/* Takes the flags out of the mode, and out of the mask the nodes that are not there or have no memory (mpol_set_nodemask of mm/mempolicy.c): programs pass
+ * masks of all ones. False (EINVAL): what the kernel would not take either, a mask of which nothing is left among it. */
+static bool take_policy(int *mode, uint64_t *nodes) {
+    bool is_relative = *mode & MODE_RELATIVE;
+    uint64_t given = *nodes, all = all_nodes();
+    *mode &= MODE_MASK;
+    if (*mode >= MODES || all == 0) return false;
+    if (*mode == MODE_DEFAULT || *mode == MODE_LOCAL) return given == 0;
+    if (given == 0) return *mode == MODE_PREFERRED;
+    *nodes = is_relative ? relative_nodes(given, all) : given & all;
+    return *nodes != 0;
 }
 
 static void charge_moves(struct np_slot *slot, uint64_t pages) {
@@ -70,8 +88,7 @@ NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned 
         return real != NULL ? real(start, bytes, mode, mask, bits, flags) : fail(ENOSYS);
     }
     uint64_t nodes = take_mask(mask, bits);
-    mode &= MODE_MASK;
-    if (!sound(mode, nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
+    if (!take_policy(&mode, &nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
     if (!np_enter(slot)) return 0;
     np_pages_policy((uintptr_t)start, bytes, mode, &nodes, 1);
     if ((flags & (MF_MOVE | MF_MOVE_ALL)) && mode != MODE_DEFAULT) move_range(slot, (uintptr_t)start, bytes, mode, nodes);
@@ -86,8 +103,7 @@ NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long 
         return real != NULL ? real(mode, mask, bits) : fail(ENOSYS);
     }
     uint64_t nodes = take_mask(mask, bits);
-    mode &= MODE_MASK;
-    if (!sound(mode, nodes)) return fail(EINVAL);
+    if (!take_policy(&mode, &nodes)) return fail(EINVAL);
     np_thread_policy(slot, mode, &nodes, 1);
     return 0;
 }

@@ -62,16 +62,32 @@ static NP_COLD uint8_t *new_leaf(uint8_t **where) {
     return seen;
 }
 
-/* The page's byte. NULL: not a user-space address, or no memory for a leaf. */
-static inline uint8_t *byte_of(uint64_t page, bool make) {
+/* Policies of ranges, as a page without a home has them in its byte: they are the mapping's, and outlive the homes of its pages. Leaves as above, for what
+ * a program gave a policy; an emulator's plugin needs none of them. */
+static uint8_t *policies[NP_LEAVES];
+
+/* The page's byte in a table. NULL: not a user-space address, or no memory for a leaf. */
+static inline uint8_t *byte_in(uint8_t **leaves, uint64_t page, bool make) {
     if (np_unlikely(page >> NP_LEAF_BITS >= NP_LEAVES)) return NULL;
-    uint8_t **where = &np_leaves[page >> NP_LEAF_BITS], *leaf = __atomic_load_n(where, __ATOMIC_ACQUIRE);
+    uint8_t **where = &leaves[page >> NP_LEAF_BITS], *leaf = __atomic_load_n(where, __ATOMIC_ACQUIRE);
     if (np_unlikely(leaf == NULL)) {
         if (!make) return NULL;
         leaf = new_leaf(where);
         if (leaf == NULL) return NULL;
     }
     return leaf + (page & (LEAF_PAGES - 1));
+}
+
+static inline uint8_t *byte_of(uint64_t page, bool make) { return byte_in(np_leaves, page, make); }
+
+static uint8_t policy_of(uint64_t page) {
+    const uint8_t *policy = byte_in(policies, page, false);
+    return policy != NULL ? np_load(*policy) : 0;
+}
+
+static void set_policy(uint64_t page, uint8_t value) {
+    uint8_t *policy = byte_in(policies, page, value != 0);
+    if (policy != NULL) np_store(*policy, value);
 }
 
 /* ---- records ---- */
@@ -264,6 +280,38 @@ static NP_COLD uint32_t first_miss(struct np_slot *slot, uint64_t page, uint8_t 
     return touch(slot, page, byte, seen, is_next);
 }
 
+/* ---- pages that were read, and are still the zero page ---- */
+
+/* Of blocks of pages: when the kernel was last asked about those in it that were read, in units of ZERO_UNIT cycles of the asker's clock, above the block's
+ * number. Program time, so that what is remembered is as old as what the first-stage filter holds, at most. */
+#define ZERO_PAGES_LOG2 8
+#define ZERO_UNIT_LOG2 20
+#define ZERO_BLOCK_BITS 28
+#define ZERO_BLOCKS 4096u /* 4 GiB */
+_Static_assert(1u << ZERO_PAGES_LOG2 <= NP_BACKINGS_MAX && ZERO_PAGES_LOG2 < NP_LEAF_BITS, "one question, one leaf");
+_Static_assert(NP_ADDRESS_BITS - NP_PAGE_SHIFT - ZERO_PAGES_LOG2 <= ZERO_BLOCK_BITS, "a block's number fits");
+static uint64_t zero_asked[ZERO_BLOCKS];
+
+/* Whether a page that was read is the zero page still, as far as is known. Code that is not recorded may have written it: the kernel is asked, about all pages
+ * of the block at once, and those that are something else now are forgotten to have been read. */
+static bool still_zero(const struct np_slot *slot, uint64_t page) {
+    uint64_t block = page >> ZERO_PAGES_LOG2, now = np_clock_of(slot) >> ZERO_UNIT_LOG2, *asked = &zero_asked[block % ZERO_BLOCKS];
+    uint64_t seen = np_load(*asked), then = seen >> ZERO_BLOCK_BITS;
+    bool is_recent = now + 1 >= then && now <= then + (np_sim.counters_cycles >> ZERO_UNIT_LOG2);
+    if (seen != 0 && (seen & ((1ull << ZERO_BLOCK_BITS) - 1)) == block && is_recent) return true;
+    enum np_backing backings[1u << ZERO_PAGES_LOG2];
+    uint64_t first = block << ZERO_PAGES_LOG2;
+    uint8_t *bytes = byte_of(first, false); /* leaves are larger, and aligned */
+    if (bytes == NULL || np_backings(first, 1u << ZERO_PAGES_LOG2, backings) != 1u << ZERO_PAGES_LOG2) return false;
+    for (uint32_t i = 0; i < 1u << ZERO_PAGES_LOG2; i++) {
+        uint8_t byte = np_load(bytes[i]);
+        if (!is_read(byte) || backings[i] == NP_BACKING_ZERO || backings[i] == NP_BACKING_NONE) continue;
+        __atomic_compare_exchange_n(&bytes[i], &byte, unread_byte(byte), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+    }
+    np_store(*asked, now << ZERO_BLOCK_BITS | block);
+    return is_read(np_load(bytes[page - first]));
+}
+
 uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t write) {
     uint64_t page = address >> NP_PAGE_SHIFT;
     uint8_t *byte = byte_of(page, true);
@@ -271,6 +319,11 @@ uint32_t np_page_home_slow(struct np_slot *slot, uintptr_t address, uint32_t wri
     uint8_t seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
     if (np_likely(is_home(seen))) return seen - BYTE_HOME;
     if (seen == BYTE_UNKNOWN) return NP_HOME_UNKNOWN;
+    if (!write && is_read(seen)) {
+        if (still_zero(slot, page)) return NP_HOME_NONE;
+        seen = __atomic_load_n(byte, __ATOMIC_RELAXED);
+        if (is_home(seen)) return seen - BYTE_HOME;
+    }
     return first_miss(slot, page, byte, seen, write);
 }
 
@@ -369,8 +422,11 @@ static void forget(struct forgotten *forgotten, uint64_t page, uint8_t *byte, ui
 }
 
 static void forget_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
-    for (uint64_t i = 0; i < count; i++)
-        if (np_load(bytes[i]) != 0) forget(context, page + i, &bytes[i], 0);
+    for (uint64_t i = 0; i < count; i++) {
+        if (np_load(bytes[i]) == 0) continue;
+        forget(context, page + i, &bytes[i], 0);
+        set_policy(page + i, 0);
+    }
 }
 
 /* Asked of the kernel in one call. */
@@ -389,7 +445,8 @@ static uint64_t next_known(const uint8_t *bytes, uint64_t at, uint64_t count) {
     return at < count ? at : count;
 }
 
-static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
+/* `same_mapping`: its pages were discarded, and it goes on with its policy. Else what is there now is another, as far as is known. */
+static void settle(uint64_t page, uint8_t *bytes, uint64_t count, struct forgotten *forgotten, bool same_mapping) {
     uint8_t resident[SETTLED_PAGES];
     for (uint64_t i = next_known(bytes, 0, count); i < count; i = next_known(bytes, i, count)) {
         uint64_t pages = count - i < SETTLED_PAGES ? count - i : SETTLED_PAGES;
@@ -401,11 +458,16 @@ static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *con
         for (uint64_t k = 0; k < pages; k++) {
             uint8_t seen = np_load(bytes[i + k]);
             if (resident[k] & 1 || seen == 0 || is_policy(seen)) continue;
-            forget(context, page + i + k, &bytes[i + k], is_read(seen) ? unread_byte(seen) : 0);
+            if (!is_read(seen) && !(same_mapping && result == 0)) set_policy(page + i + k, 0);
+            forget(forgotten, page + i + k, &bytes[i + k], is_read(seen) ? unread_byte(seen) : policy_of(page + i + k));
         }
         i += pages;
     }
 }
+
+static void settle_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) { settle(page, bytes, count, context, false); }
+
+static void discard_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) { settle(page, bytes, count, context, true); }
 
 static void forget_lines(uintptr_t address, size_t bytes) {
     uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_RELAXED);
@@ -438,6 +500,8 @@ static void change(uintptr_t address, size_t bytes, void (*visit)(uint64_t page,
 void np_pages_forget(uintptr_t address, size_t bytes) { change(address, bytes, forget_part); }
 
 void np_pages_settle(uintptr_t address, size_t bytes) { change(address, bytes, settle_part); }
+
+void np_pages_discarded(uintptr_t address, size_t bytes) { change(address, bytes, discard_part); }
 
 void np_pages_frontier(struct np_slot *slot, uintptr_t address) {
     if (!np_sim.ready) return;
@@ -491,6 +555,7 @@ void np_pages_remap(uintptr_t old, uintptr_t new, size_t bytes) {
         uint8_t *now = byte_of(to + i, true);
         if (now == NULL) break;
         __atomic_store_n(now, seen, __ATOMIC_RELAXED);
+        set_policy(to + i, policy_of(from + i));
         if (is_home(seen)) place(slot, to + i, (uint32_t)seen - BYTE_HOME, NP_PLACED_MOVED);
         forget(&left, from + i, byte, 0);
     }
@@ -504,16 +569,17 @@ struct policy {
     uint64_t first;
 };
 
-/* Only pages without a home: the kernel's mbind without MPOL_MF_MOVE does not move what is there. */
+/* Pages with a home keep it: the kernel's mbind without MPOL_MF_MOVE does not move what is there. Their next life is by the policy. */
 static void policy_part(uint64_t page, uint8_t *bytes, uint64_t count, void *context) {
     const struct policy *policy = context;
     for (uint64_t i = 0; i < count; i++) {
         uint8_t seen = __atomic_load_n(&bytes[i], __ATOMIC_RELAXED), value = 0;
-        if (is_home(seen) || seen == BYTE_UNKNOWN) continue;
         if (policy->mode == POLICY_LOCAL) value = BYTE_LOCAL;
         else if (policy->mode == POLICY_INTERLEAVE || policy->mode == POLICY_WEIGHTED_INTERLEAVE)
             value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, page + i - policy->first));
         else if (policy->mode != POLICY_DEFAULT) value = (uint8_t)(BYTE_POLICY + nth_node(policy->nodes, 0));
+        set_policy(page + i, value);
+        if (is_home(seen) || seen == BYTE_UNKNOWN) continue;
         if (is_read(seen)) value = read_byte(value);
         if (value != seen) __atomic_compare_exchange_n(&bytes[i], &seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }

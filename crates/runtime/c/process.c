@@ -94,8 +94,9 @@ static uint32_t close_old_image(const struct np_slot *own) {
         if (!is_of_namespace(slot, own->pid_namespace)) continue;
         uint32_t expected = NP_SLOT_LIVE;
         uint32_t old_index = np_load(slot->process_index);
-        if (__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
-            && !lives_elsewhere(old_index, own->pid)) found = old_index;
+        if (!__atomic_compare_exchange_n(&slot->state, &expected, NP_SLOT_CLOSED, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+        np_vtime_abandoned(slot);
+        if (!lives_elsewhere(old_index, own->pid)) found = old_index;
     }
     return found;
 }
@@ -110,6 +111,31 @@ static uint32_t process_of_pid(uint32_t pid) {
         if (__atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) return np_load(slot->process_index);
     }
     return NP_NONE32;
+}
+
+/* The thread of a process that said it was about to start a program, else its first one. `clock`: that thread's, or the latest of the process. */
+static struct np_slot *starter_of(uint32_t pid, uint64_t *clock) {
+    struct np_slot *starter = NULL, *first = NULL;
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE), latest = 0, launched = 0;
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (np_load(slot->pid) != pid || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
+        uint64_t its_clock = np_clock_of(slot), its_launch = np_load(np_scratch(slot)->launched);
+        if (its_clock > latest) latest = its_clock;
+        if (first == NULL || np_load(slot->tid) == pid) first = slot;
+        if (its_launch <= launched) continue;
+        launched = its_launch;
+        starter = slot;
+    }
+    *clock = starter != NULL ? np_clock_of(starter) : latest;
+    return starter != NULL ? starter : first;
+}
+
+void np_process_heritage(struct np_birth *birth) {
+    if (np_track_only) return;
+    __atomic_store_n(&np_cycles_per_access_q8, np_arena->config.cycles_per_access_q8, __ATOMIC_RELAXED); /* of which clocks are made */
+    birth->heir_of = starter_of((uint32_t)NP_SYS0(SYS_getpid), &birth->creator_clock);
+    if (birth->heir_of == NULL) birth->heir_of = starter_of((uint32_t)NP_SYS0(SYS_getppid), &birth->creator_clock);
 }
 
 void np_process_begin_image(struct np_slot *slot) {
@@ -178,6 +204,16 @@ void np_process_after_fork(void) {
 
 /* -- exit -- */
 
+/* The system is about to end the process' other threads, wherever they are. */
+static void abandon_threads(const struct np_slot *own) {
+    uint64_t high = __atomic_load_n(&np_arena->slots_high, __ATOMIC_ACQUIRE);
+    for (uint64_t index = 0; index < high; index++) {
+        struct np_slot *slot = np_slot_at(index);
+        if (slot != own && np_load(slot->process_index) == own->process_index
+            && __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == NP_SLOT_LIVE) np_vtime_abandoned(slot);
+    }
+}
+
 /* Possibly in a signal handler: takes no lock of the loader's. A record that it interrupts is never finished, and never missed. */
 static void at_end(int code) {
     struct np_slot *slot = np_tls.slot;
@@ -185,6 +221,7 @@ static void at_end(int code) {
     np_guard(slot);
     np_counters(slot, true);
     put_process_end(slot, slot->process_index, 0, code);
+    abandon_threads(slot);
     np_thread_end(false);
 }
 
@@ -283,9 +320,16 @@ static void note_unrecorded(const char *path) {
     }                                                                        \
     if (!fits_) note_unrecorded(program)
 
+/* Also in a vfork child, which has its parent's slot. */
+static void before_launch(void) {
+    struct np_slot *slot = np_tls.slot;
+    if (slot != NULL && *np_fork_canary) np_store(np_scratch(slot)->launched, np_order());
+}
+
 static void before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
     if (slot != NULL) np_counters(slot, true);
+    before_launch();
 }
 
 static int exec_now(const void *context, const char *path, char *const arguments[], char *const environment[]) {
@@ -374,6 +418,7 @@ NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const 
     COMPLETE(environment, path);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
+    before_launch();
     if (fits_ && np_emulator_takes(path, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
@@ -386,6 +431,7 @@ NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const
     COMPLETE(environment, found);
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
+    before_launch();
     if (fits_ && np_emulator_takes(found, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, completed);

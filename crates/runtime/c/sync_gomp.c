@@ -273,6 +273,9 @@ NP_OMP_LOCK(GOMP_atomic_start, GOMP_atomic_end, (void), , &atomic_lock)
 NP_OMP_LOCK(GOMP_critical_name_start, GOMP_critical_name_end, (void **name), name, name)
 NP_OMP_LOCK(omp_set_lock, omp_unset_lock, (void *lock), lock, lock)
 NP_OMP_LOCK(omp_set_nest_lock, omp_unset_nest_lock, (void *lock), lock, lock)
+/* Fortran's names of them, which go on inside the library. A nested lock is known by its variable there, and by what that points to in C. */
+NP_OMP_LOCK(omp_set_lock_, omp_unset_lock_, (void *lock), lock, lock)
+NP_OMP_LOCK(omp_set_nest_lock_, omp_unset_nest_lock_, (void *lock), lock, lock)
 
 #define NP_OMP_TEST(name)                                                                       \
     NP_EXPORT int name(void *lock) {                                                            \
@@ -285,6 +288,8 @@ NP_OMP_LOCK(omp_set_nest_lock, omp_unset_nest_lock, (void *lock), lock, lock)
     }
 NP_OMP_TEST(omp_test_lock)
 NP_OMP_TEST(omp_test_nest_lock)
+NP_OMP_TEST(omp_test_lock_)
+NP_OMP_TEST(omp_test_nest_lock_)
 
 NP_EXPORT void GOMP_ordered_start(void) {
     struct np_slot *slot = np_vtime_self();

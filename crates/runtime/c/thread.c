@@ -190,6 +190,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     if (slot == NULL) {
         tls->phase = NP_PHASE_NO_SLOT;
         np_count_lost(NP_LOST_NO_SLOT, 1);
+        if (birth->start != 0) np_vtime_birth_done(birth->creator_clock); /* nobody is to wait for its clock: it has none */
         errno = saved;
         return NULL;
     }
@@ -198,7 +199,7 @@ struct np_slot *np_thread_begin(const struct np_birth *birth) {
     /* The C library keeps stacks of threads that ended, without their pages, and unmaps those that it does not keep. */
     if (slot->pid != slot->tid) np_pages_settle(slot->stack_lo, slot->stack_hi - slot->stack_lo);
     np_vtime_thread_start(slot, birth->creator_clock);
-    np_numa_thread_start(slot, birth->has_affinity ? birth->affinity : NULL);
+    np_numa_thread_start(slot, birth->heir_of, birth->has_affinity ? birth->affinity : NULL);
     tls->slot = slot;
     tls->end_rounds = 0;
     tls->nested = 0;
@@ -316,9 +317,15 @@ static struct start *prepare_start(uintptr_t routine, struct np_regs caller) {
 /* In a section of their own: these frames end every stack of the thread (unwind.c). */
 #define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
 
+/* The thread may have begun already, by a hook in the C library's own start of it. */
+static void begin(const struct np_birth *birth) {
+    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(birth);
+    else np_vtime_birth_done(birth->creator_clock);
+}
+
 static TRAMPOLINE void *begin_pthread(void *entry) {
     struct start start = *(struct start *)entry;
-    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    begin(&start.birth);
     give_start(entry);
     np_planner_thread_began(start.birth.start);
     void *result = start.routine(start.argument);
@@ -328,7 +335,7 @@ static TRAMPOLINE void *begin_pthread(void *entry) {
 
 static TRAMPOLINE int begin_c11(void *entry) {
     struct start start = *(struct start *)entry;
-    if (np_tls.phase == NP_PHASE_NEW) np_thread_begin(&start.birth);
+    begin(&start.birth);
     give_start(entry);
     np_planner_thread_began(start.birth.start);
     int result = start.c11_routine(start.argument);
@@ -373,11 +380,13 @@ static TRAMPOLINE int begin_clone(void *entry) {
     if (slot != NULL) {
         np_filter_thread_start(slot);
         np_vtime_thread_start(slot, start.birth.creator_clock);
-        np_numa_thread_start(slot, NULL);
+        np_numa_thread_start(slot, NULL, NULL);
         __atomic_store_n(&slot->state, NP_SLOT_LIVE, __ATOMIC_RELEASE);
         put_thread_start(slot, &start.birth, np_order());
         slot->in_hook = 0;
         np_emulator_slot(slot);
+    } else {
+        np_vtime_birth_done(start.birth.creator_clock);
     }
     int result = start.c11_routine(start.argument);
     if (slot != NULL) {

@@ -49,6 +49,7 @@ struct np_scratch {
     uint32_t has_waited;
     uint32_t lost_reentrant; /* pending NP_REC_LOST */
     uint64_t born;         /* stamp of the thread's start; no record of it is earlier, also none whose stamp was taken before the hook found a new thread */
+    uint64_t launched;     /* when the thread was last about to start a program, in its own process or another; 0: never */
 };
 static inline struct np_scratch *np_scratch(struct np_slot *slot) {
     _Static_assert(NP_SCRATCH_TRACKER + sizeof(struct np_scratch) <= sizeof slot->scratch, "outgrew its part of scratch");
@@ -126,6 +127,7 @@ struct np_birth {
     uint64_t order;         /* 0: now */
     uintptr_t start;
     char name[16];          /* that a new thread has of its creator; empty: to be asked for */
+    const struct np_slot *heir_of; /* not NULL: whose affinity and memory policy it begins with, as parent_thread is unknown */
     bool has_affinity;      /* the creation's attributes ask for one: this, as it was then (np_attr_affinity) */
     uint64_t affinity[NP_MAX_CPUS / 64];
 };
@@ -145,6 +147,8 @@ void np_process_init(void);
 /* np_pid_namespace: at the start, and in a forked child, which may be the first process of a new one. */
 void np_find_pid_namespace(void);
 void np_process_start(struct np_slot *slot, uint64_t order, uint32_t parent_index, bool by_exec);
+/* What an image that has just been loaded begins with: clock, affinity and memory policy of what it replaces, else of what started it. */
+void np_process_heritage(struct np_birth *birth);
 /* The same for an image that has just been loaded: finds out whether it replaced another, and who started it. */
 void np_process_begin_image(struct np_slot *slot);
 /* In a forked child, at the latest at its first hook. */

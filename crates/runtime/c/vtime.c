@@ -55,7 +55,7 @@ void np_clock_advance(struct np_slot *slot, uint64_t cycles) {
 void np_share_charge(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
-    uint32_t load = vt->on_cpu ? __atomic_load_n(&np_arena->cpu_load[slot->cpu], __ATOMIC_RELAXED) : 1;
+    uint32_t load = np_load(vt->on_cpu) != 0 ? __atomic_load_n(&np_arena->cpu_load[slot->cpu], __ATOMIC_RELAXED) : 1;
     if (load > 1 && clock > vt->share_clock) add_stall(slot, (clock - vt->share_clock) * (load - 1));
     vt->share_clock = np_clock_of(slot);
 }
@@ -313,6 +313,7 @@ static void watch(struct np_slot *laggard) {
     bool starved = state == 'R' && now - since_ns >= STALL_WAIT_NS;
     if (state == 'R' && !computes && !starved) return;
     __atomic_store_n(&vt->stalled_clock, clock + 1, __ATOMIC_RELAXED);
+    if (state != 'R') np_cpu_leave(laggard); /* asleep: it keeps nobody from its CPU, and comes back to one in throttle_slow */
     __atomic_store_n(&laggard->next_throttle, 0, __ATOMIC_RELAXED);
 }
 
@@ -328,17 +329,16 @@ static void catch_up(struct np_slot *slot, uint64_t slowest_clock) {
 /* Also for a sleep that a signal handler jumped out of, or that its thread's end cut short. */
 static void sleep_is_over(struct np_vtime_slot *vt) {
     __atomic_store_n(&vt->throttled, 0, __ATOMIC_SEQ_CST);
-    if (vt->sleeping) __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
-    vt->sleeping = 0;
+    if (__atomic_exchange_n(&vt->sleeping, 0, __ATOMIC_SEQ_CST) != 0) __atomic_fetch_sub(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
 }
 
 /* Sleeps until the slowest other thread has come near. */
 static void sleep_for_window(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
     uint64_t clock = np_clock_of(slot);
-    if (!vt->sleeping) {
-        vt->sleeping = 1;
+    if (np_load(vt->sleeping) == 0) {
         __atomic_fetch_add(&np_arena->epoch_waiters, 1, __ATOMIC_SEQ_CST);
+        np_store(vt->sleeping, 1);
     }
     for (;;) {
         uint32_t ticket = __atomic_load_n(&vt->throttle_futex, __ATOMIC_SEQ_CST);
@@ -423,12 +423,14 @@ static NP_COLD void throttle_slow(struct np_slot *slot) {
     if (np_load(vt->stalled_clock) != 0) {
         __atomic_store_n(&vt->stalled_clock, 0, __ATOMIC_RELAXED);
         catch_up(slot, others.slowest_clock[0]);
+        np_cpu_wake(slot);
     }
     uint64_t clock = np_clock_of(slot), slowest = others.slowest_clock[reading];
     /* Whoever holds a lock gets twice the window: asleep with it, it would hold up the others. */
     uint64_t allowed = window() * (reading == 0 ? 2 : 1);
     if (clock > slowest && clock - slowest > allowed) {
         sleep_for_window(slot);
+        np_cpu_wake(slot); /* another may have taken it for asleep elsewhere */
         others = look(slot);
         slowest = others.slowest_clock[reading];
     }
@@ -547,6 +549,13 @@ void np_vtime_thread_end(struct np_slot *slot) {
     uint64_t clock = np_clock_of(slot), key = NP_SHARED_PROCESS | slot->pid;
     if (clock > np_shared_get(key)) np_shared_set(key, clock);
     errno = saved;
+}
+
+void np_vtime_abandoned(struct np_slot *slot) {
+    if (!np_vtime_on()) return;
+    __atomic_store_n(&np_vt(slot)->started, 0, __ATOMIC_SEQ_CST); /* first: it may still run for a moment, and comes back to no CPU */
+    sleep_is_over(np_vt(slot));
+    np_cpu_leave(slot);
 }
 
 /* ---- what a program may call (see docs/virtual-time.md) ---- */

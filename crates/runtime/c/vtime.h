@@ -24,7 +24,7 @@ struct np_vtime_slot {
     uint32_t block_depth;      /* np_block_begin calls that are open */
     uint32_t throttle_futex;   /* bumped and woken by whoever lets this thread go on (shared) */
     uint32_t throttled;        /* 1 while it sleeps for the window (read by others) */
-    uint32_t on_cpu;           /* 1 while counted in arena.cpu_load */
+    uint32_t on_cpu;           /* CPU + 1 in whose arena.cpu_load it is counted; 0: in none (taken to 0 by others, too) */
     uint32_t lock_wait;        /* 1: the open block is a wait for a lock (read by others) */
     uint32_t locks_held;
     uint32_t wide;             /* 1: next_throttle was set while a lock was held, so for twice the window */
@@ -98,6 +98,11 @@ void np_share_charge(struct np_slot *slot);
 void np_lock_wait_begin(struct np_slot *slot);
 /* Wake-ups in flight: `count` threads will go on at `clock`, which counts until each called np_vtime_birth_done with that clock. */
 void np_wakes_begin(uint64_t clock, uint32_t count);
+
+/* Whether the slot's last thread still counts: on a CPU, or among those that sleep for the window. */
+static inline bool np_vtime_counts(const struct np_slot *slot) {
+    return np_load(np_vt(slot)->on_cpu) != 0 || np_load(np_vt(slot)->sleeping) != 0;
+}
 
 /* ---- cpus.c ---- */
 void np_cpu_start(struct np_slot *slot);

@@ -104,6 +104,31 @@ fn advice_empties_pages_when_the_kernel_obeys_it() {
 }
 
 #[test]
+fn a_policy_outlives_the_pages_of_its_mapping() {
+    let outcome = Homes::new().run(&["policy"]);
+    let all_on = |node: usize| (std::array::from_fn(|at| if at == node { PAGES } else { 0 }), 0);
+    for key in ["homes", "again", "moved"] {
+        assert_eq!(homes(&outcome, key), ([PAGES / 4; 4], 0), "{key}");
+    }
+    assert_eq!(homes(&outcome, "anew"), all_on(0), "the next mapping there: the fourth thread's node");
+    assert_eq!(homes(&outcome, "kept"), all_on(1), "a policy moves nothing by itself");
+    assert_eq!(homes(&outcome, "late"), all_on(3), "and holds for the next life");
+}
+
+/// The kernel takes the nodes with memory out of a mask, and refuses only one of which nothing is left.
+#[test]
+fn masks_may_name_nodes_that_are_not_there() {
+    let outcome = Homes::new().run(&["masks"]);
+    assert_eq!(homes(&outcome, "homes"), ([PAGES / 4; 4], 0));
+    assert_eq!(homes(&outcome, "relative"), ([0, 0, 0, PAGES], 0), "the eighth of four nodes");
+    for name in ["beyond", "empty", "local"] {
+        assert_eq!(outcome.number("refused", name), 1, "{name}");
+    }
+    assert_eq!((outcome.number("threads", "result"), outcome.number("threads", "nodes")), (0, 15));
+    assert_eq!(outcome.number("threads", "beyond"), 1);
+}
+
+#[test]
 fn a_read_of_nothing_places_no_page_and_a_write_does() {
     let outcome = Homes::new().run(&["zero"]);
     assert_eq!(homes(&outcome, "read"), ([0; 4], PAGES - 1));

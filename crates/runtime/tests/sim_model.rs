@@ -110,6 +110,50 @@ fn unmapped_pages_are_forgotten_and_forked_ones_inherited() {
     );
 }
 
+/// With one line in eight simulated, tags have no room for the top bits of an address.
+#[test]
+fn unmapped_lines_leave_the_private_filter_wherever_they_lie() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for lines in ["1", "8"] {
+        let outcome = lab.record(100, &[("LINES", lines)], &program, &["lives"]);
+        let placed: u64 = outcome.nodes("placed", None).iter().sum();
+        assert!(placed >= 2 * 50 * 256, "lines {lines}: {placed} first touches, one in each page of each life");
+        let (asked, left) = (outcome.number("total", "l2"), outcome.number("total", "l3"));
+        assert!(left > 10_000 && asked - left < 8 * SLACK, "lines {lines}: {left} of {asked} look-ups find no line");
+    }
+}
+
+/// Whichever line a thread touches first after another thread has sent it to a CPU, it is there by then.
+#[test]
+fn threads_are_where_others_sent_them() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for seed in ["1", "2", "3"] {
+        for lines in ["1", "8"] {
+            let outcome = lab.record(100, &[("LINES", lines), ("SEED", seed)], &program, &["sent"]);
+            let placed = outcome.nodes("placed", None);
+            assert!(placed[3] >= 4 * 64, "lines {lines}, seed {seed}: {placed:?}, CPU 15 is on node 3");
+        }
+    }
+}
+
+/// Reads of memory that nobody has written hit the cache, which holds the zero page, and the kernel is not asked about each.
+#[test]
+fn reads_of_the_zero_page_cost_what_hits_cost() {
+    let lab = Lab::new();
+    let program = lab.direct();
+    for lines in ["1", "8"] {
+        let polled = lab.record(100, &[("LINES", lines)], &program, &["polled"]);
+        let asked = polled.number("total", "l2");
+        assert!(asked < 8 * SLACK, "lines {lines}: {asked} of a million reads of one word left the first stage");
+        assert!(polled.number("total", "written") >= 1, "lines {lines}: the first write after them goes to memory");
+        let passes = lab.record(100, &[("LINES", lines)], &program, &["unwritten"]);
+        let (unwritten, written) = (passes.first("unwritten"), passes.number("unwritten", "written"));
+        assert!(unwritten < 2 * written, "lines {lines}: {unwritten} us, and {written} us where it is written");
+    }
+}
+
 #[test]
 fn accesses_are_counted_line_by_line() {
     let lab = Lab::new();

@@ -12,6 +12,9 @@ use bench::*;
 const SETTINGS: [(u32, u32); 5] =
     [(TRACK, SPREAD), (TRACK, NONE), (INSTRUMENT, SPREAD), (INSTRUMENT, PACK), (INSTRUMENT, NONE)];
 
+const WIRE: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
+const ESCAPES: &[&str] = &["-pthread", WIRE];
+
 fn setting(mode: u32, bind: u32, cpus: usize) -> Setting {
     Setting { mode, bind, cpus, ..Setting::default() }
 }
@@ -64,8 +67,8 @@ fn programs_see_no_difference() {
 #[test]
 fn nobody_is_left_waiting() {
     let bench = Bench::new();
-    let plain = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
-    let instrumented = bench.instrument("gcc", &[], "escapes.c", "escapes-instrumented");
+    let plain = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let instrumented = bench.instrument("gcc", &[WIRE], "escapes.c", "escapes-instrumented");
     let cases = [
         ("cancelled", "finished 4 cleaned 2 trylock 0\n"),
         ("jumped", "finished 8\n"),
@@ -85,11 +88,79 @@ fn nobody_is_left_waiting() {
     }
 }
 
+/// Make sure that threads which exec, the end of their process or a kill ended leave nothing behind on their CPUs.
+#[test]
+fn threads_that_end_without_a_word_count_no_more() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for bind in [SPREAD, NONE] {
+        for case in ["equals", "replaced", "exited", "killed"] {
+            let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &[case]));
+            assert_near(course.elapsed(), 1_000_000, 10, &format!("{case}, bind {bind}: a million cycles of work"));
+        }
+    }
+}
+
+/// Make sure that attributes which ask for no affinity give none, whatever those did that lay at their address before.
+#[test]
+fn attributes_are_forgotten_when_others_take_their_place() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let cpus = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS), &program, &["attributes"])).values;
+    // Of eight threads in a row on sixteen CPUs none has the thirteenth by itself: they are the third to the tenth.
+    assert_eq!((cpus["first"], cpus["others"]), (13, 0));
+}
+
+/// Make sure that a thread which sleeps, in a wait that is followed or in one that nothing sees, takes no time of its CPU from others.
+#[test]
+fn sleeping_threads_leave_their_cpus() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for case in ["sigwait", "asleep"] {
+        let elapsed = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS), &program, &[case])).elapsed();
+        assert_near(elapsed, 8_000_000, 12, &format!("{case}: sixteen times 8 M cycles on sixteen CPUs"));
+    }
+}
+
+/// Make sure that nobody waits for the clock of a thread that got no slot, and so has none. Each such wait took up to 100 ms.
+#[test]
+fn threads_without_a_slot_hold_nobody_up() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    let took = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS + 1), &program, &["without-slots"])).values;
+    let (with, without) = (took["with"], took["without"]);
+    assert!(without < 5 * with + 500_000, "40 threads without a slot take {without} us, with one {with} us");
+}
+
+/// Make sure that a program begins with clock, memory policy and affinity of the one that started it, or that it replaces, as `numactl` and `taskset` do.
+#[test]
+fn programs_begin_with_what_their_starters_give_them() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
+    for bind in [SPREAD, NONE] {
+        let on = setting(INSTRUMENT, bind, THREADS + 1);
+        let starts = parse(&bench.run(on, &program, &["starts"]));
+        for way in ["way0", "way1", "way2"] {
+            assert_near(
+                starts.values[way],
+                1_000_000,
+                30,
+                &format!("{way}, bind {bind}: a child with a million cycles of work"),
+            );
+        }
+        assert_eq!(starts.values["failed"], 0, "bind {bind}");
+        let bound = parse(&bench.run(on, &program, &["bound"]));
+        let of = |name: &str| bound.values[name];
+        assert_eq!((of("mode"), of("nodes"), of("cpus"), of("cpu")), (3, 5, 1, 5), "bind {bind}");
+        assert!(of("begin") >= 1_000_000, "bind {bind}: begins at {}, before the exec", of("begin"));
+    }
+}
+
 /// Make sure that processes share one program time: what comes by a pipe is not earlier than it was sent.
 #[test]
 fn processes_share_time() {
     let bench = Bench::new();
-    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     for bind in [SPREAD, NONE] {
         let course = parse(&bench.run(setting(INSTRUMENT, bind, THREADS + 1), &program, &["pool"]));
         assert_eq!((course.values["early"], course.values["failed"]), (0, 0), "bind {bind}");
@@ -102,7 +173,7 @@ fn processes_share_time() {
 #[test]
 fn first_writers_of_a_pipe_keep_the_latest_clock() {
     let bench = Bench::new();
-    let program = bench.compile("gcc", &["-pthread"], "escapes.c", "escapes");
+    let program = bench.compile("gcc", ESCAPES, "escapes.c", "escapes");
     let course = parse(&bench.run(setting(INSTRUMENT, SPREAD, THREADS + 1), &program, &["first-writers"]));
     assert_eq!(course.values["early"], 0);
 }

@@ -81,6 +81,13 @@ fn openmp_overlaps() {
         assert_eq!(bench.course(&program, "barrier").values["wrong"], 0, "{compiler}");
         let critical = bench.course(&program, "critical").elapsed();
         assert!((3_200_000..4_200_000).contains(&critical), "{compiler}: 16 x 100 critical sections took {critical}");
+        for case in ["fortran-locks", "fortran-tests"] {
+            let elapsed = bench.course(&program, case).elapsed();
+            assert!(
+                (1_600_000..2_400_000).contains(&elapsed),
+                "{compiler}, {case}: 16 x 50 holds of two locks took {elapsed}"
+            );
+        }
         // The host says which thread takes a task: one that it does not run takes none, whatever its clock. So the best of some runs is judged; clocks
         // that do not overlap would show in each.
         let tasks = (0..5).map(|_| bench.course(&program, "tasks").elapsed()).min().unwrap_or(0);

@@ -633,6 +633,15 @@ mod producer {
             }
         }
 
+        /// Asks for the first toucher of a page, as `toucher.c` does.
+        pub(crate) fn test_ask(&self, page: u64) {
+            // SAFETY: as above.
+            unsafe {
+                atomic64(&raw mut (*self.at).counts.0.ask_page).store(page, Ordering::Relaxed);
+                atomic32(&raw mut (*self.at).counts.0.ask_state).store(wire::ASK_ASKED, Ordering::Release);
+            }
+        }
+
         pub(crate) fn test_set_head(&self, head: u64) {
             // SAFETY: as above.
             unsafe { atomic64(&raw mut (*self.at).producer.0.head) }.store(head, Ordering::Release);

@@ -15,6 +15,7 @@ use numapilot_perf::abi::kind;
 use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
+use crate::live::time::raw_ns;
 use numapilot_perf_events::event::EventRequest;
 use numapilot_perf_events::open::EventSet;
 use numapilot_perf_events::open::RingSize;
@@ -86,6 +87,67 @@ impl Faults {
     }
 }
 
+/// A fault: time, process, thread, page.
+type Fault = (u64, u32, u32, u64);
+
+/// Faults in order of time. Rings are read one after the other: while the last ones are, threads have faults that go to the first ones, so what is
+/// later than the beginning of a reading is not complete, and waits for the next one.
+#[derive(Debug, Default)]
+struct Course {
+    faults: Faults,
+    waiting: Vec<Fault>,
+}
+
+impl Course {
+    /// Adds a fault as a ring shows it.
+    fn found(&mut self, fault: Fault) {
+        self.waiting.push(fault);
+    }
+
+    /// Every ring was read at `now` or after it.
+    fn read_at(&mut self, now: u64) {
+        self.waiting.sort_unstable();
+        let known = self.waiting.partition_point(|fault| fault.0 <= now);
+        for (_, pid, tid, page) in self.waiting.drain(..known) {
+            self.faults.fault(pid, tid, page);
+        }
+    }
+}
+
+/// A request of the thread in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Question {
+    slot: u32,
+    pid: u32,
+    page: u64,
+}
+
+/// What threads ask at this moment.
+fn questions(arena: &Arena) -> Vec<Question> {
+    (0..arena.slots_used())
+        .map(|slot| (slot, arena.slot(slot)))
+        .filter(|(_, at)| at.ask_state() == wire::ASK_ASKED)
+        .map(|(slot, at)| Question { slot, pid: at.pid(), page: at.ask_page() })
+        .collect()
+}
+
+/// Answers what was asked before the faults were read. Who has asked since may ask for a fault that is not among them: an earlier thread's fault on that page
+/// would be the wrong answer, and none would be none for good.
+fn answer(arena: &Arena, asked: &[Question], faults: &Faults) {
+    for question in asked {
+        let slot = arena.slot(question.slot);
+        let still =
+            slot.ask_state() == wire::ASK_ASKED && slot.pid() == question.pid && slot.ask_page() == question.page;
+        if !still {
+            continue;
+        }
+        // The kernel's events have our numbers.
+        let last = slot.is_of_our_namespace().then(|| faults.last(question.pid, question.page)).flatten();
+        let (tid, pages) = last.unwrap_or((0, 0));
+        slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
+    }
+}
+
 /// Counts of first touchers that could not be reported to threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Untold {
@@ -101,7 +163,7 @@ pub(crate) struct FaultAnswers {
     set: EventSet,
     /// Which page faults are seen (`np_fault_events`).
     pub scope: u32,
-    faults: Faults,
+    course: Course,
     bytes: Vec<u8>,
 }
 
@@ -129,53 +191,38 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        Ok(FaultAnswers { set, scope, faults: Faults::default(), bytes: Vec::new() })
+        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new() })
     }
 
     /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
     pub fn run(mut self, arena: &Arena, done: &AtomicBool) -> Untold {
         while !done.load(Ordering::Acquire) {
             let seen = arena.questions();
+            let asked = questions(arena);
             self.take();
-            self.answer(arena);
+            answer(arena, &asked, &self.course.faults);
             arena.sleep_until_asked(seen, LOOK);
         }
         let late = (0..arena.slots_used()).map(|index| u64::from(arena.slot(index).ask_failures())).sum();
         Untold { lost: self.set.lost(), late }
     }
 
-    /// Empties the rings, in order of time.
+    /// Empties the rings.
     fn take(&mut self) {
-        let mut found: Vec<(u64, u32, u32, u64)> = Vec::new();
+        let now = raw_ns();
         for ring in &mut self.set.rings {
             self.bytes.clear();
             ring.ring.take(&mut self.bytes);
             for (header, body) in Records::new(&self.bytes) {
-                found.extend(fault_of(&self.set.session, header, body));
+                fault_of(&self.set.session, header, body).into_iter().for_each(|fault| self.course.found(fault));
             }
         }
-        found.sort_unstable();
-        for (_, pid, tid, page) in found {
-            self.faults.fault(pid, tid, page);
-        }
-    }
-
-    fn answer(&self, arena: &Arena) {
-        for index in 0..arena.slots_used() {
-            let slot = arena.slot(index);
-            if slot.ask_state() != wire::ASK_ASKED {
-                continue;
-            }
-            // The kernel's events have our numbers.
-            let last = slot.is_of_our_namespace().then(|| self.faults.last(slot.pid(), slot.ask_page())).flatten();
-            let (tid, pages) = last.unwrap_or((0, 0));
-            slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
-        }
+        self.course.read_at(now);
     }
 }
 
-/// Time, process, thread and page of a record, if it is a fault.
-fn fault_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Option<(u64, u32, u32, u64)> {
+/// The fault that a record tells of.
+fn fault_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Option<Fault> {
     if header.kind != kind::SAMPLE {
         return None;
     }
@@ -193,6 +240,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::arena::Layout;
+    use crate::clock::HostInstant;
+    use crate::order::OrderSource;
 
     proptest! {
         #[test]
@@ -223,5 +273,43 @@ mod tests {
             prop_assert_eq!(runs.runs.len(), 1);
             prop_assert_eq!(runs.last(7, 10), Some((9, 54)));
         }
+    }
+    /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
+    #[test]
+    fn faults_of_several_rings_count_in_order_of_time() {
+        let mut course = Course::default();
+        course.found((7, 1, 20, 3));
+        course.read_at(4);
+        assert_eq!(course.faults.last(1, 3), None, "what came before it may not be known yet");
+        course.found((5, 1, 10, 3));
+        course.read_at(8);
+        assert_eq!(course.faults.last(1, 3), Some((20, 1)), "the later one is the page's last");
+        assert!(course.waiting.is_empty());
+    }
+
+    /// A thread asks while the rings are read: its fault may lie in one that was read before.
+    #[test]
+    fn only_what_was_asked_before_the_reading_is_answered() {
+        // SAFETY: all-zero bytes are a value of np_config.
+        let mut config: wire::Config = unsafe { std::mem::zeroed() };
+        (config.mode, config.node_count, config.l1_lines, config.dir_entries_log2) = (wire::MODE_INSTRUMENT, 1, 16, 4);
+        let layout = Layout::new(&config, 2, 1 << 16);
+        let arena = Arena::create(&config, layout, HostInstant::now(), OrderSource::Counter).expect("an arena");
+        for (index, page) in [(0, 3), (1, 4)] {
+            arena.slot(index).test_claim(100 + index);
+            arena.slot(index).test_ask(page);
+        }
+        arena.test_raise_slots_used(2);
+        let mut faults = Faults::default();
+        faults.fault(100, 7, 3);
+        faults.fault(101, 8, 5);
+        let asked = questions(&arena);
+        assert_eq!(asked.len(), 2);
+        arena.slot(1).test_ask(5); /* given up, and asked for another page */
+        answer(&arena, &asked, &faults);
+        assert_eq!(arena.slot(0).ask_state(), wire::ASK_ANSWERED);
+        assert_eq!(arena.slot(1).ask_state(), wire::ASK_ASKED, "asked since");
+        answer(&arena, &questions(&arena), &faults);
+        assert_eq!(arena.slot(1).ask_state(), wire::ASK_ANSWERED);
     }
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 void __tsan_read8(void *);
@@ -124,6 +125,67 @@ static void forget(void) {
     run_threads(touch_again, 1);
 }
 
+/* One write in every page, in many lives of one range: no line is written twice in a life. At addresses that programs have: near the end of the
+ * address space, and across a boundary at which the bits change that a tag has no room for. */
+static void lives(void) {
+    char *const at[] = {(char *)0x7e1234567000, (char *)0x1ffffff80000};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        for (int life = 0; life < 50; life++) {
+            char *range = map(at[i], 1 << 20);
+            for (size_t page = 0; page < 256; page++) __tsan_write8(range + page * PAGE + page % 64 * LINE);
+            munmap(range, 1 << 20);
+        }
+    }
+}
+
+/* Memory that nobody has written: a pass over it, and then at random, and one word again and again. Host time of each, beside that of written memory. */
+static uint64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+static void unwritten(void) {
+    char *memory[] = {block, map(BASE + (1ll << 32), 1 << 26)};
+    filled(memory[1], 1 << 26);
+    for (size_t i = 0; i < 1 << 26; i += PAGE) (void)((volatile char *)memory[0])[i]; /* the kernel's zero page, everywhere */
+    uint64_t took[2];
+    for (int kind = 0; kind < 2; kind++) {
+        uint64_t began = now_us();
+        read_lines(memory[kind], (1 << 26) / LINE);
+        for (int i = 0; i < 1000000; i++) __tsan_read8(memory[kind] + next() % (1 << 20) * LINE);
+        took[kind] = now_us() - began;
+    }
+    printf("unwritten %lu written %lu\n", took[0], took[1]);
+}
+
+static void polled(void) {
+    for (int i = 0; i < 1000000; i++) __tsan_read8(block);
+    __tsan_write8(block);
+}
+
+/* All are sent to one CPU by main before their first accesses to their own parts of the block. */
+static void *touch_where_sent(void *argument) {
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return touch_quarter(argument);
+}
+
+static void sent(void) {
+    pthread_t threads[THREADS];
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (size_t i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, touch_where_sent, (void *)i);
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS; i++) {
+        cpu_set_t cpus;
+        CPU_ZERO(&cpus);
+        CPU_SET(15, &cpus);
+        if (pthread_setaffinity_np(threads[i], sizeof cpus, &cpus) != 0) exit(4);
+    }
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
 static void forked(void) {
     for (size_t page = 0; page < 64; page++) __tsan_write8(block + page * PAGE);
     pid_t child = fork();
@@ -231,6 +293,10 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "shared")) run_threads(read_all, THREADS);
     else if (!strcmp(name, "first-touch")) first_touch();
     else if (!strcmp(name, "forget")) forget();
+    else if (!strcmp(name, "lives")) lives();
+    else if (!strcmp(name, "unwritten")) unwritten();
+    else if (!strcmp(name, "polled")) polled();
+    else if (!strcmp(name, "sent")) sent();
     else if (!strcmp(name, "fork")) forked();
     else if (!strcmp(name, "ranges")) ranges();
     else if (!strcmp(name, "mixed")) mixed();

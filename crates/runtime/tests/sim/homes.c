@@ -222,6 +222,62 @@ static void zero(void) {
     printf("sum %ld\n", sum);
 }
 
+static char *map_at(char *at) {
+    char *block = mmap(at, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at != NULL) same(at, block);
+    return block;
+}
+
+static void bind(char *block, int mode, unsigned long nodes) {
+    if (syscall(SYS_mbind, block, BIG, mode, &nodes, 65, 0) != 0) exit(3);
+}
+
+/* A policy is the mapping's: pages that are discarded come back by it, those of the next mapping do not. */
+static void policy(void) {
+    char *block = map_at(NULL), *late = map_at(NULL);
+    bind(block, 3 /* MPOL_INTERLEAVE */, 15);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    madvise(block, BIG, MADV_DONTNEED);
+    write_in_thread(block, BIG);
+    print_homes("again", block, BIG);
+    char *moved = mremap(block, BIG, BIG, MREMAP_MAYMOVE | MREMAP_FIXED, late + 4 * BIG);
+    if (moved == MAP_FAILED) exit(3);
+    madvise(moved, BIG, MADV_DONTNEED);
+    write_in_thread(moved, BIG);
+    print_homes("moved", moved, BIG);
+    munmap(moved, BIG);
+    map_at(moved);
+    write_in_thread(moved, BIG);
+    print_homes("anew", moved, BIG);
+    write_in_thread(late, BIG);
+    bind(late, 2 /* MPOL_BIND */, 8);
+    print_homes("kept", late, BIG);
+    madvise(late, BIG, MADV_DONTNEED);
+    write_in_thread(late, BIG);
+    print_homes("late", late, BIG);
+}
+
+/* Masks that programs pass, on a machine with nodes 0 to 3. */
+static void masks(void) {
+    char *block = map_at(NULL);
+    unsigned long beyond = 0xf0, none = 0, node = 2;
+    bind(block, 3, ~0ul);
+    write_in_thread(block, BIG);
+    print_homes("homes", block, BIG);
+    char *relative = map_at(NULL);
+    bind(relative, 2 | 1 << 14 /* MPOL_F_RELATIVE_NODES */, 1ul << 7);
+    write_in_thread(relative, BIG);
+    print_homes("relative", relative, BIG);
+    long of_beyond = syscall(SYS_mbind, block, BIG, 3, &beyond, 65, 0), of_none = syscall(SYS_mbind, block, BIG, 3, &none, 65, 0);
+    long of_local = syscall(SYS_mbind, block, BIG, 4 /* MPOL_LOCAL */, &node, 65, 0);
+    printf("refused beyond %d empty %d local %d\n", of_beyond != 0, of_none != 0, of_local != 0);
+    unsigned long all = ~0ul, now = 0;
+    long result = syscall(SYS_set_mempolicy, 3, &all, 65);
+    syscall(SYS_get_mempolicy, NULL, &now, 64, NULL, 0);
+    printf("threads result %ld nodes %lu beyond %d\n", result, now, syscall(SYS_set_mempolicy, 3, &beyond, 65) != 0);
+}
+
 /* Code without call-outs: the C library's own, called by its address. */
 static void *unseen_fill(void *argument) {
     struct range *range = argument;
@@ -358,6 +414,8 @@ int main(int argc, char **argv) {
     else if (strcmp(name, "library") == 0) library(argv[2]);
     else if (strcmp(name, "advised") == 0) advised();
     else if (strcmp(name, "zero") == 0) zero();
+    else if (strcmp(name, "policy") == 0) policy();
+    else if (strcmp(name, "masks") == 0) masks();
     else if (strcmp(name, "unseen") == 0) unseen();
     else if (strcmp(name, "told") == 0) told();
     else if (strcmp(name, "overtaken") == 0) overtaken();

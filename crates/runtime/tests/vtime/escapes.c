@@ -1,17 +1,23 @@
 /* escapes.c: threads that leave waits by cancellation or by a jump out of a signal handler, forks while locks are held, threads
  * made by clone(), and more threads than the virtual machine has CPUs. `escapes CASE`; a case that goes wrong hangs or fails. */
 #define _GNU_SOURCE
+#include "wire.h"
 #include "work.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -264,6 +270,194 @@ static void many(void) {
     printf("finished %d\n", finished);
 }
 
+/* ---- threads that end without a word ---- */
+
+static pthread_barrier_t begun;
+static int work_rounds = 100;
+static void *equal_work(void *argument) {
+    pthread_barrier_wait(&begun);
+    uint64_t begin = clock_now();
+    for (int i = 0; i < work_rounds; i++) work(10000);
+    *(uint64_t *)argument = clock_now() - begin;
+    return NULL;
+}
+
+/* Sixteen threads with a million cycles of work each; main, which waits, has a CPU as well. */
+static void equals(void) {
+    pthread_t threads[16];
+    uint64_t took[16], most = 0;
+    pthread_barrier_init(&begun, NULL, 17);
+    for (int i = 0; i < 16; i++) pthread_create(&threads[i], NULL, equal_work, &took[i]);
+    pthread_barrier_wait(&begun);
+    for (int i = 0; i < 16; i++) {
+        pthread_join(threads[i], NULL);
+        if (took[i] > most) most = took[i];
+    }
+    printf("elapsed %lu\n", most);
+}
+
+/* Equal work, while main, whose CPU is one worker's too, waits for its end: by a system call that no hook sees, or for a signal. */
+static void *last_tells(void *argument) {
+    equal_work(argument);
+    if (atomic_fetch_add(&finished, 1) + 1 == 16) kill(getpid(), SIGUSR1);
+    return NULL;
+}
+
+static void asleep(bool unseen) {
+    pthread_t threads[16];
+    uint64_t took[16], most = 0;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    work_rounds = 800;
+    pthread_barrier_init(&begun, NULL, 17);
+    for (int i = 0; i < 16; i++) pthread_create(&threads[i], NULL, last_tells, &took[i]);
+    pthread_barrier_wait(&begun);
+    int number = 0;
+    if (unseen) syscall(SYS_rt_sigtimedwait, &signals, NULL, NULL, 8);
+    else if (sigwait(&signals, &number) != 0 || number != SIGUSR1) abort();
+    for (int i = 0; i < 16; i++) {
+        pthread_join(threads[i], NULL);
+        if (took[i] > most) most = took[i];
+    }
+    printf("elapsed %lu\n", most);
+}
+
+static void *for_ever(void *argument) {
+    ready++;
+    for (;;) work(1000);
+    return argument;
+}
+
+/* A child whose threads run, or sleep for the window, when it ends. */
+static void ends_with_threads(bool killed) {
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        for (int i = 0; i < 6; i++) pthread_create(&thread, NULL, for_ever, NULL);
+        while (ready < 6) work(1000);
+        if (killed) kill(getpid(), SIGKILL);
+        exit(0);
+    }
+    int status;
+    if (child < 0 || waitpid(child, &status, 0) != child) abort();
+    const char *file = getenv("NUMAPILOT_ARENA");
+    int fd = killed && file != NULL ? open(file, O_RDWR) : -1;
+    if (fd < 0) return;
+    /* As the recorder does when it finds the owners of slots gone. */
+    struct stat state;
+    struct np_arena *arena = fstat(fd, &state) == 0 ? mmap(NULL, (size_t)state.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (arena == MAP_FAILED) abort();
+    for (uint64_t i = 0; i < arena->slots_high; i++) {
+        struct np_slot *slot = (struct np_slot *)((char *)arena + arena->slots_offset + i * arena->slot_bytes);
+        if (slot->pid == (uint32_t)child) __atomic_store_n(&slot->state, NP_SLOT_FREE, __ATOMIC_RELEASE);
+    }
+    munmap(arena, (size_t)state.st_size);
+    close(fd);
+}
+
+/* ---- attributes, as most programs use them: on the stack, and never destroyed ---- */
+
+static void *where(void *cpu) {
+    *(int *)cpu = sched_getcpu();
+    return NULL;
+}
+
+static __attribute__((noinline)) int cpu_of_thread(int wanted) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int cpu = -1;
+    pthread_attr_init(&attributes);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(wanted >= 0 ? wanted : 0, &cpus);
+    if (wanted >= 0) pthread_attr_setaffinity_np(&attributes, sizeof cpus, &cpus);
+    if (pthread_create(&thread, &attributes, where, &cpu) != 0) abort();
+    pthread_join(thread, NULL);
+    return cpu;
+}
+
+static void attributes(void) {
+    int first = cpu_of_thread(13), others = 0;
+    for (int i = 0; i < 8; i++) others += cpu_of_thread(-1) == 13;
+    printf("first %d others %d\n", first, others);
+}
+
+/* ---- more threads than there are slots ---- */
+
+static void *until_stopped(void *argument) {
+    while (!stop) work(1000);
+    return argument;
+}
+
+static void *nothing(void *argument) { return argument; }
+
+static uint64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* 128 slots, which nobody frees here: what 40 threads take in host time that get one, and 40 that do not, while both others have much to do. */
+static void without_slots(void) {
+    pthread_t spinner, thread;
+    uint64_t began = 0, took[5] = {0};
+    pthread_create(&spinner, NULL, until_stopped, NULL);
+    for (int i = 0; i < 200; i++) {
+        if (i % 40 == 0) began = now_us();
+        if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0) abort();
+        work(300000);
+        took[i / 40] = now_us() - began;
+    }
+    stop = 1;
+    pthread_join(spinner, NULL);
+    printf("with %lu without %lu\n", took[0], took[4]);
+}
+
+/* ---- programs that start programs ---- */
+
+static int start_by(int way, const char *name) {
+    char *arguments[] = {"escapes", (char *)name, NULL};
+    pid_t child = 0;
+    if (way == 0 && (child = fork()) == 0) _exit(execv("/proc/self/exe", arguments));
+    if (way == 1 && (child = vfork()) == 0) _exit(execv("/proc/self/exe", arguments));
+    if (way == 2 && posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ) != 0) abort();
+    int status;
+    return waitpid(child, &status, 0) == child && status == 0 ? 0 : 1;
+}
+
+/* One after the other, so their times add up. */
+static void starts(void) {
+    int failed = 0;
+    for (int way = 0; way < 3; way++) {
+        uint64_t begin = clock_now();
+        failed += start_by(way, "a-million");
+        printf("way%d %lu ", way, clock_now() - begin);
+    }
+    printf("failed %d\n", failed);
+}
+
+/* As numactl and taskset: memory policy and affinity are set for the program that comes in this one's place. */
+static void bound(void) {
+    unsigned long nodes = 5;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(5, &cpus);
+    if (syscall(SYS_set_mempolicy, 3, &nodes, 65) != 0 || sched_setaffinity(0, sizeof cpus, &cpus) != 0) abort();
+    work(1000000);
+    execl("/proc/self/exe", "escapes", "is-bound", (char *)NULL);
+}
+
+static void is_bound(void) {
+    uint64_t begin = clock_now();
+    unsigned long nodes = 0;
+    int mode = 0;
+    cpu_set_t cpus;
+    if (syscall(SYS_get_mempolicy, &mode, &nodes, 64, NULL, 0) != 0 || sched_getaffinity(0, sizeof cpus, &cpus) != 0) abort();
+    printf("mode %d nodes %lu cpus %d cpu %d begin %lu\n", mode, nodes, CPU_COUNT(&cpus), sched_getcpu(), begin);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     sem_init(&empty, 0, 0);
@@ -275,6 +469,23 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "first-writers")) first_writers();
     else if (!strcmp(name, "clones")) clones();
     else if (!strcmp(name, "many")) many();
+    else if (!strcmp(name, "equals")) equals();
+    else if (!strcmp(name, "attributes")) attributes();
+    else if (!strcmp(name, "asleep")) asleep(true);
+    else if (!strcmp(name, "sigwait")) asleep(false);
+    else if (!strcmp(name, "without-slots")) without_slots();
+    else if (!strcmp(name, "starts")) starts();
+    else if (!strcmp(name, "a-million")) work(1000000);
+    else if (!strcmp(name, "bound")) bound();
+    else if (!strcmp(name, "is-bound")) is_bound();
+    else if (!strcmp(name, "replaced")) return execl("/proc/self/exe", "escapes", "equals", (char *)NULL);
+    else if (!strcmp(name, "exited")) {
+        ends_with_threads(false);
+        equals();
+    } else if (!strcmp(name, "killed")) {
+        ends_with_threads(true);
+        equals();
+    }
     else return 2;
     return 0;
 }

@@ -25,6 +25,28 @@ static void tasks(int depth) {
 #pragma omp taskwait
 }
 
+/* What Fortran programs call. */
+extern void omp_set_lock_(omp_lock_t *), omp_unset_lock_(omp_lock_t *), omp_set_nest_lock_(void *), omp_unset_nest_lock_(void *), omp_init_nest_lock_(void *);
+extern int omp_test_lock_(omp_lock_t *), omp_test_nest_lock_(void *);
+
+static void fortran_locks(int tried) {
+    static omp_lock_t lock;
+    static void *nested;
+    omp_init_lock(&lock);
+    omp_init_nest_lock_(&nested);
+#pragma omp parallel num_threads(N)
+    for (int i = 0; i < 100; i++) {
+        if (i % 2 == 0 && tried) while (!omp_test_lock_(&lock)) work(10);
+        else if (i % 2 == 0) omp_set_lock_(&lock);
+        else if (tried) while (omp_test_nest_lock_(&nested) == 0) work(10);
+        else omp_set_nest_lock_(&nested);
+        work(2000);
+        if (i % 2 == 0) omp_unset_lock_(&lock);
+        else omp_unset_nest_lock_(&nested);
+        work(2000);
+    }
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     uint64_t begin = clock_now(), wrong = 0, last = 0;
@@ -85,6 +107,10 @@ int main(int argc, char **argv) {
             }
             work(2000);
         }
+    } else if (!strcmp(name, "fortran-locks")) {
+        fortran_locks(0);
+    } else if (!strcmp(name, "fortran-tests")) {
+        fortran_locks(1);
     } else {
         return 2;
     }

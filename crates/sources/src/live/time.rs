@@ -40,7 +40,8 @@ impl ClockPair {
     }
 }
 
-fn raw_ns() -> u64 {
+/// The clock of every event's records now: CLOCK_MONOTONIC_RAW in nanoseconds.
+pub(crate) fn raw_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that the call fills in.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
