@@ -120,6 +120,7 @@ static struct np_slot *starter_of(uint32_t pid, uint64_t *clock) {
     for (uint64_t index = 0; index < high; index++) {
         struct np_slot *slot = np_slot_at(index);
         if (np_load(slot->pid) != pid || __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) != NP_SLOT_LIVE) continue;
+        if (!is_of_namespace(slot, np_pid_namespace)) continue;
         uint64_t its_clock = np_clock_of(slot), its_launch = np_load(np_scratch(slot)->launched);
         if (its_clock > latest) latest = its_clock;
         if (first == NULL || np_load(slot->tid) == pid) first = slot;
