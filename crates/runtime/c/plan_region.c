@@ -13,6 +13,9 @@
 #define LEAST_BYTES (1ull << 28)
 #define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
 #define DESCRIPTOR_PAGES 65536u
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
+#endif
 
 uintptr_t np_region, np_region_bytes;
 
@@ -194,11 +197,32 @@ struct np_span *np_region_split(struct np_span *span) {
     return list;
 }
 
-/* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
-void np_region_give(struct np_span *span) {
+/* The span's memory goes back to the kernel, and its addresses read as zeroes. The kernel refuses that for pages that the program locked (mlock) and did
+ * not unlock, as programs do that trust in free() to unmap: those are mapped anew, which drops the lock as unmapping would. False: nothing helped; the
+ * addresses may hold old bytes, or nothing. Keeps errno. */
+static bool empty(const struct np_span *span) {
     int saved = errno;
-    madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED);
+    void *base = (void *)span->base;
+    uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
+    bool is_empty = madvise(base, bytes, MADV_DONTNEED) == 0;
+    if (!is_empty) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+        is_empty = NP_SYS6(SYS_mmap, base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)span->base;
+        if (!is_empty) NP_SYS2(SYS_munlock, base, bytes); /* more than the program may lock (mlockall) */
+        bool is_given = madvise(base, bytes, MADV_DONTNEED) == 0;
+        is_empty = is_empty || is_given;
+        if (!is_given) madvise(base, bytes, MADV_DONTNEED_LOCKED); /* locked as all new memory is (mlockall): it may go all the same */
+    }
     errno = saved;
+    return is_empty;
+}
+
+/* Emptied first, and outside the lock: whoever takes it next finds zeroes. What cannot be emptied is never handed out again. */
+void np_region_give(struct np_span *span) {
+    if (!empty(span)) {
+        span->arena = NULL;
+        return;
+    }
     np_plan_lock(&lock);
     uint64_t first = index_of(span->base);
     struct np_span *before = first > 1 ? table[first - 1] : NULL;

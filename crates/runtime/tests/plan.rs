@@ -106,6 +106,21 @@ fn blocks_with_twins_lie_as_the_programs_own_allocator_has_them() {
     assert!(counters(&image)[0] > 100 && counters(&image)[2] == 0, "{:?}", counters(&image));
 }
 
+/// The kernel does not empty locked pages at a plain request: what calloc then hands out must be zero all the same, and no longer locked.
+#[test]
+fn calloc_is_zero_where_a_locked_block_was() {
+    let locked = compile("plan_locked.c", "plan_locked", &["-O1", "-fno-builtin"]);
+    for (name, policy) in POLICIES {
+        for flags in [0, TWINS] {
+            let image = image_with(&format!("locked-{name}-{flags}"), 1 << 20, 1 << 62, policy, flags);
+            let output = under(&image, &mut Command::new(&locked));
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{name}, flags {flags}: {} {said}", output.status);
+            assert!(counters(&image)[0] >= 4, "{name}: {:?}", counters(&image));
+        }
+    }
+}
+
 #[test]
 fn blocks_go_between_the_planner_and_the_programs_allocator() {
     let torture = compile("plan_torture.c", "plan_torture_sizes", &["-O1", "-fno-builtin"]);
