@@ -117,6 +117,9 @@ uint64_t np_match_address(uintptr_t address);
 void np_match_init(void);
 void np_match_modules_changed(void);
 
+/* -- plan_bind.c -- */
+void np_bind_init(void);
+
 /* -- plan_thread.c -- */
 #define NP_PLAN_MEMOS_LOG2 6
 struct np_plan_memo { struct np_memo walk; uint64_t found; }; /* patterns in the stack */

@@ -135,6 +135,7 @@ __attribute__((constructor(102))) static void construct(void) {
         np_plan_process_began();
         np_plan_threads_init();
         np_plan_maps_init();
+        np_bind_init();
         np_plan_tls.busy = 0;
         np_plan_alloc_start(np_plan->min_size, np_plan->max_size);
     }

@@ -121,6 +121,24 @@ fn calloc_is_zero_where_a_locked_block_was() {
     }
 }
 
+/// Such a library calls the C library's own free, past the planner: a planned block that it is given must not end the program. It is named without a
+/// path, and found by the program's own RUNPATH alone: the loader must see the program as its caller.
+#[test]
+fn libraries_that_prefer_their_own_symbols_may_free_blocks() {
+    let deep = compile("plan_deep.c", "plan_deep", &["-O1", "-fno-builtin", "-Wl,-rpath,$ORIGIN"]);
+    let image = image("deep", 0, 1 << 62, 1);
+    for (kind, flag) in [("now", "-Wl,-z,now"), ("lazy", "-Wl,-z,lazy")] {
+        let name = format!("libplan_deep_{kind}.so");
+        compile("plan_deep.c", &name, &["-O1", "-fno-builtin", "-DLIBRARY", "-shared", "-fPIC", flag]);
+        for binding in ["now", "lazy"] {
+            let output = under(&image, Command::new(&deep).args([&name, binding]));
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{kind}, {binding}: {} {said}", output.status);
+        }
+    }
+    assert!(counters(&image)[0] > 4);
+}
+
 #[test]
 fn blocks_go_between_the_planner_and_the_programs_allocator() {
     let torture = compile("plan_torture.c", "plan_torture_sizes", &["-O1", "-fno-builtin"]);
