@@ -69,6 +69,7 @@ struct np_span {
     uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
     uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
     bool zeroed;                             /* it was not written since it came from the kernel */
+    bool refused;                            /* the kernel did not take its policy: what lies here is not placed */
     bool listed;                             /* SMALL: in its class's list */
 };
 extern uintptr_t np_region, np_region_bytes;
@@ -136,6 +137,7 @@ struct np_plan_thread {
     struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
     uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
     uint64_t bytes[256];
+    uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
 struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; };
@@ -143,6 +145,14 @@ extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("in
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
+static inline void np_plan_block_counted(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool is_refused) {
+    if (np_unlikely(is_refused)) {
+        thread->refused[rule]++;
+        return;
+    }
+    thread->blocks[rule]++;
+    thread->bytes[rule] += bytes;
+}
 void np_plan_threads_init(void);
 void np_plan_process_began(void);
 

@@ -81,8 +81,14 @@ void np_arena_unlink(struct np_plan_arena *arena, struct np_span *span) {
     if (span->arena_next != NULL) span->arena_next->arena_previous = span->arena_previous;
 }
 
-static void place_span(struct np_plan_arena *arena, const struct np_span *span) {
-    np_place_range(&np_plan_rules()[arena->rule], arena->node, span->base, span->granules << NP_GRANULE_SHIFT, false);
+void np_arena_place(struct np_plan_arena *arena, struct np_span *span, uintptr_t first, uint64_t bytes) {
+    if (np_place_range(&np_plan_rules()[arena->rule], arena->node, first, bytes, false)) return;
+    span->refused = true;
+    __atomic_store_n(&arena->was_refused, true, __ATOMIC_RELAXED);
+}
+
+static void place_span(struct np_plan_arena *arena, struct np_span *span) {
+    np_arena_place(arena, span, span->base, span->granules << NP_GRANULE_SHIFT);
 }
 
 static struct np_span *new_large(struct np_plan_arena *arena, uint64_t granules, uint64_t alignment) {
@@ -286,8 +292,8 @@ void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes,
         is_due = true;
     }
     if (np_likely(block != NULL)) {
-        thread->blocks[rule]++;
-        thread->bytes[rule] += bytes;
+        bool is_refused = np_unlikely(__atomic_load_n(&arena->was_refused, __ATOMIC_RELAXED)) && np_span_of(block)->refused;
+        np_plan_block_counted(thread, rule, bytes, is_refused);
     }
     if (np_unlikely(is_due)) np_plan_thread_counted(thread);
     return block;

@@ -169,7 +169,7 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
         span->kind = NP_SPAN_LARGE;
         span->zeroed = true;
-        span->listed = false;
+        span->refused = span->listed = false;
         span->free = NULL;
         span->used = span->bumped = 0;
         span->arena_next = span->arena_previous = span->next = span->previous = NULL;
@@ -189,6 +189,7 @@ struct np_span *np_region_split(struct np_span *span) {
         last->base = span->base + (--span->granules << NP_GRANULE_SHIFT);
         last->kind = span->kind;
         last->zeroed = true;
+        last->refused = span->refused;
         last->next = list;
         list = last;
         __atomic_store_n(&table[index_of(last->base)], last, __ATOMIC_RELEASE);

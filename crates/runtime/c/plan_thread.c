@@ -29,6 +29,8 @@ NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_b
 
 void np_plan_thread_counted(struct np_plan_thread *thread) {
     for (uint32_t i = 0; i < np_plan->rule_count && i < 256; i++) {
+        if (thread->refused[i] != 0) np_plan_count(&np_plan_rules()[i].passed, thread->refused[i]);
+        thread->refused[i] = 0;
         if (thread->blocks[i] == 0) continue;
         np_plan_count(&np_plan_rules()[i].placed, thread->blocks[i]);
         np_plan_count(&np_plan_rules()[i].placed_bytes, thread->bytes[i]);
@@ -303,6 +305,7 @@ static void in_child(void) {
         thread->node_left = 0;
         memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
         memset(thread->bytes, 0, sizeof thread->bytes);
+        memset(thread->refused, 0, sizeof thread->refused);
     }
     np_plan_process_began();
     np_plan_tls.busy = busy;

@@ -1,8 +1,8 @@
 /* plan_image.c: writes a plan image that takes all blocks from LEAST to MOST bytes, without frames, for tests of the planner alone.
  *
- *   plan_image FILE LEAST MOST POLICY [FLAGS]
+ *   plan_image FILE LEAST MOST POLICY [FLAGS [NODES]]
  *
- * One node, all CPUs on it: what the kernel says of placement is tested elsewhere; here the allocator is. */
+ * One node, all CPUs on it (NODES: others, as bits, for the rule): what the kernel says of placement is tested elsewhere; here the allocator is. */
 #include "plan_wire.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ int main(int count, char **arguments) {
     memset(plan->node_cpus[0], 0xff, sizeof plan->node_cpus[0]);
     rule->kind = NP_PLAN_DYNAMIC;
     rule->policy = (uint32_t)atoi(arguments[4]);
-    rule->nodes = 1;
+    rule->nodes = count > 6 ? strtoull(arguments[6], NULL, 0) : 1;
     rule->flags = rule->policy == NP_PLAN_WEIGHTED ? NP_PLAN_OWN_WEIGHTS : 0;
     rule->weights[0] = 3;
     rule->to_pattern = NP_PLAN_NO_PATTERN;
