@@ -77,6 +77,8 @@ static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_
 bool np_region_make(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
+/* The span takes what lies right behind it, which reads as zeroes, too. False: that serves others. */
+bool np_region_extend(struct np_span *span, uint64_t more);
 struct np_span *np_region_split(struct np_span *span);
 void np_region_give(struct np_span *span);
 struct np_span *np_span_of(const void *block);
@@ -94,6 +96,10 @@ uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
 /* -- plan_arena.c: blocks -- */
 struct np_plan_thread;
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
+/* A block of more bytes in place of `old`, whose bytes it has: itself, grown, or another one, after which `old` is given back. NULL: no memory; `old` stays. */
+void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes);
+/* Copies what fits. Pages of a large block that is about to be given back go as soon as they are copied, so that there are hardly ever two of each. */
+void np_arena_copy(void *to, void *old, size_t bytes);
 void np_arena_free(struct np_plan_thread *thread, void *block);
 size_t np_arena_size(const void *block);
 /* Hand-over: every block of the rule to the node of the calling thread. */

@@ -9,10 +9,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define KEPT_BYTES (64ull << 20) /* of large spans, in an arena */
 #define BIN_BYTES 8192u
 #define RUN_GRANULES 16u
+#define COPY_BYTES (4ul << 20) /* at once, of a block that moves */
 
 static struct np_plan_lock arenas_lock;
 static struct np_plan_arena *arenas[NP_MAX_ARENAS];
@@ -318,6 +320,54 @@ void np_arena_free(struct np_plan_thread *thread, void *block) {
     struct np_bin lone = {.head = block, .count = 1};
     *(void **)block = NULL;
     shrink(arena, &lone, 0);
+}
+
+/* -- other sizes -- */
+
+/* In place. Parts of equal size on each node would be others then. */
+static bool grow(struct np_plan_arena *arena, struct np_span *span, size_t bytes) {
+    if (span->kind != NP_SPAN_LARGE || span->arena != arena || np_plan_rules()[arena->rule].policy == NP_PLAN_SPLIT || bytes > np_region_bytes) return false;
+    uint64_t had = span->granules, wanted = (bytes + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
+    np_plan_lock(&arena->lock);
+    bool done = wanted <= had || np_region_extend(span, wanted - had);
+    if (done && wanted > had) np_arena_place(arena, span, span->base + (had << NP_GRANULE_SHIFT), (wanted - had) << NP_GRANULE_SHIFT);
+    np_plan_unlock(&arena->lock);
+    return done;
+}
+
+void np_arena_copy(void *to, void *old, size_t bytes) {
+    const struct np_span *span = np_span_of(old);
+    bool is_large = span != NULL && span->arena != NULL && span->kind == NP_SPAN_LARGE;
+    for (size_t at = 0; at < bytes; at += COPY_BYTES) {
+        size_t part = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
+        memcpy((char *)to + at, (char *)old + at, part);
+        if (is_large && part == COPY_BYTES) madvise((char *)old + at, part, MADV_DONTNEED);
+    }
+}
+
+void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes) {
+    struct np_plan_arena *arena = np_arena_of(thread, rule);
+    struct np_span *span = np_span_of(old);
+    size_t had = np_arena_size(old);
+    if (arena == NULL || span == NULL) return NULL;
+    if (bytes > had && grow(arena, span, bytes)) {
+        np_plan_block_counted(thread, rule, bytes, span->refused);
+        np_plan_thread_counted(thread);
+        return old;
+    }
+    void *block = NULL;
+    /* Whoever grows in steps shall not copy at each of them. Addresses alone cost no memory. */
+    if (bytes > had && had > NP_SMALL_MAX && bytes < np_region_bytes / 4) block = take_large(arena, bytes + bytes / 2, NP_GRANULE, false);
+    if (block != NULL) {
+        np_plan_block_counted(thread, rule, bytes, np_span_of(block)->refused);
+        np_plan_thread_counted(thread);
+    } else {
+        block = np_arena_alloc(thread, rule, bytes, 16, false);
+    }
+    if (block == NULL) return NULL;
+    np_arena_copy(block, old, bytes < had ? bytes : had);
+    np_arena_free(thread, old);
+    return block;
 }
 
 size_t np_arena_size(const void *block) {

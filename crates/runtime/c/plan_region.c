@@ -158,6 +158,28 @@ static struct np_span *take_fresh(uint64_t granules, uint64_t alignment) {
     return span;
 }
 
+bool np_region_extend(struct np_span *span, uint64_t more) {
+    np_plan_lock(&lock);
+    uint64_t end = index_of(span->base) + span->granules, left = (np_region_bytes >> NP_GRANULE_SHIFT) - end;
+    struct np_span *behind = end < next_granule ? table[end] : NULL;
+    bool done = false;
+    if (behind != NULL && behind->kind == NP_SPAN_FREE && behind->granules >= more) {
+        unlink_free(behind);
+        done = trim(behind, behind->base, more);
+        if (done) drop_span(behind);
+        else link_free(behind);
+    } else if (end == next_granule && more <= left && give_access(np_region + ((end + more) << NP_GRANULE_SHIFT))) {
+        next_granule += more;
+        done = true;
+    }
+    if (done) {
+        span->granules += more;
+        for (uint64_t i = 0; i < more; i++) __atomic_store_n(&table[end + i], span, __ATOMIC_RELEASE);
+    }
+    np_plan_unlock(&lock);
+    return done;
+}
+
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
     if (alignment < NP_GRANULE) alignment = NP_GRANULE;
     if (granules == 0 || granules > np_region_bytes >> NP_GRANULE_SHIFT || alignment > np_region_bytes) return NULL;
