@@ -14,6 +14,7 @@
 #define KEPT_BYTES (64ull << 20) /* of large spans, in an arena */
 #define BIN_BYTES 8192u
 #define RUN_GRANULES 16u
+#define MOST_KEPT_STEPS 128u /* through the kept spans, while other threads wait */
 #define COPY_BYTES (4ul << 20) /* at once, of a block that moves */
 
 static struct np_plan_lock arenas_lock;
@@ -216,7 +217,8 @@ static bool can_be_kept(const struct np_plan_rule *rule) {
 }
 
 static struct np_span *take_kept(struct np_plan_arena *arena, uint64_t granules, uint64_t alignment) {
-    for (struct np_span *span = arena->kept; span != NULL; span = span->next) {
+    uint32_t steps = MOST_KEPT_STEPS;
+    for (struct np_span *span = arena->kept; span != NULL && steps-- > 0; span = span->next) {
         if (span->granules < granules || span->granules > granules + granules / 4 || (span->base & (alignment - 1)) != 0) continue;
         if (span->previous != NULL) span->previous->next = span->next;
         else arena->kept = span->next;

@@ -13,6 +13,8 @@
 #define LEAST_BYTES (1ull << 28)
 #define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
 #define DESCRIPTOR_PAGES 65536u
+#define FREE_LISTS 25u   /* up to MOST_BYTES */
+#define MOST_STEPS 32u   /* in a list of which not all spans fit */
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
 #endif
@@ -23,7 +25,7 @@ static struct np_plan_lock lock;
 static struct np_span **table;
 static uint64_t next_granule, usable_end;
 static uint64_t bootstrap_used;
-static struct np_span *free_spans, *spare;
+static struct np_span *free_spans[FREE_LISTS], *spare; /* list k: of 2^k to 2^(k+1) - 1 granules */
 static struct np_span *fresh, *fresh_end;
 
 bool np_region_make(void) {
@@ -78,9 +80,12 @@ static void drop_span(struct np_span *span) {
 
 static uint64_t index_of(uintptr_t base) { return (base - np_region) >> NP_GRANULE_SHIFT; }
 
+static uint32_t list_of(uint64_t granules) { return 63 - (uint32_t)__builtin_clzll(granules); }
+
+/* Before its size changes. */
 static void unlink_free(struct np_span *span) {
     if (span->previous != NULL) span->previous->next = span->next;
-    else free_spans = span->next;
+    else free_spans[list_of(span->granules)] = span->next;
     if (span->next != NULL) span->next->previous = span->previous;
     span->next = span->previous = NULL;
 }
@@ -88,10 +93,11 @@ static void unlink_free(struct np_span *span) {
 /* A free span is found by its first and last granule. */
 static void link_free(struct np_span *span) {
     span->kind = NP_SPAN_FREE;
+    struct np_span **list = &free_spans[list_of(span->granules)];
     span->previous = NULL;
-    span->next = free_spans;
-    if (free_spans != NULL) free_spans->previous = span;
-    free_spans = span;
+    span->next = *list;
+    if (*list != NULL) (*list)->previous = span;
+    *list = span;
     table[index_of(span->base)] = table[index_of(span->base) + span->granules - 1] = span;
 }
 
@@ -130,15 +136,28 @@ static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
     return true;
 }
 
-static struct np_span *take_free(uint64_t granules, uint64_t alignment) {
-    for (struct np_span *span = free_spans; span != NULL; span = span->next) {
-        uintptr_t base = (span->base + alignment - 1) & ~(alignment - 1);
-        if (base + (granules << NP_GRANULE_SHIFT) > span->base + (span->granules << NP_GRANULE_SHIFT)) continue;
-        unlink_free(span);
-        if (trim(span, base, granules)) return span;
-        link_free(span);
-        return NULL;
+static uintptr_t aligned_in(const struct np_span *span, uint64_t alignment) { return (span->base + alignment - 1) & ~(alignment - 1); }
+
+/* The smallest that fits among the first spans of a list. */
+static struct np_span *best_of(struct np_span *span, uint64_t granules, uint64_t alignment, uint64_t steps) {
+    struct np_span *best = NULL;
+    for (; span != NULL && steps-- > 0; span = span->next) {
+        uintptr_t end = aligned_in(span, alignment) + (granules << NP_GRANULE_SHIFT);
+        bool fits = end <= span->base + (span->granules << NP_GRANULE_SHIFT);
+        if (fits && (best == NULL || span->granules < best->granules)) best = span;
     }
+    return best;
+}
+
+/* Of spans of this size on, the smallest sizes first; few steps, however many free spans there are: other threads wait. In a list whose spans all fit one
+ * step suffices. */
+static struct np_span *take_free(uint64_t granules, uint64_t alignment, uint64_t steps) {
+    struct np_span *span = NULL;
+    for (uint32_t list = list_of(granules); span == NULL && list < FREE_LISTS; list++) span = best_of(free_spans[list], granules, alignment, steps);
+    if (span == NULL) return NULL;
+    unlink_free(span);
+    if (trim(span, aligned_in(span, alignment), granules)) return span;
+    link_free(span);
     return NULL;
 }
 
@@ -184,8 +203,9 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
     if (alignment < NP_GRANULE) alignment = NP_GRANULE;
     if (granules == 0 || granules > np_region_bytes >> NP_GRANULE_SHIFT || alignment > np_region_bytes) return NULL;
     np_plan_lock(&lock);
-    struct np_span *span = take_free(granules, alignment);
+    struct np_span *span = take_free(granules, alignment, MOST_STEPS);
     if (span == NULL) span = take_fresh(granules, alignment);
+    if (span == NULL) span = take_free(granules, alignment, UINT64_MAX);
     if (span != NULL) {
         uint64_t first = index_of(span->base);
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);

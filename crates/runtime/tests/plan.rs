@@ -246,6 +246,21 @@ fn buffers_that_grow_in_steps_are_not_copied_at_each() {
     }
 }
 
+/// A ratio within one run: a search through all free places made it 40 times dearer.
+#[test]
+fn many_free_places_do_not_make_blocks_dearer() {
+    let holes = compile("plan_holes.c", "plan_holes", &["-O1", "-fno-builtin"]);
+    for (name, policy) in [("node", 1), ("first-use", 5)] {
+        let image = image(&format!("holes-{name}"), 0, 1 << 62, policy);
+        let price = |count: &str| -> u64 {
+            let output = under(&image, Command::new(&holes).arg(count));
+            String::from_utf8_lossy(&output.stdout).trim().parse().expect("nanoseconds")
+        };
+        let (few, many) = (price("1000"), price("50000"));
+        assert!(many < 3 * few + 1000, "{name}: {few} ns among 1,000, {many} ns among 50,000");
+    }
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);
