@@ -92,7 +92,7 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
     if (rule->by_node) {
         uint64_t nodes = rule->nodes;
         for (uint64_t skip = number % (uint64_t)__builtin_popcountll(nodes); skip > 0; skip--) nodes &= nodes - 1;
-        memcpy(set, np_plan->node_cpus[__builtin_ctzll(nodes)], sizeof rule->cpus);
+        for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) set[i] &= np_plan->node_cpus[__builtin_ctzll(nodes)][i];
         return;
     }
     uint64_t count = 0;
@@ -108,7 +108,9 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
 
 /* `thread` NULL: the calling one. */
 static void pin(struct np_plan_place *rule, const pthread_t *thread) {
-    uint64_t set[NP_PLAN_CPU_WORDS];
+    uint64_t set[NP_PLAN_CPU_WORDS], any = 0;
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) any |= rule->cpus[i];
+    if (any == 0) return; /* the program was given none of them */
     choose_cpus(rule, __atomic_fetch_add(&rule->taken, 1, __ATOMIC_RELAXED), set);
     int saved = errno, error;
     if (thread != NULL) error = pthread_setaffinity_np(*thread, sizeof set, (const cpu_set_t *)(const void *)set);

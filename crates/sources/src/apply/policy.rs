@@ -131,6 +131,20 @@ fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
     if result == 0 { Ok((mode, mask)) } else { Err(io::Error::last_os_error()) }
 }
 
+/// CPUs that this process may run on, and so what it starts, ascending.
+///
+/// # Errors
+/// The machine has more CPUs than this version supports.
+pub(super) fn cpus_here() -> Result<Vec<u32>, SourceError> {
+    let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
+    // SAFETY: writes a mask of the length given.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
+    if result < 0 {
+        return Err(refused("sched_getaffinity", "this version supports machines with up to 1,024 CPUs"));
+    }
+    Ok(ids(&cpus))
+}
+
 /// Why this process, and so what it starts, cannot place memory where `plan` says: the kernel allows no placement at all, or not these nodes.
 /// `None`: nothing is known to be in the way.
 pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
@@ -206,13 +220,8 @@ impl Current {
         let interleaves = mode == MPOL_INTERLEAVE || mode == MPOL_WEIGHTED_INTERLEAVE;
         let next =
             if interleaves { get_mempolicy(MPOL_F_NODE).ok().map(|(node, _)| node.unsigned_abs()) } else { None };
-        let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
-        // SAFETY: writes a mask of the length given.
-        let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
-        if result < 0 {
-            return Err(refused("sched_getaffinity", "this version supports machines with up to 1,024 CPUs"));
-        }
-        Ok(Current { mode, nodes: ids(&nodes), next, cpus: ids(&cpus), allowed_nodes: ids(&allowed) })
+        let cpus = cpus_here()?;
+        Ok(Current { mode, nodes: ids(&nodes), next, cpus, allowed_nodes: ids(&allowed) })
     }
 
     /// The policy's name as numactl prints it.
