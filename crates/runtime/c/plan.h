@@ -140,6 +140,7 @@ struct np_plan_thread {
     uint32_t node_left;             /* allocations until the node is asked again */
     uint32_t node;
     uint32_t rule;                  /* thread rule in force + 1 */
+    uint64_t pinned[NP_PLAN_CPU_WORDS]; /* the CPUs that it gave the thread */
     struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
     uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
     uint64_t bytes[256];

@@ -106,22 +106,50 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
     }
 }
 
-/* `thread` NULL: the calling one. */
-static void pin(struct np_plan_place *rule, const pthread_t *thread) {
+/* Affinities are inherited from the creating thread. What a rule gave that one is not meant for threads and processes without a rule: they run where the
+ * process might before the plan, or where a rule put it as a whole. */
+static uint64_t process_cpus[NP_PLAN_CPU_WORDS];
+
+static bool is_same(const uint64_t *set, const uint64_t *other) { return memcmp(set, other, sizeof process_cpus) == 0; }
+
+/* Of the calling thread. Keeps errno. */
+static bool cpus_here(uint64_t *set) {
+    int saved = errno;
+    memset(set, 0, sizeof process_cpus);
+    bool known = sched_getaffinity(0, sizeof process_cpus, (cpu_set_t *)(void *)set) == 0;
+    errno = saved;
+    return known;
+}
+
+/* The calling thread goes where its process may run, if it is still where it was pinned. */
+static void release(const uint64_t *pinned) {
+    uint64_t now[NP_PLAN_CPU_WORDS];
+    if (!cpus_here(now) || !is_same(now, pinned)) return;
+    int saved = errno;
+    sched_setaffinity(0, sizeof process_cpus, (const cpu_set_t *)(const void *)process_cpus);
+    errno = saved;
+}
+
+/* `thread` NULL: the calling one. `given`: what it then has. */
+static bool pin(struct np_plan_place *rule, const pthread_t *thread, uint64_t *given) {
     uint64_t set[NP_PLAN_CPU_WORDS], any = 0;
     for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) any |= rule->cpus[i];
-    if (any == 0) return; /* the program was given none of them */
+    if (any == 0) return false; /* the program was given none of them */
     choose_cpus(rule, __atomic_fetch_add(&rule->taken, 1, __ATOMIC_RELAXED), set);
     int saved = errno, error;
     if (thread != NULL) error = pthread_setaffinity_np(*thread, sizeof set, (const cpu_set_t *)(const void *)set);
     else error = sched_setaffinity(0, sizeof set, (const cpu_set_t *)(const void *)set) == 0 ? 0 : errno;
-    errno = saved;
     if (error == 0) {
+        memcpy(given, set, sizeof set);
+        if (thread != NULL) pthread_getaffinity_np(*thread, sizeof set, (cpu_set_t *)(void *)given);
+        else cpus_here(given);
         np_plan_count(&rule->placed, 1);
-        return;
+    } else {
+        np_plan_count(&rule->failures, 1);
+        __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
     }
-    np_plan_count(&rule->failures, 1);
-    __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
+    errno = saved;
+    return error == 0;
 }
 
 static bool suits(const struct np_plan_place *rule, const struct np_plan_thread *thread, const char *name) {
@@ -132,16 +160,19 @@ static bool suits(const struct np_plan_place *rule, const struct np_plan_thread 
     return thread->order != UINT64_MAX && np_plan_in_ranges(rule->order, rule->range_count, thread->order);
 }
 
+/* Of the rule for this thread, the number + 1; 0: there is none. */
+static uint32_t rule_of(const struct np_plan_thread *thread, const char *name) {
+    for (uint32_t i = 0; i < np_plan->thread_count; i++)
+        if (suits(&np_plan_threads()[i], thread, name)) return i + 1;
+    return 0;
+}
+
 static void place_thread(struct np_plan_thread *thread, const char *name, bool is_other) {
-    struct np_plan_place *rules = np_plan_threads();
-    for (uint32_t i = 0; i < np_plan->thread_count; i++) {
-        if (!suits(&rules[i], thread, name)) continue;
-        if (thread->rule == i + 1) return;
-        thread->rule = i + 1;
-        thread->node_left = 0;
-        pin(&rules[i], is_other ? &thread->self : NULL);
-        return;
-    }
+    uint32_t rule = rule_of(thread, name);
+    if (rule == 0 || rule == thread->rule) return;
+    thread->node_left = 0;
+    thread->rule = rule;
+    if (!pin(&np_plan_threads()[rule - 1], is_other ? &thread->self : NULL, thread->pinned)) memset(thread->pinned, 0, sizeof thread->pinned);
 }
 
 static void take_over(const struct np_plan_thread *thread, const char *name) {
@@ -162,8 +193,17 @@ static void meet(struct np_plan_thread *thread) {
     take_over(thread, name);
 }
 
-/* The calling thread begins. */
-static void thread_began(uintptr_t start) {
+/* Whether some thread was pinned to these CPUs by a rule. */
+static bool is_of_another(const uint64_t *set) {
+    bool found = false;
+    np_plan_lock(&threads_lock);
+    for (const struct np_plan_thread *at = threads; at != NULL && !found; at = at->next) found = at->rule != 0 && is_same(at->pinned, set);
+    np_plan_unlock(&threads_lock);
+    return found;
+}
+
+/* The calling thread begins. `inherited`: where a rule pinned its creator; NULL: the creator is unknown. */
+static void began(uintptr_t start, const uint64_t *inherited) {
     if (np_plan == NULL || np_plan_tls.busy) return;
     int saved = errno;
     np_plan_tls.busy = 1;
@@ -172,23 +212,33 @@ static void thread_began(uintptr_t start) {
         thread->start = start;
         thread->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
         meet(thread);
+        uint64_t now[NP_PLAN_CPU_WORDS];
+        if (thread->rule == 0 && np_plan->thread_count != 0) {
+            if (inherited != NULL) release(inherited);
+            else if (cpus_here(now) && is_of_another(now)) release(now);
+        }
     }
     np_plan_tls.busy = 0;
     errno = saved;
+}
+
+static void thread_began(uintptr_t start) {
+    began(start, NULL);
 }
 
 struct start {
     void *(*routine)(void *);
     int (*c11_routine)(void *);
     void *argument;
+    uint64_t cpus[NP_PLAN_CPU_WORDS]; /* of the creator, by a rule; none: all zeroes */
 };
 
 #define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
 
 static TRAMPOLINE void *begin_pthread(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, NP_PLAN_NAME);
-    thread_began((uintptr_t)start.routine);
+    np_pages_free(given, sizeof(struct start));
+    began((uintptr_t)start.routine, start.cpus);
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
@@ -196,8 +246,8 @@ static TRAMPOLINE void *begin_pthread(void *given) {
 
 static TRAMPOLINE int begin_c11(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, NP_PLAN_NAME);
-    thread_began((uintptr_t)start.c11_routine);
+    np_pages_free(given, sizeof(struct start));
+    began((uintptr_t)start.c11_routine, start.cpus);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;
@@ -205,15 +255,21 @@ static TRAMPOLINE int begin_c11(void *given) {
 
 static struct start *new_start(void) {
     bool is_wanted = np_plan != NULL && !numapilot_planner.is_tracked;
-    return is_wanted ? np_pages_new(NP_PLAN_NAME) : NULL;
+    return is_wanted ? np_pages_new(sizeof(struct start)) : NULL;
+}
+
+static void note_creator(struct start *start) {
+    const struct np_plan_thread *creator = np_plan_tls.thread;
+    if (creator != NULL && creator->rule != 0) memcpy(start->cpus, creator->pinned, sizeof start->cpus);
 }
 
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     struct start *start = new_start();
     if (start == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
     *start = (struct start){.routine = routine, .argument = argument};
+    note_creator(start);
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
-    if (result != 0) np_pages_free(start, NP_PLAN_NAME);
+    if (result != 0) np_pages_free(start, sizeof(struct start));
     return result;
 }
 
@@ -221,8 +277,9 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
     struct start *start = new_start();
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     *start = (struct start){.c11_routine = routine, .argument = argument};
+    note_creator(start);
     int result = NP_REAL(thrd_create)(thread, begin_c11, start);
-    if (result != thrd_success) np_pages_free(start, NP_PLAN_NAME);
+    if (result != thrd_success) np_pages_free(start, sizeof(struct start));
     return result;
 }
 
@@ -266,16 +323,22 @@ NP_EXPORT int prctl(int option, ...) {
 
 /* -- processes -- */
 
-void np_plan_process_began(void) {
+/* True: a rule pinned it. */
+static bool place_process(void) {
     struct np_plan_place *rules = np_plan_processes();
     np_plan_count(&np_plan->attached, 1);
     for (uint32_t i = 0; i < np_plan->process_count; i++) {
         if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
         uint64_t order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
         if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, order)) continue;
-        pin(&rules[i], NULL);
-        return;
+        return pin(&rules[i], NULL, process_cpus);
     }
+    return false;
+}
+
+void np_plan_process_began(void) {
+    cpus_here(process_cpus);
+    place_process();
 }
 
 static void before_fork(void) {
@@ -294,7 +357,7 @@ static void in_parent(void) {
 static void in_child(void) {
     in_parent();
     struct np_plan_thread *thread = np_plan_tls.thread;
-    uint32_t busy = np_plan_tls.busy;
+    uint32_t busy = np_plan_tls.busy, had = 0;
     np_plan_tls.busy = 1;
     threads = thread;
     threads_made = 0;
@@ -303,13 +366,19 @@ static void in_child(void) {
         thread->walker.pid = (uint32_t)NP_SYS0(SYS_getpid);
         thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
         thread->order = 0;
+        had = thread->rule;
         thread->rule = 0;
         thread->node_left = 0;
         memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
         memset(thread->bytes, 0, sizeof thread->bytes);
         memset(thread->refused, 0, sizeof thread->refused);
     }
-    np_plan_process_began();
+    if (!place_process() && had != 0) {
+        char name[16] = {0};
+        NP_SYS2(SYS_prctl, PR_GET_NAME, name);
+        if (rule_of(thread, name) == had) thread->rule = had; /* it is where it should be */
+        else release(thread->pinned);
+    }
     np_plan_tls.busy = busy;
 }
 

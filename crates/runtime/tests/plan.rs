@@ -261,6 +261,25 @@ fn many_free_places_do_not_make_blocks_dearer() {
     }
 }
 
+/// Affinities are inherited: the rule for one thread would confine all that it creates.
+#[test]
+fn threads_and_children_of_a_pinned_thread_are_not_pinned_with_it() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let pins = compile("plan_pins.c", "plan_pins", &["-pthread", &include]);
+    let image = scratch().join("pins");
+    let plain = Command::new(&pins).output().expect("it runs");
+    let words = String::from_utf8_lossy(&plain.stdout).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let cpus: usize = words[1].parse().expect("a number of CPUs");
+    assert!(Command::new(&pins).arg("image").arg(&image).status().expect("it runs").success());
+    let output = under(&image, &mut Command::new(&pins));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let first = said.lines().next().unwrap_or_default();
+    assert_eq!(first, format!("main 1 worker {cpus} its child {cpus} child of main 1"), "{said}");
+    // With two CPUs or more: those that the program asked for itself.
+    let second = said.lines().nth(1).unwrap_or_default();
+    assert!(cpus < 2 || second == "by attribute 2 after moving 2", "{said}");
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);
