@@ -9,28 +9,37 @@ use numapilot_plan::{Frame, ObjectMatch, glob_matches};
 use numapilot_symbols::{PYTHON, path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
 
-/// The allocations of a trace: the bytes that each call stack allocated for each site.
+/// The allocations of a trace: the bytes that each call stack allocated for each site, and its smallest allocation.
 pub struct Allocations<'t> {
     trace: &'t Trace,
     by_stack: BTreeMap<(SiteId, StackId), u64>,
+    smallest: BTreeMap<(SiteId, StackId), u64>,
 }
 
 impl<'t> Allocations<'t> {
     /// All allocations of a trace: heap blocks, anonymous mappings and shared memory.
     pub fn of(trace: &'t Trace) -> Allocations<'t> {
-        let mut by_stack = BTreeMap::new();
+        let (mut by_stack, mut smallest) = (BTreeMap::new(), BTreeMap::new());
         for object in trace.objects() {
             if trace.site(object.site).is_some_and(|site| is_allocated(site.kind)) {
                 let bytes: &mut u64 = by_stack.entry((object.site, object.stack)).or_default();
                 *bytes = bytes.saturating_add(object.bytes);
+                let least: &mut u64 = smallest.entry((object.site, object.stack)).or_insert(u64::MAX);
+                *least = object.bytes.min(*least);
             }
         }
-        Allocations { trace, by_stack }
+        Allocations { trace, by_stack, smallest }
     }
 
     /// The trace that the allocations are from.
     pub fn trace(&self) -> &'t Trace {
         self.trace
+    }
+
+    /// Bytes of the smallest allocation whose call stack a rule matches; `None` if there is none.
+    pub fn smallest(&self, matches: &ObjectMatch) -> Option<u64> {
+        let taken = self.smallest.iter().filter(|((_, stack), _)| self.takes(matches, *stack));
+        taken.map(|(_, bytes)| *bytes).min()
     }
 
     fn stacks_of(&self, site: SiteId) -> impl Iterator<Item = (StackId, u64)> {

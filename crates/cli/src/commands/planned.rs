@@ -16,6 +16,8 @@ use super::plan_sites::{Allocations, base};
 
 /// Greatest number of names listed in a comment.
 const NAMES_MOST: usize = 5;
+/// Smallest useful condition on sizes in bytes: programs make most of their allocations below.
+const LEAST_SIZE: u64 = 4096;
 
 /// The plan for the first findings. The comments at its head name the better fixes that a plan cannot carry out.
 pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Plan {
@@ -45,6 +47,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
         }
     }
     keep_effective(&mut plan, &all);
+    bound_sizes(&mut plan, &all);
     plan
 }
 
@@ -123,6 +126,25 @@ fn keep_effective(plan: &mut Plan, all: &Allocations<'_>) {
         keep
     });
     plan.about.extend(left_out);
+}
+
+/// Gives rules on code a least size, well below what they matched in the recording, where that is large. Without one, the planner in the program has to walk
+/// the call stack of every allocation, small ones included, which takes longer than the allocation itself.
+fn bound_sizes(plan: &mut Plan, all: &Allocations<'_>) {
+    for rule in plan.objects.iter_mut().filter(|rule| rule.matches.is_dynamic() && rule.matches.min_size.is_none()) {
+        let Some(smallest) = all.smallest(&rule.matches) else { continue };
+        let least = match smallest / 2 {
+            0 => 0,
+            half => 1_u64 << half.ilog2(),
+        };
+        if least >= LEAST_SIZE {
+            rule.matches.min_size = Some(least);
+            rule.evidence.push(format!(
+                "The recording has none below {}. Without `min_size` the call stack of every allocation would be walked.",
+                units::bytes(smallest)
+            ));
+        }
+    }
 }
 
 fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
@@ -307,6 +329,51 @@ mod tests {
         let trace = Trace::from_tables(Tables::default());
         keep_effective(&mut plan, &Allocations::of(&trace));
         assert!(plan.objects.is_empty() && plan.about.len() == 2, "{plan:?}");
+    }
+
+    /// Line 7 allocated 8 MiB and 5 MiB, line 9 once only 100 bytes.
+    #[test]
+    fn rules_for_large_objects_say_so_and_others_do_not() {
+        let at = |line: u32| numapilot_flows::Location {
+            module: "/bin/app".into(),
+            frames: vec![numapilot_flows::Frame {
+                function: "main".into(),
+                file: "/src/a.c".into(),
+                line,
+                column: 0,
+                inlined: false,
+            }],
+            ..Default::default()
+        };
+        let site = |line: u32| numapilot_flows::Site {
+            kind: numapilot_flows::ObjectKind::Heap,
+            name: "x".into(),
+            function: "main".into(),
+            file: "/src/a.c".into(),
+            line,
+            module: "/bin/app".into(),
+        };
+        let object = |(number, (site, bytes)): (usize, (u32, u64))| numapilot_flows::Object {
+            id: numapilot_trace::ids::ObjectId(number as u32),
+            site: SiteId(site),
+            bytes,
+            stack: numapilot_trace::ids::StackId(site + 1),
+            ..Default::default()
+        };
+        let sizes = [(0, 8 << 20), (0, 5 << 20), (1, 8 << 20), (1, 100)];
+        let trace = Trace::from_tables(Tables {
+            sites: vec![site(7), site(9)],
+            objects: sizes.into_iter().enumerate().map(object).collect(),
+            locations: vec![numapilot_flows::Location::default(), at(7), at(9)],
+            stacks: vec![vec![], vec![numapilot_flows::LocationId(1)], vec![numapilot_flows::LocationId(2)]],
+            ..Tables::default()
+        });
+        let objects = vec![rule("large", 7, Policy::Local), rule("mixed", 9, Policy::Local)];
+        let mut plan = Plan { objects, ..Plan::default() };
+        bound_sizes(&mut plan, &Allocations::of(&trace));
+        let least: Vec<Option<u64>> = plan.objects.iter().map(|rule| rule.matches.min_size).collect();
+        assert_eq!(least, [Some(2 << 20), None]);
+        assert_eq!(Plan::parse(&plan.to_toml(), "made.toml").expect("a plan").objects[0].matches.min_size, least[0]);
     }
 
     fn pins(threads: &[(u32, u16)]) -> Vec<(ThreadIndex, NodeId)> {
