@@ -22,10 +22,9 @@ enum { SLOT = R_X86_64_JUMP_SLOT, ENTRY = R_X86_64_GLOB_DAT, WORD = R_X86_64_64 
 enum { SLOT = R_AARCH64_JUMP_SLOT, ENTRY = R_AARCH64_GLOB_DAT, WORD = R_AARCH64_ABS64 };
 #endif
 
-void cfree(void *block);
-/* `real`: the definition behind ours. */
+/* `real`: the definition behind ours. Without cfree, with which nothing has been linked for years: a lookup that fails leaves a message in the heap. */
 static struct { const char *name; uintptr_t ours, real; } takers[] = {
-    {"free", 0, 0}, {"cfree", 0, 0}, {"realloc", 0, 0}, {"reallocarray", 0, 0}, {"malloc_usable_size", 0, 0},
+    {"free", 0, 0}, {"realloc", 0, 0}, {"reallocarray", 0, 0}, {"malloc_usable_size", 0, 0},
 };
 #define MOST_TRIES 1000u
 #define TAKERS (sizeof takers / sizeof takers[0])
@@ -165,7 +164,7 @@ static NP_COLD void bind_new_libraries(void) {
 
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
-    uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)cfree, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
+    uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
     if (ours[0] < np_own.lo || ours[0] >= np_own.hi) return; /* the program has an allocator of its own: none of its blocks is ours */
     for (unsigned i = 0; i < TAKERS; i++) {
         takers[i].ours = ours[i];
