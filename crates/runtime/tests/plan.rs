@@ -280,6 +280,20 @@ fn threads_and_children_of_a_pinned_thread_are_not_pinned_with_it() {
     assert!(cpus < 2 || second == "by attribute 2 after moving 2", "{said}");
 }
 
+/// The kernel takes a policy for the pages of a regular file, and does not go by it.
+#[test]
+fn pages_of_regular_files_do_not_count_as_placed() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let files = compile("plan_files.c", "plan_files", &[&include]);
+    let image = scratch().join("files");
+    assert!(Command::new(&files).arg("image").arg(&image).status().expect("it runs").success());
+    let output = under(&image, &mut Command::new(&files));
+    let expected: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");
+    let [placed, _, passed, failures] = counters(&image);
+    assert_eq!(placed + passed, 3, "{failures} calls failed");
+    assert!(placed == expected || failures > 0, "{placed} placed, {expected} expected");
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);

@@ -12,7 +12,7 @@ use numapilot_report::units;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
 use super::plan_overrides;
-use super::plan_sites::{Allocations, base};
+use super::plan_sites::{Allocations, base, is_placeable};
 
 /// Greatest number of names listed in a comment.
 const NAMES_MOST: usize = 5;
@@ -174,7 +174,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
 
 /// The rules that match a site's objects: one, or one for each call where other sites share its source line.
 fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'_>, trace: &Trace) -> Vec<ObjectRule> {
-    let Some(named) = trace.site(site) else { return Vec::new() };
+    let Some(named) = trace.site(site).filter(|site| is_placeable(site.kind, &site.name)) else { return Vec::new() };
     let rule = |matches: ObjectMatch| {
         let mut evidence = evidence.to_vec();
         evidence.extend(also_taken(site, &matches, all, trace));
@@ -374,6 +374,29 @@ mod tests {
         let least: Vec<Option<u64>> = plan.objects.iter().map(|rule| rule.matches.min_size).collect();
         assert_eq!(least, [Some(2 << 20), None]);
         assert_eq!(Plan::parse(&plan.to_toml(), "made.toml").expect("a plan").objects[0].matches.min_size, least[0]);
+    }
+
+    /// The kernel would take the policy of a mapped file, and place nothing by it.
+    #[test]
+    fn files_and_constants_have_no_rule_and_shared_memory_has() {
+        let site = |kind, name: &str| numapilot_flows::Site {
+            kind,
+            name: name.into(),
+            function: "".into(),
+            file: "".into(),
+            line: 0,
+            module: "/bin/app".into(),
+        };
+        let kinds = [
+            site(numapilot_flows::ObjectKind::File, "/data/index"),
+            site(numapilot_flows::ObjectKind::Section, ".rodata"),
+            site(numapilot_flows::ObjectKind::File, "/dev/shm/index"),
+            site(numapilot_flows::ObjectKind::Section, ".bss"),
+        ];
+        let trace = Trace::from_tables(Tables { sites: kinds.to_vec(), ..Tables::default() });
+        let all = Allocations::of(&trace);
+        let made = |number: u32| rules(SiteId(number), &Policy::Interleave(NodeSet::All), &[], &all, &trace).len();
+        assert_eq!([made(0), made(1), made(2), made(3)], [0, 0, 1, 1]);
     }
 
     fn pins(threads: &[(u32, u16)]) -> Vec<(ThreadIndex, NodeId)> {

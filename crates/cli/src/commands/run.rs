@@ -132,6 +132,9 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         let noun = if rule.placed == 1 { "object" } else { "objects" };
         line.push_str(&format!("{} {noun}, {}", rule.placed, units::bytes(rule.placed_bytes)));
     }
+    if rule.passed > 0 && planned.matches.mapped_file.is_some() {
+        line.push_str(" (the kernel does not place the pages of regular files by their mapping)");
+    }
     if rule.moved > 0 {
         line.push_str(&format!(", handed over {} times", rule.moved));
     }
