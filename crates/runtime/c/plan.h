@@ -29,6 +29,7 @@
 
 /* -- plan_start.c -- */
 extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
+extern struct np_plan_numbered *np_plan_numbered; /* NP_PLAN_NUMBERED of them; NULL: the plan's file has none */
 extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
 static inline struct np_plan_rule *np_plan_rules(void) { return (void *)((char *)np_plan + np_plan->rules); }
 static inline struct np_plan_place *np_plan_threads(void) { return (void *)((char *)np_plan + np_plan->threads); }
@@ -123,6 +124,8 @@ int np_match(struct np_plan_thread *thread, size_t bytes, struct np_regs caller)
 uint64_t np_match_address(uintptr_t address);
 void np_match_init(void);
 void np_match_modules_changed(void);
+/* 0: before a fork; 1: after it, in parent and child alike. */
+void np_match_fork(int phase);
 
 /* -- plan_bind.c -- */
 void np_bind_init(void);

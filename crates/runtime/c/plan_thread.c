@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,12 +131,12 @@ static void release(const uint64_t *pinned) {
     errno = saved;
 }
 
-/* `thread` NULL: the calling one. `given`: what it then has. */
-static bool pin(struct np_plan_place *rule, const pthread_t *thread, uint64_t *given) {
+/* `number`: which one it is of those that the rule takes. `thread` NULL: the calling one. `given`: what it then has. */
+static bool pin(struct np_plan_place *rule, uint64_t number, const pthread_t *thread, uint64_t *given) {
     uint64_t set[NP_PLAN_CPU_WORDS], any = 0;
     for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) any |= rule->cpus[i];
     if (any == 0) return false; /* the program was given none of them */
-    choose_cpus(rule, __atomic_fetch_add(&rule->taken, 1, __ATOMIC_RELAXED), set);
+    choose_cpus(rule, number, set);
     int saved = errno, error;
     if (thread != NULL) error = pthread_setaffinity_np(*thread, sizeof set, (const cpu_set_t *)(const void *)set);
     else error = sched_setaffinity(0, sizeof set, (const cpu_set_t *)(const void *)set) == 0 ? 0 : errno;
@@ -143,7 +144,6 @@ static bool pin(struct np_plan_place *rule, const pthread_t *thread, uint64_t *g
         memcpy(given, set, sizeof set);
         if (thread != NULL) pthread_getaffinity_np(*thread, sizeof set, (cpu_set_t *)(void *)given);
         else cpus_here(given);
-        np_plan_count(&rule->placed, 1);
     } else {
         np_plan_count(&rule->failures, 1);
         __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
@@ -172,7 +172,10 @@ static void place_thread(struct np_plan_thread *thread, const char *name, bool i
     if (rule == 0 || rule == thread->rule) return;
     thread->node_left = 0;
     thread->rule = rule;
-    if (!pin(&np_plan_threads()[rule - 1], is_other ? &thread->self : NULL, thread->pinned)) memset(thread->pinned, 0, sizeof thread->pinned);
+    struct np_plan_place *place = &np_plan_threads()[rule - 1];
+    uint64_t number = __atomic_fetch_add(&place->taken, 1, __ATOMIC_RELAXED);
+    if (pin(place, number, is_other ? &thread->self : NULL, thread->pinned)) np_plan_count(&place->placed, 1);
+    else memset(thread->pinned, 0, sizeof thread->pinned);
 }
 
 static void take_over(const struct np_plan_thread *thread, const char *name) {
@@ -323,15 +326,58 @@ NP_EXPORT int prctl(int option, ...) {
 
 /* -- processes -- */
 
+/* This process, however often it executes another program: its pid, and when it began (/proc/self/stat, field 22). 0: unknown. */
+static uint64_t this_process(void) {
+    char text[1024];
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long length = NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+    NP_SYS1(SYS_close, fd);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    const char *at = strrchr(text, ')'); /* the end of field 2, which may hold anything */
+    for (unsigned field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
+    uint64_t began = 0;
+    for (at = at != NULL ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) began = began * 10 + (uint64_t)(*at - '0');
+    return began != 0 ? began << 22 | ((uint64_t)NP_SYS0(SYS_getpid) & 0x3fffff) : 0;
+}
+
+/* What was noted of a process for a rule + 1 (0: for none); `own` where nothing can be. */
+static struct np_plan_numbered *noted(uint64_t process, uint64_t rule, struct np_plan_numbered *own, bool *is_known) {
+    *is_known = false;
+    if (np_plan_numbered == NULL || process == 0) return own;
+    uint64_t first = (process ^ rule << 32) * 0x9e3779b97f4a7c15ull >> 52;
+    for (uint64_t i = 0; i < 16; i++) {
+        struct np_plan_numbered *entry = &np_plan_numbered[(first + i) % NP_PLAN_NUMBERED];
+        uint64_t of = __atomic_load_n(&entry->process, __ATOMIC_ACQUIRE);
+        *is_known = of == process && entry->rule == rule;
+        if (*is_known) return entry;
+        if (of != 0 || !__atomic_compare_exchange_n(&entry->process, &of, process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        entry->rule = rule;
+        return entry;
+    }
+    return own;
+}
+
 /* True: a rule pinned it. */
 static bool place_process(void) {
+    uint64_t process = this_process();
+    bool is_known;
+    struct np_plan_numbered own = {0};
+    noted(process, 0, &own, &is_known);
+    if (!is_known) np_plan_count(&np_plan->attached, 1);
     struct np_plan_place *rules = np_plan_processes();
-    np_plan_count(&np_plan->attached, 1);
     for (uint32_t i = 0; i < np_plan->process_count; i++) {
         if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
-        uint64_t order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
-        if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, order)) continue;
-        return pin(&rules[i], NULL, process_cpus);
+        own = (struct np_plan_numbered){0};
+        struct np_plan_numbered *entry = noted(process, i + 1, &own, &is_known);
+        if (!is_known) entry->order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
+        if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, entry->order)) continue;
+        bool is_new = entry->number == 0;
+        if (is_new) entry->number = __atomic_add_fetch(&rules[i].taken, 1, __ATOMIC_RELAXED);
+        if (!pin(&rules[i], entry->number - 1, NULL, process_cpus)) return false;
+        if (is_new) np_plan_count(&rules[i].placed, 1);
+        return true;
     }
     return false;
 }
@@ -345,9 +391,11 @@ static void before_fork(void) {
     np_plan_lock(&threads_lock);
     np_arena_fork(0);
     np_region_fork(0);
+    np_match_fork(0);
 }
 
 static void in_parent(void) {
+    np_match_fork(1);
     np_region_fork(1);
     np_arena_fork(1);
     np_plan_unlock(&threads_lock);

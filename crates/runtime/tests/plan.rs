@@ -294,6 +294,24 @@ fn pages_of_regular_files_do_not_count_as_placed() {
     assert!(placed == expected || failures > 0, "{placed} placed, {expected} expected");
 }
 
+/// A fork and the program that the child executes are one process: counted as two, every second number was nobody's, and all went to one CPU.
+#[test]
+fn a_process_keeps_its_number_when_it_executes_a_program() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let ranks = compile("plan_ranks.c", "plan_ranks", &[&include]);
+    let image = scratch().join("ranks");
+    let made = Command::new(&ranks).arg("image").arg(&image).status().expect("it runs");
+    if made.code() == Some(77) {
+        return; // one CPU: there is nothing to spread over
+    }
+    assert!(made.success());
+    let output = under(&image, &mut Command::new(&ranks));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cpus: Vec<&str> = said.split_whitespace().collect();
+    let [a, b, c, d] = cpus.as_slice() else { panic!("{said}") };
+    assert!(a != b && a == c && b == d, "{said}");
+}
+
 #[test]
 fn cpp_operators_and_their_exceptions_are_served() {
     let program = compile("alloc_new.cpp", "plan_new", &["-O1", "-std=c++20", "-fno-builtin"]);
