@@ -14,6 +14,7 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #if defined(__x86_64__)
@@ -31,6 +32,7 @@ static struct { const char *name; uintptr_t ours, real; } takers[] = {
 
 static bool is_deep;   /* a library was loaded so, or is being loaded */
 static uint64_t seen_adds;
+static uintptr_t page_bytes = 4096;
 
 struct image {
     uintptr_t bias, low, high, relro_low, relro_high;
@@ -66,8 +68,8 @@ static bool read_image(struct image *image, const struct dl_phdr_info *info) {
         if (segment->p_type == PT_LOAD && low < image->low) image->low = low;
         if (segment->p_type == PT_LOAD && high > image->high) image->high = high;
         if (segment->p_type == PT_GNU_RELRO) {
-            image->relro_low = low & ~4095ul;
-            image->relro_high = high & ~4095ul;
+            image->relro_low = low & -page_bytes;
+            image->relro_high = high & -page_bytes;
         }
         if (segment->p_type == PT_DYNAMIC) read_dynamic(image, (const void *)low);
     }
@@ -92,9 +94,9 @@ static bool bind_to(const struct image *image, uintptr_t *slot, uintptr_t target
     }
     struct page page = {at, true};
     np_maps_each(holds_page, &page);
-    if (page.is_writable || NP_SYS3(SYS_mprotect, at & ~4095ul, 4096, PROT_READ | PROT_WRITE) != 0) return false;
+    if (page.is_writable || NP_SYS3(SYS_mprotect, at & -page_bytes, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
     __atomic_store_n(slot, target, __ATOMIC_RELAXED);
-    NP_SYS3(SYS_mprotect, at & ~4095ul, 4096, PROT_READ);
+    NP_SYS3(SYS_mprotect, at & -page_bytes, page_bytes, PROT_READ);
     return true;
 }
 
@@ -164,6 +166,7 @@ static NP_COLD void bind_new_libraries(void) {
 
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
+    page_bytes = getauxval(AT_PAGESZ);
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
     if (ours[0] < np_own.lo || ours[0] >= np_own.hi) return; /* the program has an allocator of its own: none of its blocks is ours */
     for (unsigned i = 0; i < TAKERS; i++) {
