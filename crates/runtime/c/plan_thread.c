@@ -288,8 +288,10 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
 
 /* -- names -- */
 
-static void renamed(const pthread_t *thread, const char *name) {
-    if (np_plan == NULL || np_plan_tls.busy || name == NULL) return;
+static void renamed(const pthread_t *thread, const char *given) {
+    if (np_plan == NULL || np_plan_tls.busy || given == NULL) return;
+    char name[16] = {0}; /* as much of it as the kernel keeps, and recordings show */
+    memcpy(name, given, strnlen(given, sizeof name - 1));
     int saved = errno;
     np_plan_tls.busy = 1;
     bool is_self = thread == NULL || pthread_equal(*thread, pthread_self());

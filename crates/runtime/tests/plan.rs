@@ -294,6 +294,17 @@ fn pages_of_regular_files_do_not_count_as_placed() {
     assert!(placed == expected || failures > 0, "{placed} placed, {expected} expected");
 }
 
+/// The kernel keeps 15 bytes of a name, and so do recordings, from which rules are made.
+#[test]
+fn names_of_threads_are_those_that_the_kernel_keeps() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let pins = compile("plan_pins.c", "plan_pins", &["-pthread", &include]);
+    let image = scratch().join("named");
+    assert!(Command::new(&pins).arg("named").arg(&image).status().expect("it runs").success());
+    let output = under(&image, Command::new(&pins).arg("rename"));
+    assert_eq!(output.stdout, b"1\n");
+}
+
 /// A fork and the program that the child executes are one process: counted as two, every second number was nobody's, and all went to one CPU.
 #[test]
 fn a_process_keeps_its_number_when_it_executes_a_program() {

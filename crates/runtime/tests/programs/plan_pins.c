@@ -1,6 +1,8 @@
 /* plan_pins.c: who may run where, under a rule that pins the main thread.
  *
  *   plan_pins image FILE   writes a plan image: the process's first thread to the first CPU that it may use
+ *   plan_pins named FILE   the same for threads of a name of 15 bytes
+ *   plan_pins rename       takes a longer name that begins so; prints for how many CPUs it is allowed then
  *   plan_pins              prints for how many CPUs main thread, a worker, its forked child and a child of the main thread are allowed; a worker that
  *                          was created with CPUs of its own, and a worker of a main thread that has moved itself */
 #define _GNU_SOURCE
@@ -11,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int write_image(const char *path) {
+static int write_image(const char *path, int is_named) {
     static struct { struct np_plan plan; struct np_plan_place place; } image;
     struct np_plan *plan = &image.plan;
     plan->magic = NP_PLAN_MAGIC;
@@ -26,7 +29,8 @@ static int write_image(const char *path) {
     plan->rules = plan->processes = plan->modules = plan->code = plan->statics = sizeof image;
     plan->min_size = UINT64_MAX;
     image.place.start_pattern = NP_PLAN_NO_PATTERN;
-    image.place.range_count = 1; /* order 0 */
+    image.place.range_count = !is_named; /* order 0 */
+    if (is_named) strcpy(image.place.name, "WorkerThreadPoo");
     cpu_set_t own;
     sched_getaffinity(0, sizeof own, &own);
     int first = 0;
@@ -64,7 +68,12 @@ static void run_one(int *results, const pthread_attr_t *attributes) {
 }
 
 int main(int count, char **arguments) {
-    if (count == 3 && strcmp(arguments[1], "image") == 0) return write_image(arguments[2]);
+    if (count == 3) return write_image(arguments[2], strcmp(arguments[1], "named") == 0);
+    if (count == 2) {
+        prctl(PR_SET_NAME, "WorkerThreadPool-1");
+        printf("%d\n", cpus());
+        return 0;
+    }
     int results[2];
     worker_forks = 1;
     run_one(results, NULL);
