@@ -93,6 +93,7 @@ bool np_place_range(struct np_plan_rule *rule, uint32_t node, uintptr_t address,
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node);
 void np_place_init(void);
 uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
+uint32_t np_place_node_of(int cpu);
 
 /* -- plan_arena.c: blocks -- */
 struct np_plan_thread;

@@ -178,12 +178,13 @@ static void place_thread(struct np_plan_thread *thread, const char *name, bool i
     else memset(thread->pinned, 0, sizeof thread->pinned);
 }
 
-static void take_over(const struct np_plan_thread *thread, const char *name) {
+/* By the thread that began at `start`, has this name and runs on this node. */
+static void take_over(uintptr_t start, const char *name, uint32_t node) {
     struct np_plan_rule *rules = np_plan_rules();
     for (uint32_t i = 0; i < np_plan->rule_count; i++) {
         if (rules[i].policy != NP_PLAN_HAND_OVER) continue;
-        bool by_start = rules[i].to_pattern != NP_PLAN_NO_PATTERN && (np_match_address(thread->start) >> rules[i].to_pattern & 1);
-        if (by_start || np_plan_glob(rules[i].text, name)) np_arena_hand_over(i, np_place_node());
+        bool by_start = rules[i].to_pattern != NP_PLAN_NO_PATTERN && (np_match_address(start) >> rules[i].to_pattern & 1);
+        if (by_start || np_plan_glob(rules[i].text, name)) np_arena_hand_over(i, node);
     }
 }
 
@@ -193,7 +194,7 @@ static void meet(struct np_plan_thread *thread) {
     char name[16] = {0};
     NP_SYS2(SYS_prctl, PR_GET_NAME, name);
     place_thread(thread, name, false);
-    take_over(thread, name);
+    take_over(thread->start, name, np_place_node());
 }
 
 /* Whether some thread was pinned to these CPUs by a rule. */
@@ -288,6 +289,32 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
 
 /* -- names -- */
 
+/* A field of a `stat` file in /proc, from the third on; 0: unknown. */
+static uint64_t stat_field(const char *path, unsigned field) {
+    char text[1024];
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long length = NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+    NP_SYS1(SYS_close, fd);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    const char *at = strrchr(text, ')'); /* the end of field 2, which may hold anything */
+    for (unsigned i = 2; at != NULL && i < field; i++) at = strchr(at + 1, ' ');
+    uint64_t value = 0;
+    for (at = at != NULL ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
+    return value;
+}
+
+/* Where a thread of this process runs, or did last. */
+static int cpu_of(uint32_t tid) {
+    char path[48] = "/proc/self/task/", digits[12];
+    unsigned count = 0, at = sizeof "/proc/self/task/" - 1;
+    for (; tid != 0; tid /= 10) digits[count++] = (char)('0' + tid % 10);
+    while (count > 0) path[at++] = digits[--count];
+    memcpy(path + at, "/stat", sizeof "/stat");
+    return (int)stat_field(path, 39);
+}
+
 static void renamed(const pthread_t *thread, const char *given) {
     if (np_plan == NULL || np_plan_tls.busy || given == NULL) return;
     char name[16] = {0}; /* as much of it as the kernel keeps, and recordings show */
@@ -298,12 +325,20 @@ static void renamed(const pthread_t *thread, const char *given) {
     struct np_plan_thread *state = is_self ? np_plan_thread_here() : NULL;
     if (is_self && state != NULL) {
         place_thread(state, name, false);
-        take_over(state, name);
+        take_over(state->start, name, np_place_node());
     } else if (!is_self) {
+        uintptr_t start = 0;
+        uint32_t tid = 0;
         np_plan_lock(&threads_lock);
         for (state = threads; state != NULL && !pthread_equal(state->self, *thread); state = state->next) {}
-        if (state != NULL) place_thread(state, name, true);
+        if (state != NULL) {
+            place_thread(state, name, true);
+            start = state->start;
+            tid = state->walker.tid;
+        }
         np_plan_unlock(&threads_lock);
+        /* Where the host runs a thread of a simulated machine says nothing. */
+        if (tid != 0 && !numapilot_planner.is_tracked) take_over(start, name, np_place_node_of(cpu_of(tid)));
     }
     np_plan_tls.busy = 0;
     errno = saved;
@@ -330,17 +365,7 @@ NP_EXPORT int prctl(int option, ...) {
 
 /* This process, however often it executes another program: its pid, and when it began (/proc/self/stat, field 22). 0: unknown. */
 static uint64_t this_process(void) {
-    char text[1024];
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    long length = NP_SYS3(SYS_read, fd, text, sizeof text - 1);
-    NP_SYS1(SYS_close, fd);
-    if (length <= 0) return 0;
-    text[length] = 0;
-    const char *at = strrchr(text, ')'); /* the end of field 2, which may hold anything */
-    for (unsigned field = 2; at != NULL && field < 22; field++) at = strchr(at + 1, ' ');
-    uint64_t began = 0;
-    for (at = at != NULL ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) began = began * 10 + (uint64_t)(*at - '0');
+    uint64_t began = stat_field("/proc/self/stat", 22);
     return began != 0 ? began << 22 | ((uint64_t)NP_SYS0(SYS_getpid) & 0x3fffff) : 0;
 }
 

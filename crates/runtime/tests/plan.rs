@@ -305,6 +305,17 @@ fn names_of_threads_are_those_that_the_kernel_keeps() {
     assert_eq!(output.stdout, b"1\n");
 }
 
+#[test]
+fn objects_are_handed_over_to_a_thread_that_its_creator_names() {
+    let named = compile("plan_named.c", "plan_named", &["-O1", "-fno-builtin", "-pthread"]);
+    let image = image("named-by-another", 1 << 20, 1 << 20, 8);
+    let output = under(&image, &mut Command::new(&named));
+    assert!(output.status.success(), "{}", output.status);
+    let bytes = fs::read(&image).expect("the image");
+    let moved = u64::from_le_bytes(bytes[bytes.len() - 8..].try_into().expect("eight bytes"));
+    assert!(moved == 1 || counters(&image)[3] > 0, "handed over {moved} times");
+}
+
 /// A fork and the program that the child executes are one process: counted as two, every second number was nobody's, and all went to one CPU.
 #[test]
 fn a_process_keeps_its_number_when_it_executes_a_program() {
