@@ -638,7 +638,8 @@ fn generated_code_is_that_of_the_process_that_made_it() {
         ..GeneratedFunction::default()
     };
     let code = |name: &str| GeneratedCode::new(vec![function(name)]);
-    let boot = GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), ..GeneratedFunction::default() };
+    let boot =
+        GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), ..GeneratedFunction::default() };
     let parents = GeneratedCode::new(vec![function("parents"), boot]);
     let generated = [(10, parents), (12, code("own"))].into_iter().collect();
     let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);

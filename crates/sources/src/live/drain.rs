@@ -160,7 +160,8 @@ pub struct Reading<'a> {
 impl<'a> Reader<'a> {
     /// A reader of these events.
     pub fn new(reading: Reading<'a>) -> Reader<'a> {
-        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } = reading;
+        let Reading { events, wake, totals, news, mut samples, first, order_khz, asks_homes, asks_sizes, spe } =
+            reading;
         if !events.of_cpus {
             // Turned on again, SPE counts in the thread that started the program, too.
             samples.leave_out(std::process::id());
