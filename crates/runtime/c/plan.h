@@ -29,6 +29,7 @@
 
 /* -- plan_start.c -- */
 extern struct np_plan *np_plan; /* NULL: no plan, everything passes through */
+extern struct np_plan_numbered *np_plan_numbered; /* NP_PLAN_NUMBERED of them; NULL: the plan's file has none */
 extern char np_plan_command[NP_PLAN_NAME]; /* the file name of this process's program */
 static inline struct np_plan_rule *np_plan_rules(void) { return (void *)((char *)np_plan + np_plan->rules); }
 static inline struct np_plan_place *np_plan_threads(void) { return (void *)((char *)np_plan + np_plan->threads); }
@@ -69,6 +70,7 @@ struct np_span {
     uint32_t block_bytes, used, bumped, capacity; /* SMALL; bumped: blocks ever handed out */
     uintptr_t twin;                          /* WINDOW, TWIN: which address of the program's allocator `base` stands for */
     bool zeroed;                             /* it was not written since it came from the kernel */
+    bool refused;                            /* the kernel did not take its policy: what lies here is not placed */
     bool listed;                             /* SMALL: in its class's list */
     uint32_t mappings;                       /* that its placement took (plan_place.c) */
 };
@@ -82,6 +84,8 @@ extern bool np_region_is_limited;
 bool np_region_shrink(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
+/* The span takes what lies right behind it, which reads as zeroes, too. False: that serves others. */
+bool np_region_extend(struct np_span *span, uint64_t more);
 struct np_span *np_region_split(struct np_span *span);
 void np_region_give(struct np_span *span);
 struct np_span *np_span_of(const void *block);
@@ -103,10 +107,15 @@ void np_place_give_back(uintptr_t address, uint64_t bytes, uint32_t mappings);
 bool np_place_move(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, uint32_t node);
 void np_place_init(void);
 uint32_t np_place_node(void); /* node on which this thread runs; 0 if unknown */
+uint32_t np_place_node_of(int cpu);
 
 /* -- plan_arena.c: blocks -- */
 struct np_plan_thread;
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
+/* A block of more bytes in place of `old`, whose bytes it has: itself, grown, or another one, after which `old` is given back. NULL: no memory; `old` stays. */
+void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes);
+/* Copies what fits. Pages of a large block that is about to be given back go as soon as they are copied, so that there are hardly ever two of each. */
+void np_arena_copy(void *to, void *old, size_t bytes);
 void np_arena_free(struct np_plan_thread *thread, void *block);
 size_t np_arena_size(const void *block);
 /* Hand-over: every block of the rule to the node of the calling thread. */
@@ -131,6 +140,13 @@ uint64_t np_match_address(uintptr_t address);
 void np_match_init(void);
 void np_match_modules_changed(void);
 void np_match_forked(void); /* in the child */
+/* 0: before a fork; 1: after it, in parent and child alike. */
+void np_match_fork(int phase);
+
+/* -- plan_bind.c -- */
+void np_bind_init(void);
+/* While what it takes is allowed still: the program is about to restrict its system calls. */
+void np_bind_before_confined(void);
 
 /* -- plan_thread.c -- */
 #define NP_PLAN_MEMOS_LOG2 6
@@ -145,9 +161,11 @@ struct np_plan_thread {
     uint32_t node_left;             /* allocations until the node is asked again */
     uint32_t node;
     uint32_t rule;                  /* thread rule in force + 1 */
+    uint64_t pinned[NP_PLAN_CPU_WORDS]; /* the CPUs that it gave the thread */
     struct np_plan_memo memos[1u << NP_PLAN_MEMOS_LOG2];
     uint32_t blocks[256];           /* placed, by rule, not yet counted in the plan */
     uint64_t bytes[256];
+    uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
 struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; };
@@ -155,6 +173,14 @@ extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("in
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);
 void np_plan_thread_counted(struct np_plan_thread *thread);
+static inline void np_plan_block_counted(struct np_plan_thread *thread, uint32_t rule, size_t bytes, bool is_refused) {
+    if (np_unlikely(is_refused)) {
+        thread->refused[rule]++;
+        return;
+    }
+    thread->blocks[rule]++;
+    thread->bytes[rule] += bytes;
+}
 void np_plan_threads_init(void);
 void np_plan_process_began(void);
 /* The calling thread has this name now. */

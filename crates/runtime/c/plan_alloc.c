@@ -151,6 +151,20 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     return block;
 }
 
+/* What realloc makes of a block in an arena, if a rule takes its new size and this call's stack. NULL: none, or no memory. */
+static NP_COLD void *replace(void *old, size_t bytes, struct np_regs caller) {
+    if (np_plan_tls.busy) return NULL;
+    int saved = errno;
+    np_plan_tls.busy = 1;
+    struct np_plan_thread *thread = np_plan_thread_here();
+    int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
+    void *block = rule >= 0 && !np_is_confined ? np_arena_regrow(thread, (uint32_t)rule, old, bytes) : NULL;
+    if (rule >= 0 && block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
+    np_plan_tls.busy = 0;
+    errno = saved;
+    return block;
+}
+
 static void give(void *block) {
     int saved = errno;
     uint32_t busy = np_plan_tls.busy;
@@ -201,7 +215,7 @@ NP_EXPORT void cfree(void *block) {
     free(block);
 }
 
-/* Of our block. One that has to move is decided anew, by its new size and this call's stack. */
+/* Of our block. One that has to grow or move is decided anew, by its new size and this call's stack. */
 static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
     if (bytes == 0) {
         give(old);
@@ -212,10 +226,14 @@ static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
     bool in_arena = span != NULL && span->arena != NULL;
     /* It fits, and little would be saved. */
     if (in_arena && bytes <= had && (bytes > had / 2 || had <= 64)) return old;
-    void *block = may_match(bytes) ? place(bytes, 16, false, caller) : NULL;
+    if (in_arena && !np_plan_has_twins()) {
+        void *block = may_match(bytes) ? replace(old, bytes, caller) : NULL;
+        if (block != NULL) return block;
+    }
+    void *block = may_match(bytes) && (!in_arena || np_plan_has_twins()) ? place(bytes, 16, false, caller) : NULL;
     if (block == NULL) block = real.malloc(bytes);
     if (block == NULL) return NULL;
-    memcpy(block, old, bytes < had ? bytes : had);
+    np_arena_copy(block, old, bytes < had ? bytes : had);
     give(old);
     return block;
 }

@@ -9,10 +9,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define KEPT_BYTES (64ull << 20) /* of large spans, in an arena */
 #define BIN_BYTES 8192u
 #define RUN_GRANULES 16u
+#define MOST_KEPT_STEPS 128u /* through the kept spans, while other threads wait */
+#define COPY_BYTES (4ul << 20) /* at once, of a block that moves */
 
 static struct np_plan_lock arenas_lock;
 static struct np_plan_arena *arenas[NP_MAX_ARENAS];
@@ -88,9 +91,19 @@ static bool joins(const struct np_plan_arena *arena, const struct np_span *span)
     return before != NULL && before->arena == arena && before->kind != NP_SPAN_FREE;
 }
 
+void np_arena_place(struct np_plan_arena *arena, struct np_span *span, struct np_place place, uintptr_t first, uint64_t bytes) {
+    uint32_t mappings;
+    place.node = arena->node;
+    bool done = np_place_range(&np_plan_rules()[arena->rule], place, first, bytes, &mappings);
+    span->mappings += mappings; /* a span that grows is placed in parts */
+    if (done) return;
+    span->refused = true;
+    __atomic_store_n(&arena->was_refused, true, __ATOMIC_RELAXED);
+}
+
 static void place_span(struct np_plan_arena *arena, struct np_span *span, bool is_run) {
-    struct np_place place = {.node = arena->node, .joins = joins(arena, span), .is_run = is_run};
-    np_place_range(&np_plan_rules()[arena->rule], place, span->base, span->granules << NP_GRANULE_SHIFT, &span->mappings);
+    struct np_place place = {.joins = joins(arena, span), .is_run = is_run};
+    np_arena_place(arena, span, place, span->base, span->granules << NP_GRANULE_SHIFT);
 }
 
 static struct np_span *new_large(struct np_plan_arena *arena, uint64_t granules, uint64_t alignment) {
@@ -217,7 +230,8 @@ static bool can_be_kept(const struct np_plan_rule *rule) {
 }
 
 static struct np_span *take_kept(struct np_plan_arena *arena, uint64_t granules, uint64_t alignment) {
-    for (struct np_span *span = arena->kept; span != NULL; span = span->next) {
+    uint32_t steps = MOST_KEPT_STEPS;
+    for (struct np_span *span = arena->kept; span != NULL && steps-- > 0; span = span->next) {
         if (span->granules < granules || span->granules > granules + granules / 4 || (span->base & (alignment - 1)) != 0) continue;
         if (span->previous != NULL) span->previous->next = span->next;
         else arena->kept = span->next;
@@ -295,8 +309,8 @@ void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes,
         is_due = true;
     }
     if (np_likely(block != NULL)) {
-        thread->blocks[rule]++;
-        thread->bytes[rule] += bytes;
+        bool is_refused = np_unlikely(__atomic_load_n(&arena->was_refused, __ATOMIC_RELAXED)) && np_span_of(block)->refused;
+        np_plan_block_counted(thread, rule, bytes, is_refused);
     }
     if (np_unlikely(is_due)) np_plan_thread_counted(thread);
     return block;
@@ -321,6 +335,59 @@ void np_arena_free(struct np_plan_thread *thread, void *block) {
     struct np_bin lone = {.head = block, .count = 1};
     *(void **)block = NULL;
     shrink(arena, &lone, 0);
+}
+
+/* -- other sizes -- */
+
+/* In place. Parts of equal size on each node would be others then. */
+static bool grow(struct np_plan_arena *arena, struct np_span *span, size_t bytes) {
+    if (span->kind != NP_SPAN_LARGE || span->arena != arena || np_plan_rules()[arena->rule].policy == NP_PLAN_SPLIT || bytes > np_region_bytes) return false;
+    uint64_t had = span->granules, wanted = (bytes + NP_GRANULE - 1) >> NP_GRANULE_SHIFT;
+    /* Each part is cut into stripes of its own, and those take mappings: few parts. */
+    if ((np_plan_rules()[arena->rule].flags & NP_PLAN_OWN_WEIGHTS) && wanted > had && wanted < had + had / 2) wanted = had + had / 2;
+    np_plan_lock(&arena->lock);
+    bool done = wanted <= had || np_region_extend(span, wanted - had);
+    if (done && wanted > had) {
+        struct np_place place = {.joins = !span->refused};
+        np_arena_place(arena, span, place, span->base + (had << NP_GRANULE_SHIFT), (wanted - had) << NP_GRANULE_SHIFT);
+    }
+    np_plan_unlock(&arena->lock);
+    return done;
+}
+
+void np_arena_copy(void *to, void *old, size_t bytes) {
+    const struct np_span *span = np_span_of(old);
+    bool is_large = !np_is_confined && span != NULL && span->arena != NULL && span->kind == NP_SPAN_LARGE;
+    for (size_t at = 0; at < bytes; at += COPY_BYTES) {
+        size_t part = bytes - at < COPY_BYTES ? bytes - at : COPY_BYTES;
+        memcpy((char *)to + at, (char *)old + at, part);
+        if (is_large && part == COPY_BYTES) madvise((char *)old + at, part, MADV_DONTNEED);
+    }
+}
+
+void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes) {
+    struct np_plan_arena *arena = np_arena_of(thread, rule);
+    struct np_span *span = np_span_of(old);
+    size_t had = np_arena_size(old);
+    if (arena == NULL || span == NULL) return NULL;
+    if (bytes > had && grow(arena, span, bytes)) {
+        np_plan_block_counted(thread, rule, bytes, span->refused);
+        np_plan_thread_counted(thread);
+        return old;
+    }
+    void *block = NULL;
+    /* Whoever grows in steps shall not copy at each of them. Addresses alone cost no memory. */
+    if (bytes > had && had > NP_SMALL_MAX && bytes < np_region_bytes / 4) block = take_large(arena, bytes + bytes / 2, NP_GRANULE, false);
+    if (block != NULL) {
+        np_plan_block_counted(thread, rule, bytes, np_span_of(block)->refused);
+        np_plan_thread_counted(thread);
+    } else {
+        block = np_arena_alloc(thread, rule, bytes, 16, false);
+    }
+    if (block == NULL) return NULL;
+    np_arena_copy(block, old, bytes < had ? bytes : had);
+    np_arena_free(thread, old);
+    return block;
 }
 
 size_t np_arena_size(const void *block) {

@@ -21,9 +21,14 @@ static NP_COLD long first_syscall(long number, long a, long b, long c, long d, l
     return found(number, a, b, c, d, e, f);
 }
 
+static NP_COLD void begin(void) {
+    np_bind_before_confined();
+    np_is_confined = true;
+}
+
 static __attribute__((noinline)) long confine(long number, long a, long b, long c, long d, long e, long f) {
     bool confines = (a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c != 0)) && !np_is_confined;
-    if (confines) np_is_confined = true;
+    if (confines) begin();
     long result = np_load(real_syscall)(number, a, b, c, d, e, f);
     if (confines && (result < 0 || (result > 0 && !(b & SECCOMP_FILTER_FLAG_NEW_LISTENER)))) np_is_confined = false;
     return result;
@@ -44,7 +49,7 @@ NP_EXPORT int prctl(int option, ...) {
     unsigned long c = va_arg(rest, unsigned long), d = va_arg(rest, unsigned long);
     va_end(rest);
     bool confines = option == PR_SET_SECCOMP && !np_is_confined;
-    if (confines) np_is_confined = true;
+    if (confines) begin();
     int result = NP_REAL(prctl)(option, a, b, c, d);
     if (confines && result != 0) np_is_confined = false;
     if (result == 0 && option == PR_SET_NAME) np_plan_renamed((const char *)a);

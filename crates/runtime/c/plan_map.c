@@ -4,15 +4,18 @@
 
 #include <fcntl.h>
 #include <link.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 static uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
 
-static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move) {
+/* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. */
+static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, bool can_move) {
     if (rule->policy == NP_PLAN_REPLICATE || rule->policy == NP_PLAN_HAND_OVER) return;
     struct np_place place = {.node = rule->policy == NP_PLAN_LOCAL ? np_place_node() : NP_ANY_NODE, .move = move, .joins = true};
-    if (np_place_range(rule, place, address, bytes, NULL)) {
+    if (can_move && np_place_range(rule, place, address, bytes, NULL)) {
         np_plan_count(&rule->placed, 1);
         np_plan_count(&rule->placed_bytes, bytes);
     } else {
@@ -22,7 +25,15 @@ static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes,
 
 /* -- mappings -- */
 
-static void place_file(int fd, uintptr_t address, uint64_t bytes) {
+/* Memory in the guise of a file: it goes by the mapping's policy. */
+static bool is_memory(int fd) {
+    struct statfs system;
+    if (NP_SYS2(SYS_fstatfs, fd, &system) != 0) return false;
+    return system.f_type == TMPFS_MAGIC || system.f_type == HUGETLBFS_MAGIC;
+}
+
+/* `copies`: pages that are written become the process's own. */
+static void place_file(int fd, uintptr_t address, uint64_t bytes, bool copies) {
     char link[32] = "/proc/self/fd/", path[1024];
     unsigned at = 14;
     unsigned digits = 1;
@@ -37,21 +48,21 @@ static void place_file(int fd, uintptr_t address, uint64_t bytes) {
         bool fits = rules[i].kind == NP_PLAN_FILE && bytes >= rules[i].min_size && bytes <= rules[i].max_size;
         if (!fits || !np_plan_glob(rules[i].text, path)) continue;
         if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
-        placed(&rules[i], address, bytes, true);
+        placed(&rules[i], address, bytes, true, copies || is_memory(fd));
         return;
     }
 }
 
-static NP_COLD void mapped(void *address, size_t bytes, int flags, int fd, struct np_regs caller) {
+static NP_COLD void mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
     if (address == MAP_FAILED || np_plan_tls.busy || np_is_confined) return;
     int saved = errno;
     np_plan_tls.busy = 1;
     if (flags & MAP_ANONYMOUS) {
         struct np_plan_thread *thread = np_plan_thread_here();
         int rule = thread != NULL ? np_match(thread, bytes, caller) : -1;
-        if (rule >= 0) placed(&np_plan_rules()[rule], (uintptr_t)address, whole_pages(bytes), false);
+        if (rule >= 0) placed(&np_plan_rules()[rule], (uintptr_t)address, whole_pages(bytes), false, true);
     } else {
-        place_file(fd, (uintptr_t)address, whole_pages(bytes));
+        place_file(fd, (uintptr_t)address, whole_pages(bytes), (flags & MAP_TYPE) == MAP_PRIVATE && (protection & PROT_WRITE));
     }
     np_plan_tls.busy = 0;
     errno = saved;
@@ -70,18 +81,27 @@ static NP_COLD bool gives_way(void) { return np_region_is_limited && errno == EN
 NP_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags, int fd, off_t offset) {
     void *result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap)(address, bytes, protection, flags, fd, offset);
-    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
+    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, protection, flags, fd, NP_CALLER_REGS());
     return result;
 }
 
 NP_EXPORT void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
     void *result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
     if (np_unlikely(result == MAP_FAILED) && gives_way()) result = NP_REAL(mmap64)(address, bytes, protection, flags, fd, offset);
-    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, flags, fd, NP_CALLER_REGS());
+    if (np_unlikely(is_wanted(bytes, flags))) mapped(result, bytes, protection, flags, fd, NP_CALLER_REGS());
     return result;
 }
 
 /* -- static objects -- */
+
+/* Whether an object lies in memory that is written, not in the file's pages (code, constants). `address` as in the file. */
+static bool is_written(const struct dl_phdr_info *info, uint64_t address) {
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && address - segment->p_vaddr < segment->p_memsz) return (segment->p_flags & PF_W) != 0;
+    }
+    return true;
+}
 
 static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) {
     (void)bytes, (void)context;
@@ -96,7 +116,7 @@ static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) 
         if (module->device != status.st_dev || module->inode != status.st_ino) continue;
         if (rule->process[0] != 0 && !np_plan_glob(rule->process, np_plan_command)) continue;
         uintptr_t first = (info->dlpi_addr + statics[i].first) & ~4095ul;
-        placed(rule, first, whole_pages(info->dlpi_addr + statics[i].last + 1 - first), true);
+        placed(rule, first, whole_pages(info->dlpi_addr + statics[i].last + 1 - first), true, is_written(info, statics[i].first));
     }
     return 0;
 }

@@ -137,6 +137,12 @@ static NP_COLD struct view *look_again(void) {
     return now;
 }
 
+/* A child whose lock another thread held at the fork would wait for ever at its next unknown caller. */
+void np_match_fork(int phase) {
+    if (phase == 0) np_plan_lock(&view_lock);
+    else np_plan_unlock(&view_lock);
+}
+
 void np_match_modules_changed(void) {
     if (np_plan == NULL || !frames_wanted) return;
     look_again();

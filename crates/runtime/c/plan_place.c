@@ -27,11 +27,12 @@ void np_place_init(void) {
             if (np_plan->node_cpus[node][cpu / 64] >> (cpu % 64) & 1) node_of_cpu[cpu] = (uint16_t)(node + 1);
 }
 
-uint32_t np_place_node(void) {
-    int cpu = sched_getcpu();
+uint32_t np_place_node_of(int cpu) {
     if (cpu < 0 || cpu >= (int)(NP_PLAN_CPU_WORDS * 64) || node_of_cpu[cpu] == 0) return 0;
     return node_of_cpu[cpu] - 1u;
 }
+
+uint32_t np_place_node(void) { return np_place_node_of(sched_getcpu()); }
 
 /* 0, or an errno value. Keeps errno. */
 static int ask(uintptr_t address, uint64_t bytes, int mode, uint64_t nodes, bool move) {

@@ -16,6 +16,11 @@
 #define LIMITED_SHARE 4 /* of what a limit on addresses leaves, at most */
 #define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
 #define DESCRIPTOR_PAGES 65536u
+#define FREE_LISTS 25u   /* up to MOST_BYTES */
+#define MOST_STEPS 32u   /* in a list of which not all spans fit */
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24 /* Linux 5.18 */
+#endif
 
 uintptr_t np_region, np_region_bytes;
 bool np_region_is_limited;
@@ -24,7 +29,7 @@ static struct np_plan_lock lock;
 static struct np_span **table;
 static uint64_t next_granule, usable_end;
 static uint64_t bootstrap_used;
-static struct np_span *free_spans, *spare;
+static struct np_span *free_spans[FREE_LISTS], *spare; /* list k: of 2^k to 2^(k+1) - 1 granules */
 static struct np_span *fresh, *fresh_end;
 static struct np_own_range *unused_range; /* addresses that no block has had yet */
 
@@ -119,9 +124,12 @@ static void drop_span(struct np_span *span) {
 
 static uint64_t index_of(uintptr_t base) { return (base - np_region) >> NP_GRANULE_SHIFT; }
 
+static uint32_t list_of(uint64_t granules) { return 63 - (uint32_t)__builtin_clzll(granules); }
+
+/* Before its size changes. */
 static void unlink_free(struct np_span *span) {
     if (span->previous != NULL) span->previous->next = span->next;
-    else free_spans = span->next;
+    else free_spans[list_of(span->granules)] = span->next;
     if (span->next != NULL) span->next->previous = span->previous;
     span->next = span->previous = NULL;
 }
@@ -129,10 +137,11 @@ static void unlink_free(struct np_span *span) {
 /* A free span is found by its first and last granule. */
 static void link_free(struct np_span *span) {
     span->kind = NP_SPAN_FREE;
+    struct np_span **list = &free_spans[list_of(span->granules)];
     span->previous = NULL;
-    span->next = free_spans;
-    if (free_spans != NULL) free_spans->previous = span;
-    free_spans = span;
+    span->next = *list;
+    if (*list != NULL) (*list)->previous = span;
+    *list = span;
     table[index_of(span->base)] = table[index_of(span->base) + span->granules - 1] = span;
 }
 
@@ -172,15 +181,28 @@ static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
     return true;
 }
 
-static struct np_span *take_free(uint64_t granules, uint64_t alignment) {
-    for (struct np_span *span = free_spans; span != NULL; span = span->next) {
-        uintptr_t base = (span->base + alignment - 1) & ~(alignment - 1);
-        if (base + (granules << NP_GRANULE_SHIFT) > span->base + (span->granules << NP_GRANULE_SHIFT)) continue;
-        unlink_free(span);
-        if (trim(span, base, granules)) return span;
-        link_free(span);
-        return NULL;
+static uintptr_t aligned_in(const struct np_span *span, uint64_t alignment) { return (span->base + alignment - 1) & ~(alignment - 1); }
+
+/* The smallest that fits among the first spans of a list. */
+static struct np_span *best_of(struct np_span *span, uint64_t granules, uint64_t alignment, uint64_t steps) {
+    struct np_span *best = NULL;
+    for (; span != NULL && steps-- > 0; span = span->next) {
+        uintptr_t end = aligned_in(span, alignment) + (granules << NP_GRANULE_SHIFT);
+        bool fits = end <= span->base + (span->granules << NP_GRANULE_SHIFT);
+        if (fits && (best == NULL || span->granules < best->granules)) best = span;
     }
+    return best;
+}
+
+/* Of spans of this size on, the smallest sizes first; few steps, however many free spans there are: other threads wait. In a list whose spans all fit one
+ * step suffices. */
+static struct np_span *take_free(uint64_t granules, uint64_t alignment, uint64_t steps) {
+    struct np_span *span = NULL;
+    for (uint32_t list = list_of(granules); span == NULL && list < FREE_LISTS; list++) span = best_of(free_spans[list], granules, alignment, steps);
+    if (span == NULL) return NULL;
+    unlink_free(span);
+    if (trim(span, aligned_in(span, alignment), granules)) return span;
+    link_free(span);
     return NULL;
 }
 
@@ -200,19 +222,42 @@ static struct np_span *take_fresh(uint64_t granules, uint64_t alignment) {
     return span;
 }
 
+bool np_region_extend(struct np_span *span, uint64_t more) {
+    np_plan_lock(&lock);
+    uint64_t end = index_of(span->base) + span->granules, left = (np_region_bytes >> NP_GRANULE_SHIFT) - end;
+    struct np_span *behind = end < next_granule ? table[end] : NULL;
+    bool done = false;
+    if (behind != NULL && behind->kind == NP_SPAN_FREE && behind->granules >= more) {
+        unlink_free(behind);
+        done = trim(behind, behind->base, more);
+        if (done) drop_span(behind);
+        else link_free(behind);
+    } else if (end == next_granule && more <= left && give_access(np_region + ((end + more) << NP_GRANULE_SHIFT))) {
+        next_granule += more;
+        done = true;
+    }
+    if (done) {
+        span->granules += more;
+        for (uint64_t i = 0; i < more; i++) __atomic_store_n(&table[end + i], span, __ATOMIC_RELEASE);
+    }
+    np_plan_unlock(&lock);
+    return done;
+}
+
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
     if (alignment < NP_GRANULE) alignment = NP_GRANULE;
     if (granules == 0 || granules > np_region_bytes >> NP_GRANULE_SHIFT || alignment > np_region_bytes) return NULL;
     np_plan_lock(&lock);
-    struct np_span *span = take_free(granules, alignment);
+    struct np_span *span = take_free(granules, alignment, MOST_STEPS);
     if (span == NULL) span = take_fresh(granules, alignment);
+    if (span == NULL) span = take_free(granules, alignment, UINT64_MAX);
     if (span != NULL) {
         uint64_t first = index_of(span->base);
         for (uint64_t i = 0; i < granules; i++) __atomic_store_n(&table[first + i], span, __ATOMIC_RELEASE);
         span->kind = NP_SPAN_LARGE;
         span->zeroed = true;
         span->mappings = 0;
-        span->listed = false;
+        span->refused = span->listed = false;
         span->free = NULL;
         span->used = span->bumped = 0;
         span->arena_next = span->arena_previous = span->next = span->previous = NULL;
@@ -232,6 +277,7 @@ struct np_span *np_region_split(struct np_span *span) {
         last->base = span->base + (--span->granules << NP_GRANULE_SHIFT);
         last->kind = span->kind;
         last->zeroed = true;
+        last->refused = span->refused;
         last->next = list;
         list = last;
         __atomic_store_n(&table[index_of(last->base)], last, __ATOMIC_RELEASE);
@@ -240,13 +286,37 @@ struct np_span *np_region_split(struct np_span *span) {
     return list;
 }
 
-/* Emptied first, and outside the lock: whoever takes it next finds zeroes. */
+/* The span's memory goes back to the kernel, and its addresses read as zeroes. The kernel refuses that for pages that the program locked (mlock) and did
+ * not unlock, as programs do that trust in free() to unmap: those are mapped anew, which drops the lock as unmapping would. False: nothing helped; the
+ * addresses may hold old bytes, or nothing: so it is where the program restricts its system calls, too. Keeps errno. */
+static bool empty(const struct np_span *span) {
+    if (np_is_confined) return false; /* nothing is taken any more */
+    int saved = errno;
+    void *base = (void *)span->base;
+    uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
+    bool is_empty = madvise(base, bytes, MADV_DONTNEED) == 0;
+    if (!is_empty) {
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+        is_empty = NP_SYS6(SYS_mmap, base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)span->base;
+        if (!is_empty) NP_SYS2(SYS_munlock, base, bytes); /* more than the program may lock (mlockall) */
+        bool is_given = madvise(base, bytes, MADV_DONTNEED) == 0;
+        is_empty = is_empty || is_given;
+        if (!is_given) madvise(base, bytes, MADV_DONTNEED_LOCKED); /* locked as all new memory is (mlockall): it may go all the same */
+    }
+    errno = saved;
+    return is_empty;
+}
+
+/* Emptied first, and outside the lock: whoever takes it next finds zeroes. What cannot be emptied is never handed out again. */
 void np_region_give(struct np_span *span) {
     int saved = errno;
     np_place_give_back(span->base, span->granules << NP_GRANULE_SHIFT, span->mappings);
-    span->mappings = 0;
-    if (!np_is_confined) madvise((void *)span->base, span->granules << NP_GRANULE_SHIFT, MADV_DONTNEED); /* else nothing is taken any more */
     errno = saved;
+    span->mappings = 0;
+    if (!empty(span)) {
+        span->arena = NULL;
+        return;
+    }
     np_plan_lock(&lock);
     uint64_t first = index_of(span->base);
     struct np_span *before = first > 1 ? table[first - 1] : NULL;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 struct np_plan *np_plan;
+struct np_plan_numbered *np_plan_numbered;
 struct np_arena *np_arena; /* for the unwinder, which the tracker has too: here nothing is recorded */
 char np_plan_command[NP_PLAN_NAME];
 
@@ -78,9 +79,12 @@ static struct np_plan *map_plan(const char *path) {
         long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         if (at > 0 || at < -4095) {
             plan = (struct np_plan *)at;
+            uint64_t behind = (plan->bytes + 7) & ~7ull;
+            if (behind < bytes && bytes - behind >= NP_PLAN_NUMBERED * sizeof *np_plan_numbered) np_plan_numbered = (void *)((char *)plan + behind);
             if (!sound(plan, bytes)) {
                 NP_SYS2(SYS_munmap, at, bytes);
                 plan = NULL;
+                np_plan_numbered = NULL;
             }
         }
     }
@@ -137,6 +141,7 @@ __attribute__((constructor(102))) static void construct(void) {
         np_plan_process_began();
         np_plan_threads_init();
         np_plan_maps_init();
+        np_bind_init();
         np_plan_tls.busy = 0;
         np_plan_alloc_start(np_plan->min_size, np_plan->max_size);
     }

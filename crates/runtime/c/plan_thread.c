@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +29,8 @@ NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_b
 
 void np_plan_thread_counted(struct np_plan_thread *thread) {
     for (uint32_t i = 0; i < np_plan->rule_count && i < 256; i++) {
+        if (thread->refused[i] != 0) np_plan_count(&np_plan_rules()[i].passed, thread->refused[i]);
+        thread->refused[i] = 0;
         if (thread->blocks[i] == 0) continue;
         np_plan_count(&np_plan_rules()[i].placed, thread->blocks[i]);
         np_plan_count(&np_plan_rules()[i].placed_bytes, thread->bytes[i]);
@@ -89,7 +92,7 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
     if (rule->by_node) {
         uint64_t nodes = rule->nodes;
         for (uint64_t skip = number % (uint64_t)__builtin_popcountll(nodes); skip > 0; skip--) nodes &= nodes - 1;
-        memcpy(set, np_plan->node_cpus[__builtin_ctzll(nodes)], sizeof rule->cpus);
+        for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) set[i] &= np_plan->node_cpus[__builtin_ctzll(nodes)][i];
         return;
     }
     uint64_t count = 0;
@@ -103,20 +106,49 @@ static void choose_cpus(const struct np_plan_place *rule, uint64_t number, uint6
     }
 }
 
-/* `thread` NULL: the calling one. */
-static void pin(struct np_plan_place *rule, const pthread_t *thread) {
-    uint64_t set[NP_PLAN_CPU_WORDS];
-    choose_cpus(rule, __atomic_fetch_add(&rule->taken, 1, __ATOMIC_RELAXED), set);
+/* Affinities are inherited from the creating thread. What a rule gave that one is not meant for threads and processes without a rule: they run where the
+ * process might before the plan, or where a rule put it as a whole. */
+static uint64_t process_cpus[NP_PLAN_CPU_WORDS];
+
+static bool is_same(const uint64_t *set, const uint64_t *other) { return memcmp(set, other, sizeof process_cpus) == 0; }
+
+/* Of the calling thread. Keeps errno. */
+static bool cpus_here(uint64_t *set) {
+    int saved = errno;
+    memset(set, 0, sizeof process_cpus);
+    bool known = sched_getaffinity(0, sizeof process_cpus, (cpu_set_t *)(void *)set) == 0;
+    errno = saved;
+    return known;
+}
+
+/* The calling thread goes where its process may run, if it is still where it was pinned. */
+static void release(const uint64_t *pinned) {
+    uint64_t now[NP_PLAN_CPU_WORDS];
+    if (!cpus_here(now) || !is_same(now, pinned)) return;
+    int saved = errno;
+    sched_setaffinity(0, sizeof process_cpus, (const cpu_set_t *)(const void *)process_cpus);
+    errno = saved;
+}
+
+/* `number`: which one it is of those that the rule takes. `thread` NULL: the calling one. `given`: what it then has. */
+static bool pin(struct np_plan_place *rule, uint64_t number, const pthread_t *thread, uint64_t *given) {
+    uint64_t set[NP_PLAN_CPU_WORDS], any = 0;
+    for (uint32_t i = 0; i < NP_PLAN_CPU_WORDS; i++) any |= rule->cpus[i];
+    if (any == 0) return false; /* the program was given none of them */
+    choose_cpus(rule, number, set);
     int saved = errno, error;
     if (thread != NULL) error = pthread_setaffinity_np(*thread, sizeof set, (const cpu_set_t *)(const void *)set);
     else error = sched_setaffinity(0, sizeof set, (const cpu_set_t *)(const void *)set) == 0 ? 0 : errno;
-    errno = saved;
     if (error == 0) {
-        np_plan_count(&rule->placed, 1);
-        return;
+        memcpy(given, set, sizeof set);
+        if (thread != NULL) pthread_getaffinity_np(*thread, sizeof set, (cpu_set_t *)(void *)given);
+        else cpus_here(given);
+    } else {
+        np_plan_count(&rule->failures, 1);
+        __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
     }
-    np_plan_count(&rule->failures, 1);
-    __atomic_store_n(&rule->last_errno, (uint64_t)error, __ATOMIC_RELAXED);
+    errno = saved;
+    return error == 0;
 }
 
 static bool suits(const struct np_plan_place *rule, const struct np_plan_thread *thread, const char *name) {
@@ -127,24 +159,31 @@ static bool suits(const struct np_plan_place *rule, const struct np_plan_thread 
     return thread->order != UINT64_MAX && np_plan_in_ranges(rule->order, rule->range_count, thread->order);
 }
 
-static void place_thread(struct np_plan_thread *thread, const char *name, bool is_other) {
-    struct np_plan_place *rules = np_plan_threads();
-    for (uint32_t i = 0; i < np_plan->thread_count; i++) {
-        if (!suits(&rules[i], thread, name)) continue;
-        if (thread->rule == i + 1) return;
-        thread->rule = i + 1;
-        thread->node_left = 0;
-        pin(&rules[i], is_other ? &thread->self : NULL);
-        return;
-    }
+/* Of the rule for this thread, the number + 1; 0: there is none. */
+static uint32_t rule_of(const struct np_plan_thread *thread, const char *name) {
+    for (uint32_t i = 0; i < np_plan->thread_count; i++)
+        if (suits(&np_plan_threads()[i], thread, name)) return i + 1;
+    return 0;
 }
 
-static void take_over(const struct np_plan_thread *thread, const char *name) {
+static void place_thread(struct np_plan_thread *thread, const char *name, bool is_other) {
+    uint32_t rule = rule_of(thread, name);
+    if (rule == 0 || rule == thread->rule) return;
+    thread->node_left = 0;
+    thread->rule = rule;
+    struct np_plan_place *place = &np_plan_threads()[rule - 1];
+    uint64_t number = __atomic_fetch_add(&place->taken, 1, __ATOMIC_RELAXED);
+    if (pin(place, number, is_other ? &thread->self : NULL, thread->pinned)) np_plan_count(&place->placed, 1);
+    else memset(thread->pinned, 0, sizeof thread->pinned);
+}
+
+/* By the thread that began at `start`, has this name and runs on this node. */
+static void take_over(uintptr_t start, const char *name, uint32_t node) {
     struct np_plan_rule *rules = np_plan_rules();
     for (uint32_t i = 0; i < np_plan->rule_count; i++) {
         if (rules[i].policy != NP_PLAN_HAND_OVER) continue;
-        bool by_start = rules[i].to_pattern != NP_PLAN_NO_PATTERN && (np_match_address(thread->start) >> rules[i].to_pattern & 1);
-        if (by_start || np_plan_glob(rules[i].text, name)) np_arena_hand_over(i, np_place_node());
+        bool by_start = rules[i].to_pattern != NP_PLAN_NO_PATTERN && (np_match_address(start) >> rules[i].to_pattern & 1);
+        if (by_start || np_plan_glob(rules[i].text, name)) np_arena_hand_over(i, node);
     }
 }
 
@@ -155,11 +194,20 @@ static void meet(struct np_plan_thread *thread) {
     if (np_is_confined) return;
     NP_SYS2(SYS_prctl, PR_GET_NAME, name);
     place_thread(thread, name, false);
-    take_over(thread, name);
+    take_over(thread->start, name, np_place_node());
 }
 
-/* The calling thread begins. */
-static void thread_began(uintptr_t start) {
+/* Whether some thread was pinned to these CPUs by a rule. */
+static bool is_of_another(const uint64_t *set) {
+    bool found = false;
+    np_plan_lock(&threads_lock);
+    for (const struct np_plan_thread *at = threads; at != NULL && !found; at = at->next) found = at->rule != 0 && is_same(at->pinned, set);
+    np_plan_unlock(&threads_lock);
+    return found;
+}
+
+/* The calling thread begins. `inherited`: where a rule pinned its creator; NULL: the creator is unknown. */
+static void began(uintptr_t start, const uint64_t *inherited) {
     if (np_plan == NULL || np_plan_tls.busy) return;
     int saved = errno;
     np_plan_tls.busy = 1;
@@ -168,23 +216,33 @@ static void thread_began(uintptr_t start) {
         thread->start = start;
         thread->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
         meet(thread);
+        uint64_t now[NP_PLAN_CPU_WORDS];
+        if (thread->rule == 0 && np_plan->thread_count != 0 && !np_is_confined) {
+            if (inherited != NULL) release(inherited);
+            else if (cpus_here(now) && is_of_another(now)) release(now);
+        }
     }
     np_plan_tls.busy = 0;
     errno = saved;
+}
+
+static void thread_began(uintptr_t start) {
+    began(start, NULL);
 }
 
 struct start {
     void *(*routine)(void *);
     int (*c11_routine)(void *);
     void *argument;
+    uint64_t cpus[NP_PLAN_CPU_WORDS]; /* of the creator, by a rule; none: all zeroes */
 };
 
 #define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
 
 static TRAMPOLINE void *begin_pthread(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, NP_PLAN_NAME);
-    thread_began((uintptr_t)start.routine);
+    np_pages_free(given, sizeof(struct start));
+    began((uintptr_t)start.routine, start.cpus);
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
@@ -192,8 +250,8 @@ static TRAMPOLINE void *begin_pthread(void *given) {
 
 static TRAMPOLINE int begin_c11(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, NP_PLAN_NAME);
-    thread_began((uintptr_t)start.c11_routine);
+    np_pages_free(given, sizeof(struct start));
+    began((uintptr_t)start.c11_routine, start.cpus);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;
@@ -201,7 +259,12 @@ static TRAMPOLINE int begin_c11(void *given) {
 
 static struct start *new_start(void) {
     bool is_wanted = np_plan != NULL && !numapilot_planner.is_tracked;
-    return is_wanted ? np_pages_new(NP_PLAN_NAME) : NULL;
+    return is_wanted ? np_pages_new(sizeof(struct start)) : NULL;
+}
+
+static void note_creator(struct start *start) {
+    const struct np_plan_thread *creator = np_plan_tls.thread;
+    if (creator != NULL && creator->rule != 0) memcpy(start->cpus, creator->pinned, sizeof start->cpus);
 }
 
 /* A thread's stack found no addresses, perhaps for those that the planner has reserved. */
@@ -214,9 +277,10 @@ NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
         return gives_way(result == EAGAIN) ? NP_REAL(pthread_create)(thread, attributes, routine, argument) : result;
     }
     *start = (struct start){.routine = routine, .argument = argument};
+    note_creator(start);
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
     if (gives_way(result == EAGAIN)) result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
-    if (result != 0) np_pages_free(start, NP_PLAN_NAME);
+    if (result != 0) np_pages_free(start, sizeof(struct start));
     return result;
 }
 
@@ -224,28 +288,65 @@ NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) 
     struct start *start = new_start();
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     *start = (struct start){.c11_routine = routine, .argument = argument};
+    note_creator(start);
     int result = NP_REAL(thrd_create)(thread, begin_c11, start);
     if (gives_way(result == thrd_nomem || result == thrd_error)) result = NP_REAL(thrd_create)(thread, begin_c11, start);
-    if (result != thrd_success) np_pages_free(start, NP_PLAN_NAME);
+    if (result != thrd_success) np_pages_free(start, sizeof(struct start));
     return result;
 }
 
 /* -- names -- */
 
-static void renamed(const pthread_t *thread, const char *name) {
-    if (np_plan == NULL || np_plan_tls.busy || name == NULL) return;
+/* A field of a `stat` file in /proc, from the third on; 0: unknown. */
+static uint64_t stat_field(const char *path, unsigned field) {
+    char text[1024];
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long length = NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+    NP_SYS1(SYS_close, fd);
+    if (length <= 0) return 0;
+    text[length] = 0;
+    const char *at = strrchr(text, ')'); /* the end of field 2, which may hold anything */
+    for (unsigned i = 2; at != NULL && i < field; i++) at = strchr(at + 1, ' ');
+    uint64_t value = 0;
+    for (at = at != NULL ? at + 1 : ""; *at >= '0' && *at <= '9'; at++) value = value * 10 + (uint64_t)(*at - '0');
+    return value;
+}
+
+/* Where a thread of this process runs, or did last. */
+static int cpu_of(uint32_t tid) {
+    char path[48] = "/proc/self/task/", digits[12];
+    unsigned count = 0, at = sizeof "/proc/self/task/" - 1;
+    for (; tid != 0; tid /= 10) digits[count++] = (char)('0' + tid % 10);
+    while (count > 0) path[at++] = digits[--count];
+    memcpy(path + at, "/stat", sizeof "/stat");
+    return (int)stat_field(path, 39);
+}
+
+static void renamed(const pthread_t *thread, const char *given) {
+    if (np_plan == NULL || np_plan_tls.busy || np_is_confined || given == NULL) return;
+    char name[16] = {0}; /* as much of it as the kernel keeps, and recordings show */
+    memcpy(name, given, strnlen(given, sizeof name - 1));
     int saved = errno;
     np_plan_tls.busy = 1;
     bool is_self = thread == NULL || pthread_equal(*thread, pthread_self());
     struct np_plan_thread *state = is_self ? np_plan_thread_here() : NULL;
     if (is_self && state != NULL) {
         place_thread(state, name, false);
-        take_over(state, name);
+        take_over(state->start, name, np_place_node());
     } else if (!is_self) {
+        uintptr_t start = 0;
+        uint32_t tid = 0;
         np_plan_lock(&threads_lock);
         for (state = threads; state != NULL && !pthread_equal(state->self, *thread); state = state->next) {}
-        if (state != NULL) place_thread(state, name, true);
+        if (state != NULL) {
+            place_thread(state, name, true);
+            start = state->start;
+            tid = state->walker.tid;
+        }
         np_plan_unlock(&threads_lock);
+        /* Where the host runs a thread of a simulated machine says nothing. */
+        if (tid != 0 && !numapilot_planner.is_tracked) take_over(start, name, np_place_node_of(cpu_of(tid)));
     }
     np_plan_tls.busy = 0;
     errno = saved;
@@ -263,25 +364,66 @@ void np_plan_renamed(const char *name) {
 
 /* -- processes -- */
 
-void np_plan_process_began(void) {
+/* This process, however often it executes another program: its pid, and when it began (/proc/self/stat, field 22). 0: unknown. */
+static uint64_t this_process(void) {
+    uint64_t began = stat_field("/proc/self/stat", 22);
+    return began != 0 ? began << 22 | ((uint64_t)NP_SYS0(SYS_getpid) & 0x3fffff) : 0;
+}
+
+/* What was noted of a process for a rule + 1 (0: for none); `own` where nothing can be. */
+static struct np_plan_numbered *noted(uint64_t process, uint64_t rule, struct np_plan_numbered *own, bool *is_known) {
+    *is_known = false;
+    if (np_plan_numbered == NULL || process == 0) return own;
+    uint64_t first = (process ^ rule << 32) * 0x9e3779b97f4a7c15ull >> 52;
+    for (uint64_t i = 0; i < 16; i++) {
+        struct np_plan_numbered *entry = &np_plan_numbered[(first + i) % NP_PLAN_NUMBERED];
+        uint64_t of = __atomic_load_n(&entry->process, __ATOMIC_ACQUIRE);
+        *is_known = of == process && entry->rule == rule;
+        if (*is_known) return entry;
+        if (of != 0 || !__atomic_compare_exchange_n(&entry->process, &of, process, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) continue;
+        entry->rule = rule;
+        return entry;
+    }
+    return own;
+}
+
+/* True: a rule pinned it. */
+static bool place_process(void) {
+    uint64_t process = this_process();
+    bool is_known;
+    struct np_plan_numbered own = {0};
+    noted(process, 0, &own, &is_known);
+    if (!is_known) np_plan_count(&np_plan->attached, 1);
     struct np_plan_place *rules = np_plan_processes();
-    np_plan_count(&np_plan->attached, 1);
     for (uint32_t i = 0; i < np_plan->process_count; i++) {
         if (rules[i].process[0] != 0 && !np_plan_glob(rules[i].process, np_plan_command)) continue;
-        uint64_t order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
-        if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, order)) continue;
-        pin(&rules[i], NULL);
-        return;
+        own = (struct np_plan_numbered){0};
+        struct np_plan_numbered *entry = noted(process, i + 1, &own, &is_known);
+        if (!is_known) entry->order = __atomic_fetch_add(&rules[i].seen, 1, __ATOMIC_RELAXED);
+        if (!np_plan_in_ranges(rules[i].order, rules[i].range_count, entry->order)) continue;
+        bool is_new = entry->number == 0;
+        if (is_new) entry->number = __atomic_add_fetch(&rules[i].taken, 1, __ATOMIC_RELAXED);
+        if (!pin(&rules[i], entry->number - 1, NULL, process_cpus)) return false;
+        if (is_new) np_plan_count(&rules[i].placed, 1);
+        return true;
     }
+    return false;
+}
+
+void np_plan_process_began(void) {
+    cpus_here(process_cpus);
+    place_process();
 }
 
 static void before_fork(void) {
     np_plan_lock(&threads_lock);
     np_arena_fork(0);
     np_region_fork(0);
+    np_match_fork(0);
 }
 
 static void in_parent(void) {
+    np_match_fork(1);
     np_region_fork(1);
     np_arena_fork(1);
     np_plan_unlock(&threads_lock);
@@ -291,7 +433,7 @@ static void in_parent(void) {
 static void in_child(void) {
     in_parent();
     struct np_plan_thread *thread = np_plan_tls.thread;
-    uint32_t busy = np_plan_tls.busy;
+    uint32_t busy = np_plan_tls.busy, had = 0;
     np_plan_tls.busy = 1;
     np_match_forked();
     threads = thread;
@@ -303,12 +445,19 @@ static void in_child(void) {
             thread->walker.tid = (uint32_t)NP_SYS0(SYS_gettid);
         }
         thread->order = 0;
+        had = thread->rule;
         thread->rule = 0;
         thread->node_left = 0;
         memset(thread->blocks, 0, sizeof thread->blocks); /* the parent counts them */
         memset(thread->bytes, 0, sizeof thread->bytes);
+        memset(thread->refused, 0, sizeof thread->refused);
     }
-    if (!np_is_confined) np_plan_process_began();
+    if (!np_is_confined && !place_process() && had != 0) {
+        char name[16] = {0};
+        NP_SYS2(SYS_prctl, PR_GET_NAME, name);
+        if (rule_of(thread, name) == had) thread->rule = had; /* it is where it should be */
+        else release(thread->pinned);
+    }
     np_plan_tls.busy = busy;
 }
 

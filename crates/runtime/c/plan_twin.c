@@ -28,7 +28,7 @@ static struct np_span *window_of(struct np_plan_arena *arena, uintptr_t window) 
         if (span->twin == window) return span;
     struct np_span *span = np_region_take(WINDOW >> NP_GRANULE_SHIFT, WINDOW);
     if (span == NULL) return NULL;
-    np_place_range(&np_plan_rules()[arena->rule], (struct np_place){.node = arena->node, .is_run = true}, span->base, WINDOW, NULL);
+    np_arena_place(arena, span, (struct np_place){.is_run = true}, span->base, WINDOW);
     np_arena_link(arena, span);
     span->kind = NP_SPAN_WINDOW;
     span->twin = window;
@@ -45,7 +45,7 @@ static struct np_span *own_span(struct np_plan_arena *arena, uintptr_t twin, siz
     span->twin = twin - low;
     span->kind = NP_SPAN_TWIN;
     uintptr_t first = (span->base + low) & ~4095ul, end = (span->base + low + usable + 4095) & ~4095ul;
-    np_place_range(&np_plan_rules()[arena->rule], (struct np_place){.node = arena->node}, first, end - first, &span->mappings);
+    np_arena_place(arena, span, (struct np_place){0}, first, end - first);
     np_arena_link(arena, span);
     return span;
 }
@@ -63,8 +63,7 @@ void *np_twin_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, 
     if (span == NULL) return NULL;
     void *block = (void *)(span->base + (at - span->twin));
     if (zero && span->kind == NP_SPAN_WINDOW) memset(block, 0, bytes);
-    thread->blocks[rule]++;
-    thread->bytes[rule] += bytes;
+    np_plan_block_counted(thread, rule, bytes, span->refused);
     np_plan_thread_counted(thread);
     return block;
 }

@@ -111,4 +111,13 @@ struct np_plan {
     uint64_t whole_objects; /* objects that went to one node as a whole where they should have been cut: too many mappings */
 };
 
+/* Behind the plan, from the next multiple of 8 on, where the file is that long: NP_PLAN_NUMBERED of these, at first all zeroes. A process that is forked and
+ * then executes a program is met twice; its numbers stay. */
+#define NP_PLAN_NUMBERED 4096u
+struct np_plan_numbered {
+    uint64_t process;       /* when it began, in clock ticks, << 22 | pid; 0: free */
+    uint64_t rule;          /* process rule + 1; 0: that the process was counted */
+    uint64_t order, number; /* among `seen` and `taken` of the rule; `number` + 1, 0: not taken */
+};
+
 #endif

@@ -16,7 +16,7 @@ use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, base, is_allocated};
+use super::plan_sites::{Allocations, base, is_allocated, is_placeable};
 
 /// The placement overrides of a plan for one recording.
 pub struct PlanOverrides {
@@ -36,6 +36,16 @@ pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOv
     let objects_of = counted(trace.objects());
     for (rule, objects) in plan.objects.iter().zip(&taken) {
         let (kind, by_touch) = kind_of(rule, machine)?;
+        let of_object = |id: &ObjectId| trace.object(*id).and_then(|object| trace.site(object.site));
+        if let Some(site) = objects.iter().filter_map(of_object).find(|site| !is_placeable(site.kind, &site.name)) {
+            let at = if rule.line > 0 { format!("line {}: ", rule.line) } else { String::new() };
+            bail!(
+                "{at}object {}: the kernel places the pages of {} by the thread that reads them in, not by their mapping, so no rule moves them; \
+                 `run --interleave` acts on what the program itself reads in",
+                rule.name,
+                site.name
+            );
+        }
         let (sites, rest) = whole_sites(objects, trace, &objects_of);
         let words = format!("{}: {}", rule.name, rule.policy.describe());
         match PlacementOverride::taken(words, sites, rest, kind, by_touch) {

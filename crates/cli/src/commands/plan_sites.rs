@@ -8,29 +8,39 @@ use numapilot_flows::{LocationId, ObjectKind, Site, SiteId, Trace};
 use numapilot_plan::{Frame, ObjectMatch, glob_matches};
 use numapilot_symbols::{PYTHON, path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
+use numapilot_trace::mapping::is_shared_memory;
 
-/// The allocations of a trace: the bytes that each call stack allocated for each site.
+/// The allocations of a trace: the bytes that each call stack allocated for each site, and its smallest allocation.
 pub struct Allocations<'t> {
     trace: &'t Trace,
     by_stack: BTreeMap<(SiteId, StackId), u64>,
+    smallest: BTreeMap<(SiteId, StackId), u64>,
 }
 
 impl<'t> Allocations<'t> {
     /// All allocations of a trace: heap blocks, anonymous mappings and shared memory.
     pub fn of(trace: &'t Trace) -> Allocations<'t> {
-        let mut by_stack = BTreeMap::new();
+        let (mut by_stack, mut smallest) = (BTreeMap::new(), BTreeMap::new());
         for object in trace.objects() {
             if trace.site(object.site).is_some_and(|site| is_allocated(site.kind)) {
                 let bytes: &mut u64 = by_stack.entry((object.site, object.stack)).or_default();
                 *bytes = bytes.saturating_add(object.bytes);
+                let least: &mut u64 = smallest.entry((object.site, object.stack)).or_insert(u64::MAX);
+                *least = object.bytes.min(*least);
             }
         }
-        Allocations { trace, by_stack }
+        Allocations { trace, by_stack, smallest }
     }
 
     /// The trace that the allocations are from.
     pub fn trace(&self) -> &'t Trace {
         self.trace
+    }
+
+    /// Bytes of the smallest allocation whose call stack a rule matches; `None` if there is none.
+    pub fn smallest(&self, matches: &ObjectMatch) -> Option<u64> {
+        let taken = self.smallest.iter().filter(|((_, stack), _)| self.takes(matches, *stack));
+        taken.map(|(_, bytes)| *bytes).min()
     }
 
     fn stacks_of(&self, site: SiteId) -> impl Iterator<Item = (StackId, u64)> {
@@ -119,6 +129,16 @@ impl<'t> Allocations<'t> {
         };
         let calls: Vec<ObjectMatch> = self.calls(id).into_iter().map(at).collect();
         if calls.is_empty() { vec![plain] } else { calls }
+    }
+}
+
+/// Whether the pages of a site's objects go where a policy of their mapping says. The kernel places the page cache by the policy of the thread that reads a
+/// file, never by that of a mapping: mapped regular files, code and constants stay where they were read in. Shared memory has files, too, and is placed.
+pub fn is_placeable(kind: ObjectKind, name: &str) -> bool {
+    match kind {
+        ObjectKind::File => is_shared_memory(name.as_bytes()),
+        ObjectKind::Section => matches!(name, ".data" | ".bss"),
+        _ => true,
     }
 }
 
@@ -229,6 +249,21 @@ mod tests {
         let line = plain_conditions(&site("u", 7)).expect("a line");
         let other = plain_conditions(&site("x", 8)).expect("a line");
         assert_eq!(all.effective(&[&line, &line, &other]), [true, false, false]);
+    }
+
+    #[test]
+    fn the_page_cache_is_not_placed_by_mappings() {
+        for (kind, name, can) in [
+            (ObjectKind::File, "/data/index", false),
+            (ObjectKind::File, "/dev/shm/index", true),
+            (ObjectKind::File, "/memfd:pool (deleted)", true),
+            (ObjectKind::Section, ".rodata", false),
+            (ObjectKind::Section, ".text", false),
+            (ObjectKind::Section, ".bss", true),
+            (ObjectKind::Heap, "x", true),
+        ] {
+            assert_eq!(is_placeable(kind, name), can, "{name}");
+        }
     }
 
     #[test]

@@ -12,10 +12,12 @@ use numapilot_report::units;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
 use super::plan_overrides;
-use super::plan_sites::{Allocations, base};
+use super::plan_sites::{Allocations, base, is_placeable};
 
 /// Greatest number of names listed in a comment.
 const NAMES_MOST: usize = 5;
+/// Smallest useful condition on sizes in bytes: programs make most of their allocations below.
+const LEAST_SIZE: u64 = 4096;
 
 /// The plan for the first findings. The comments at its head name the better fixes that a plan cannot carry out.
 pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Plan {
@@ -45,6 +47,7 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
         }
     }
     keep_effective(&mut plan, &all);
+    bound_sizes(&mut plan, &all);
     plan
 }
 
@@ -125,6 +128,25 @@ fn keep_effective(plan: &mut Plan, all: &Allocations<'_>) {
     plan.about.extend(left_out);
 }
 
+/// Gives rules on code a least size, well below what they matched in the recording, where that is large. Without one, the planner in the program has to walk
+/// the call stack of every allocation, small ones included, which takes longer than the allocation itself.
+fn bound_sizes(plan: &mut Plan, all: &Allocations<'_>) {
+    for rule in plan.objects.iter_mut().filter(|rule| rule.matches.is_dynamic() && rule.matches.min_size.is_none()) {
+        let Some(smallest) = all.smallest(&rule.matches) else { continue };
+        let least = match smallest / 2 {
+            0 => 0,
+            half => 1_u64 << half.ilog2(),
+        };
+        if least >= LEAST_SIZE {
+            rule.matches.min_size = Some(least);
+            rule.evidence.push(format!(
+                "The recording has none below {}. Without `min_size` the call stack of every allocation would be walked.",
+                units::bytes(smallest)
+            ));
+        }
+    }
+}
+
 fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
     Some(match kind {
         FixKind::AllocateOnNode(node) => Policy::Node { node: node.0, strict: false },
@@ -152,7 +174,7 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
 
 /// The rules that match a site's objects: one, or one for each call where other sites share its source line.
 fn rules(site: SiteId, policy: &Policy, evidence: &[String], all: &Allocations<'_>, trace: &Trace) -> Vec<ObjectRule> {
-    let Some(named) = trace.site(site) else { return Vec::new() };
+    let Some(named) = trace.site(site).filter(|site| is_placeable(site.kind, &site.name)) else { return Vec::new() };
     let rule = |matches: ObjectMatch| {
         let mut evidence = evidence.to_vec();
         evidence.extend(also_taken(site, &matches, all, trace));
@@ -307,6 +329,74 @@ mod tests {
         let trace = Trace::from_tables(Tables::default());
         keep_effective(&mut plan, &Allocations::of(&trace));
         assert!(plan.objects.is_empty() && plan.about.len() == 2, "{plan:?}");
+    }
+
+    /// Line 7 allocated 8 MiB and 5 MiB, line 9 once only 100 bytes.
+    #[test]
+    fn rules_for_large_objects_say_so_and_others_do_not() {
+        let at = |line: u32| numapilot_flows::Location {
+            module: "/bin/app".into(),
+            frames: vec![numapilot_flows::Frame {
+                function: "main".into(),
+                file: "/src/a.c".into(),
+                line,
+                column: 0,
+                inlined: false,
+            }],
+            ..Default::default()
+        };
+        let site = |line: u32| numapilot_flows::Site {
+            kind: numapilot_flows::ObjectKind::Heap,
+            name: "x".into(),
+            function: "main".into(),
+            file: "/src/a.c".into(),
+            line,
+            module: "/bin/app".into(),
+        };
+        let object = |(number, (site, bytes)): (usize, (u32, u64))| numapilot_flows::Object {
+            id: numapilot_trace::ids::ObjectId(number as u32),
+            site: SiteId(site),
+            bytes,
+            stack: numapilot_trace::ids::StackId(site + 1),
+            ..Default::default()
+        };
+        let sizes = [(0, 8 << 20), (0, 5 << 20), (1, 8 << 20), (1, 100)];
+        let trace = Trace::from_tables(Tables {
+            sites: vec![site(7), site(9)],
+            objects: sizes.into_iter().enumerate().map(object).collect(),
+            locations: vec![numapilot_flows::Location::default(), at(7), at(9)],
+            stacks: vec![vec![], vec![numapilot_flows::LocationId(1)], vec![numapilot_flows::LocationId(2)]],
+            ..Tables::default()
+        });
+        let objects = vec![rule("large", 7, Policy::Local), rule("mixed", 9, Policy::Local)];
+        let mut plan = Plan { objects, ..Plan::default() };
+        bound_sizes(&mut plan, &Allocations::of(&trace));
+        let least: Vec<Option<u64>> = plan.objects.iter().map(|rule| rule.matches.min_size).collect();
+        assert_eq!(least, [Some(2 << 20), None]);
+        assert_eq!(Plan::parse(&plan.to_toml(), "made.toml").expect("a plan").objects[0].matches.min_size, least[0]);
+    }
+
+    /// The kernel would take the policy of a mapped file, and place nothing by it.
+    #[test]
+    fn files_and_constants_have_no_rule_and_shared_memory_has() {
+        let site = |kind, name: &str| numapilot_flows::Site {
+            kind,
+            name: name.into(),
+            function: "".into(),
+            file: "".into(),
+            line: 0,
+            module: "/bin/app".into(),
+        };
+        let kinds = [
+            site(numapilot_flows::ObjectKind::File, "/data/index"),
+            site(numapilot_flows::ObjectKind::Section, ".rodata"),
+            site(numapilot_flows::ObjectKind::File, "/dev/shm/index"),
+            site(numapilot_flows::ObjectKind::Section, ".bss"),
+        ];
+        let trace = Trace::from_tables(Tables { sites: kinds.to_vec(), ..Tables::default() });
+        let all = Allocations::of(&trace);
+        let made = |number: u32| rules(SiteId(number), &Policy::Interleave(NodeSet::All), &[], &all, &trace).len();
+        assert_eq!([made(0), made(1), made(2), made(3)], [0, 0, 1, 1]);
     }
 
     fn pins(threads: &[(u32, u16)]) -> Vec<(ThreadIndex, NodeId)> {

@@ -137,16 +137,22 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
                 }
             };
     }
-    if rule.placed == 0 {
+    if rule.placed == 0 && rule.passed > 0 {
+        let noun = if rule.passed == 1 { "object" } else { "objects" };
+        line.push_str(&format!("nothing was placed: {} matching {noun} went elsewhere", rule.passed));
+    } else if rule.placed == 0 {
         line.push_str(if rule.is_idle { "nothing in this program" } else { "no object matched" });
     } else {
         let noun = if rule.placed == 1 { "object" } else { "objects" };
         line.push_str(&format!("{} {noun}, {}", rule.placed, units::bytes(rule.placed_bytes)));
     }
+    if rule.passed > 0 && planned.matches.mapped_file.is_some() {
+        line.push_str(" (the kernel does not place the pages of regular files by their mapping)");
+    }
     if rule.moved > 0 {
         line.push_str(&format!(", handed over {} times", rule.moved));
     }
-    if rule.passed > 0 {
+    if rule.placed > 0 && rule.passed > 0 {
         line.push_str(&format!(", {} more elsewhere", rule.passed));
     }
     if rule.failures > 0 {
@@ -201,4 +207,34 @@ fn outcome_json(outcome: &Outcome) -> Value {
         "processes": outcome.processes, "without_memory": outcome.without_memory, "unplaced_programs": outcome.unplaced_programs,
         "whole_objects": outcome.whole_objects, "objects": objects, "places": places,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_that_were_not_placed_are_told_as_such() {
+        let text = "version = 1\n[[object]]\nname = \"table\"\npolicy = \"node\"\nnode = 0\n";
+        let plan = Plan::parse(text, "plan.toml").expect("a plan");
+        let line = |placed, passed, failures| {
+            let outcome = RuleOutcome {
+                name: "table".to_owned(),
+                policy: "node 0".to_owned(),
+                placed,
+                placed_bytes: 0,
+                passed,
+                failures,
+                error: None,
+                moved: 0,
+                is_idle: false,
+            };
+            object_line(&plan.objects[0], &outcome)
+        };
+        assert!(
+            line(0, 5, 1).contains("nothing was placed: 5 matching objects went elsewhere; the kernel refused 1 calls")
+        );
+        assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more elsewhere"), "{}", line(2, 5, 0));
+        assert!(line(0, 0, 0).contains("no object matched"));
+    }
 }

@@ -1,7 +1,8 @@
 //! A figure before and after: its difference with an interval, and whether that is evidence of a change.
 //!
 //! One recording: the interval is that of its sampling. Several: the mean, with Student's t interval of the recordings' own spread, which
-//! holds sampling and run-to-run variation alike. The difference of two sides has margins added in quadrature.
+//! holds sampling and run-to-run variation alike, but no less than their sampling alone leaves open: a few recordings may be equal by chance.
+//! The difference of two sides has margins added in quadrature.
 //!
 //! One recording does not show how much runs differ by themselves: threads race, addresses are random, and the figures with them. Where only one
 //! side has several, its spread stands for the other's too. Where neither has, a verdict needs a difference beyond what equal runs were
@@ -69,7 +70,8 @@ pub fn repeated(values: &[Estimate]) -> Repeated {
     let count = runs as f64;
     let mean = values.iter().map(|value| value.value).sum::<f64>() / count;
     let variance = values.iter().map(|value| (value.value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-    let margin = student(runs - 1) * (variance / count).sqrt();
+    let of_sampling = values.iter().map(|value| value.margin().powi(2)).sum::<f64>() / count;
+    let margin = (student(runs - 1) * (variance / count).sqrt()).max((of_sampling / count).sqrt());
     let estimate = Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin };
     Repeated { estimate, runs, deviation: Some(variance.sqrt()) }
 }
@@ -153,7 +155,7 @@ impl Change {
 /// Run time gained: before over after, minus one.
 #[must_use]
 pub fn gain(before: &Repeated, after: &Repeated) -> Option<Estimate> {
-    ratio(before.estimate, after.estimate)
+    ratio(before.spread_like(after).estimate, after.spread_like(before).estimate)
 }
 
 /// `over / under - 1`, with relative margins added in quadrature.
@@ -227,6 +229,26 @@ mod tests {
         assert_eq!((within.verdict, within.untold), (ChangeVerdict::NoEvidence, None));
         assert_eq!(Change::of(several, one(40.0), Repeatability::OF_AMOUNTS).verdict, ChangeVerdict::Better);
         assert_eq!(Change::of(one(40.0), several, Repeatability::OF_AMOUNTS).verdict, ChangeVerdict::Worse);
+    }
+
+    #[test]
+    fn equal_recordings_leave_open_what_their_sampling_does() {
+        let two = repeated(&[Estimate { value: 2.0, low: 0.0, high: 5.0 }; 2]);
+        assert!((two.estimate.margin() - 2.5 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
+        assert!((two.estimate.high - 2.0 - 2.5 / 2f64.sqrt()).abs() < 1e-9, "{two:?}");
+        // Two samples in each of two recordings, and none before.
+        let few = repeated(&[Estimate { value: 0.0004, low: 0.00005, high: 0.0015 }; 2]);
+        let change = Change::of(Repeated::nothing(2), few, Repeatability::OF_SHARES);
+        assert_eq!(change.verdict, ChangeVerdict::NoEvidence);
+    }
+
+    #[test]
+    fn a_gain_over_one_recording_has_the_spread_of_the_other_side() {
+        let (one, several) = (repeated(&exact(&[110.0])), repeated(&exact(&[90.0, 100.0, 110.0])));
+        let found = gain(&one, &several).expect("a gain");
+        let change = Change::of(several, one, Repeatability::OF_RUN_TIMES).relative.expect("a ratio");
+        assert!((found.value - change.value).abs() < 1e-12 && (found.margin() - change.margin()).abs() < 1e-12);
+        assert!(found.margin() > 0.4, "{found:?}");
     }
 
     #[test]

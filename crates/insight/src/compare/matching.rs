@@ -1,7 +1,8 @@
 //! Matches the objects of two recordings: by allocation site, then by size.
 //!
 //! An edit moves lines, a fix replaces the allocating function: so equality is tried first, and then ever looser keys among what is
-//! left. Within one key the sizes of an instance decide, and no match is made between sizes that differ more than eightfold.
+//! left. Within one key the pair with the nearest sizes of an instance comes first, of equal ones that with the nearest lines; no match is made between
+//! sizes that differ more than eightfold.
 
 use std::collections::HashMap;
 
@@ -11,6 +12,9 @@ use super::run::ObjectSummary;
 
 /// Largest ratio of the sizes of one object's instances between runs, whose inputs may differ.
 const GREATEST_SIZE_RATIO: f64 = 8.0;
+
+/// Number of partners that each object is tried with in one round.
+const NEAREST: usize = 32;
 
 /// How two objects were matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -46,24 +50,20 @@ pub fn match_objects(before: &[ObjectSummary], after: &[ObjectSummary]) -> Vec<M
     let mut free_before = vec![true; before.len()];
     let mut free_after = vec![true; after.len()];
     for kind in [MatchKind::Same, MatchKind::Moved, MatchKind::Renamed] {
-        let mut candidates: HashMap<String, Vec<usize>> = HashMap::new();
-        for (index, object) in after.iter().enumerate().filter(|(index, _)| free_after[*index]) {
-            candidates.entry(key(object, kind)).or_default().push(index);
-        }
-        for (index, object) in before.iter().enumerate() {
-            if !free_before[index] {
-                continue;
+        // Rounds, because each object is tried with its nearest few only.
+        loop {
+            let mut found = nearest_pairs(before, after, &free_before, &free_after, kind);
+            found.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.key().cmp(&b.key())));
+            let matched = pairs.len();
+            for Pair { before, after, .. } in found {
+                if free_before[before] && free_after[after] {
+                    (free_before[before], free_after[after]) = (false, false);
+                    pairs.push(Matched { kind, before: Some(before), after: Some(after) });
+                }
             }
-            let Some(found) = candidates.get_mut(&key(object, kind)) else { continue };
-            let nearest = (0..found.len())
-                .map(|at| (at, size_ratio(object, &after[found[at]])))
-                .filter(|(_, ratio)| *ratio <= GREATEST_SIZE_RATIO)
-                .min_by(|a, b| a.1.total_cmp(&b.1));
-            let Some((at, _)) = nearest else { continue };
-            let partner = found.swap_remove(at);
-            free_before[index] = false;
-            free_after[partner] = false;
-            pairs.push(Matched { kind, before: Some(index), after: Some(partner) });
+            if pairs.len() == matched {
+                break;
+            }
         }
     }
     let alone = |free: &[bool]| -> Vec<usize> { (0..free.len()).filter(|&index| free[index]).collect() };
@@ -78,6 +78,55 @@ pub fn match_objects(before: &[ObjectSummary], after: &[ObjectSummary]) -> Vec<M
         after: Some(index),
     }));
     pairs
+}
+
+/// Two objects that may be one, and how far apart they are.
+struct Pair {
+    ratio: f64,
+    lines: u32,
+    before: usize,
+    after: usize,
+}
+
+impl Pair {
+    /// What decides between pairs of equal sizes: the distance of the lines, then the order of the lists.
+    fn key(&self) -> (u32, usize, usize) {
+        (self.lines, self.before, self.after)
+    }
+}
+
+/// For each free object before, the nearest free ones of its key after.
+fn nearest_pairs(
+    before: &[ObjectSummary],
+    after: &[ObjectSummary],
+    free_before: &[bool],
+    free_after: &[bool],
+    kind: MatchKind,
+) -> Vec<Pair> {
+    let mut candidates: HashMap<String, Vec<usize>> = HashMap::new();
+    for (index, object) in after.iter().enumerate().filter(|(index, _)| free_after[*index]) {
+        candidates.entry(key(object, kind)).or_default().push(index);
+    }
+    let mut pairs = Vec::new();
+    for (index, object) in before.iter().enumerate().filter(|(index, _)| free_before[*index]) {
+        let Some(found) = candidates.get(&key(object, kind)) else { continue };
+        let pair = |&partner: &usize| Pair {
+            ratio: size_ratio(object, &after[partner]),
+            lines: line(object).abs_diff(line(&after[partner])),
+            before: index,
+            after: partner,
+        };
+        let mut near: Vec<Pair> = found.iter().map(pair).filter(|pair| pair.ratio <= GREATEST_SIZE_RATIO).collect();
+        near.sort_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.key().cmp(&b.key())));
+        near.truncate(NEAREST);
+        pairs.extend(near);
+    }
+    pairs
+}
+
+/// The line of an object's place; 0 where it has none.
+fn line(object: &ObjectSummary) -> u32 {
+    object.place.rsplit_once(':').and_then(|(_, line)| line.parse().ok()).unwrap_or(0)
 }
 
 fn key(object: &ObjectSummary, kind: MatchKind) -> String {
@@ -151,6 +200,20 @@ mod tests {
         assert!(found.contains(&Matched { kind: MatchKind::Same, before: Some(1), after: Some(0) }));
         let apart = match_objects(&before[..1], &after[..1]);
         assert_eq!(apart.iter().map(|pair| pair.kind).collect::<Vec<_>>(), [MatchKind::Gone, MatchKind::New]);
+    }
+
+    #[test]
+    fn the_nearest_pair_of_all_comes_first() {
+        // Both buffers moved by two lines, and the fix changed which is accessed more: the lists are in the order of accesses.
+        let before = [object("buf", "f", "a.c:10", 100), object("buf", "f", "a.c:20", 100)];
+        let after = [object("buf", "f", "a.c:22", 100), object("buf", "f", "a.c:12", 100)];
+        let found = match_objects(&before, &after);
+        let pair = |before, after| Matched { kind: MatchKind::Moved, before: Some(before), after: Some(after) };
+        assert!(found.contains(&pair(0, 1)) && found.contains(&pair(1, 0)), "{found:?}");
+        // The first takes nothing that is nearer to the second.
+        let before = [object("v", "f", "a.c:1", 200 << 10), object("v", "f", "a.c:2", 1 << 20)];
+        let found = match_objects(&before, &[object("v", "f", "a.c:3", 900 << 10)]);
+        assert!(found.contains(&pair(1, 0)), "{found:?}");
     }
 
     proptest! {

@@ -212,14 +212,62 @@ fn objects_of(rows: &[DecisionRow], trace: &Trace) -> Vec<ObjectSummary> {
     rows.iter().filter(|row| row.key != RowKey::Unknown).map(summary).collect()
 }
 
+/// Adds an object's latency to a mean, by its share of accesses; `weight`: the shares in that mean.
+fn add_latency(mean: &mut Option<f64>, weight: &mut f64, object: &ObjectSummary) {
+    let Some(latency) = object.latency_cycles else { return };
+    // What was not accessed weighs next to nothing.
+    let share = object.share.max(f64::MIN_POSITIVE);
+    let sum = mean.unwrap_or(0.0) * *weight + latency * share;
+    *weight += share;
+    *mean = Some(sum / *weight);
+}
+
+/// The objects of one recording, those that a comparison cannot tell apart as one: two files of the same name may have equal objects in equal lines.
+fn of_one_run(objects: &[ObjectSummary]) -> Vec<ObjectSummary> {
+    let mut merged: Vec<(ObjectSummary, f64)> = Vec::new();
+    let mut place: HashMap<(ObjectKind, &str, &str, &str), usize> = HashMap::new();
+    for object in objects {
+        let key = (object.kind, object.name.as_str(), object.function.as_str(), object.place.as_str());
+        if let Some(&index) = place.get(&key) {
+            let (known, timed) = &mut merged[index];
+            let (share, busiest) = (known.share + object.share, known.busiest_node * known.share);
+            add_latency(&mut known.latency_cycles, timed, object);
+            known.busiest_node = if share > 0.0 { (busiest + object.busiest_node * object.share) / share } else { 0.0 };
+            known.remote_of_all[0] = sum(known.remote_of_all[0], object.remote_of_all[0]);
+            known.remote = if share > 0.0 { known.remote_of_all[0].value / share } else { 0.0 };
+            known.share = share;
+            known.instances = known.instances.saturating_add(object.instances);
+            known.bytes = known.bytes.saturating_add(object.bytes);
+            known.peak_live_bytes = known.peak_live_bytes.saturating_add(object.peak_live_bytes);
+            known.known_homes = known.known_homes.min(object.known_homes);
+        } else {
+            place.insert(key, merged.len());
+            let timed = object.latency_cycles.map_or(0.0, |_| object.share.max(f64::MIN_POSITIVE));
+            merged.push((object.clone(), timed));
+        }
+    }
+    merged.into_iter().map(|(object, _)| object).collect()
+}
+
+/// The sum of two shares of one whole, with margins added in quadrature.
+fn sum(a: Estimate, b: Estimate) -> Estimate {
+    let value = a.value + b.value;
+    let below = (a.value - a.low).hypot(b.value - b.low);
+    let above = (a.high - a.value).hypot(b.high - b.value);
+    Estimate { value, low: (value - below).max(0.0), high: (value + above).min(1.0) }
+}
+
 /// One list for several recordings of the same state: equal sites are one object, absent ones count as never accessed.
 #[must_use]
 pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
     let count = runs.len().max(1) as f64;
     let mut merged: Vec<ObjectSummary> = Vec::new();
     let mut place: HashMap<(ObjectKind, &str, &str, &str), usize> = HashMap::new();
-    for (run, summary) in runs.iter().enumerate() {
-        for object in &summary.objects {
+    let of_runs: Vec<Vec<ObjectSummary>> = runs.iter().map(|run| of_one_run(&run.objects)).collect();
+    // Accesses behind each latency.
+    let mut timed: Vec<f64> = Vec::new();
+    for (run, objects) in of_runs.iter().enumerate() {
+        for object in objects {
             let key = (object.kind, object.name.as_str(), object.function.as_str(), object.place.as_str());
             let index = *place.entry(key).or_insert_with(|| {
                 let nothing = vec![Estimate::exact(0.0); runs.len()];
@@ -228,8 +276,10 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
                     remote: 0.0,
                     busiest_node: 0.0,
                     remote_of_all: nothing,
+                    latency_cycles: None,
                     ..object.clone()
                 });
+                timed.push(0.0);
                 merged.len() - 1
             });
             let known = &mut merged[index];
@@ -240,7 +290,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
             known.busiest_node += object.busiest_node * object.share / count;
             known.remote_of_all[run] = object.remote_of_all[0];
             known.known_homes = known.known_homes.min(object.known_homes);
-            known.latency_cycles = known.latency_cycles.or(object.latency_cycles);
+            add_latency(&mut known.latency_cycles, &mut timed[index], object);
         }
     }
     for object in &mut merged {
@@ -249,4 +299,71 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
         object.busiest_node = if object.share > 0.0 { object.busiest_node / object.share } else { 0.0 };
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(share: f64, remote: f64, latency: Option<f64>) -> ObjectSummary {
+        let value = share * remote;
+        ObjectSummary {
+            kind: ObjectKind::Static,
+            name: "state".to_owned(),
+            function: String::new(),
+            place: "inflate.c:12".to_owned(),
+            file: String::new(),
+            line: 12,
+            instances: 1,
+            bytes: 100,
+            peak_live_bytes: 100,
+            share,
+            remote,
+            known_homes: 1.0,
+            busiest_node: 1.0,
+            remote_of_all: vec![Estimate { value, low: value - 0.03, high: value + 0.04 }],
+            latency_cycles: latency,
+        }
+    }
+
+    fn run(objects: Vec<ObjectSummary>) -> RunSummary {
+        RunSummary {
+            trace: String::new(),
+            program: String::new(),
+            machine: String::new(),
+            engine: RecordedBy::Other(String::new()),
+            time: None,
+            is_of_accesses: true,
+            remote_share: None,
+            imbalance: None,
+            accesses: Estimate::exact(1.0),
+            latency_cycles: None,
+            lost_records: 0,
+            objects,
+        }
+    }
+
+    #[test]
+    fn equal_objects_of_one_recording_add_up() {
+        let both = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 1.0, None)])]);
+        let [both] = both.as_slice() else { panic!("{both:?}") };
+        assert!((both.share - 0.4).abs() < 1e-12 && (both.remote - 1.0).abs() < 1e-12, "{both:?}");
+        let all = both.remote_of_all[0];
+        assert!((all.value - 0.4).abs() < 1e-12 && (all.high - 0.4 - 0.04 * 2f64.sqrt()).abs() < 1e-12, "{all:?}");
+        assert_eq!((both.instances, both.bytes), (2, 200));
+        // The last one is local: so is half.
+        let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
+        assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
+    }
+
+    #[test]
+    fn latencies_of_several_recordings_are_their_mean_by_accesses() {
+        let of = |runs: &[RunSummary]| merge_objects(runs)[0].latency_cycles;
+        let one = |share, latency| run(vec![object(share, 0.5, latency)]);
+        let mean = of(&[one(0.2, Some(200.0)), one(0.2, Some(400.0))]).expect("a latency");
+        assert!((mean - 300.0).abs() < 1e-9, "{mean}");
+        let mean = of(&[one(0.1, Some(200.0)), one(0.3, Some(400.0)), one(0.2, None)]).expect("a latency");
+        assert!((mean - 350.0).abs() < 1e-9, "{mean}");
+        assert_eq!(of(&[one(0.2, None), one(0.2, None)]), None);
+    }
 }

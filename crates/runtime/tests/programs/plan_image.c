@@ -1,8 +1,9 @@
 /* plan_image.c: writes a plan image that takes all blocks from LEAST to MOST bytes, without frames, for tests of the planner alone.
  *
- *   plan_image FILE LEAST MOST POLICY [FLAGS [PATTERNS [NODES]]]
+ *   plan_image FILE LEAST MOST POLICY [FLAGS [PATTERNS [NODES [RULE_NODES]]]]
  *
- * One node (or more, with weights 3, 1, 1, ...), all CPUs on the first: what the kernel says of placement is tested elsewhere; here the allocator is. */
+ * One node (or more, with weights 3, 1, 1, ...), all CPUs on the first; the rule's nodes are these, or RULE_NODES (bits). What the kernel says of placement
+ * is tested elsewhere; here the allocator is. */
 #include "plan_wire.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ int main(int count, char **arguments) {
     memset(plan->node_cpus[0], 0xff, sizeof plan->node_cpus[0]);
     rule->kind = NP_PLAN_DYNAMIC;
     rule->policy = (uint32_t)atoi(arguments[4]);
-    rule->nodes = plan->memory_nodes;
+    rule->nodes = count > 8 ? strtoull(arguments[8], NULL, 0) : plan->memory_nodes;
     rule->patterns = count > 6 ? strtoull(arguments[6], NULL, 0) : 0;
     rule->flags = rule->policy == NP_PLAN_WEIGHTED ? NP_PLAN_OWN_WEIGHTS : 0;
     for (unsigned node = 0; node < nodes; node++) rule->weights[node] = node == 0 ? 3 : 1;

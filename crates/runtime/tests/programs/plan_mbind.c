@@ -1,5 +1,5 @@
 /* With -DSHIM: an mbind that says at the end into how many pieces of one node each memory was cut, and how many MiB went to nodes 0 and 1.
- * Else a program that allocates MIB of blocks of BYTES, and once more, for each pair of arguments. */
+ * Else a program that allocates MIB of blocks of BYTES, and once more, for each pair of arguments; BYTES 0: one block, which grows in steps of 64 KiB. */
 #ifdef SHIM
 #include <stdio.h>
 
@@ -26,7 +26,10 @@ __attribute__((destructor)) static void tell(void) {
 int main(int count, char **arguments) {
     for (int i = 1; i + 1 < count; i += 2) {
         size_t mib = strtoul(arguments[i], NULL, 0), bytes = strtoul(arguments[i + 1], NULL, 0);
-        for (size_t k = 0; k < (mib << 20) / bytes; k++)
+        char *grown = NULL;
+        for (size_t size = 65536; bytes == 0 && size <= mib << 20; size += 65536)
+            if ((grown = realloc(grown, size)) == NULL) return 1;
+        for (size_t k = 0; bytes != 0 && k < (mib << 20) / bytes; k++)
             if (malloc(bytes) == NULL) return 1;
     }
     return 0;

@@ -8,6 +8,7 @@ use numapilot_symbols::path_ends_with;
 
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
 use super::image::{CPU_WORDS, NO_PATTERN, Parts, Place, PlanImage, Rule};
+use super::policy;
 use crate::engine::Target;
 use crate::error::SourceError;
 
@@ -44,7 +45,11 @@ pub fn compile(
     let plan = &fitted.plan;
     let mut frames = Frames::default();
     let mut rules: Vec<Rule> = plan.objects.iter().map(|rule| dynamic_part(rule, fitted, &mut frames)).collect();
-    let (threads, processes) = places(plan, machine, &mut frames);
+    let allowed = match purpose {
+        Purpose::Run => given_cpus(),
+        Purpose::Measure => [u64::MAX; CPU_WORDS],
+    };
+    let (threads, processes) = places(plan, machine, &allowed, &mut frames);
     if frames.list.len() > PATTERNS_MAX {
         return Err(SourceError::Option {
             option: "--plan",
@@ -58,7 +63,7 @@ pub fn compile(
     let modules = modules(target, command, &named);
     let found = look_up(&modules, &frames.list);
     let statics = static_parts(&plan.objects, &modules);
-    let (mut notes, mut dead) = (Vec::new(), vec![false; rules.len()]);
+    let (mut notes, mut dead) = (without_cpus(plan, &threads, &processes), vec![false; rules.len()]);
     for (index, (rule, object)) in rules.iter_mut().zip(&plan.objects).enumerate() {
         if let Some(problem) = problem(index, rule, &statics, &found, &frames) {
             notes.push(format!("{}:{}: rule {} takes nothing: {problem}", plan.file, object.line, object.name));
@@ -83,18 +88,37 @@ pub fn compile(
     PlanImage::create(&parts, notes, dead)
 }
 
-fn places(plan: &Plan, machine: &Machine, frames: &mut Frames) -> (Vec<Place>, Vec<Place>) {
+/// CPUs that this process may use, which are the program's; all, where the system does not say.
+fn given_cpus() -> [u64; CPU_WORDS] {
+    policy::cpus_here().map_or([u64::MAX; CPU_WORDS], |cpus| cpu_bits(cpus.into_iter()))
+}
+
+/// Notes on the rules for threads and processes of whose CPUs the program may use none.
+fn without_cpus(plan: &Plan, threads: &[Place], processes: &[Place]) -> Vec<String> {
+    let lines = plan.threads.iter().map(|rule| rule.line).chain(plan.processes.iter().map(|rule| rule.line));
+    let is_empty = |place: &Place| place.cpus.iter().all(|word| *word == 0);
+    let places = threads.iter().chain(processes);
+    let note = |line| {
+        format!(
+            "{}:{line}: the rule pins nothing: the program may use none of its CPUs (taskset, cpuset, -C)",
+            plan.file
+        )
+    };
+    lines.zip(places).filter(|(_, place)| is_empty(place)).map(|(line, _)| note(line)).collect()
+}
+
+fn places(plan: &Plan, machine: &Machine, allowed: &[u64; CPU_WORDS], frames: &mut Frames) -> (Vec<Place>, Vec<Place>) {
     let thread = |rule: &numapilot_plan::ThreadRule| Place {
         name: rule.name.clone().unwrap_or_default(),
         process: rule.process.clone().unwrap_or_default(),
         start_pattern: rule.start.as_ref().map_or(NO_PATTERN, |start| frames.function(start)),
         order: rule.order.clone(),
-        ..place(&rule.placing, rule.layout, machine)
+        ..place(&rule.placing, rule.layout, machine, allowed)
     };
     let process = |rule: &numapilot_plan::ProcessRule| Place {
         process: rule.command.clone().unwrap_or_default(),
         order: rule.order.clone(),
-        ..place(&rule.placing, rule.layout, machine)
+        ..place(&rule.placing, rule.layout, machine, allowed)
     };
     (plan.threads.iter().map(thread).collect(), plan.processes.iter().map(process).collect())
 }
@@ -267,22 +291,56 @@ fn cpu_bits(cpus: impl Iterator<Item = u32>) -> [u64; CPU_WORDS] {
     words
 }
 
+fn both(cpus: [u64; CPU_WORDS], allowed: &[u64; CPU_WORDS]) -> [u64; CPU_WORDS] {
+    std::array::from_fn(|word| cpus[word] & allowed[word])
+}
+
 fn node_cpus(machine: &Machine, node: u16) -> [u64; CPU_WORDS] {
     cpu_bits(machine.cpus().iter().filter(|cpu| cpu.node.is_some_and(|id| id.0 == node)).map(|cpu| cpu.id.0))
 }
 
-fn place(placing: &Placing, layout: Layout, machine: &Machine) -> Place {
+/// On those CPUs only that the program was given: others may be somebody else's. Nodes without one take no turn.
+fn place(placing: &Placing, layout: Layout, machine: &Machine, allowed: &[u64; CPU_WORDS]) -> Place {
     let spread = layout == Layout::Spread;
     let start_pattern = NO_PATTERN;
     match placing {
         Placing::Nodes(set) => {
-            let nodes = set_mask(set);
+            let has_cpu = |node: u16| node_cpus(machine, node).iter().zip(allowed).any(|(cpus, may)| cpus & may != 0);
+            let usable = machine.nodes().iter().map(|node| node.id.0).filter(|node| has_cpu(*node));
+            let nodes = set_mask(set) & mask(&usable.collect::<Vec<_>>());
             let is_in = |cpu: &&numapilot_machine::Cpu| cpu.node.is_some_and(|id| nodes >> (id.0 % 64) & 1 == 1);
-            let cpus = cpu_bits(machine.cpus().iter().filter(is_in).map(|cpu| cpu.id.0));
+            let cpus = both(cpu_bits(machine.cpus().iter().filter(is_in).map(|cpu| cpu.id.0)), allowed);
             Place { start_pattern, spread, by_node: true, nodes, cpus, ..Place::default() }
         }
         Placing::Cpus(cpus) => {
-            Place { start_pattern, spread, cpus: cpu_bits(cpus.iter().copied()), ..Place::default() }
+            let cpus = both(cpu_bits(cpus.iter().copied()), allowed);
+            Place { start_pattern, spread, cpus, ..Place::default() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two nodes of four CPUs in turn, of which a batch system gave us some: no rule goes beyond, and spreading skips the node that has none.
+    #[test]
+    fn rules_use_only_cpus_that_the_program_was_given() {
+        let machine = Machine::load("epyc-2s-nps1").expect("a model that comes with the program");
+        let first = machine.nodes()[0].id.0;
+        let of_first = node_cpus(&machine, first);
+        let one = cpu_bits((0..1024).find(|cpu| of_first[*cpu as usize / 64] >> (cpu % 64) & 1 == 1).into_iter());
+        let all: Vec<u16> = machine.nodes().iter().map(|node| node.id.0).collect();
+        let nodes = Placing::Nodes(NodeSet::Listed(all.clone()));
+        let spread = place(&nodes, Layout::Spread, &machine, &one);
+        assert_eq!((spread.nodes, spread.cpus), (mask(&[first]), one));
+        assert_eq!(place(&Placing::Cpus((0..64).collect()), Layout::Together, &machine, &one).cpus, one);
+        let whole = place(&nodes, Layout::Spread, &machine, &[u64::MAX; CPU_WORDS]);
+        assert_eq!(whole.nodes, mask(&all));
+        let text = "version = 1\n[[thread]]\nname = \"a\"\ncpus = \"1\"\n";
+        let plan = Plan::parse(text, "plan.toml").expect("a plan");
+        let (threads, processes) = places(&plan, &machine, &cpu_bits(std::iter::once(0)), &mut Frames::default());
+        let notes = without_cpus(&plan, &threads, &processes);
+        assert!(notes.len() == 1 && notes[0].starts_with("plan.toml:2: the rule pins nothing"), "{notes:?}");
     }
 }

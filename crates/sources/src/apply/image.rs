@@ -28,6 +28,8 @@ pub(super) const RULE_BYTES: usize = 936;
 const RULE_COUNTERS: usize = 888;
 pub(super) const PLACE_BYTES: usize = 576;
 const PLACE_COUNTERS: usize = 536;
+/// `NP_PLAN_NUMBERED` times the size of `struct np_plan_numbered`.
+const NUMBERED_BYTES: usize = 4096 * 32;
 
 /// `struct np_plan_rule`.
 #[derive(Clone, Debug, Default)]
@@ -216,7 +218,10 @@ impl PlanImage {
         }
         // SAFETY: `fd` is open and owned by nobody else.
         let mut file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
-        file.write_all(&parts.bytes()).map_err(fail)?;
+        let bytes = parts.bytes();
+        file.write_all(&bytes).map_err(fail)?;
+        // What the processes' numbers are noted in.
+        file.set_len((bytes.len().next_multiple_of(8) + NUMBERED_BYTES) as u64).map_err(fail)?;
         let held = Held::new(file.as_fd()).map_err(fail)?;
         let (rules, threads, processes) = (parts.rules.len(), parts.threads.len(), parts.processes.len());
         Ok(PlanImage { file, held, rules, threads, processes, notes, dead })
@@ -275,10 +280,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (source, binary) = (folder.path().join("sizes.c"), folder.path().join("sizes"));
         let program = "#include <stddef.h>\n#include <stdio.h>\n#include \"plan_wire.h\"\n\
-            int main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", sizeof(struct np_plan), offsetof(struct np_plan, attached), \
+            int main(void) { printf(\"%zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu %zu\", sizeof(struct np_plan), offsetof(struct np_plan, attached), \
             sizeof(struct np_plan_rule), offsetof(struct np_plan_rule, placed), sizeof(struct np_plan_place), offsetof(struct np_plan_place, seen), \
             sizeof(struct np_plan_module), sizeof(struct np_plan_code), sizeof(struct np_plan_static), offsetof(struct np_plan, node_cpus), \
-            offsetof(struct np_plan_rule, weights)); return 0; }\n";
+            offsetof(struct np_plan_rule, weights), NP_PLAN_NUMBERED * sizeof(struct np_plan_numbered)); return 0; }\n";
         std::fs::write(&source, program).unwrap();
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runtime/c");
         let status = Command::new("cc").arg("-I").arg(include).arg(&source).arg("-o").arg(&binary).status().unwrap();
@@ -296,6 +301,7 @@ mod tests {
             24,
             120,
             184,
+            NUMBERED_BYTES,
         ];
         assert_eq!(said, ours.map(|n| n.to_string()).join(" "));
         let mut bytes = Bytes::default();

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use numapilot_plan::{NodeSet, Plan, Policy};
+
 use crate::error::SourceError;
 
 const MPOL_PREFERRED: libc::c_int = 1;
@@ -129,6 +131,79 @@ fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
     if result == 0 { Ok((mode, mask)) } else { Err(io::Error::last_os_error()) }
 }
 
+/// CPUs that this process may run on, and so what it starts, ascending.
+///
+/// # Errors
+/// The machine has more CPUs than this version supports.
+pub(super) fn cpus_here() -> Result<Vec<u32>, SourceError> {
+    let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
+    // SAFETY: writes a mask of the length given.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
+    if result < 0 {
+        return Err(refused("sched_getaffinity", "this version supports machines with up to 8,192 CPUs"));
+    }
+    Ok(ids(&cpus))
+}
+
+/// Why this process, and so what it starts, cannot place memory where `plan` says: the kernel allows no placement at all, or not these nodes.
+/// `None`: nothing is known to be in the way.
+pub(super) fn placement_problem(plan: &Plan) -> Option<String> {
+    if let Some(error) = mbind_refusal() {
+        return Some(format!(
+            "no memory can be placed here: the system refuses mbind ({error}). Containers forbid it unless they have the capability SYS_NICE \
+             (`docker run --cap-add SYS_NICE`)"
+        ));
+    }
+    let allowed = Current::read().ok()?.allowed_nodes;
+    let forbidden = forbidden_nodes(plan, &allowed);
+    let list = |nodes: &[u32]| numapilot_machine::format_cpu_list(nodes.iter().copied());
+    (!forbidden.is_empty()).then(|| {
+        format!(
+            "the plan puts memory on nodes {}, but this process's cpuset allows only nodes {}: what the plan puts elsewhere stays where it is",
+            list(&forbidden),
+            list(&allowed)
+        )
+    })
+}
+
+/// Nodes of the plan's memory rules that are not among the allowed ones, ascending.
+fn forbidden_nodes(plan: &Plan, allowed: &[u32]) -> Vec<u32> {
+    let mut nodes: Vec<u32> = Vec::new();
+    for rule in &plan.objects {
+        match &rule.policy {
+            Policy::Node { node, .. } => nodes.push(u32::from(*node)),
+            Policy::Interleave(NodeSet::Listed(listed)) | Policy::Split(NodeSet::Listed(listed)) => {
+                nodes.extend(listed.iter().map(|node| u32::from(*node)));
+            }
+            Policy::WeightedInterleave(weights) => nodes.extend(weights.iter().map(|(node, _)| u32::from(*node))),
+            _ => {}
+        }
+    }
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.retain(|node| !allowed.contains(node));
+    nodes
+}
+
+/// What the system says to a request for no policy of a page of our own, if it refuses even that.
+fn mbind_refusal() -> Option<io::Error> {
+    let (bytes, none) = (4096, std::ptr::null_mut());
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, at an address that the kernel chooses; it is unmapped below, and nothing else knows of it.
+    let page = unsafe { libc::mmap(none, bytes, libc::PROT_READ, flags, -1, 0) };
+    if page == libc::MAP_FAILED {
+        return None;
+    }
+    let no_mask = std::ptr::null::<libc::c_ulong>();
+    // SAFETY: sets the policy of the page above; no mask is read.
+    let result =
+        unsafe { libc::syscall(libc::SYS_mbind, page, bytes, 0 as libc::c_int, no_mask, 0_usize, 0 as libc::c_uint) };
+    let error = (result != 0).then(io::Error::last_os_error);
+    // SAFETY: the mapping made above.
+    unsafe { libc::munmap(page, bytes) };
+    error
+}
+
 impl Current {
     /// Reads the policy of this process from the kernel.
     ///
@@ -145,13 +220,8 @@ impl Current {
         let interleaves = mode == MPOL_INTERLEAVE || mode == MPOL_WEIGHTED_INTERLEAVE;
         let next =
             if interleaves { get_mempolicy(MPOL_F_NODE).ok().map(|(node, _)| node.unsigned_abs()) } else { None };
-        let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
-        // SAFETY: writes a mask of the length given.
-        let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
-        if result < 0 {
-            return Err(refused("sched_getaffinity", "this version supports machines with up to 8,192 CPUs"));
-        }
-        Ok(Current { mode, nodes: ids(&nodes), next, cpus: ids(&cpus), allowed_nodes: ids(&allowed) })
+        let cpus = cpus_here()?;
+        Ok(Current { mode, nodes: ids(&nodes), next, cpus, allowed_nodes: ids(&allowed) })
     }
 
     /// The policy's name as numactl prints it.
@@ -174,5 +244,19 @@ impl Current {
     #[must_use]
     pub fn is_interleaving(&self) -> bool {
         self.mode == MPOL_INTERLEAVE || self.mode == MPOL_WEIGHTED_INTERLEAVE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_that_a_cpuset_forbids_are_found_in_every_rule_of_memory() {
+        let text = "version = 1\n[[object]]\nname = \"a\"\npolicy = \"node\"\nnode = 3\n[[object]]\nname = \"b\"\npolicy = \"interleave\"\nnodes = \"0-1\"\n\
+                    [[object]]\nname = \"c\"\npolicy = \"weighted-interleave\"\nweights = \"2:3,0:1\"\n[[object]]\nname = \"d\"\npolicy = \"local\"\n";
+        let plan = Plan::parse(text, "plan.toml").expect("a plan");
+        assert_eq!(forbidden_nodes(&plan, &[0, 1]), [2, 3]);
+        assert!(forbidden_nodes(&plan, &[0, 1, 2, 3]).is_empty());
     }
 }

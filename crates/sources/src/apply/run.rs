@@ -13,6 +13,7 @@ use numapilot_plan::Fitted;
 use super::compile::{Purpose, compile};
 use super::image::PlanImage;
 use super::outcome::Outcome;
+use super::policy::placement_problem;
 use crate::engine::{preload_refusal, resolve_target};
 use crate::error::SourceError;
 use crate::launch::{self, Exit, Launch, Standing};
@@ -59,6 +60,11 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     if let Some((reason, remedy)) = preload_refusal(&target) {
         let what = if plan.is_some() { "the plan" } else { "this" };
         notes.push(format!("{what} cannot be applied to {}: {reason}; {remedy}", target.binary.path.display()));
+    }
+    if let Some((fitted, _)) = &plan
+        && !fitted.plan.objects.is_empty()
+    {
+        notes.extend(placement_problem(&fitted.plan));
     }
     let planner = plan.is_some().then_some(library.planner.as_path());
     let preload: Vec<&Path> = planner.into_iter().chain(options.libraries.iter().map(PathBuf::as_path)).collect();
