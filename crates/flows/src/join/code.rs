@@ -94,8 +94,8 @@ impl<L: Layouts> Joiner<L> {
         id
     }
 
-    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory. A process that generates code of its
-    /// own still runs what it was forked with.
+    /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory. A process that generates code of
+    /// its own still runs what it was forked with.
     fn generator(&self, process: ProcessIndex, ip: u64) -> Option<u32> {
         if self.out.generated.is_empty() {
             return None;

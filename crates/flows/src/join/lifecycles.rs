@@ -431,8 +431,8 @@ impl<L: Layouts> Joiner<L> {
             self.spaces[index.0 as usize] = Space { code_version: version, ..Space::default() };
             return;
         }
-        // Its other threads' last records, and the starts of children that it made last, may follow. What it shared with its parent was copied since, once for each
-        // child: kept to the end, that would be as many live sets as there were children.
+        // Its other threads' last records, and the starts of children that it made last, may follow. What it shared with its parent was copied since, once for
+        // each child: kept to the end, that would be as many live sets as there were children.
         self.ended.push_back(index);
         if self.ended.len() > ENDED_KEPT
             && let Some(old) = self.ended.pop_front()
