@@ -123,7 +123,7 @@ proptest! {
             let measured = sketches.iter().filter(|sketch| sketch.7.is_some()).map(|sketch| f64::from(sketch.5));
             prop_assert_eq!(latencies, measured.sum::<f64>());
             // Readers tell which cells overlap a range of time by their slices' widths.
-            let slice = |time: TimeNs, wide: u64| wide % cube.bin_ns == 0 && (time.0 - cube.start.0) % wide == 0;
+            let slice = |time: TimeNs, wide: u64| wide.is_multiple_of(cube.bin_ns) && (time.0 - cube.start.0).is_multiple_of(wide);
             prop_assert!(cube.latencies.iter().all(|cell| slice(cell.time, cube.latency_bin_ns)));
             prop_assert!(cube.pages.iter().all(|cell| slice(cell.time, cube.page_bin_ns)));
         } else {
