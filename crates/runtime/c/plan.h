@@ -112,6 +112,9 @@ uint32_t np_place_node_of(int cpu);
 /* -- plan_arena.c: blocks -- */
 struct np_plan_thread;
 void *np_arena_alloc(struct np_plan_thread *thread, uint32_t rule, size_t bytes, size_t alignment, bool zero);
+/* With room to grow: whoever grows in steps shall not copy at each of them. NULL: too few addresses are left for that, as may be where they are limited. The
+ * program's own allocator has better means then. */
+void *np_arena_alloc_growing(struct np_plan_thread *thread, uint32_t rule, size_t bytes);
 /* A block of more bytes in place of `old`, whose bytes it has: itself, grown, or another one, after which `old` is given back. NULL: no memory; `old` stays. */
 void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes);
 /* Copies what fits. Pages of a large block that is about to be given back go as soon as they are copied, so that there are hardly ever two of each. */

@@ -131,7 +131,7 @@ static void *place_beside(struct np_plan_thread *thread, uint32_t rule, size_t b
 }
 
 /* A block of a rule's arena, or NULL: no rule takes it, or there is no memory for it in the region. */
-static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, bool zero, struct np_regs caller) {
+static __attribute__((noinline)) void *place_as(size_t bytes, size_t alignment, bool zero, bool grows, struct np_regs caller) {
     if (np_plan_tls.busy) return NULL;
     int saved = errno;
     np_plan_tls.busy = 1;
@@ -142,6 +142,7 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     if (rule >= 0) {
         if (np_is_confined) block = NULL;
         else if (np_plan_has_twins()) block = place_beside(thread, (uint32_t)rule, bytes, alignment, zero);
+        else if (grows) block = np_arena_alloc_growing(thread, (uint32_t)rule, bytes);
         else block = np_arena_alloc(thread, (uint32_t)rule, bytes, alignment, zero);
         if (block == NULL) np_plan_count(&np_plan_rules()[rule].passed, 1);
     }
@@ -150,6 +151,8 @@ static __attribute__((noinline)) void *place(size_t bytes, size_t alignment, boo
     errno = saved;
     return block;
 }
+
+static inline void *place(size_t bytes, size_t alignment, bool zero, struct np_regs caller) { return place_as(bytes, alignment, zero, false, caller); }
 
 /* What realloc makes of a block in an arena, if a rule takes its new size and this call's stack. NULL: none, or no memory. */
 static NP_COLD void *replace(void *old, size_t bytes, struct np_regs caller) {
@@ -241,10 +244,10 @@ static NP_COLD void *regrow(void *old, size_t bytes, struct np_regs caller) {
 static void *reallocate(void *old, size_t bytes, struct np_regs caller) {
     if (np_unlikely(np_is_ours(old))) return regrow(old, bytes, caller);
     if (bytes != 0 && may_match(bytes)) {
-        void *block = place(bytes, 16, false, caller);
+        size_t had = old != NULL ? real.malloc_usable_size(old) : 0;
+        void *block = place_as(bytes, 16, false, had > NP_SMALL_MAX && bytes > had, caller);
         if (block != NULL) {
             if (old == NULL) return block;
-            size_t had = real.malloc_usable_size(old);
             memcpy(block, old, bytes < had ? bytes : had);
             real.free(old);
             return block;

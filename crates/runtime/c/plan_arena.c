@@ -365,6 +365,16 @@ void np_arena_copy(void *to, void *old, size_t bytes) {
     }
 }
 
+void *np_arena_alloc_growing(struct np_plan_thread *thread, uint32_t rule, size_t bytes) {
+    struct np_plan_arena *arena = np_arena_of(thread, rule);
+    if (arena == NULL || bytes > np_region_bytes) return NULL;
+    void *block = take_large(arena, bytes + bytes / 2, NP_GRANULE, false);
+    if (block == NULL) return NULL;
+    np_plan_block_counted(thread, rule, bytes, np_span_of(block)->refused);
+    np_plan_thread_counted(thread);
+    return block;
+}
+
 void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, size_t bytes) {
     struct np_plan_arena *arena = np_arena_of(thread, rule);
     struct np_span *span = np_span_of(old);
@@ -375,15 +385,8 @@ void *np_arena_regrow(struct np_plan_thread *thread, uint32_t rule, void *old, s
         np_plan_thread_counted(thread);
         return old;
     }
-    void *block = NULL;
-    /* Whoever grows in steps shall not copy at each of them. Addresses alone cost no memory. */
-    if (bytes > had && had > NP_SMALL_MAX && bytes < np_region_bytes / 4) block = take_large(arena, bytes + bytes / 2, NP_GRANULE, false);
-    if (block != NULL) {
-        np_plan_block_counted(thread, rule, bytes, np_span_of(block)->refused);
-        np_plan_thread_counted(thread);
-    } else {
-        block = np_arena_alloc(thread, rule, bytes, 16, false);
-    }
+    bool is_growing = bytes > had && had > NP_SMALL_MAX;
+    void *block = is_growing ? np_arena_alloc_growing(thread, rule, bytes) : np_arena_alloc(thread, rule, bytes, 16, false);
     if (block == NULL) return NULL;
     np_arena_copy(block, old, bytes < had ? bytes : had);
     np_arena_free(thread, old);

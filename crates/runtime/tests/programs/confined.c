@@ -39,6 +39,9 @@ static void *work(void *argument) {
 int main(int count, char **arguments) {
     if (count != 3) return 2;
     pthread_t early, late;
+    char *held = malloc(1 << 20);
+    if (held == NULL) return 3;
+    memset(held, 7, 1 << 20);
     struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
     if (pthread_create(&early, NULL, work, &may_begin[0]) != 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 3;
     if (strcmp(arguments[1], "prctl") == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 4;
@@ -49,6 +52,9 @@ int main(int count, char **arguments) {
     if (pthread_create(&late, NULL, work, NULL) != 0) return 6;
     pthread_join(late, NULL);
     work(NULL);
+    held = realloc(held, 8 << 20); /* made before, other since */
+    if (held == NULL || held[0] != 7 || held[(1 << 20) - 1] != 7) return 9;
+    free(held);
     pid_t child = fork();
     if (child == 0) {
         work(NULL);
