@@ -22,6 +22,8 @@
      begin PID ADDRESS NODES     pages that the kernel has filled for that program, on the CPU on which exec ran
      lost FAULTS                 so many faults found no room, and are not in the list */
 #define _GNU_SOURCE
+#include "kernel_call.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -221,7 +223,7 @@ static void write_range(pid_t pid, const char *what, uint64_t from, uint64_t to)
         int any = 0;
         if (count > BATCH) count = BATCH;
         for (unsigned long i = 0; i < count; i++) pages[i] = (void *)(uintptr_t)(from + i * PAGE);
-        if (syscall(SYS_move_pages, pid, count, pages, NULL, nodes, 0) != 0) return;
+        if (kernel_call(SYS_move_pages, pid, (long)count, (long)pages, 0, (long)nodes, 0) != 0) return;
         for (unsigned long i = 0; i < count; i++) {
             text[i] = nodes[i] >= 0 && nodes[i] < 16 ? "0123456789abcdef"[nodes[i]] : '.';
             if (text[i] != '.' && is_own(pid, from + i * PAGE)) text[i] = '.';
@@ -340,7 +342,7 @@ static void begin_on_node(void) {
     cpu_set_t set;
     CPU_ZERO(&set);
     for (int i = 0; i < atoi(per_node); i++) CPU_SET((size_t)(atoi(node) * atoi(per_node) + i), &set);
-    syscall(SYS_sched_setaffinity, 0, sizeof set, &set);
+    kernel_call(SYS_sched_setaffinity, 0, sizeof set, (long)&set, 0, 0, 0);
 }
 
 static void become(const char *mirror, char **command) {

@@ -4,6 +4,8 @@
 
    The environment names how many CPUs a node of the guest has (LAB_CPUS_PER_NODE); CPUs are numbered node by node. */
 #define _GNU_SOURCE
+#include "kernel_call.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -36,7 +38,7 @@ static void follow(void) {
         cpu_set_t set;
         CPU_ZERO(&set);
         for (unsigned i = 0; i < count; i++) CPU_SET(node * count + i, &set);
-        syscall(SYS_sched_setaffinity, 0, sizeof set, &set);
+        kernel_call(SYS_sched_setaffinity, 0, sizeof set, (long)&set, 0, 0, 0);
     }
     errno = saved;
 }
@@ -85,7 +87,7 @@ long mbind(void *start, unsigned long bytes, int mode, const unsigned long *node
         (long (*)(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned))next("mbind");
     long answer = call != NULL ? call(start, bytes, mode, nodes, max, flags) : -1;
     int saved = errno;
-    if (answer == 0) syscall(SYS_mbind, start, bytes, mode, nodes, max, flags);
+    if (answer == 0) kernel_call(SYS_mbind, (long)start, (long)bytes, mode, (long)nodes, (long)max, flags);
     errno = saved;
     return answer;
 }
@@ -94,7 +96,7 @@ long set_mempolicy(int mode, const unsigned long *nodes, unsigned long max) {
     long (*call)(int, const unsigned long *, unsigned long) = (long (*)(int, const unsigned long *, unsigned long))next("set_mempolicy");
     long answer = call != NULL ? call(mode, nodes, max) : -1;
     int saved = errno;
-    if (answer == 0) syscall(SYS_set_mempolicy, mode, nodes, max);
+    if (answer == 0) kernel_call(SYS_set_mempolicy, mode, (long)nodes, (long)max, 0, 0, 0);
     errno = saved;
     return answer;
 }

@@ -3,7 +3,8 @@
  * A preloaded library that the program's loader cannot load ends the program before main: musl's loader finds none of glibc's own symbols, and an older glibc
  * lacks versions that ours needs; a loader of another word size complains to the program's standard error. So the exec hooks look at what is started: the
  * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static
- * program loads nothing itself, but what it starts would find the library in its environment, with no hook to look at it.
+ * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is recorded. There
+ * is no hook that looks at it: a program of another C library that a static one starts is not helped.
  */
 #define _GNU_SOURCE
 #include "exec_target.h"
@@ -169,7 +170,7 @@ static bool binary_takes_us(long fd, const char *path, const Elf64_Ehdr *header)
         return loader_takes_us(interpreter);
     }
     /* Static; or a loader that is started by its name, with the program as an argument. */
-    return strncmp(name_of(path), "ld-linux-", 9) == 0 && loader_takes_us(path);
+    return strncmp(name_of(path), "ld-", 3) != 0 || loader_takes_us(path);
 }
 
 bool np_script_words(char *line, char **interpreter, char **option) {

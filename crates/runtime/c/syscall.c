@@ -32,9 +32,11 @@ static bool is_of_cpus(long number) { return number == SYS_sched_setaffinity || 
 static bool is_shown(void) { return np_arena->config.machine_files[0] != 0; }
 
 /* Placement and affinity on the simulated machine: the hooks of the functions that have these calls' names, never somebody else's function of that name, which
- * may be what called. A thread without a slot has no place on that machine. */
+ * may be what called. A thread without a slot has no place on that machine, and neither have other processes' pages. */
 NP_HIDDEN long np_syscall_numa(long number, long a, long b, long c, long d, long e, long f) {
-    if (!np_is_simulated() || np_self() == NULL || (is_of_cpus(number) && !is_shown())) return np_syscall_real(number, a, b, c, d, e, f);
+    struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
+    bool is_ours = slot != NULL && (!is_of_cpus(number) || is_shown()) && (number != SYS_move_pages || a == 0 || a == (long)slot->pid);
+    if (!is_ours) return np_syscall_real(number, a, b, c, d, e, f);
     switch (number) {
     case SYS_sched_setaffinity: return np_own_sched_setaffinity((pid_t)a, (size_t)b, (const cpu_set_t *)c);
     case SYS_sched_getaffinity: return returned(np_numa_get_affinity((pid_t)a, (size_t)b, (void *)c));

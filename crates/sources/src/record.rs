@@ -352,8 +352,7 @@ fn unrecorded(arena: &Arena) -> Vec<String> {
     if let (count @ 1.., name) = arena.unrecorded_programs() {
         let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
         notes.push(format!(
-            "{count} programs could not be recorded, nor what they started{first}: they are static, or linked to another C library than the tracker; they ran \
-             without it"
+            "{count} programs could not be recorded, nor what they started{first}: they are linked to another C library than the tracker; they ran without it"
         ));
     }
     if let limited @ 1.. = arena.limited_processes() {
