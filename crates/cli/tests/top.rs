@@ -56,6 +56,16 @@ impl Session {
         command.envs(environment.iter().copied()).stdin(side()).stdout(side()).stderr(side());
         // A group of its own, whose parent is in another one: SIGTSTP stops nobody in a group that no shell looks after, such as a build server's.
         command.process_group(0);
+        // Signals end it as they end what a shell starts in the foreground, however these tests were started: what the caller ignores stays ignored.
+        // SAFETY: only async-signal-safe calls between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         let began = Instant::now();
         let child = command.spawn().expect("the program starts");
         let mut reader = File::from(ours.try_clone().expect("a descriptor"));

@@ -128,7 +128,7 @@ static void *work(void *argument) {
         if (i % 8 == 4) rendezvous(i);
     }
     void *last = hook_malloc(77);
-    np_thread_end(); /* not in the last round of key destructors: the sanitizer is gone by then */
+    np_thread_end(true); /* not in the last round of key destructors: the sanitizer is gone by then */
     hook_free(last);
     return NULL;
 }
