@@ -3,8 +3,8 @@
  * A preloaded library that the program's loader cannot load ends the program before main: musl's loader finds none of glibc's own symbols, and an older glibc
  * lacks versions that ours needs; a loader of another word size complains to the program's standard error. So the exec hooks look at what is started: the
  * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static
- * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is recorded. There
- * is no hook that looks at it: a program of another C library that a static one starts is not helped.
+ * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
+ * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
  */
 #define _GNU_SOURCE
 #include "exec_target.h"
