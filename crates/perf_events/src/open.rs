@@ -578,7 +578,11 @@ pub fn raise_descriptor_limit() {
 mod tests {
     //! Events on this machine, where the kernel allows any.
 
+    use std::io::BufRead;
+    use std::io::BufReader;
+    use std::io::Write;
     use std::process::Command;
+    use std::process::Stdio;
 
     use numapilot_perf::Record;
     use numapilot_perf::SideBand;
@@ -703,14 +707,28 @@ mod tests {
     #[test]
     fn an_event_that_had_stopped_goes_on() {
         let request = EventRequest::page_faults(true, 16);
-        let scope = Scope::Processes(vec![std::process::id()]);
+        // A process of its own, which starts a program for each line that it is sent: threads of other tests come and go.
+        let mut shell = Command::new("sh")
+            .args(["-c", "while read line; do env true; echo; done"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        let mut keyboard = shell.stdin.take().unwrap();
+        let scope = Scope::Processes(vec![shell.id()]);
         let mut set = match EventSet::open(&[request], &scope, SIZE) {
             Ok(set) => set,
-            Err(error) => return numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+            Err(error) => {
+                drop(keyboard);
+                shell.wait().unwrap();
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
         };
-        let fresh = |set: &mut EventSet| {
+        let mut fresh = |set: &mut EventSet| {
             read(set);
-            assert!(Command::new("true").status().unwrap().success());
+            keyboard.write_all(b"\n").unwrap();
+            lines.next().unwrap().unwrap();
             read(set).0
         };
         set.enable();
@@ -725,6 +743,8 @@ mod tests {
         set.with_aux = cpus.iter().flat_map(|&cpu| fds.iter().map(move |&fd| (cpu, fd))).collect();
         set.restart_aux(cpus[0]);
         assert!(fresh(&mut set) > 0);
+        drop(keyboard);
+        shell.wait().unwrap();
     }
 
     #[test]
