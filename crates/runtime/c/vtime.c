@@ -385,7 +385,7 @@ NP_COLD bool np_block_escaped(struct np_slot *slot) {
  * another finds that it makes no progress. */
 static void before_jump(void) {
     struct np_slot *slot = np_vtime_self_live();
-    if (slot == NULL || !np_vt(slot)->started) return;
+    if (slot == NULL || !np_load(np_vt(slot)->started)) return;
     sleep_is_over(np_vt(slot));
     if (np_vt(slot)->block_depth == 0 || np_vt(slot)->block_sp == UINT64_MAX) return;
     np_wait_abandoned(slot);
@@ -406,7 +406,7 @@ NP_JUMP(siglongjmp, sigjmp_buf where)
 
 static NP_COLD void throttle_slow(struct np_slot *slot) {
     struct np_vtime_slot *vt = np_vt(slot);
-    if (np_is_confined || !vt->started || np_load(np_arena->state) != NP_STATE_RUN) {
+    if (np_is_confined || !np_load(vt->started) || np_load(np_arena->state) != NP_STATE_RUN) {
         np_store(slot->next_throttle, np_clock_of(slot) + window());
         return;
     }
@@ -539,7 +539,7 @@ void np_vtime_thread_start(struct np_slot *slot, uint64_t creator_clock) {
 }
 
 void np_vtime_thread_end(struct np_slot *slot) {
-    if (!np_vtime_on() || !np_vt(slot)->started) return;
+    if (!np_vtime_on() || !np_load(np_vt(slot)->started)) return;
     int saved = errno;
     np_wait_abandoned(slot);
     sleep_is_over(np_vt(slot));

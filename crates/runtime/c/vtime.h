@@ -40,7 +40,7 @@ struct np_vtime_slot {
     uint64_t wait_ticket;
     uint32_t wait_kind;
     uint32_t sleeping;         /* 1: counted in arena.epoch_waiters */
-    uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread */
+    uint64_t started;          /* 1: np_vtime_thread_start ran for this slot's thread (others take it to 0 when that is about to end) */
 };
 _Static_assert(sizeof(struct np_vtime_slot) <= 256, "fits its part of scratch");
 
