@@ -23,6 +23,7 @@ use numapilot_plan::Fit;
 use numapilot_plan::Plan;
 use numapilot_report::units;
 use numapilot_sources::Binding;
+use numapilot_sources::Engine;
 use numapilot_sources::Existing;
 use numapilot_sources::Follow;
 use numapilot_sources::Limits;
@@ -99,7 +100,10 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         unseen(summary.instrumentation.as_ref());
         tell!(
             "numapilot: {}, {}, {} in {}; next: numapilot report {}",
-            units::counted(summary.accesses, "access", "accesses"),
+            match recording.engine {
+                Engine::Fault => units::counted(summary.accesses, "page fault", "page faults"),
+                _ => units::counted(summary.accesses, "access", "accesses"),
+            },
             units::counted(summary.objects, "object", "objects"),
             units::counted(summary.threads, "thread", "threads"),
             recording.dir.display(),
