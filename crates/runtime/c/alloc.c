@@ -353,15 +353,6 @@ NP_EXPORT int malloc_trim(size_t pad) {
 
 /* -- start -- */
 
-static void put_mark(struct np_slot *slot, const char *text) {
-    size_t bytes = strlen(text);
-    unsigned count = 2 + np_words_for(bytes);
-    uint64_t *words = np_begin(slot, NP_REC_MARK, bytes, count, np_order());
-    if (words == NULL) return;
-    np_put_bytes(words + 2, text, bytes);
-    np_commit(slot, count);
-}
-
 static void measure_gone_ticks(void) {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < GONE_TRIES; i++) {
@@ -379,5 +370,6 @@ void np_alloc_init(struct np_slot *slot) {
     heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;
-    put_mark(slot, "warning: the program has its own malloc, which the tracker cannot intercept; its blocks are not recorded");
+    static const char text[] = "warning: the program has its own malloc, which the tracker cannot intercept; its blocks are not recorded";
+    np_put_mark(slot, text, sizeof text - 1);
 }

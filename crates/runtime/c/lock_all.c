@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "track.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -57,22 +56,10 @@ static bool lock_line(const struct np_maps_line *line, void *context) {
     return true;
 }
 
-/* Pages of address space, as the kernel counts them. 0: unknown. */
-static uint64_t pages_in_all(void) {
-    char text[64] = {0};
-    uint64_t pages = 0;
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    NP_SYS3(SYS_read, fd, text, sizeof text - 1);
-    NP_SYS1(SYS_close, fd);
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
-    return pages;
-}
-
 /* By the kernel's rule (mm/mlock.c), but for what is ours. */
 static bool is_allowed(void) {
     struct rlimit limit;
-    uint64_t pages = pages_in_all(), ours = unlock_ours();
+    uint64_t pages = np_pages_mapped(), ours = unlock_ours();
     if (pages <= ours || NP_SYS2(SYS_getrlimit, RLIMIT_MEMLOCK, &limit) != 0) return false;
     return pages - ours <= limit.rlim_cur >> NP_PAGE_SHIFT;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "track.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
 #define OUR_DESCRIPTOR (-2)
@@ -47,4 +48,15 @@ void np_pages_free(void *pages, size_t bytes) {
     if (bytes >= LARGE_BYTES) forget_range((uintptr_t)pages);
 #endif
     NP_SYS2(SYS_munmap, pages, bytes);
+}
+
+uint64_t np_pages_mapped(void) {
+    char text[64] = {0};
+    uint64_t pages = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    NP_SYS3(SYS_read, fd, text, sizeof text - 1);
+    NP_SYS1(SYS_close, fd);
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
+    return pages;
 }

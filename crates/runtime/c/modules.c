@@ -269,20 +269,9 @@ NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
     return real(space, path, mode);
 }
 
-static void *(*real_dlsym)(void *, const char *);
-
-static NP_COLD void find_dlsym(void) {
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    void *(*found)(void *, const char *) = NULL;
-    for (unsigned i = 0; i < 3 && found == NULL; i++) found = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    np_store(real_dlsym, found);
-    if (found == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
-}
-
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    if (np_unlikely(np_load(real_dlsym) == NULL)) find_dlsym();
     if (np_unlikely(np_load(list_may_have_changed))) scan_if_changed();
-    return np_load(real_dlsym)(handle, name);
+    return np_real_dlsym()(handle, name);
 }
 
 NP_EXPORT int dlclose(void *handle) {

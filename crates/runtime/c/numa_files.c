@@ -55,25 +55,32 @@ static const char *from_root(int folder, const char *path, char room[ROOM_BYTES]
     return room + 1;
 }
 
-/* Where the copy of this file lies, in `room`; NULL: nothing of it is simulated. */
-static const char *copy_of(int folder, const char *path, char room[ROOM_BYTES]) {
+/* What a path leads to on the simulated machine: the copy of a file, a file about the process itself, or neither. */
+struct shown {
+    const char *copy; /* NULL: there is none */
+    enum np_proc_file file;
+};
+
+/* `room` takes the copy's path. */
+static struct shown shown_at(int folder, const char *path, char room[ROOM_BYTES]) {
     char whole[ROOM_BYTES];
+    struct shown shown = {NULL, NP_PROC_OTHER};
     const char *wanted = from_root(folder, path, whole);
-    if (wanted == NULL || !is_copied(wanted) || !np_is_simulated()) return NULL;
+    if (wanted == NULL) return shown;
+    bool has_copy = is_copied(wanted);
+    enum np_proc_file file = has_copy ? NP_PROC_OTHER : np_proc_file_of(wanted);
+    if ((!has_copy && file == NP_PROC_OTHER) || !np_is_simulated()) return shown;
+    shown.file = file;
     size_t root = strnlen(np_arena->config.machine_files, NP_PATH_MAX), bytes = strlen(wanted);
-    if (root == 0 || root == NP_PATH_MAX || root + bytes + 2 > ROOM_BYTES) return NULL;
+    if (!has_copy || root == 0 || root == NP_PATH_MAX || root + bytes + 2 > ROOM_BYTES) return shown;
     memcpy(room, np_arena->config.machine_files, root);
     room[root] = '/';
     memcpy(room + root + 1, wanted, bytes + 1);
-    return room;
+    shown.copy = room;
+    return shown;
 }
 
-static enum np_proc_file proc_file(int folder, const char *path) {
-    char whole[ROOM_BYTES];
-    const char *wanted = from_root(folder, path, whole);
-    enum np_proc_file file = wanted != NULL ? np_proc_file_of(wanted) : NP_PROC_OTHER;
-    return file != NP_PROC_OTHER && np_is_simulated() ? file : NP_PROC_OTHER;
-}
+static const char *copy_of(int folder, const char *path, char room[ROOM_BYTES]) { return shown_at(folder, path, room).copy; }
 
 static inline bool is_unreadable(bool failed) { return failed && errno == EFAULT; }
 
@@ -95,11 +102,10 @@ static int take_over(int fd, long instead, int flags) {
 static int opened(int fd, int folder, const char *path, int flags) {
     if (is_unreadable(fd < 0) || (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY) return fd;
     char room[ROOM_BYTES];
-    const char *copy = copy_of(folder, path, room);
-    if (copy != NULL) return take_over(fd, NP_SYS4(SYS_openat, AT_FDCWD, copy, flags, 0), flags);
-    enum np_proc_file file = proc_file(folder, path);
-    if (file == NP_PROC_OTHER || (flags & O_PATH)) return fd;
-    long instead = np_proc_open(file, fd, flags);
+    struct shown shown = shown_at(folder, path, room);
+    if (shown.copy != NULL) return take_over(fd, NP_SYS4(SYS_openat, AT_FDCWD, shown.copy, flags, 0), flags);
+    if (shown.file == NP_PROC_OTHER || (flags & O_PATH)) return fd;
+    long instead = np_proc_open(shown.file, fd, flags);
     return instead < 0 ? fd : take_over(fd, instead, flags);
 }
 
@@ -145,13 +151,12 @@ OPENAT_2(__openat64_2)
 static FILE *streamed(FILE *stream, const char *path, const char *mode, FILE *(*real)(const char *, const char *)) {
     if (is_unreadable(stream == NULL) || mode[0] != 'r' || strchr(mode, '+') != NULL) return stream;
     char room[ROOM_BYTES];
-    const char *copy = copy_of(AT_FDCWD, path, room);
-    enum np_proc_file file = copy == NULL ? proc_file(AT_FDCWD, path) : NP_PROC_OTHER;
-    if (copy == NULL && file == NP_PROC_OTHER) return stream;
+    struct shown shown = shown_at(AT_FDCWD, path, room);
+    if (shown.copy == NULL && shown.file == NP_PROC_OTHER) return stream;
     FILE *instead = NULL;
-    if (copy != NULL) instead = real(copy, mode);
+    if (shown.copy != NULL) instead = real(shown.copy, mode);
     else {
-        long fd = np_proc_open(file, stream != NULL ? fileno(stream) : -1, strchr(mode, 'e') != NULL ? O_CLOEXEC : 0);
+        long fd = np_proc_open(shown.file, stream != NULL ? fileno(stream) : -1, strchr(mode, 'e') != NULL ? O_CLOEXEC : 0);
         if (fd < 0) return stream;
         instead = fdopen((int)fd, mode);
         if (instead == NULL) NP_SYS1(SYS_close, fd);

@@ -200,18 +200,7 @@ NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
     return real(path, mode);
 }
 
-static void *(*real_dlsym)(void *, const char *);
-
-static NP_COLD void find_dlsym(void) {
-    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    void *(*found)(void *, const char *) = NULL;
-    for (unsigned i = 0; i < 3 && found == NULL; i++) found = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-    np_store(real_dlsym, found);
-    if (found == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
-}
-
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    if (np_unlikely(np_load(real_dlsym) == NULL)) find_dlsym();
     if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
-    return np_load(real_dlsym)(handle, name);
+    return np_real_dlsym()(handle, name);
 }

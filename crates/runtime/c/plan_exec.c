@@ -3,13 +3,9 @@
 #include "exec_target.h"
 #include "plan.h"
 
-#include <fcntl.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
-
-NP_EXEC_COUNTER
 
 /* Declares `kept`: `given`, or a copy of it on this function's stack without this library. */
 #define KEEP(given, program)                                                 \
@@ -28,18 +24,10 @@ NP_EXPORT int execve(const char *path, char *const arguments[], char *const envi
     return NP_REAL(execve)(path, arguments, kept);
 }
 
-NP_EXPORT int execv(const char *path, char *const arguments[]) {
-    return execve(path, arguments, environ);
-}
-
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     char room[1024];
     KEEP(environment, np_exec_find(file, room, sizeof room));
     return NP_REAL(execvpe)(file, arguments, kept);
-}
-
-NP_EXPORT int execvp(const char *file, char *const arguments[]) {
-    return execvpe(file, arguments, environ);
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
@@ -54,25 +42,6 @@ NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)kept, flags, 0);
     errno = (int)-result;
     return -1;
-}
-
-NP_EXPORT int execl(const char *path, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    va_end(rest);
-    return execve(path, arguments, environ);
-}
-
-NP_EXPORT int execlp(const char *file, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    va_end(rest);
-    return execvpe(file, arguments, environ);
-}
-
-NP_EXPORT int execle(const char *path, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    char *const *environment = va_arg(rest, char *const *);
-    va_end(rest);
-    return execve(path, arguments, environment);
 }
 
 NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -33,22 +32,11 @@ static struct np_span *free_spans[FREE_LISTS], *spare; /* list k: of 2^k to 2^(k
 static struct np_span *fresh, *fresh_end;
 static struct np_own_range *unused_range; /* addresses that no block has had yet */
 
-static uint64_t address_space_used(void) {
-    char text[64] = {0};
-    uint64_t pages = 0;
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    NP_SYS3(SYS_read, fd, text, sizeof text - 1);
-    NP_SYS1(SYS_close, fd);
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
-    return pages << NP_PAGE_SHIFT;
-}
-
 /* A limit on addresses (`ulimit -v`; batch systems set one for every job) counts reserved ones: most of it is the program's. */
 static uint64_t most_bytes(void) {
     struct rlimit limit;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MOST_BYTES;
-    uint64_t used = address_space_used(), share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
+    uint64_t used = np_pages_mapped() << NP_PAGE_SHIFT, share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
     np_region_is_limited = true;
     return share < MOST_BYTES ? share : MOST_BYTES;
 }

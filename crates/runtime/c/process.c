@@ -10,7 +10,6 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -347,10 +346,6 @@ NP_EXPORT int execve(const char *path, char *const arguments[], char *const envi
     return NP_REAL(execve)(path, arguments, completed);
 }
 
-NP_EXPORT int execv(const char *path, char *const arguments[]) {
-    return execve(path, arguments, environ);
-}
-
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     char room[1024];
     const char *found = np_exec_find(file, room, sizeof room);
@@ -360,10 +355,6 @@ NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const env
     if (fits_ && np_emulator_takes(found, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execvpe)(file, arguments, completed);
-}
-
-NP_EXPORT int execvp(const char *file, char *const arguments[]) {
-    return execvpe(file, arguments, environ);
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
@@ -380,27 +371,6 @@ NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
     errno = (int)-result;
     return -1;
-}
-
-NP_EXEC_COUNTER
-
-NP_EXPORT int execl(const char *path, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    va_end(rest);
-    return execve(path, arguments, environ);
-}
-
-NP_EXPORT int execlp(const char *file, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    va_end(rest);
-    return execvpe(file, arguments, environ);
-}
-
-NP_EXPORT int execle(const char *path, const char *first, ...) {
-    NP_EXEC_COLLECT(first);
-    char *const *environment = va_arg(rest, char *const *);
-    va_end(rest);
-    return execve(path, arguments, environment);
 }
 
 struct spawn {

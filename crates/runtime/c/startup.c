@@ -59,6 +59,21 @@ void *np_real(const char *name) {
     return found;
 }
 
+static np_dlsym_function real_dlsym;
+
+static NP_COLD void find_dlsym(void) {
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    np_dlsym_function found = NULL;
+    for (unsigned i = 0; i < 3 && found == NULL; i++) found = (np_dlsym_function)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    np_store(real_dlsym, found);
+    if (found == NULL) __builtin_trap(); /* no C library that has dlvsym lacks dlsym */
+}
+
+np_dlsym_function np_real_dlsym(void) {
+    if (np_unlikely(np_load(real_dlsym) == NULL)) find_dlsym();
+    return np_load(real_dlsym);
+}
+
 /* -- /proc/self/maps -- */
 
 static bool hex(const char **at, uint64_t *value) {

@@ -302,9 +302,14 @@ static inline bool np_memo_holds(const struct np_memo *memo, struct np_regs regs
 const char *np_initial_environment(const char *prefix);
 /* This library's image and file. */
 void np_find_ourselves(void);
+/* The real function behind the hooks of dlsym, which np_real itself goes through. */
+typedef void *(*np_dlsym_function)(void *handle, const char *name);
+np_dlsym_function np_real_dlsym(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
+/* Pages of address space that the process has, as the kernel counts them. 0: unknown. */
+uint64_t np_pages_mapped(void);
 /* Large memory of our own, which must not be locked with the program's (lock_all.c); lo 0: free. */
 #define NP_OWN_RANGES 16u
 extern struct np_own_range np_own_ranges[NP_OWN_RANGES];
