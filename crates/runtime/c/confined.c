@@ -4,10 +4,9 @@
  * (syscall.c), and from then on leaves out every call that it can (np_is_confined, sys.h). What is lost by that is said in the trace.
  */
 #define _GNU_SOURCE
+#include "confined.h"
 #include "syscalls.h"
 #include "track.h"
-
-#include <linux/seccomp.h>
 
 void np_confinement_begins(void) {
     static const char text[] = "warning: the program restricts its system calls from here on (seccomp); the tracker makes none in its place: "
@@ -20,12 +19,11 @@ void np_confinement_begins(void) {
     np_is_confined = true;
 }
 
-/* seccomp() by number, as libseccomp calls it. Most other operations, and one without a filter, only ask what the kernel has. */
+/* seccomp() by number, as libseccomp calls it. */
 NP_HIDDEN long np_syscall_seccomp(long number, long a, long b, long c, long d, long e, long f) {
-    bool confines = (a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c != 0)) && !np_is_confined;
+    bool confines = np_seccomp_confines(a, c) && !np_is_confined;
     if (confines) np_confinement_begins();
     long result = np_syscall_real(number, a, b, c, d, e, f);
-    /* With SECCOMP_FILTER_FLAG_TSYNC a positive result is a thread that stood in the way; with a listener it is the listener's descriptor. */
-    if (confines && (result < 0 || (result > 0 && !(b & SECCOMP_FILTER_FLAG_NEW_LISTENER)))) np_is_confined = false;
+    if (confines && np_seccomp_failed(result, b)) np_is_confined = false;
     return result;
 }

@@ -1,9 +1,9 @@
 /* plan_confined.c: the planner in a program that puts itself under a seccomp filter (np_is_confined, sys.h): placing takes calls that such a filter does not
  * list, so nothing is placed from then on; objects that a rule would have taken are counted as passed. */
 #define _GNU_SOURCE
+#include "confined.h"
 #include "plan.h"
 
-#include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
@@ -27,10 +27,10 @@ static NP_COLD void begin(void) {
 }
 
 static __attribute__((noinline)) long confine(long number, long a, long b, long c, long d, long e, long f) {
-    bool confines = (a == SECCOMP_SET_MODE_STRICT || (a == SECCOMP_SET_MODE_FILTER && c != 0)) && !np_is_confined;
+    bool confines = np_seccomp_confines(a, c) && !np_is_confined;
     if (confines) begin();
     long result = np_load(real_syscall)(number, a, b, c, d, e, f);
-    if (confines && (result < 0 || (result > 0 && !(b & SECCOMP_FILTER_FLAG_NEW_LISTENER)))) np_is_confined = false;
+    if (confines && np_seccomp_failed(result, b)) np_is_confined = false;
     return result;
 }
 

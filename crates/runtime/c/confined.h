@@ -1,0 +1,18 @@
+/* confined.h: which calls of seccomp() put the caller under a filter, and whether they did. Most operations, and one without a filter, only ask what the
+ * kernel has. */
+#ifndef NUMAPILOT_CONFINED_H
+#define NUMAPILOT_CONFINED_H
+
+#include <linux/seccomp.h>
+#include <stdbool.h>
+
+static inline bool np_seccomp_confines(long operation, long filter) {
+    return operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && filter != 0);
+}
+
+/* With SECCOMP_FILTER_FLAG_TSYNC a positive result is a thread that stood in the way; with a listener it is the listener's descriptor. */
+static inline bool np_seccomp_failed(long result, long flags) {
+    return result < 0 || (result > 0 && !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER));
+}
+
+#endif
