@@ -218,12 +218,17 @@ impl Tasks {
 
     /// The tracker has announced a thread: the task gets its number. Returns the task.
     pub fn announce(&mut self, announced: &Announcement) -> usize {
-        let Announcement { pid, tid, .. } = *announced;
-        let is_it = |&task: &usize| self.tasks[task].tid == tid && self.images[self.tasks[task].image].pid == pid;
-        let waiting = self.unannounced.iter().position(is_it);
+        let Announcement { pid, tid, ready, .. } = *announced;
+        let is_it = |&task: &usize| {
+            let Task { tid: other, image, start, .. } = self.tasks[task];
+            other == tid && self.images[image].pid == pid && start <= ready
+        };
+        // The child of vfork(2) or posix_spawn(3) is a task of its own until it executes its program, and the tracker announces the program alone: what
+        // began last by then is it.
+        let waiting = self.unannounced.iter().rposition(is_it);
         let task = match waiting {
             Some(at) => self.unannounced.remove(at),
-            None => self.task(pid, tid, announced.ready),
+            None => self.task(pid, tid, ready),
         };
         self.unannounced.retain(|&other| other != task);
         let state = &mut self.tasks[task];

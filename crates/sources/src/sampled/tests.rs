@@ -8,10 +8,11 @@ use numapilot_perf::{Mapping, MemoryAccess, SampleId, SideBand, TaskChange};
 use numapilot_perf_events::places::{EventFact, Places};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
+use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 use numapilot_trace::wire::Clock;
 
 use super::order::AuxAccess;
-use super::{Output, Samples, SharedWriter, TaskSource, Tasks};
+use super::{Announcement, Output, Samples, SharedWriter, TaskSource, Tasks};
 
 const KHZ: u32 = 1_000_000;
 const PAGE: u64 = 4096;
@@ -324,4 +325,27 @@ fn a_file_of_another_root_directory_is_not_taken_for_the_one_here() {
     assert_eq!(other.frames.len(), 1);
     assert!(other.frames[0].function.contains("+0x"), "{:?}", other.frames);
     assert_eq!((&*same.module, &same.frames), (path.to_str().unwrap(), &here.frames));
+}
+
+/// The child of vfork(2) is an image of the same number until it executes its program. The tracker announces both after fork(2), but after vfork(2) the program alone.
+#[test]
+fn an_announcement_is_of_the_image_that_ran_when_it_was_made() {
+    let lab = Lab::new(TaskSource::default());
+    let mut out = Output::new(lab.writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
+    let announced = |index, ready| {
+        let (thread, process) = (ThreadIndex(index), ProcessIndex(index));
+        Announcement { pid: 8, tid: 8, thread, process, ready, seen: ready }
+    };
+    for is_vfork in [false, true] {
+        let mut tasks = Tasks::new(TaskSource { tracker: Some("/lib/tracker.so".to_owned()), ..TaskSource::default() });
+        tasks.fork(&mut out, &TaskChange { pid: 8, tid: 8, parent_pid: 7, parent_tid: 7, time: 100 }).unwrap();
+        let child = tasks.task(8, 8, 110);
+        tasks.comm(&mut out, 8, 8, b"app", true, 200).unwrap();
+        let program = tasks.task(8, 8, 210);
+        if !is_vfork {
+            assert_eq!(tasks.announce(&announced(5, 150)), child);
+        }
+        assert_eq!(tasks.announce(&announced(6, 300)), program, "vfork: {is_vfork}");
+        assert_eq!(tasks.thread(&mut out, program).unwrap(), Some(ThreadIndex(6)));
+    }
 }

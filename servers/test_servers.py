@@ -1,0 +1,103 @@
+"""Unit tests of the servers' tools: what they make of a report, which commands they run, and that the list is valid."""
+
+import os
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+sys.dont_write_bytecode = True
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, folder) for folder in ("servers", "zoo", "tools")]
+
+import catalogue  # noqa: E402
+import collect  # noqa: E402
+import fetch  # noqa: E402
+import overview  # noqa: E402
+import packages  # noqa: E402
+
+
+def report(engine, sites, heap=None, samples=200):
+    losses = {name: 0 for name in collect.LOST} | {"accesses_without_object": 3}
+    recording = {"engine": engine, "object_count": 9, "process_count": 1, "thread_count": 4, "losses": losses}
+    return {"counted": "memory accesses", "recording": recording, "headline": {"totals": {"samples": samples}}, "sites": sites, "heap": heap}
+
+
+def site(name, share, key=1, place=""):
+    return {"key": key, "name": name, "place": place, "share": {"value": share}}
+
+
+class Reports(unittest.TestCase):
+    def test_memory_of_no_object_is_no_object(self):
+        found = collect.summary(report("fault", [site("(no known object)", 0.5, "unknown"), site("a", 0.1), site("b", 0.4, place="b.c:3")]))
+        self.assertEqual(found["top"], [("b (b.c:3)", 0.4), ("a", 0.1)])
+        self.assertEqual(overview.without(found), "2 %")
+
+    def test_a_recording_without_accesses_names_its_heap(self):
+        heap = {"peak_bytes": 100, "sites": [{"name": "x", "place": "", "at_peak_bytes": 20}, {"name": "y", "place": "", "at_peak_bytes": 80}]}
+        found = collect.summary(report("track", [], heap, samples=0))
+        self.assertEqual(found["top"], [("y", 0.8), ("x", 0.2)])
+        self.assertEqual(overview.without(found), "-")
+
+    def test_lost_records_are_told(self):
+        one = report("fault", [site("a", 1.0)])
+        one["recording"]["losses"]["ring_full"] = 7
+        row = {"ratios": [1.0, 1.25, 1.5], "ratio": 1.25, "memory": 1.0, "recorder_s": 2.0, **collect.summary(one)}
+        self.assertIn("1.25 (1.00 to 1.50)", overview.row_of("s", "fault", row))
+        self.assertIn("7 records lost", overview.row_of("s", "fault", row))
+
+
+class Commands(unittest.TestCase):
+    def collection(self, folder):
+        return collect.Collection(ROOT, "/bin/true", folder, 1, lambda text: None)
+
+    def test_a_server_that_runs_already_is_not_started_by_the_recorder(self):
+        server = catalogue.Server("s", "true", "", 1, 1, "server --port $PORT", ready="r", ask="a", stop="e")
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.collection(folder).command(server, "attach", {"PORT": "7", "TRACE": "t"})
+        self.assertEqual(found[-3:], ["server", "--port", "7"])
+        self.assertNotIn("record", found)
+        script = collect.client_script(server, "attach").splitlines()
+        self.assertEqual([line.split()[-1] for line in script[2:]], ["a", '"$TRACE"', "e"])
+
+    def test_what_fails_is_a_row_with_its_reason(self):
+        server = catalogue.Server("s", "true", "", 1, 1, "false", prepare="echo no disk >&2; exit 3")
+        with tempfile.TemporaryDirectory() as folder:
+            kept = self.collection(folder).all_of(server, ["fault"])
+        self.assertIn("exit status 3: no disk", overview.table([kept]))
+
+    def test_a_program_that_fails_fails(self):
+        server = catalogue.Server("s", "echo 1", "", 1, 1, "false")
+        with tempfile.TemporaryDirectory() as folder:
+            kept = self.collection(folder).all_of(server, ["fault"])
+        self.assertIn("exit status 1", kept["engines"]["fault"]["failed"])
+
+
+    def test_the_time_of_the_server_is_its_shells_children(self):
+        self.assertAlmostEqual(collect.children_s("0m0.00s 0m0.01s\n1m2.50s 0m0.25s\n"), 62.75)
+
+
+class Lists(unittest.TestCase):
+    def test_the_list_is_valid(self):
+        servers = catalogue.load(os.path.join(ROOT, "servers", "servers.toml"))
+        self.assertGreaterEqual(len(servers), 10)
+
+    def test_a_wrong_list_says_where(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('[[server]]\nname = "a"\nversion = "v"\nload = "l"\nrequests = 1\nemulated = 0\nrun = "r"\nask = "x"\n')
+            file.flush()
+            with self.assertRaisesRegex(catalogue.Wrong, "server 1 .a.: `ready`, `ask` and `stop` belong together"):
+                catalogue.load(file.name)
+
+    def test_the_first_package_that_there_is_is_taken(self):
+        def policy(command):
+            return f"{command[2]}:\n  Candidate: {'1.2' if command[2] == 'new' else '(none)'}\n"
+
+        with unittest.mock.patch.object(fetch, "missing", lambda names: names), unittest.mock.patch.object(fetch, "run", policy):
+            self.assertEqual(packages.chosen(["old|new"]), ["new"])
+            with self.assertRaisesRegex(fetch.Failed, "no old or older"):
+                packages.chosen(["old|older"])
+
+
+if __name__ == "__main__":
+    unittest.main()
