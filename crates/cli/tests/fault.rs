@@ -72,13 +72,10 @@ fn touched_at(report: &Value, line: u64) -> Vec<(String, u64, u64)> {
     out
 }
 
-#[test]
-fn every_first_touch_has_its_object_its_thread_and_its_line() {
-    let folder = scratch();
-    let program = program(folder.path(), &[]);
-    let Some(ran) = record(folder.path(), &[], &[program.to_str().expect("a path")]) else { return };
+/// What the program says that it did is what the report shows.
+fn shows_every_first_touch(ran: &Ran, folder: &Path) {
     let truth: Value = serde_json::from_str(&ran.stdout).expect("the program's word");
-    let report = report(folder.path());
+    let report = report(folder);
     let number = |name: &str| truth[name].as_u64().expect("a number");
     assert_eq!(touched_at(&report, line("first")), [("heap".to_owned(), number("first"), 99)]);
     assert_eq!(touched_at(&report, line("second")), [("heap".to_owned(), number("second"), 200)]);
@@ -89,6 +86,45 @@ fn every_first_touch_has_its_object_its_thread_and_its_line() {
     let blocks = touched_at(&report, line("block"));
     assert_eq!(blocks, [("block".to_owned(), number("main"), number("block_faults"))]);
     assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0));
+    let names = report["sites"].as_array().expect("sites").iter().map(|site| &site["place"]);
+    let own: Vec<&Value> = names.filter(|place| place.as_str().is_some_and(|at| at.contains("libnumapilot-"))).collect();
+    assert!(own.is_empty(), "numapilot's memory is shown as the program's: {own:?}");
+}
+
+#[test]
+fn every_first_touch_has_its_object_its_thread_and_its_line() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let Some(ran) = record(folder.path(), &[], &[program.to_str().expect("a path")]) else { return };
+    shows_every_first_touch(&ran, folder.path());
+}
+
+/// Starts a program as shells, make and Python do: the child is no image of its own that the tracker would see.
+const LAUNCHER: &str = "
+#include <spawn.h>
+#include <sys/wait.h>
+extern char **environ;
+int main(int count, char **words) {
+    pid_t child;
+    int status;
+    if (count < 2 || posix_spawn(&child, words[1], NULL, NULL, words + 1, environ)) return 9;
+    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 9;
+}
+";
+
+#[test]
+fn a_program_that_another_starts_is_recorded_as_if_it_were_the_first() {
+    let folder = scratch();
+    let program = program(folder.path(), &[]);
+    let launcher = build_plain(folder.path(), "launcher", LAUNCHER, &[]);
+    let command = [launcher.to_str().expect("a path"), program.to_str().expect("a path")];
+    let Some(ran) = record(folder.path(), &[], &command) else { return };
+    shows_every_first_touch(&ran, folder.path());
+    let report = report(folder.path());
+    let threads = report["threads"].as_array().expect("threads");
+    let mut tids: Vec<u64> = threads.iter().map(|row| row["tid"].as_u64().expect("a tid")).collect();
+    tids.sort_unstable();
+    assert!(tids.windows(2).all(|pair| pair[0] < pair[1]), "a thread is there twice: {tids:?}");
 }
 
 /// Fills a block by the C library, which is the program's doing. A leaf function without a frame hides its caller from the kernel, so either of two

@@ -42,6 +42,8 @@ use space::{Found, Space};
 
 /// Highest thread, process or similar number that is accepted. Numbers are consecutive, so a higher one means damage.
 pub(crate) const INDEX_MAX: u32 = 1 << 22;
+/// Name of what the libraries have that numapilot loads into programs: their code and static data.
+const OWN_MEMORY: &str = "numapilot's own libraries";
 
 /// A joined access: the recorded access, with its object, location and home.
 #[derive(Clone, Copy, Debug)]
@@ -448,6 +450,8 @@ impl<L: Layouts> Joiner<L> {
         let name = layout.name(item).clone();
         let offset = layout.offset(item);
         let key = match layout.is_symbol(item) {
+            // The program's memory is not taken for ours, nor ours for the program's.
+            _ if self.is_own_binary[binary as usize] => SiteKey::Named(ObjectKind::Section, OWN_MEMORY),
             true => SiteKey::Symbol { binary, name, offset },
             false => SiteKey::Section { binary, name },
         };
