@@ -9,7 +9,7 @@ DEMO_TRACE := $(BUILD)/demo/streamcluster.numatrace
 DEMO_PICTURE := $(BUILD)/demo/streamcluster-traffic.svg
 DEMO_PAGE := $(BUILD)/demo/streamcluster.html
 
-.PHONY: all build query demo lab lab-pilot zoo test check bench experiments lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-docs workloads clean help
+.PHONY: all build query demo lab lab-pilot zoo test check bench experiments servers lint fuzz page docs setup-demo setup-test setup-bench setup-experiments setup-lab setup-web setup-zoo setup-servers setup-docs workloads clean help
 
 all: build
 
@@ -18,6 +18,7 @@ help:
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
 	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
 	@echo "make zoo     real programs from Debian's source packages under every engine (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
+	@echo "make servers real servers and runtimes from Debian's packages, natively and recorded (an hour; SERVERS=\"redis nginx\": those; docs/guides/servers.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
 	@echo "make check   the quick lane: lint, unit tests and quick integration tests"
 	@echo "make bench   set up, build, print the benchmarks (ratios against named peers, in one run)"
@@ -43,6 +44,8 @@ setup-web:
 	@tools/setup web
 setup-zoo:
 	@tools/setup zoo
+setup-servers:
+	@tools/setup servers
 setup-docs:
 	@tools/setup docs
 
@@ -79,6 +82,10 @@ lab-pilot: build setup-lab
 # Options in ZOO: --quick, --engines LIST, --jobs N, --docs, --homes, names of programs.
 zoo: build setup-zoo
 	@tools/zoo $(NUMAPILOT) $(ZOO)
+
+# Options in SERVERS: --engines LIST, --pairs N, --docs, names of servers.
+servers: build setup-servers
+	@tools/servers $(NUMAPILOT) $(SERVERS)
 
 # Ends with how many passed, and which could not run here and why; CI=true (or NUMAPILOT_REQUIRE=all): fails for those that must.
 test: setup-test workloads

@@ -49,6 +49,12 @@ def client_script(server, engine):
     return "\n".join([*lines, server.stop])
 
 
+def full_name(site):
+    """An object's name, with its place where that says more."""
+    name, place = site["name"], site["place"]
+    return f"{name} ({place})" if place and place not in name else name
+
+
 def names_of(report):
     """Largest objects as (name, share): of accesses or pages, or of the heap at its peak."""
     if report["recording"]["engine"] == "track":
@@ -57,7 +63,7 @@ def names_of(report):
     else:
         sites = [(site, (site["share"] or {"value": 0})["value"]) for site in report["sites"] if site["key"] != "unknown"]
     sites.sort(key=lambda both: -both[1])
-    return [(f"{site['name']} ({site['place']})" if site["place"] and site["place"] not in site["name"] else site["name"], share) for site, share in sites[:TOP]]
+    return [(full_name(site), share) for site, share in sites[:TOP]]
 
 
 def summary(report):

@@ -24,7 +24,8 @@ def without(row):
 def row_of(name, engine, row):
     if row.get("failed"):
         return f"| {name} | {engine} | failed | - | - | - | {cell(row['failed'])} |"
-    spread = f"{row['ratio']:.2f} ({row['ratios'][0]:.2f} to {row['ratios'][-1]:.2f})" if len(row["ratios"]) > 1 else f"{row['ratio']:.0f}"
+    low, high = row["ratios"][0], row["ratios"][-1]
+    spread = f"{row['ratio']:.2f} ({low:.2f} to {high:.2f})" if len(row["ratios"]) > 1 else f"{row['ratio']:.0f}"
     lost = f"; {row['lost']} records lost" if row["lost"] else ""
     recorder = "-" if row["recorder_s"] is None else f"{row['recorder_s']:.1f} s"
     return f"| {name} | {engine} | {spread} | {recorder} | {row['memory']:.1f} | {without(row)} | {cell(objects(row['top']))}{lost} |"
