@@ -51,13 +51,21 @@ fn a_planned_object_lies_as_without_the_plan_and_is_accessed_as_often() {
         record(&trace, &options, &program, &[""; 0]).succeeded();
         figures(&trace)
     };
-    let (alone, alone_lookups, alone_memory) = recorded("alone.numatrace", &[]);
-    let (planned, planned_lookups, planned_memory) = recorded("planned.numatrace", &["--plan", &plan]);
-    assert_eq!(planned % 4096, alone % 4096, "{planned:#x} and {alone:#x}");
     let differ = |a: u64, b: u64| a.abs_diff(b) as f64 / a as f64;
-    // First-stage filters know bits within a page only; caches beyond see pages, which the system lays out at random.
-    assert!(differ(alone_lookups, planned_lookups) < 0.001, "{alone_lookups} and {planned_lookups}");
-    assert!(differ(alone_memory, planned_memory) < 0.02, "{alone_memory} and {planned_memory}");
+    // First-stage filters know bits within a page only; caches beyond see pages, which the system lays out at random. In one layout of a thousand, a table of
+    // this size lies across a boundary of the directory, and its two parts take each other's entries: more lookups. So what differs once is looked at again.
+    let mut seen = Vec::new();
+    for attempt in 0..3 {
+        let (alone, alone_lookups, alone_memory) = recorded(&format!("alone{attempt}.numatrace"), &[]);
+        let planned = recorded(&format!("planned{attempt}.numatrace"), &["--plan", &plan]);
+        assert_eq!(planned.0 % 4096, alone % 4096, "{:#x} and {alone:#x}", planned.0);
+        assert!(differ(alone_memory, planned.2) < 0.02, "{alone_memory} and {}", planned.2);
+        seen.push((alone_lookups, planned.1));
+        if differ(alone_lookups, planned.1) < 0.001 {
+            return;
+        }
+    }
+    panic!("lookups behind the first stage, without the plan and with it: {seen:?}");
 }
 
 /// Three calls in one line, as Fortran's `allocate(u(n), v(n), r(n))` makes them.
