@@ -122,9 +122,11 @@ fn a_program_that_another_starts_is_recorded_as_if_it_were_the_first() {
     shows_every_first_touch(&ran, folder.path());
     let report = report(folder.path());
     let threads = report["threads"].as_array().expect("threads");
-    let mut tids: Vec<u64> = threads.iter().map(|row| row["tid"].as_u64().expect("a tid")).collect();
-    tids.sort_unstable();
-    assert!(tids.windows(2).all(|pair| pair[0] < pair[1]), "a thread is there twice: {tids:?}");
+    let mut seen: Vec<_> = threads.iter().map(|row| (row["process"].as_u64(), row["tid"].as_u64())).collect();
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() == count && seen.iter().all(|(process, tid)| process.is_some() && tid.is_some()), "{threads:?}");
 }
 
 /// Fills a block by the C library, which is the program's doing. A leaf function without a frame hides its caller from the kernel, so either of two
