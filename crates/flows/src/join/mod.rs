@@ -13,6 +13,7 @@ mod code_cache;
 mod faults;
 mod homes;
 mod lifecycles;
+mod pools;
 mod ranges;
 pub(crate) mod segments;
 mod space;
@@ -26,7 +27,7 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, python_function};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
-use numapilot_trace::record::{Access, Event, Record};
+use numapilot_trace::record::{Access, Code, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
@@ -114,6 +115,8 @@ pub(crate) enum SiteKey {
     File(Arc<str>),
     /// Stacks of the threads that began at this location; 0 for main threads.
     Stacks(LocationId),
+    /// Blocks of pools of this name, which may be empty, that are allocated under this call stack.
+    Pool { pool: Arc<str>, stack: StackId },
     /// Memory of which only the kind is known, under this name.
     Named(ObjectKind, &'static str),
     /// A mapping of this kind, by the name that the kernel or the recorder gave it.
@@ -312,16 +315,12 @@ impl<L: Layouts> Joiner<L> {
             }
             Event::Counters(totals) => self.counters(record, totals),
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
-            Event::Code(code) => self.interpreted.push(python_function(
-                CODE_FRAME | code.id << CODE_SHIFT,
-                &PythonCode {
-                    minor: code.minor,
-                    name: &code.name,
-                    file: &code.file,
-                    first_line: code.first_line,
-                    table: &code.table,
-                },
-            )),
+            Event::Code(code) => self.code_of_interpreter(code),
+            Event::Pool { pool, what } => self.pool(record, *pool, what),
+            Event::PoolAlloc { address, bytes, pool, stack } => {
+                self.pool_alloc(record, (address.0, *bytes), *pool, *stack);
+            }
+            Event::PoolFree { address, pool } => self.pool_free(record, address.0, *pool),
             Event::Mark { text } => self.out.marks.push(MarkRow {
                 time_ns: record.stamp.time.0,
                 order: self.order(record),
@@ -337,6 +336,12 @@ impl<L: Layouts> Joiner<L> {
                 object: *object,
             }),
         }
+    }
+
+    fn code_of_interpreter(&mut self, code: &Code) {
+        let Code { minor, name, file, first_line, table, .. } = code;
+        let python = PythonCode { minor: *minor, name, file, first_line: *first_line, table };
+        self.interpreted.push(python_function(CODE_FRAME | code.id << CODE_SHIFT, &python));
     }
 
     /// Ends the join, and returns its tables.
@@ -429,6 +434,7 @@ impl<L: Layouts> Joiner<L> {
             SiteKey::Section { .. } => ObjectKind::Section,
             SiteKey::File(_) => ObjectKind::File,
             SiteKey::Stacks(_) => ObjectKind::Stack,
+            SiteKey::Pool { .. } => ObjectKind::Pool,
         }
     }
 
