@@ -8,8 +8,8 @@
  *     np_pool_reset(pool);                              before all blocks are given back at once
  *     np_pool_destroy(pool);                            before the pool is given back
  *
- * Copy this file into your program: it is a header alone, for C99 and C++11, gcc or clang, on Linux; elsewhere its functions are empty. Nothing is linked. Without
- * a recording np_pool_create returns 0, and the others compare the pool with 0 and return.
+ * Copy this file into your program: it is a header alone, for C99 and C++11, gcc or clang, on Linux; elsewhere its functions are empty. Nothing is linked.
+ * Without a recording np_pool_create returns 0, and the others compare the pool with 0 and return.
  *
  * Threads: all functions may be called from any thread at any time; the program orders the calls for one block itself, as it orders the block's own life.
  * They take no lock, allocate nothing and keep errno. Signal handlers: all but np_pool_create may be called from one; what happens in the midst of another
