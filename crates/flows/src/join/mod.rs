@@ -528,10 +528,13 @@ impl<L: Layouts> Live for Joiner<L> {
         self.running.get(thread.0 as usize).map_or(0, |running| running.process.0)
     }
 
-    fn blocks(&self, space: u32, start: u64, end: u64) -> Vec<(u64, u64)> {
+    fn blocks(&self, space: u32, pool: Option<u32>, start: u64, end: u64) -> Vec<(u64, u64)> {
         let Some(space) = self.space_at(space).filter(|_| start < end && end <= ADDRESS_END) else { return Vec::new() };
         let mut found = Vec::new();
-        space.blocks.overlaps(start, end - start, &mut found);
+        match pool {
+            Some(pool) => found = space.pools.of_pool_within(pool, start, end - start),
+            None => space.blocks.overlaps(start, end - start, &mut found),
+        }
         let bounds = |object: &u32| {
             let object = &self.out.objects[*object as usize];
             (object.address.0, object.address.0 + object.bytes.max(1))

@@ -75,7 +75,14 @@ impl Pools {
         self.overlapping(start, bytes, 0)
     }
 
-    /// The same, of this layer and those above it.
+    /// The blocks of this pool that overlap `[start, start + bytes)`.
+    pub fn of_pool_within(&self, pool: u32, start: u64, bytes: u64) -> Vec<u32> {
+        let mut found = self.within(start, bytes);
+        found.retain(|object| self.live.get(object).is_some_and(|live| live.pool == pool));
+        found
+    }
+
+    /// The same of all pools, in this layer and those above it.
     fn overlapping(&self, start: u64, bytes: u64, lowest: usize) -> Vec<u32> {
         let mut found = Vec::new();
         for layer in self.layers.iter().skip(lowest).filter(|_| bytes > 0) {

@@ -1,7 +1,7 @@
 //! One address space: what is live at each address at the current point of the join.
 //!
-//! The most specific object has precedence, in this order: a block of a pool of the program's own, a heap block, a thread's stack, a mapping that the program made, a symbol or
-//! section of a loaded binary, a mapping that existed from the start. A later mapping replaces the part of a stack that it covers.
+//! The most specific object has precedence, in this order: a block of a pool of the program's own, a heap block, a thread's stack, a mapping that the
+//! program made, a symbol or section of a loaded binary, a mapping that existed from the start. A later mapping replaces the part of a stack that it covers.
 
 use std::sync::Arc;
 
