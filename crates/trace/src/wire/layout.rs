@@ -381,6 +381,9 @@ constants! {
     LOST_AFTER_END = NP_LOST_AFTER_END = 6;
 }
 
+/// The type of record with the greatest number.
+pub const REC_LAST: u32 = REC_POOL_FREE;
+
 /// Name of an `np_sync_kind`, as tables and reports show it.
 #[must_use]
 pub fn sync_kind_name(kind: u32) -> &'static str {
