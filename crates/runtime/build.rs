@@ -42,6 +42,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let source_dir = manifest.join("c");
     println!("cargo:rerun-if-changed={}", source_dir.display());
+    println!("cargo:rerun-if-changed={}", manifest.join("include").display());
     println!("cargo:rerun-if-changed=build.rs");
 
     let (callouts, rest): (Vec<_>, Vec<_>) =

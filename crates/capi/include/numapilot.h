@@ -149,6 +149,8 @@ typedef enum numapilot_kind {
   NUMAPILOT_KIND_SHARED = 7,
   // No object is known.
   NUMAPILOT_KIND_UNKNOWN = 8,
+  // A block of a pool that the program carries itself.
+  NUMAPILOT_KIND_POOL = 9,
 } numapilot_kind;
 
 // Properties of an access, as bits.

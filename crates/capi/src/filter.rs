@@ -86,6 +86,8 @@ pub enum Kind {
     Shared = 7,
     /// No object is known.
     Unknown = 8,
+    /// A block of a pool that the program carries itself.
+    Pool = 9,
 }
 
 versioned!(FilterRow);

@@ -33,11 +33,13 @@ pub enum ObjectKind {
     /// No object is known at that address.
     #[default]
     Unknown = 8,
+    /// A block of a pool that the program carries itself, in memory that is an object of another kind.
+    Pool = 9,
 }
 
 impl ObjectKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [ObjectKind; 9] = [
+    pub const ALL: [ObjectKind; 10] = [
         ObjectKind::Static,
         ObjectKind::Heap,
         ObjectKind::Anonymous,
@@ -47,6 +49,7 @@ impl ObjectKind {
         ObjectKind::Stack,
         ObjectKind::Shared,
         ObjectKind::Unknown,
+        ObjectKind::Pool,
     ];
 
     /// The kind with this number in the tables; unknown numbers are [`ObjectKind::Unknown`].
@@ -68,6 +71,7 @@ impl ObjectKind {
             ObjectKind::Stack => "stack",
             ObjectKind::Shared => "shared",
             ObjectKind::Unknown => "unknown",
+            ObjectKind::Pool => "pool",
         }
     }
 

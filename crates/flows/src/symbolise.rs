@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use numapilot_symbols::{
-    Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteNamer, Symbolizer, Unresolved,
+    Declaration, Declarations, ElfSymbolizer, ModuleLayout, Resolved, SiteFrame, SiteName, SiteNamer, Symbolizer,
+    Unresolved,
 };
 use numapilot_trace::ids::StackId;
 
@@ -206,21 +207,19 @@ fn name_site_of(
             named(*kind, strings.share("anonymous memory"))
         }
         SiteKey::Allocation(kind, stack) => {
-            let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
-            let frames: Vec<SiteFrame<'_>> =
-                frames.iter().filter_map(|(_, at)| locations.get(at.0 as usize)).flat_map(site_frames).collect();
+            let frames = frames_of(*stack, joined, locations);
             if *kind == ObjectKind::Anonymous && numapilot_symbols::is_python_arena(&frames) {
                 return named(*kind, strings.share("Python's small objects"));
             }
-            let site = namer.sites.name(&frames);
-            Site {
-                kind: *kind,
-                name: strings.share(&site.name),
-                function: strings.share(&site.function),
-                file: strings.share(&site.file),
-                line: site.line,
-                module: strings.share(&site.module),
+            at_call(*kind, namer.sites.name(&frames), strings)
+        }
+        SiteKey::Pool { pool, stack } => {
+            let frames = frames_of(*stack, joined, locations);
+            let mut site = namer.sites.name_pooled(&frames);
+            if !pool.is_empty() {
+                site.name = if frames.is_empty() { pool.to_string() } else { format!("{} in {pool}", site.name) };
             }
+            at_call(ObjectKind::Pool, site, strings)
         }
         SiteKey::Symbol { binary, name, offset } => {
             let module = joined.binaries[*binary as usize].path.clone();
@@ -240,6 +239,24 @@ fn name_site_of(
         SiteKey::Mapping(ObjectKind::Shared, path) => named(ObjectKind::Shared, strings.share(&segments::title(path))),
         SiteKey::Mapping(kind, path) => named(*kind, strings.share(path.trim_start_matches('[').trim_end_matches(']'))),
     }
+}
+
+/// The site of a call that allocates.
+fn at_call(kind: ObjectKind, site: SiteName, strings: &mut Strings) -> Site {
+    Site {
+        kind,
+        name: strings.share(&site.name),
+        function: strings.share(&site.function),
+        file: strings.share(&site.file),
+        line: site.line,
+        module: strings.share(&site.module),
+    }
+}
+
+/// The frames of a stack, innermost first with inlined ones expanded.
+fn frames_of<'a>(stack: StackId, joined: &Joined, locations: &'a [Location]) -> Vec<SiteFrame<'a>> {
+    let frames = joined.stacks.get(stack.0 as usize).map_or(&[][..], |stack| &stack.frames);
+    frames.iter().filter_map(|(_, at)| locations.get(at.0 as usize)).flat_map(site_frames).collect()
 }
 
 fn stack_name(location: LocationId, locations: &[Location]) -> String {

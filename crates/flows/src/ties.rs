@@ -21,8 +21,8 @@ const STEPS_MAX: usize = 20_000;
 pub(crate) trait Live {
     /// The address space of a thread.
     fn space_of(&self, thread: ThreadIndex) -> u32;
-    /// Live blocks that overlap `[start, end)`, as start and end.
-    fn blocks(&self, space: u32, start: u64, end: u64) -> Vec<(u64, u64)>;
+    /// Live blocks of the heap, or of this pool of the program's, that overlap `[start, end)`, as start and end.
+    fn blocks(&self, space: u32, pool: Option<u32>, start: u64, end: u64) -> Vec<(u64, u64)>;
     /// Whether a mapping overlaps `[start, end)`.
     fn is_mapped(&self, space: u32, start: u64, end: u64) -> bool;
 }
@@ -43,6 +43,8 @@ enum What {
 struct Item {
     what: What,
     space: u32,
+    /// The pool, of births and deaths in one: those of other pools and of the heap, and accesses, are not compared with them.
+    pool: Option<u32>,
     start: u64,
     end: u64,
     /// Number of its thread among those of the tie.
@@ -51,7 +53,12 @@ struct Item {
 
 impl Item {
     fn overlaps(&self, other: &Item) -> bool {
-        self.space == other.space && self.start < other.end && other.start < self.end
+        self.is_with(other) && self.start < other.end && other.start < self.end
+    }
+
+    /// Whether both are of the same address space, and of the heap or of one pool.
+    fn is_with(&self, other: &Item) -> bool {
+        self.space == other.space && self.pool == other.pool
     }
 
     fn is_lifecycle(&self) -> bool {
@@ -86,21 +93,28 @@ fn items(records: &[Record], live: &impl Live) -> Vec<Item> {
                 (What::Alloc { replaces: *kind == AllocKind::Realloc }, address.0, (*bytes).max(1))
             }
             Event::Free { address } => (What::Free, address.0, 1),
+            Event::PoolAlloc { address, bytes, .. } => (What::Alloc { replaces: false }, address.0, (*bytes).max(1)),
+            Event::PoolFree { address, .. } => (What::Free, address.0, 1),
             Event::Map { address, bytes, .. } => (What::Map, address.0, *bytes),
             Event::Unmap { address, bytes } => (What::Unmap, address.0, *bytes),
             Event::Access(access) => (What::Access, access.address.0, 1),
             Event::Place { address, pages, .. } => (What::Place, address.0, u64::from(*pages) << layout::PAGE_SHIFT),
             _ => (What::Other, 0, 0),
         };
-        items.push(Item { what, space: live.space_of(record.thread), start, end: start.saturating_add(bytes), lane });
+        let pool = match &record.event {
+            Event::PoolAlloc { pool, .. } | Event::PoolFree { pool, .. } => Some(*pool),
+            _ => None,
+        };
+        let (space, end) = (live.space_of(record.thread), start.saturating_add(bytes));
+        items.push(Item { what, space, pool, start, end, lane });
     }
     // A free covers the block that it frees.
     for index in 0..items.len() {
         if items[index].what == What::Free {
             let own = items[index];
-            let made = items.iter().filter(|item| matches!(item.what, What::Alloc { .. }) && item.space == own.space);
+            let made = items.iter().filter(|item| matches!(item.what, What::Alloc { .. }) && item.is_with(&own));
             let ends = made.filter(|item| item.start == own.start).map(|item| item.end);
-            let living = live.blocks(own.space, own.start, own.end).into_iter().map(|(_, end)| end);
+            let living = live.blocks(own.space, own.pool, own.start, own.end).into_iter().map(|(_, end)| end);
             items[index].end = ends.chain(living).max().unwrap_or(own.end).max(own.end);
         }
     }
@@ -191,7 +205,7 @@ impl<'a, L: Live> Search<'a, L> {
 
     /// Blocks that are live now and overlap the item.
     fn living(&self, item: &Item) -> Vec<(u64, u64)> {
-        let mut blocks = self.live.blocks(item.space, item.start, item.end);
+        let mut blocks = self.live.blocks(item.space, item.pool, item.start, item.end);
         for change in &self.changes {
             let with = &self.items[change.index];
             match with.what {
@@ -199,7 +213,7 @@ impl<'a, L: Live> Search<'a, L> {
                     blocks.retain(|block| block.0 != with.start);
                     blocks.push((with.start, with.end));
                 }
-                What::Free if with.space == item.space => blocks.retain(|block| block.0 != with.start),
+                What::Free if with.is_with(item) => blocks.retain(|block| block.0 != with.start),
                 _ => {}
             }
         }
@@ -217,7 +231,7 @@ impl<'a, L: Live> Search<'a, L> {
     /// Whether a block covers the item at some time within the tie.
     fn is_heap(&self, item: &Item) -> bool {
         let is_made = |with: &Item| matches!(with.what, What::Alloc { .. }) && with.overlaps(item);
-        self.items.iter().any(is_made) || !self.live.blocks(item.space, item.start, item.end).is_empty()
+        self.items.iter().any(is_made) || !self.live.blocks(item.space, item.pool, item.start, item.end).is_empty()
     }
 
     /// Whether a mapping covers the item at some time within the tie.
@@ -265,13 +279,19 @@ mod tests {
     struct World {
         blocks: BTreeMap<u64, (u64, u32)>,
         maps: BTreeMap<u64, u64>,
+        /// Blocks of pools: pool, start, end.
+        pooled: Vec<(u32, u64, u64)>,
     }
 
     impl Live for World {
         fn space_of(&self, _: ThreadIndex) -> u32 {
             0
         }
-        fn blocks(&self, _: u32, start: u64, end: u64) -> Vec<(u64, u64)> {
+        fn blocks(&self, _: u32, pool: Option<u32>, start: u64, end: u64) -> Vec<(u64, u64)> {
+            if let Some(pool) = pool {
+                let is_hit = |block: &&(u32, u64, u64)| block.0 == pool && block.1 < end && start < block.2;
+                return self.pooled.iter().filter(is_hit).map(|&(_, from, to)| (from, to)).collect();
+            }
             let all = self.blocks.iter().map(|(from, (to, _))| (*from, *to));
             all.filter(|(from, to)| *from < end && start < *to).collect()
         }
@@ -330,6 +350,17 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_a_pool_too_whatever_lies_beneath() {
+        let made = |pool, address| Event::PoolAlloc { address: VirtAddr(address), bytes: 64, pool, stack: StackId(0) };
+        let freed = |pool, address| Event::PoolFree { address: VirtAddr(address), pool };
+        let mut world = World { pooled: vec![(5, 0x1000, 0x1040)], ..World::default() };
+        world.blocks.insert(0x1000, (0x9000, 1));
+        assert_eq!(settled(&world, &[(1, made(5, 0x1000)), (2, freed(5, 0x1000))]), [2, 1]);
+        assert_eq!(settled(&world, &[(1, freed(5, 0x2000)), (2, made(5, 0x2000))]), [2, 1], "made and handed over");
+        assert_eq!(settled(&world, &[(1, made(6, 0x1000)), (2, freed(5, 0x1000))]), [1, 2], "another pool lies in it");
+    }
+
+    #[test]
     fn mappings_too() {
         let mut world = World::default();
         assert_eq!(settled(&world, &[(1, unmap(0x4000)), (2, map(0x4000))]), [2, 1]);
@@ -384,7 +415,7 @@ mod tests {
         for (record, truth) in tied {
             let found = match &record.event {
                 Event::Alloc { address, bytes, .. } => {
-                    assert_eq!(world.blocks(0, address.0, address.0 + bytes), [], "{record:?} over another");
+                    assert_eq!(world.blocks(0, None, address.0, address.0 + bytes), [], "{record:?} over another");
                     world.blocks.insert(address.0, (address.0 + bytes, *truth));
                     *truth
                 }

@@ -303,7 +303,13 @@ enum np_record {
     NP_REC_CODE = 24,        /* value code id: an interpreter's function; word 2: name bytes | file bytes; word 3: bytes of its table of lines | first
                                 line (0: no table, for its length); word 4: minor version of Python 3, which says how the table is written; name, file
                                 and table follow, each padded */
+    NP_REC_POOL = 25,        /* value number of a pool that the program carries itself, in its process; word 2: name bytes | np_pool_event; name follows.
+                                All but the first event end the pool's blocks, and are stamped before they are given back */
+    NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size. Stamped after it was made */
+    NP_REC_POOL_FREE = 27,   /* value address; word 2: pool. Stamped before the block is given back */
 };
+
+enum np_pool_event { NP_POOL_CREATED = 0, NP_POOL_RESET = 1, NP_POOL_DESTROYED = 2 };
 
 /* A frame of NP_REC_STACK that is no return address but a place in an interpreter's function: these upper 16 bits, 28 of the code id, and the number of the
  * instruction. No address of a program or kernel looks like it, nor does text that a kernel's walk along frame pointers took for an address. */

@@ -90,8 +90,24 @@ impl SiteNamer {
 
     /// Names the site of an allocation made under `frames`, innermost first with inlined frames expanded.
     pub fn name(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
-        let user =
-            self.first_of_python(frames).or_else(|| self.first_user(frames).map(|at| self.beyond_wrappers(frames, at)));
+        self.name_from(frames, 0)
+    }
+
+    /// Names the site of a block of a pool that the program carries itself. The function that reports it (whose `np_pool_alloc` of `numapilot_pool.h` is a
+    /// frame of its own where it is known) is the pool's allocator; its caller is the site.
+    pub fn name_pooled(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
+        let is_report = |frame: &SiteFrame<'_>| frame.function.split('(').next() == Some("np_pool_alloc");
+        let allocator = usize::from(frames.first().is_some_and(is_report));
+        let outer = frames.get(allocator + 1..).unwrap_or_default();
+        let has_caller = self.first_user(outer).is_some_and(|at| outer[at].function != "_start");
+        self.name_from(frames, if has_caller { allocator + 1 } else { allocator })
+    }
+
+    /// Names the site of an allocation for which the frame at `least`, or one further out, is responsible.
+    fn name_from(&mut self, frames: &[SiteFrame<'_>], least: usize) -> SiteName {
+        let outer = frames.get(least..).unwrap_or_default();
+        let python = self.first_of_python(outer).map(|at| least + at);
+        let user = python.or_else(|| self.first_user(outer).map(|at| self.beyond_wrappers(frames, least + at)));
         let fallback = || frames.iter().rposition(|frame| !is_library(frame.module)).unwrap_or(0);
         let at = user.unwrap_or_else(fallback);
         let Some(frame) = frames.get(at) else {
@@ -323,6 +339,20 @@ mod tests {
         assert_eq!((site.name.as_str(), site.function.as_str()), ("vector<Point>", "pgain"));
         let site = SiteNamer::default().name(&[frame("xmalloc", "/p"), frame("read_all", "/p")]);
         assert_eq!(site.name, "read_all");
+    }
+
+    #[test]
+    fn the_caller_of_a_pools_allocator_is_the_site() {
+        let of = |frames: &[SiteFrame<'_>]| SiteNamer::default().name_pooled(frames).function;
+        let (report, taken) = (frame("np_pool_alloc", "/p"), frame("take_from_region", "/p"));
+        let (user, main, libc) =
+            (frame("parse", "/p"), frame("main", "/p"), frame("__libc_start_main", "/lib/libc.so.6"));
+        assert_eq!(of(&[report, taken, user, main]), "parse");
+        assert_eq!(of(&[taken, user, main]), "parse", "inlined, and not known");
+        let cpp = frame("np_pool_alloc(unsigned int, void const*, unsigned long)", "/p");
+        assert_eq!(of(&[cpp, taken, frame("std::vector<int>::reserve", "/p"), user]), "parse");
+        assert_eq!(of(&[report, main, libc, frame("_start", "/p")]), "main", "nobody calls it who could be meant");
+        assert_eq!(of(&[]), "");
     }
 
     #[test]

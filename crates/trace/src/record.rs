@@ -116,6 +116,17 @@ pub enum AllocKind {
     Shm = 8,
 }
 
+/// What happened to a pool: memory from which the program serves its own allocations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolEvent {
+    /// It was created, with this name.
+    Created(String),
+    /// All its blocks ended; it lives on.
+    Reset,
+    /// It ended, with all its blocks.
+    Destroyed,
+}
+
 /// Exact per-thread totals since the thread's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -270,4 +281,20 @@ pub enum Event {
     },
     /// A function of an interpreter, which frames of stacks name by its id (`wire::CODE_FRAME`).
     Code(Code),
+    /// `pool`: a number, unique in its process and those that it forks.
+    Pool {
+        pool: u32,
+        what: PoolEvent,
+    },
+    /// A block of a pool was made, in memory whose own birth other events tell.
+    PoolAlloc {
+        address: VirtAddr,
+        bytes: u64,
+        pool: u32,
+        stack: StackId,
+    },
+    PoolFree {
+        address: VirtAddr,
+        pool: u32,
+    },
 }

@@ -157,8 +157,8 @@ fn function_pattern(site: &Site) -> Option<String> {
     Some(name.to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The simplest condition that matches a site's objects, without regard to other sites; `None` for stacks, unknown memory and lines of Python, which the
-/// planner does not see.
+/// The simplest condition that matches a site's objects, without regard to other sites; `None` for stacks, unknown memory, blocks of the program's own
+/// pools and lines of Python, which the planner does not see.
 pub fn plain_conditions(site: &Site) -> Option<ObjectMatch> {
     let module = || Some(base(&site.module).to_owned()).filter(|module| !module.is_empty());
     let named = ObjectMatch { frame: Frame { module: module(), ..Frame::default() }, ..ObjectMatch::default() };
@@ -274,6 +274,7 @@ mod tests {
         let frame = plain_conditions(&Site { line: 0, function: "f()".into(), ..named.clone() }).expect("named").frame;
         assert_eq!(frame.function.as_deref(), Some("f"));
         assert_eq!(plain_conditions(&Site { module: PYTHON.into(), ..site("grid", 7) }), None);
+        assert_eq!(plain_conditions(&Site { kind: ObjectKind::Pool, ..named.clone() }), None);
         assert_eq!(plain_conditions(&Site { kind: ObjectKind::Stack, ..named }), None);
     }
 }

@@ -1,11 +1,11 @@
-//! Births and deaths: blocks, mappings, binaries, threads, processes, page placements.
+//! Births and deaths: blocks, pools' blocks, mappings, binaries, threads, processes, page placements.
 
 use std::sync::Arc;
 
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
-use numapilot_trace::record::{AllocKind, Counters, Event, Record};
+use numapilot_trace::record::{AllocKind, Counters, Event, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
@@ -99,6 +99,7 @@ impl<L: Layouts> Joiner<L> {
             self.end_block(record, process, old, Some(record.thread));
         }
         self.end_overlapped(record, process, address, length);
+        self.end_pooled_in(record, process, address, length);
         let object_kind = if kind == AllocKind::Shm { ObjectKind::Shared } else { ObjectKind::Heap };
         let site = self.site(SiteKey::Allocation(object_kind, stack));
         let object = self.born(record, address, bytes);
@@ -152,6 +153,70 @@ impl<L: Layouts> Joiner<L> {
         }
         if row.process == process {
             self.died(record, object, by);
+        }
+        self.end_pooled_in(record, process, address, length);
+    }
+
+    /// A pool of the program's own begins or ends, or all its blocks do.
+    pub(super) fn pool(&mut self, record: &Record, pool: u32, what: &PoolEvent) {
+        let process = self.known_thread(record.thread).process;
+        let at = process.0 as usize;
+        if let PoolEvent::Created(name) = what {
+            let name = self.name(name);
+            Arc::make_mut(&mut self.spaces[at].pools).create(pool, name);
+            return;
+        }
+        let ending = self.spaces[at].pools.of_pool(pool);
+        self.end_pooled(record, process, ending);
+        if *what == PoolEvent::Destroyed {
+            Arc::make_mut(&mut self.spaces[at].pools).destroy(pool);
+        }
+    }
+
+    pub(super) fn pool_alloc(&mut self, record: &Record, (address, bytes): (u64, u64), pool: u32, stack: StackId) {
+        let length = bytes.max(1);
+        if !self.check(address, length) {
+            return;
+        }
+        let process = self.known_thread(record.thread).process;
+        let at = process.0 as usize;
+        let (layer, ending) = self.spaces[at].pools.place(pool, address, length);
+        self.end_pooled(record, process, ending);
+        let name = self.spaces[at].pools.name(pool).checked_sub(1);
+        let name: Arc<str> = name.map_or_else(|| "".into(), |name| self.name_list[name as usize].clone());
+        let site = self.site(SiteKey::Pool { pool: name, stack });
+        let object = self.born(record, address, bytes);
+        let order = self.order(record);
+        let object = self.new_object(Object { site, stack, ..object }, order);
+        Arc::make_mut(&mut self.spaces[at].pools).insert(pool, layer, (address, length), object);
+    }
+
+    pub(super) fn pool_free(&mut self, record: &Record, address: u64, pool: u32) {
+        let process = self.known_thread(record.thread).process;
+        match self.spaces[process.0 as usize].pools.starting_at(pool, address) {
+            Some(object) => self.end_pooled(record, process, vec![object]),
+            None => self.out.losses.unmatched_frees += 1,
+        }
+    }
+
+    /// Ends blocks of pools, and those that lie in them.
+    fn end_pooled(&mut self, record: &Record, process: ProcessIndex, mut ending: Vec<u32>) {
+        while let Some(object) = ending.pop() {
+            let pools = Arc::make_mut(&mut self.spaces[process.0 as usize].pools);
+            let Some(inside) = pools.remove(object) else { continue };
+            ending.extend(inside);
+            if self.out.objects[object as usize].process == process {
+                self.died(record, object, Some(record.thread));
+            }
+        }
+    }
+
+    /// Ends the blocks of pools in memory that is given back, or that has begun another life.
+    fn end_pooled_in(&mut self, record: &Record, process: ProcessIndex, address: u64, bytes: u64) {
+        let pools = &self.spaces[process.0 as usize].pools;
+        if !pools.is_empty() {
+            let ending = pools.within(address, bytes);
+            self.end_pooled(record, process, ending);
         }
     }
 
@@ -237,6 +302,7 @@ impl<L: Layouts> Joiner<L> {
         }
         self.end_pieces(record, process, &mut cut);
         self.scratch_cut = cut;
+        self.end_pooled_in(record, process, address, bytes);
     }
 
     /// Ends mappings whose last piece was cut out.

@@ -13,6 +13,7 @@ mod code_cache;
 mod faults;
 mod homes;
 mod lifecycles;
+mod pools;
 mod ranges;
 pub(crate) mod segments;
 mod space;
@@ -26,7 +27,7 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, python_function};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
-use numapilot_trace::record::{Access, Event, Record};
+use numapilot_trace::record::{Access, Code, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
@@ -116,6 +117,8 @@ pub(crate) enum SiteKey {
     File(Arc<str>),
     /// Stacks of the threads that began at this location; 0 for main threads.
     Stacks(LocationId),
+    /// Blocks of pools of this name, which may be empty, that are allocated under this call stack.
+    Pool { pool: Arc<str>, stack: StackId },
     /// Memory of which only the kind is known, under this name.
     Named(ObjectKind, &'static str),
     /// A mapping of this kind, by the name that the kernel or the recorder gave it.
@@ -314,16 +317,12 @@ impl<L: Layouts> Joiner<L> {
             }
             Event::Counters(totals) => self.counters(record, totals),
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
-            Event::Code(code) => self.interpreted.push(python_function(
-                CODE_FRAME | code.id << CODE_SHIFT,
-                &PythonCode {
-                    minor: code.minor,
-                    name: &code.name,
-                    file: &code.file,
-                    first_line: code.first_line,
-                    table: &code.table,
-                },
-            )),
+            Event::Code(code) => self.code_of_interpreter(code),
+            Event::Pool { pool, what } => self.pool(record, *pool, what),
+            Event::PoolAlloc { address, bytes, pool, stack } => {
+                self.pool_alloc(record, (address.0, *bytes), *pool, *stack);
+            }
+            Event::PoolFree { address, pool } => self.pool_free(record, address.0, *pool),
             Event::Mark { text } => self.out.marks.push(MarkRow {
                 time_ns: record.stamp.time.0,
                 order: self.order(record),
@@ -339,6 +338,12 @@ impl<L: Layouts> Joiner<L> {
                 object: *object,
             }),
         }
+    }
+
+    fn code_of_interpreter(&mut self, code: &Code) {
+        let Code { minor, name, file, first_line, table, .. } = code;
+        let python = PythonCode { minor: *minor, name, file, first_line: *first_line, table };
+        self.interpreted.push(python_function(CODE_FRAME | code.id << CODE_SHIFT, &python));
     }
 
     /// Ends the join, and returns its tables.
@@ -431,6 +436,7 @@ impl<L: Layouts> Joiner<L> {
             SiteKey::Section { .. } => ObjectKind::Section,
             SiteKey::File(_) => ObjectKind::File,
             SiteKey::Stacks(_) => ObjectKind::Stack,
+            SiteKey::Pool { .. } => ObjectKind::Pool,
         }
     }
 
@@ -526,10 +532,13 @@ impl<L: Layouts> Live for Joiner<L> {
         self.running.get(thread.0 as usize).map_or(0, |running| running.process.0)
     }
 
-    fn blocks(&self, space: u32, start: u64, end: u64) -> Vec<(u64, u64)> {
+    fn blocks(&self, space: u32, pool: Option<u32>, start: u64, end: u64) -> Vec<(u64, u64)> {
         let Some(space) = self.space_at(space).filter(|_| start < end && end <= ADDRESS_END) else { return Vec::new() };
         let mut found = Vec::new();
-        space.blocks.overlaps(start, end - start, &mut found);
+        match pool {
+            Some(pool) => found = space.pools.of_pool_within(pool, start, end - start),
+            None => space.blocks.overlaps(start, end - start, &mut found),
+        }
         let bounds = |object: &u32| {
             let object = &self.out.objects[*object as usize];
             (object.address.0, object.address.0 + object.bytes.max(1))

@@ -1,12 +1,13 @@
 //! One address space: what is live at each address at the current point of the join.
 //!
-//! The most specific object has precedence, in this order: a heap block, a thread's stack, a mapping that the program made, a symbol or
-//! section of a loaded binary, a mapping that existed from the start. A later mapping replaces the part of a stack that it covers.
+//! The most specific object has precedence, in this order: a block of a pool of the program's own, a heap block, a thread's stack, a mapping that the
+//! program made, a symbol or section of a loaded binary, a mapping that existed from the start. A later mapping replaces the part of a stack that it covers.
 
 use std::sync::Arc;
 
 use super::blocks::Blocks;
 use super::homes::Homes;
+use super::pools::Pools;
 use super::ranges::Ranges;
 use super::segments::Part;
 
@@ -48,6 +49,7 @@ pub(crate) struct Loaded {
 /// The live set of one process. A clone is cheap until one side changes, because a forked child usually calls exec at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
+    pub pools: Arc<Pools>,
     pub blocks: Arc<Blocks>,
     pub stacks: Arc<Ranges<u32>>,
     pub mappings: Arc<Ranges<Mapping>>,
@@ -72,7 +74,7 @@ impl Space {
     /// What is live at `address`. `module_path` gives a module's path as a name id.
     #[inline]
     pub fn find(&self, address: u64, module_path: impl Fn(u32) -> u32) -> Found {
-        if let Some(object) = self.blocks.get(address) {
+        if let Some(object) = self.pools.get(address).or_else(|| self.blocks.get(address)) {
             return Found::Object(object);
         }
         if let Some(piece) = self.stacks.get(address) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
 use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
-use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, Record, Stamp};
+use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, PoolEvent, Record, Stamp};
 use numapilot_trace::wire::layout;
 use proptest::prelude::*;
 
@@ -670,4 +670,117 @@ fn generated_code_is_that_of_the_process_that_made_it() {
     assert_eq!(makers, [Some(10), Some(10), Some(12), None, Some(10)]);
     assert_eq!(binary(inherited).generated_by, Some(10));
     assert_eq!((binary(places[3]).path.as_ref(), binary(beyond).path.as_ref()), ("[anon]", "[anon]"));
+}
+
+/// Objects of accesses to memory in which pools lie, as the site's kind and the pool's name.
+fn sites_of_accesses(world: World) -> Vec<(ObjectKind, String)> {
+    let results = world.results.clone();
+    let joined = world.joiner.finish();
+    let of = |object: Option<u32>| match object {
+        Some(object) => match &joined.sites[joined.objects[object as usize].site.0 as usize] {
+            super::SiteKey::Pool { pool, .. } => (ObjectKind::Pool, pool.to_string()),
+            super::SiteKey::Allocation(kind, _) => (*kind, String::new()),
+            _ => (ObjectKind::Unknown, "another".to_owned()),
+        },
+        None => (ObjectKind::Unknown, String::new()),
+    };
+    results.into_iter().map(|(object, _)| of(object)).collect()
+}
+
+fn emit_all(world: &mut World, process: usize, events: impl IntoIterator<Item = Event>) {
+    for event in events {
+        world.order += 1;
+        world.emit(process, event);
+    }
+}
+
+fn pool(pool: u32, name: &str) -> Event {
+    Event::Pool { pool, what: PoolEvent::Created(name.to_owned()) }
+}
+
+fn pool_alloc(pool: u32, address: u64, bytes: u64) -> Event {
+    Event::PoolAlloc { address: VirtAddr(address), bytes, pool, stack: StackId(0) }
+}
+
+fn access_to(address: u64) -> Event {
+    Event::Access(Access { address: VirtAddr(address), weight: 7, ..Access::default() })
+}
+
+#[test]
+fn an_access_in_a_pools_block_is_of_that_and_elsewhere_of_what_holds_the_pool() {
+    let mut world = World::new();
+    let free = |address| Event::Free { address: VirtAddr(address) };
+    let block = |bytes| Event::Alloc { address: VirtAddr(BASE), bytes, kind: AllocKind::Malloc, stack: StackId(0) };
+    let reset = Event::Pool { pool: 1, what: PoolEvent::Reset };
+    let destroyed = Event::Pool { pool: 2, what: PoolEvent::Destroyed };
+    let events = [
+        block(PAGE),
+        pool(1, "requests"),
+        pool(2, "names"),
+        // The pool's first block begins where the block of malloc does.
+        pool_alloc(1, BASE, 256),
+        pool_alloc(2, BASE + 512, 64),
+        access_to(BASE + 255),
+        access_to(BASE + 256),
+        access_to(BASE + 512),
+        Event::PoolFree { address: VirtAddr(BASE), pool: 1 },
+        access_to(BASE),
+        pool_alloc(1, BASE + 64, 64),
+        reset,
+        access_to(BASE + 64),
+        destroyed,
+        access_to(BASE + 512),
+        pool_alloc(2, BASE, 64),
+        access_to(BASE),
+        // What holds the pool is given back, without a word about the pool.
+        free(BASE),
+        access_to(BASE),
+        block(128),
+        access_to(BASE),
+    ];
+    emit_all(&mut world, 0, events);
+    let named = |name: &str| (ObjectKind::Pool, name.to_owned());
+    let heap = || (ObjectKind::Heap, String::new());
+    let nothing = (ObjectKind::Unknown, String::new());
+    let expected = [named("requests"), heap(), named("names"), heap(), heap(), heap(), named(""), nothing, heap()];
+    assert_eq!(sites_of_accesses(world), expected);
+}
+
+#[test]
+fn pools_in_mappings_end_with_them_and_a_forked_child_has_its_own_copy() {
+    let mut world = World::new();
+    let map = Event::Map {
+        address: VirtAddr(BASE),
+        bytes: 4 * PAGE,
+        flags: 1,
+        file_offset: 0,
+        path: String::new(),
+        stack: StackId(0),
+    };
+    emit_all(&mut world, 0, [map, pool(1, "arena"), pool_alloc(1, BASE + 64, 3 * PAGE)]);
+    world.process(Some(0), true, false);
+    emit_all(&mut world, 1, [Event::Pool { pool: 1, what: PoolEvent::Reset }, access_to(BASE + PAGE)]);
+    emit_all(&mut world, 1, [pool_alloc(1, BASE + PAGE, 64), access_to(BASE + PAGE)]);
+    let unmap = Event::Unmap { address: VirtAddr(BASE + 3 * PAGE), bytes: PAGE };
+    emit_all(&mut world, 0, [access_to(BASE + PAGE), unmap, access_to(BASE + PAGE)]);
+    let arena = (ObjectKind::Pool, "arena".to_owned());
+    let mapping = (ObjectKind::Anonymous, String::new());
+    let expected = [mapping.clone(), arena.clone(), arena, mapping];
+    assert_eq!(sites_of_accesses(world), expected);
+}
+
+#[test]
+fn blocks_of_pools_die_once_and_a_free_of_none_is_counted() {
+    let mut world = World::new();
+    let stray = Event::PoolFree { address: VirtAddr(BASE), pool: 2 };
+    let destroyed = Event::Pool { pool: 1, what: PoolEvent::Destroyed };
+    let damaged = pool_alloc(1, u64::MAX - 5, 64);
+    let events =
+        [pool(1, "a"), pool_alloc(1, BASE, 64), pool_alloc(1, BASE, 128), stray, damaged, destroyed.clone(), destroyed];
+    emit_all(&mut world, 0, events);
+    let joined = world.joiner.finish();
+    let lives: Vec<_> = joined.objects.iter().map(|object| (object.bytes, object.death.map(|time| time.0))).collect();
+    let born = joined.lifetimes[0].birth;
+    assert_eq!(lives, [(64, Some(born + 1)), (128, Some(born + 4))]);
+    assert_eq!((joined.losses.unmatched_frees, joined.losses.inconsistent_records), (1, 1));
 }

@@ -256,7 +256,7 @@ fn simulated_homes(trace: &Trace, placements: &PlacementColumns, pids: &BTreeSet
 /// The more, the more a page is this object's rather than that one's.
 fn rank(kind: ObjectKind) -> u8 {
     match kind {
-        ObjectKind::Heap | ObjectKind::Stack | ObjectKind::Shared => 4,
+        ObjectKind::Heap | ObjectKind::Stack | ObjectKind::Shared | ObjectKind::Pool => 4,
         ObjectKind::Static | ObjectKind::Anonymous => 3,
         ObjectKind::Section | ObjectKind::Allocator => 2,
         ObjectKind::File => 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Optional, TypedDict, Union
 
-Kind = Literal["static", "heap", "anonymous", "allocator", "file", "section", "stack", "shared", "unknown"]
+Kind = Literal["static", "heap", "anonymous", "allocator", "file", "section", "stack", "shared", "unknown", "pool"]
 View = Literal["traffic", "matrix", "objects", "timeline", "pages", "flame", "imbalance"]
 Progress = Union[Callable[[float], object], bool, None]
 """A function that takes the share that is done (0 to 1), or True for text on standard error."""

@@ -208,7 +208,7 @@ table! {
     ObjectColumns, ObjectRow, "objects" {
         /// Number of the object: its row, from 0.
         object: u32, "", Delta;
-        /// `static`, `heap`, `anonymous`, `allocator`, `file`, `section`, `stack`, `shared`, `unknown`.
+        /// `static`, `heap`, `anonymous`, `allocator`, `file`, `section`, `stack`, `shared`, `unknown`, `pool`.
         kind: Arc<str>, "", Dictionary;
         /// Name of the object: of its variable, symbol, file or section.
         name: Arc<str>, "", Dictionary;

@@ -6,7 +6,7 @@ use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
-use crate::record::{Access, AllocKind, Code, Counters, Event, FaultedPage, Level, Record, Stamp};
+use crate::record::{Access, AllocKind, Code, Counters, Event, FaultedPage, Level, PoolEvent, Record, Stamp};
 
 /// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
 ///
@@ -207,6 +207,11 @@ fn other_event(found: Frame, record: &[u8], state: &RingState) -> Result<Event, 
         REC_LOST => Event::Lost { count: found.value, cause: low(second) },
         REC_MARK => Event::Mark { text: text(record, 16, found.value) },
         REC_CODE => Event::Code(code(found, record)),
+        REC_POOL => Event::Pool { pool: id(found, "pool")?, what: pool_event(found, record)? },
+        REC_POOL_ALLOC => {
+            Event::PoolAlloc { address, bytes: word(record, 24), pool: high(second), stack: StackId(low(second)) }
+        }
+        REC_POOL_FREE => Event::PoolFree { address, pool: low(second) },
         _ => return Err(WireFault::UnknownType(found.kind)),
     })
 }
@@ -234,6 +239,16 @@ fn text(record: &[u8], at: usize, length: u64) -> String {
 fn slice(record: &[u8], at: usize, length: u64) -> &[u8] {
     let end = at.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(record.len());
     record.get(at..end).unwrap_or_default()
+}
+
+fn pool_event(found: Frame, record: &[u8]) -> Result<PoolEvent, WireFault> {
+    let second = word(record, 16);
+    Ok(match high(second) {
+        POOL_CREATED => PoolEvent::Created(text(record, 24, u64::from(low(second)))),
+        POOL_RESET => PoolEvent::Reset,
+        POOL_DESTROYED => PoolEvent::Destroyed,
+        value => return Err(bad(found, "event of a pool", u64::from(value))),
+    })
 }
 
 fn code(found: Frame, record: &[u8]) -> Code {

@@ -4,7 +4,7 @@
 use super::Clock;
 use super::layout::*;
 use crate::ids::Order;
-use crate::record::{Access, AllocKind, Counters, Event, Record};
+use crate::record::{Access, AllocKind, Code, Counters, Event, PoolEvent, Record};
 
 const VALUE_MASK: u64 = (1 << 48) - 1;
 
@@ -127,14 +127,15 @@ impl Encoder {
                 self.bytes(text.as_bytes());
                 (REC_MARK, text.len() as u64)
             }
-            Event::Code(code) => {
-                self.words.push(pack(code.name.len() as u32, code.file.len() as u32));
-                self.words.push(pack(code.table.len() as u32, code.first_line));
-                self.words.push(u64::from(code.minor));
-                self.bytes(code.name.as_bytes());
-                self.bytes(code.file.as_bytes());
-                self.bytes(&code.table);
-                (REC_CODE, code.id)
+            Event::Code(code) => self.code(code),
+            Event::Pool { pool, what } => self.pool(*pool, what),
+            Event::PoolAlloc { address, bytes, pool, stack } => {
+                self.words.extend([pack(stack.0, *pool), *bytes]);
+                (REC_POOL_ALLOC, address.0)
+            }
+            Event::PoolFree { address, pool } => {
+                self.words.push(u64::from(*pool));
+                (REC_POOL_FREE, address.0)
             }
         }
     }
@@ -177,6 +178,27 @@ impl Encoder {
                 REC_ALLOC_BIG
             }
         }
+    }
+
+    fn code(&mut self, code: &Code) -> (u32, u64) {
+        self.words.push(pack(code.name.len() as u32, code.file.len() as u32));
+        self.words.push(pack(code.table.len() as u32, code.first_line));
+        self.words.push(u64::from(code.minor));
+        self.bytes(code.name.as_bytes());
+        self.bytes(code.file.as_bytes());
+        self.bytes(&code.table);
+        (REC_CODE, code.id)
+    }
+
+    fn pool(&mut self, pool: u32, what: &PoolEvent) -> (u32, u64) {
+        let (name, number) = match what {
+            PoolEvent::Created(name) => (name.as_str(), POOL_CREATED),
+            PoolEvent::Reset => ("", POOL_RESET),
+            PoolEvent::Destroyed => ("", POOL_DESTROYED),
+        };
+        self.words.push(pack(name.len() as u32, number));
+        self.bytes(name.as_bytes());
+        (REC_POOL, u64::from(pool))
     }
 
     fn thread(&mut self, event: &Event) -> (u32, u64) {

@@ -306,6 +306,12 @@ constants! {
     REC_ALLOC_KIND = NP_REC_ALLOC_KIND = 22;
     REC_MARK = NP_REC_MARK = 23;
     REC_CODE = NP_REC_CODE = 24;
+    REC_POOL = NP_REC_POOL = 25;
+    REC_POOL_ALLOC = NP_REC_POOL_ALLOC = 26;
+    REC_POOL_FREE = NP_REC_POOL_FREE = 27;
+    POOL_CREATED = NP_POOL_CREATED = 0;
+    POOL_RESET = NP_POOL_RESET = 1;
+    POOL_DESTROYED = NP_POOL_DESTROYED = 2;
     ALLOC_MALLOC = NP_ALLOC_MALLOC = 0;
     ALLOC_CALLOC = NP_ALLOC_CALLOC = 1;
     ALLOC_REALLOC = NP_ALLOC_REALLOC = 2;
@@ -374,6 +380,9 @@ constants! {
     LOST_REENTRANT = NP_LOST_REENTRANT = 5;
     LOST_AFTER_END = NP_LOST_AFTER_END = 6;
 }
+
+/// The type of record with the greatest number.
+pub const REC_LAST: u32 = REC_POOL_FREE;
 
 /// Name of an `np_sync_kind`, as tables and reports show it.
 #[must_use]

@@ -39,7 +39,7 @@ fn padded_words(bytes: u64) -> u64 {
 /// Fixed words of a record type, before its part of variable length; 0 for an unknown type.
 #[inline]
 pub(super) fn fixed_words(kind: u8) -> u64 {
-    const WORDS: [u8; 25] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2, 5];
+    const WORDS: [u8; 28] = [0, 1, 4, 3, 4, 2, 6, 3, 3, 9, 2, 2, 5, 3, 6, 2, 5, 3, 3, 4, 10, 3, 4, 2, 5, 3, 4, 3];
     WORDS.get(kind as usize).copied().map_or(0, u64::from)
 }
 
@@ -47,6 +47,7 @@ pub(super) fn fixed_words(kind: u8) -> u64 {
 fn variable_words(kind: u8, value: u64, record: &[u8]) -> u64 {
     match u32::from(kind) {
         REC_STACK => u64::from(low(word(record, 16))),
+        REC_POOL => padded_words(u64::from(low(word(record, 16)))),
         REC_THREAD_NAME | REC_MARK => padded_words(value),
         REC_MAP => padded_words(u64::from(low(word(record, 40)))),
         REC_PROCESS_START => {
@@ -113,7 +114,8 @@ fn has_variable_part(kind: u8) -> bool {
         | 1 << REC_PROCESS_START
         | 1 << REC_MODULE
         | 1 << REC_COUNTERS
-        | 1 << REC_CODE;
+        | 1 << REC_CODE
+        | 1 << REC_POOL;
     MASK >> kind & 1 != 0
 }
 

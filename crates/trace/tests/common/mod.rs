@@ -173,6 +173,22 @@ fn other_event() -> impl Strategy<Value = Event> {
         (0..1u64 << 48, any::<u32>()).prop_map(|(count, cause)| Event::Lost { count, cause }),
         text().prop_map(|text| Event::Mark { text }),
         code().prop_map(Event::Code),
+        pool_event(),
+    ]
+}
+
+fn pool_event() -> impl Strategy<Value = Event> {
+    let id = any::<u32>();
+    let what = prop_oneof![text().prop_map(PoolEvent::Created), Just(PoolEvent::Reset), Just(PoolEvent::Destroyed)];
+    prop_oneof![
+        (id, what).prop_map(|(pool, what)| Event::Pool { pool, what }),
+        (address(), any::<u64>(), id, id).prop_map(|(address, bytes, pool, stack)| Event::PoolAlloc {
+            address,
+            bytes,
+            pool,
+            stack: StackId(stack)
+        }),
+        (address(), id).prop_map(|(address, pool)| Event::PoolFree { address, pool }),
     ]
 }
 

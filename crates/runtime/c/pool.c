@@ -1,0 +1,94 @@
+/* pool.c: memory pools that the program carries itself, as it reports them through include/numapilot_pool.h.
+ *
+ * The program finds these functions by name, in no program that does not call them. A pool's blocks lie in memory that other hooks know as a block or a
+ * mapping: nothing is said of pages here. Inside malloc's family the outer hook records the block, and the pool behind it stays silent.
+ */
+#define _GNU_SOURCE
+#include "../include/numapilot_pool.h"
+#include "track.h"
+
+#include <string.h>
+
+#define NAME_BYTES_MAX 200u
+
+/* The last number given to a pool. A forked child counts on from its parent's. */
+static uint32_t last_pool;
+
+/* The slot with the guard taken, or NULL. */
+static inline __attribute__((always_inline)) struct np_slot *enter(void) {
+    if (np_unlikely(np_tls.in_alloc)) return NULL;
+    struct np_slot *slot = np_slot_here();
+    if (np_unlikely(slot == NULL)) return NULL;
+    if (np_likely(np_enter(slot))) return slot;
+    np_lost_reentrant(slot, 1);
+    return NULL;
+}
+
+static void put_event(struct np_slot *slot, np_pool pool, enum np_pool_event event, const char *name, size_t bytes) {
+    unsigned count = 3 + np_words_for(bytes);
+    uint64_t *words = np_begin(slot, NP_REC_POOL, pool, count, np_order());
+    if (words == NULL) return;
+    words[2] = bytes | (uint64_t)event << 32;
+    np_put_bytes(words + 3, name, bytes);
+    np_commit(slot, count);
+}
+
+static np_pool create(const char *name) {
+    int saved = errno;
+    np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        put_event(slot, pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0);
+        np_leave(slot);
+    }
+    errno = saved;
+    return np_arena != NULL ? pool : 0;
+}
+
+static void made(np_pool pool, const void *address, size_t bytes) {
+    struct np_regs caller = NP_CALLER_REGS();
+    if (address == NULL || (uintptr_t)address >= NP_ADDRESS_END) return;
+    int saved = errno;
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        uint32_t stack = np_stack_id(slot, caller);
+        uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, (uintptr_t)address, 4, np_order());
+        if (words != NULL) {
+            words[2] = stack | (uint64_t)pool << 32;
+            words[3] = bytes;
+            np_commit(slot, 4);
+        }
+        np_leave(slot);
+    }
+    errno = saved;
+}
+
+static void given_back(np_pool pool, const void *address) {
+    if (address == NULL || (uintptr_t)address >= NP_ADDRESS_END) return;
+    int saved = errno;
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        uint64_t *words = np_begin(slot, NP_REC_POOL_FREE, (uintptr_t)address, 3, np_order());
+        if (words != NULL) {
+            words[2] = pool;
+            np_commit(slot, 3);
+        }
+        np_leave(slot);
+    }
+    errno = saved;
+}
+
+static void all_end(np_pool pool, enum np_pool_event event) {
+    int saved = errno;
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        put_event(slot, pool, event, NULL, 0);
+        np_leave(slot);
+    }
+    errno = saved;
+}
+
+static void reset(np_pool pool) { all_end(pool, NP_POOL_RESET); }
+static void destroy(np_pool pool) { all_end(pool, NP_POOL_DESTROYED); }
+
+NP_EXPORT const struct np_pool_functions numapilot_pools = {NP_POOL_VERSION, 0, create, made, given_back, reset, destroy};
