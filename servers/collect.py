@@ -156,8 +156,7 @@ class Collection:
         native, recorded = [], []
         for _ in range(1 if engine == "emulate" else self.pairs):
             native.append(self.once(server, "native", environment))
-            if os.path.exists(trace):
-                os.remove(trace)
+            shutil.rmtree(trace, ignore_errors=True)
             recorded.append(self.once(server, engine, environment))
         ratios = [with_it / max(without_it, 0.01) for (_, with_it), (_, without_it) in zip(recorded, native)]
         told = self.shell('"$NUMAPILOT" report --json "$TRACE"', environment, server.limit)
