@@ -383,6 +383,56 @@ fn a_limit_on_addresses_is_the_programs() {
     }
 }
 
+/// Make sure that a limit on memory that may be written (`ulimit -d`; the kernel's strict accounting is the same) is the program's: neither the planner's table
+/// nor what a block of a rule gave back counts against it.
+#[test]
+fn a_limit_on_writable_memory_is_the_programs() {
+    let program = compile("plan_charged.c", "plan_charged", &["-O1", "-fno-builtin"]);
+    for (name, policy) in POLICIES {
+        let image = image(&format!("charged-{name}"), 100 << 20, 100 << 20, policy);
+        let [preload, plan, program] = [planner(), &image, &program].map(|path| path.display());
+        let script = format!("ulimit -d 160000; LD_PRELOAD={preload} NUMAPILOT_PLAN={plan} exec {program}");
+        let output = Command::new("sh").args(["-c", &script]).output().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "both\n", "{name}: {}", output.status);
+        assert_eq!(taken(&image), (3, 0), "{name}: {:?}", counters(&image));
+    }
+}
+
+/// The C constants `NP_PLAN_HUGE` and `NP_PLAN_NO_HUGE`.
+const HUGE_PAGES: [u64; 2] = [2, 4];
+
+/// The kernel has no advice that takes another one back: what followed at the same addresses, of another rule, had huge pages, or none, with the first.
+#[test]
+fn advice_about_huge_pages_ends_with_the_block() {
+    let program = compile("plan_advice.c", "plan_advice", &["-O1", "-fno-builtin"]);
+    for policy in [1, 5] {
+        for flag in HUGE_PAGES {
+            let image = image_of(&format!("advice-{policy}-{flag}"), &[1 << 20, 1 << 62, policy, 0, 0, 1, 1, flag]);
+            let output = under(&image, &mut Command::new(&program));
+            let said = String::from_utf8_lossy(&output.stdout);
+            // A kernel without huge pages takes no advice, and that is counted.
+            let refused = counters(&image)[3] > 0 && said == "0 0\n";
+            assert!(said == "1 0\n" || refused, "policy {policy}, flag {flag}: {said}");
+        }
+    }
+}
+
+/// Requests for 4 KiB are errors on kernels with pages of 64 KiB (arm64): nothing was placed there by `split` or weights.
+#[test]
+fn memory_is_placed_by_the_kernels_pages() {
+    let program = compile("plan_pages.c", "plan_pages", &["-O1", "-fno-builtin", "-rdynamic"]);
+    for policy in [1, 3, 6] {
+        for flags in [0, TWINS] {
+            let image = image_of(&format!("pages-{policy}-{flags}"), &[0, 1 << 62, policy, flags.into(), 0, 2]);
+            let output = under(&image, &mut Command::new(&program));
+            let said = String::from_utf8_lossy(&output.stdout);
+            let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+            let [requests, wrong] = numbers[..] else { panic!("policy {policy}: {said}, {}", output.status) };
+            assert!(requests > 20 && wrong == 0, "policy {policy}, flags {flags}: {wrong} of {requests} were wrong");
+        }
+    }
+}
+
 /// Runs `programs/plan_mbind.c` under weights 3 and 1, or equal parts: in how many pieces the memory was cut, and the share of node 0.
 fn cut(name: &str, policy: u64, sizes: &[(&str, &str)]) -> (u64, f64) {
     let program = compile("plan_mbind.c", &format!("plan_many-{name}"), &["-O1", "-fno-builtin"]);
