@@ -173,7 +173,7 @@ struct np_plan_thread {
     uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
-struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; };
+struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; uint64_t order; /* 0: unknown */ };
 extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);

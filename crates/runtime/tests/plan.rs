@@ -296,6 +296,24 @@ fn threads_and_children_of_a_pinned_thread_are_not_pinned_with_it() {
     assert!(cpus < 2 || second == "by attribute 2 after moving 2", "{said}");
 }
 
+/// In which order threads begin is the scheduler's choice: a rule for the second thread pinned another one in each run.
+#[test]
+fn threads_are_numbered_as_they_are_created() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let program = compile("plan_pins.c", "plan_late", &["-pthread", "-rdynamic", &include]);
+    let shim = compile("plan_pins.c", "plan_late.so", &["-shared", "-fPIC", "-DSHIM", &include]);
+    let image = scratch().join("late");
+    assert!(Command::new(&program).arg("second").arg(&image).status().expect("it runs").success());
+    let mut command = Command::new(&program);
+    command.arg("late").env("LD_PRELOAD", format!("{}:{}", planner().display(), shim.display()));
+    let output = command.env("NUMAPILOT_PLAN", &image).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cpus: Vec<u32> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let [first, second, third, fourth] = cpus[..] else { panic!("{said}, {}", output.status) };
+    assert_eq!((second, third, fourth), (1, first, first), "{said}");
+    assert!(first > 1 || std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1), "{said}");
+}
+
 /// The kernel takes a policy for the pages of a regular file, and does not go by it.
 #[test]
 fn pages_of_regular_files_do_not_count_as_placed() {
