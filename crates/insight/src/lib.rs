@@ -38,7 +38,7 @@ pub use context::Analysis;
 pub use decision::{DecisionRow, Pattern, RowKey};
 pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, ThreadDetail};
 pub use estimate::{Estimate, Tally, Weight};
-pub use fixes::{Fix, FixKind};
+pub use fixes::{Fix, FixKind, is_placeable};
 pub use headline::{Headline, Verdict};
 pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse};
 pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};

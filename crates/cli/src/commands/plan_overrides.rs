@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
-use numapilot_insight::FixKind;
 use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::{FixKind, is_placeable};
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, base, is_allocated, is_placeable};
+use super::plan_sites::{Allocations, base, is_allocated};
 use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.

@@ -2,14 +2,14 @@
 
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::whatif::Answer;
-use numapilot_insight::{Analysis, Findings, Fix, FixKind};
+use numapilot_insight::{Analysis, Findings, Fix, FixKind, is_placeable};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, fix_words, price_words};
 use numapilot_report::units;
 
 use super::plan_overrides;
-use super::plan_sites::{Allocations, base, is_placeable};
+use super::plan_sites::{Allocations, base};
 use super::plan_threads::pinned_threads;
 
 /// Greatest number of names listed in a comment.
