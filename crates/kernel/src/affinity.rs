@@ -3,6 +3,7 @@
 use std::io;
 
 use numapilot_machine::CpuId;
+use numapilot_machine::parse_cpu_list;
 
 use crate::error::KernelError;
 
@@ -48,6 +49,12 @@ impl CpuMask {
         both
     }
 
+    /// Whether a thread that was given this set is shown as having `shown`, while only these CPUs are online: `sched_getaffinity` leaves out the others.
+    #[must_use]
+    pub fn shows_as(&self, shown: &CpuMask, online: &CpuMask) -> bool {
+        self == shown || (!shown.is_empty() && self.and(online) == *shown)
+    }
+
     /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -55,7 +62,20 @@ impl CpuMask {
     }
 }
 
-/// The CPUs on which a thread may run (`sched_getaffinity`).
+/// The CPUs that are online; `None`: the kernel does not say (a container may hide the file).
+#[must_use]
+pub fn online() -> Option<CpuMask> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    Some(parse_cpu_list(text.trim()).ok()?.into_iter().map(CpuId).collect())
+}
+
+/// Whether a thread that was given `set` has it still, if it is shown as having `shown`: CPUs may have gone offline since.
+#[must_use]
+pub fn is_still(shown: &CpuMask, set: &CpuMask) -> bool {
+    shown == set || online().is_some_and(|online| set.shows_as(shown, &online))
+}
+
+/// The CPUs on which a thread may run (`sched_getaffinity`), as far as they are online.
 ///
 /// # Errors
 /// It has ended, or may not be looked at.
@@ -104,6 +124,18 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_set_is_known_without_its_cpus_that_are_offline() {
+        let mask = |cpus: &[u32]| -> CpuMask { cpus.iter().copied().map(CpuId).collect() };
+        let online = mask(&[0, 1, 2]);
+        assert!(mask(&[1, 2, 3]).shows_as(&mask(&[1, 2]), &online) && mask(&[1, 2]).shows_as(&mask(&[1, 2]), &online));
+        assert!(!mask(&[1, 2, 3]).shows_as(&mask(&[1]), &online), "another program took one away");
+        assert!(!mask(&[3]).shows_as(&mask(&[]), &online));
+        // No kernel has so many CPUs.
+        let here = super::online().unwrap().cpus()[0].0;
+        assert!(is_still(&mask(&[here]), &mask(&[here, 8191])) && !is_still(&mask(&[here, 8191]), &mask(&[here])));
     }
 
     #[test]

@@ -265,7 +265,7 @@ fn is_that(id: ThreadId) -> bool {
 
 /// Whether the thread still has the affinity that this program set.
 pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
-    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| mask == bound.ours)
+    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| affinity::is_still(&mask, &bound.ours))
 }
 
 /// Finds a thread by the number that policies use, with its binding.
@@ -291,8 +291,11 @@ pub(crate) fn planned(
     cpus: &CpuMask,
     troubles: &mut Vec<String>,
 ) -> Result<Binding, Refusal> {
-    let was = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
-    let own = bound.filter(|bound| bound.ours == was).map_or(&was, |bound| &bound.before);
+    let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
+    let bound = bound.filter(|bound| affinity::is_still(&shown, &bound.ours));
+    // What was set, by which the binding is known afterwards: not without the CPUs that are offline now.
+    let was = bound.map_or(shown, |bound| bound.ours.clone());
+    let own = bound.map_or(&was, |bound| &bound.before);
     let now = own.and(cpus);
     if now.is_empty() {
         return Err(Refusal::Unsupported);
