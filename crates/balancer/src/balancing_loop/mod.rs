@@ -12,7 +12,6 @@ mod run_stats;
 mod scan;
 mod scanning;
 mod step;
-mod unfit;
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
@@ -61,9 +60,9 @@ use crate::system::samples::Samples;
 use crate::system::settings::Settings;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
+use crate::unfit::Unfit;
 use run_stats::RunStats;
 use scanning::Scanning;
-use unfit::Unfit;
 
 /// Bytes of a page in evidence, tables and requests.
 const PAGE_BYTES: u64 = 4096;

@@ -1,6 +1,6 @@
 //! Processes of the machine that cannot be managed: kernel threads, what another numapilot manages, more than there is room for. A large machine has thousands
 //! of them. They are looked at again now and then, not at each listing: a look costs several system calls, and whoever joins the managed processes makes the
-//! loop ask for fresh evidence.
+//! balancing loop ask for fresh evidence.
 
 use std::collections::BTreeSet;
 
@@ -9,23 +9,23 @@ const AGAIN: u64 = 32;
 
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unfit {
+pub(crate) struct Unfit {
     pids: BTreeSet<u32>,
 }
 
 impl Unfit {
     /// Forgets those that have ended. `listed`: ids of all processes, ascending.
-    pub(super) fn keep_listed(&mut self, listed: &[u32]) {
+    pub(crate) fn keep_listed(&mut self, listed: &[u32]) {
         self.pids.retain(|pid| listed.binary_search(pid).is_ok());
     }
 
     /// Whether a process is left out at this listing. They take turns, so that a process that has got the id of another one is not left out for long.
-    pub(super) fn is_left_out(&self, pid: u32, listing: u64) -> bool {
+    pub(crate) fn is_left_out(&self, pid: u32, listing: u64) -> bool {
         self.pids.contains(&pid) && !(u64::from(pid) + listing).is_multiple_of(AGAIN)
     }
 
     /// Notes what a look at a process showed.
-    pub(super) fn found(&mut self, pid: u32, is_fit: bool) {
+    pub(crate) fn found(&mut self, pid: u32, is_fit: bool) {
         if is_fit {
             self.pids.remove(&pid);
         } else {
