@@ -43,6 +43,7 @@ pub use headline::{Headline, Verdict};
 pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse};
 pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
+pub use scene::Surveyed;
 pub use statistics::Statistics;
 pub use totals::{Bin, Imbalance, LINE_BYTES, Matrix, Series, Source, Totals, imbalance_of};
 pub use touch::{Away, FileFaults, PageUse, TouchLine, TouchSite, Touches};

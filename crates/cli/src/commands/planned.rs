@@ -2,7 +2,7 @@
 
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::whatif::Answer;
-use numapilot_insight::{Analysis, Findings, Fix, FixKind, is_placeable};
+use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, fix_words, price_words};
@@ -50,21 +50,22 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
 }
 
 /// Adds the predicted gain of all rules together to the plan's head. Gains of single rules do not add up, because two rules may speed up the same access.
-pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine) {
+/// `surveyed`: what the findings have left of the recording.
+pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) {
     if plan.objects.len() + plan.threads.len() + plan.processes.len() < 2 {
         return;
     }
-    let comment = match price(plan, analysis, machine) {
+    let comment = match price(plan, analysis, machine, surveyed) {
         Ok(all) => format!("All rules together: {}.", price_words(&all.gain, &all.uncertainty)),
         Err(why) => format!("The gain of all rules together cannot be predicted: {why:#}."),
     };
     plan.about.push(comment);
 }
 
-fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Answer> {
+fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -> anyhow::Result<Answer> {
     let fitted = plan.fit(machine, Fit::Exact)?;
     let found = plan_overrides::overrides(&fitted.plan, analysis.trace(), machine)?;
-    Ok(analysis.what_if(machine, &found.overrides)?)
+    Ok(analysis.what_if_surveyed(machine, &found.overrides, surveyed)?)
 }
 
 /// Adds a fix's rules to the plan; false if no rule can express the fix.
