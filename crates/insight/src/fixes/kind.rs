@@ -44,7 +44,8 @@ pub enum FixKind {
 }
 
 impl FixKind {
-    /// Whether a plan file can apply it to memory that a policy can place ([`Fix::works_by_plan`]) without a change of the source. No plan can change which thread touches a page first.
+    /// Whether a plan file can apply it, without a change of the source, to memory that a policy can place ([`Fix::works_by_plan`]). No plan can change which
+    /// thread touches a page first.
     #[must_use]
     pub fn works_by_plan(&self) -> bool {
         match self {
