@@ -358,6 +358,22 @@ mod tests {
         Binder { cpus: masks.iter().map(|cpus| cpus.iter().copied().collect()).collect() }
     }
 
+    /// The kernel shows an affinity without the CPUs that are offline: such threads were taken for another program's, and stayed bound for good.
+    #[test]
+    fn a_binding_is_known_after_one_of_its_cpus_went_offline() {
+        let Some((child, _, all, _)) = sleeper() else { return };
+        let (tid, cpus) = (child.0.id(), all.cpus());
+        let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
+        affinity::set_thread(tid, &mask(&cpus[..1])).unwrap();
+        let id = ThreadId { pid: tid, tid, start_ticks: task::stat(tid).unwrap().start_ticks };
+        // No kernel has CPU 8191 online.
+        let bound = Bound { before: all.clone(), ours: mask(&[cpus[0], CpuId(8191)]), is_inherited: false };
+        assert!(is_ours(id, &bound));
+        let next = planned(id, Some(&bound), &mask(&cpus[1..2]), &mut Vec::new()).unwrap();
+        assert_eq!((&next.was, &next.now), (&bound.ours, &mask(&cpus[1..2])), "within what it might do before");
+        assert_eq!(Bound::after(&next, Some(bound)).before, all);
+    }
+
     #[test]
     fn threads_are_kept_moved_taken_back_and_released() {
         let Some((child, mut targets, all, thread)) = sleeper() else { return };
