@@ -130,9 +130,9 @@ fn records(folder: &Path, child: &Child) -> bool {
     matches!(activity(folder), Activity::Recording(recorder) if recorder.pid == child.id())
 }
 
-/// Removes the messages of a recorder that wrote no trace: they have been shown.
+/// Removes the messages of a recorder that completed no trace: they have been shown.
 fn drop_log(folder: &Path, log: &Path) {
-    if !folder.exists() {
+    if !folder.join(META_FILE).is_file() {
         // Best effort: a file that stays does no harm.
         let _ = fs::remove_file(log);
     }
@@ -225,9 +225,10 @@ mod tests {
         let log = log_of(&folder);
         fs::write(&log, "no such program\n").unwrap();
         fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(META_FILE), "{}").unwrap();
         drop_log(&folder, &log);
         assert!(log.exists());
-        fs::remove_dir(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
         drop_log(&folder, &log);
         assert!(!log.exists());
     }
