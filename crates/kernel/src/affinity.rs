@@ -75,6 +75,21 @@ pub fn is_still(shown: &CpuMask, set: &CpuMask) -> bool {
     shown == set || online().is_some_and(|online| set.shows_as(shown, &online))
 }
 
+/// What a thread is shown as having, `shown`, with those of its CPUs that are offline or have yet to be added: what it is to get back one day. Just `shown` where
+/// the kernel says no more, or its affinity has changed since.
+#[must_use]
+pub fn with_offline(tid: u32, shown: &CpuMask) -> CpuMask {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    online().and_then(|online| named(&text, shown, &online)).unwrap_or_else(|| shown.clone())
+}
+
+/// The affinity in the text of a `status` file, if a thread that has it is shown as having `shown`.
+fn named(status: &str, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let named: CpuMask = parse_cpu_list(list.trim()).ok()?.into_iter().map(CpuId).collect();
+    named.shows_as(shown, online).then_some(named)
+}
+
 /// The CPUs on which a thread may run (`sched_getaffinity`), as far as they are online.
 ///
 /// # Errors
@@ -136,6 +151,20 @@ mod tests {
         // No kernel has so many CPUs.
         let here = super::online().unwrap().cpus()[0].0;
         assert!(is_still(&mask(&[here]), &mask(&[here, 8191])) && !is_still(&mask(&[here, 8191]), &mask(&[here])));
+    }
+
+    /// A thread that might run anywhere was given back the CPUs that were online when it was bound: it never ran on those that were added later.
+    #[test]
+    fn an_affinity_has_cpus_that_are_yet_to_come() {
+        let mask = |cpus: &[u32]| -> CpuMask { cpus.iter().copied().map(CpuId).collect() };
+        let (text, online) = ("Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed:\t1\n", mask(&[0, 1]));
+        assert_eq!(named(text, &mask(&[0, 1]), &online), Some(mask(&[0, 1, 2, 3, 8])));
+        assert_eq!(named(text, &mask(&[0]), &online), None, "another affinity");
+        assert_eq!(named("Name:\tx\n", &mask(&[0]), &online), None);
+        // SAFETY: has no preconditions.
+        let tid = unsafe { libc::gettid() } as u32;
+        let shown = of_thread(tid).unwrap();
+        assert!(is_still(&shown, &with_offline(tid, &shown)));
     }
 
     #[test]

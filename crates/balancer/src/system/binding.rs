@@ -294,8 +294,13 @@ pub(crate) fn planned(
     let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
     let bound = bound.filter(|bound| affinity::is_still(&shown, &bound.ours));
     // What was set, by which the binding is known afterwards: not without the CPUs that are offline now.
-    let was = bound.map_or(shown, |bound| bound.ours.clone());
-    let own = bound.map_or(&was, |bound| &bound.before);
+    let was = bound.map_or_else(|| affinity::with_offline(id.tid, &shown), |bound| bound.ours.clone());
+    // Only CPUs that are online: kernels differ in whether they keep the others.
+    let own = match (bound, affinity::online()) {
+        (None, _) => shown,
+        (Some(bound), Some(online)) => bound.before.and(&online),
+        (Some(bound), None) => bound.before.clone(),
+    };
     let now = own.and(cpus);
     if now.is_empty() {
         return Err(Refusal::Unsupported);
