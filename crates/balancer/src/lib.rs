@@ -21,3 +21,4 @@ pub mod status;
 pub mod step_progress;
 pub mod system;
 pub mod totals;
+mod unfit;

@@ -2,6 +2,7 @@
 //! (`man systemd.slice`, "Control Groups"). `Documentation/admin-guide/cgroup-v2.rst`; on version 1 and on hybrid machines systemd's own hierarchy has the same
 //! tree.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Component;
@@ -136,48 +137,79 @@ pub fn of_path(root: &Root, named: &Path) -> Result<PathBuf, CgroupError> {
     }
 }
 
+/// Names of units and the folders of their cgroups.
+type NamedFolders = Vec<(String, PathBuf)>;
+
+/// The hierarchies of cgroups in which units are looked up, each read when it is first needed, and once: it has tens of thousands of folders on some machines.
+#[derive(Debug)]
+pub struct Hierarchies {
+    /// Where the first of them should be.
+    first: PathBuf,
+    /// The mounts, and the names and folders of the units below each.
+    mounts: Vec<(PathBuf, OnceCell<NamedFolders>)>,
+}
+
+impl Hierarchies {
+    /// Those that are mounted under a root.
+    #[must_use]
+    pub fn of(root: &Root) -> Hierarchies {
+        let mounts = MOUNTS.iter().map(|mount| root.path().join(mount));
+        let mounts = mounts.filter(|mount| mount.join("cgroup.procs").exists());
+        Hierarchies {
+            first: root.path().join(MOUNTS[0]),
+            mounts: mounts.map(|mount| (mount, OnceCell::new())).collect(),
+        }
+    }
+
+    /// As [`of_unit`].
+    ///
+    /// # Errors
+    /// As those of [`of_unit`].
+    pub fn unit(&self, name: &str) -> Result<Unit, CgroupError> {
+        if self.mounts.is_empty() {
+            return Err(CgroupError::NoHierarchy { mount: self.first.clone() });
+        }
+        let has_suffix = SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+        let unit = if has_suffix { name.to_owned() } else { format!("{name}.service") };
+        let (stem, suffix) = unit.rsplit_once('.').unwrap_or((&unit, "service"));
+        let is_instance = |found: &str| {
+            found.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
+        };
+        let (mut exists, mut alike) = (false, BTreeSet::new());
+        for (mount, below) in &self.mounts {
+            let units = below.get_or_init(|| units_below(mount));
+            let has_processes = |folder: &PathBuf| !processes(std::slice::from_ref(folder)).is_empty();
+            let of = |wanted: &dyn Fn(&str) -> bool| -> Vec<(String, PathBuf)> {
+                units.iter().filter(|(name, folder)| wanted(name) && has_processes(folder)).cloned().collect()
+            };
+            let own = of(&|found| found == unit);
+            let found = if own.is_empty() { of(&is_instance) } else { own };
+            if !found.is_empty() {
+                let (names, folders) = found.into_iter().unzip();
+                return Ok(Unit { names, folders });
+            }
+            exists |= units.iter().any(|(found, _)| *found == unit);
+            let word = stem.split(['@', '-', '.']).next().unwrap_or(stem);
+            let is_alike = |found: &str| !word.is_empty() && found != unit && found.contains(word);
+            alike.extend(of(&is_alike).into_iter().map(|(name, _)| name));
+        }
+        let names: Vec<String> = alike.into_iter().take(NAMED_MAX).collect();
+        let alike = if names.is_empty() { String::new() } else { format!(" (running are {})", names.join(", ")) };
+        Err(if exists { CgroupError::EmptyUnit { unit, alike } } else { CgroupError::NoUnit { unit, alike } })
+    }
+}
+
 /// The cgroups of a systemd unit: `postgresql` is `postgresql.service`. A unit without processes stands for its running instances
 /// (`postgresql@15-main.service`), as on Debian.
 ///
 /// # Errors
 /// No such unit runs, or no cgroups are mounted.
 pub fn of_unit(root: &Root, name: &str) -> Result<Unit, CgroupError> {
-    let unit =
-        if SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) { name.to_owned() } else { format!("{name}.service") };
-    let mounts: Vec<PathBuf> = MOUNTS.iter().map(|mount| root.path().join(mount)).collect();
-    let mut hierarchies = mounts.iter().filter(|mount| mount.join("cgroup.procs").exists()).peekable();
-    if hierarchies.peek().is_none() {
-        return Err(CgroupError::NoHierarchy { mount: root.path().join(MOUNTS[0]) });
-    }
-    let (stem, suffix) = unit.rsplit_once('.').unwrap_or((&unit, "service"));
-    let is_instance = |found: &str| {
-        found.strip_prefix(stem).is_some_and(|rest| rest.starts_with('@') && rest.ends_with(&format!(".{suffix}")))
-    };
-    let (mut exists, mut alike) = (false, BTreeSet::new());
-    for mount in hierarchies {
-        let units = units_below(mount);
-        let has_processes = |folder: &PathBuf| !processes(std::slice::from_ref(folder)).is_empty();
-        let of = |wanted: &dyn Fn(&str) -> bool| -> Vec<(String, PathBuf)> {
-            units.iter().filter(|(name, folder)| wanted(name) && has_processes(folder)).cloned().collect()
-        };
-        let own = of(&|found| found == unit);
-        let found = if own.is_empty() { of(&is_instance) } else { own };
-        if !found.is_empty() {
-            let (names, folders) = found.into_iter().unzip();
-            return Ok(Unit { names, folders });
-        }
-        exists |= units.iter().any(|(found, _)| *found == unit);
-        let word = stem.split(['@', '-', '.']).next().unwrap_or(stem);
-        let is_alike = |found: &str| !word.is_empty() && found != unit && found.contains(word);
-        alike.extend(of(&is_alike).into_iter().map(|(name, _)| name));
-    }
-    let names: Vec<String> = alike.into_iter().take(NAMED_MAX).collect();
-    let alike = if names.is_empty() { String::new() } else { format!(" (running are {})", names.join(", ")) };
-    Err(if exists { CgroupError::EmptyUnit { unit, alike } } else { CgroupError::NoUnit { unit, alike } })
+    Hierarchies::of(root).unit(name)
 }
 
 /// Name and folder of every cgroup below a mount that is named as units are; those of users' managers too.
-fn units_below(mount: &Path) -> Vec<(String, PathBuf)> {
+fn units_below(mount: &Path) -> NamedFolders {
     let mut found = Vec::new();
     let mut waiting = vec![(mount.to_owned(), 0)];
     let mut seen = 0;
@@ -268,6 +300,18 @@ mod tests {
         let unit = of_unit(&debian().root(), "postgresql").unwrap();
         assert_eq!(unit.names, ["postgresql@15-main.service", "postgresql@16-other.service"]);
         assert_eq!(debian().pids("postgresql.service"), [40, 41, 50]);
+    }
+
+    /// With `--unit` given many times, every folder of the machine's cgroups was read for each of them.
+    #[test]
+    fn many_units_are_looked_up_in_one_reading() {
+        let tree = debian();
+        let hierarchies = Hierarchies::of(&tree.root());
+        assert_eq!(hierarchies.unit("nginx").unwrap().names, ["nginx.service"]);
+        tree.put("system.slice/later.service", "90");
+        assert!(hierarchies.unit("later").is_err(), "the folders were read again");
+        assert_eq!(hierarchies.unit("redis").unwrap().names, ["redis.service"]);
+        assert_eq!(tree.pids("later"), [90]);
     }
 
     #[test]

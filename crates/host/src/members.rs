@@ -90,14 +90,16 @@ pub trait ProcessTable {
     fn line(&mut self, pid: u32) -> Option<ProcessLine>;
     /// Ids of the processes of a group of cgroups.
     fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32>;
-    /// Folders of a unit's cgroups, or why it has no processes.
-    fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
-        folders_of_unit(&Root::default(), unit)
+    /// For each unit the folders of its cgroups, or why it has no processes.
+    fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
+        folders_of_units(&Root::default(), units)
     }
 }
 
-fn folders_of_unit(root: &Root, unit: &str) -> Result<Vec<PathBuf>, String> {
-    cgroups::of_unit(root, unit).map(|found| found.folders).map_err(|error| error.to_string())
+fn folders_of_units(root: &Root, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
+    let hierarchies = cgroups::Hierarchies::of(root);
+    let folders = |unit: &String| hierarchies.unit(unit).map(|found| found.folders).map_err(|error| error.to_string());
+    units.iter().map(folders).collect()
 }
 
 struct Proc<'a> {
@@ -122,8 +124,8 @@ impl ProcessTable for Proc<'_> {
         cgroups::processes(folders)
     }
 
-    fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
-        folders_of_unit(self.root, unit)
+    fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
+        folders_of_units(self.root, units)
     }
 }
 
@@ -225,8 +227,8 @@ impl Members {
             return;
         }
         let mut found = FoundUnits { at: Some(Instant::now()), ..FoundUnits::default() };
-        for unit in units {
-            match table.of_unit(unit) {
+        for unit in table.of_units(units) {
+            match unit {
                 Ok(folders) => found.folders.extend(folders),
                 Err(why) => found.missing.push(why),
             }
@@ -374,9 +376,12 @@ mod tests {
             if folders.is_empty() { Vec::new() } else { self.groups.clone() }
         }
 
-        fn of_unit(&mut self, unit: &str) -> Result<Vec<PathBuf>, String> {
-            let folder = self.units.iter().find(|found| **found == unit);
-            folder.map(|found| vec![found.into()]).ok_or_else(|| format!("unit {unit} does not run"))
+        fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
+            let folders = |unit: &String| {
+                let folder = self.units.iter().find(|found| **found == unit.as_str());
+                folder.map(|found| vec![found.into()]).ok_or_else(|| format!("unit {unit} does not run"))
+            };
+            units.iter().map(folders).collect()
         }
     }
 

@@ -40,6 +40,56 @@ pub(crate) struct Processes {
     pub own_remote: Estimate,
 }
 
+/// What a walk over a recording has found ([`Scene`]), left by one question to the next one about the same analysis on the same machine: of a large recording,
+/// the walk takes most of the time.
+#[derive(Clone, Debug, Default)]
+pub struct Surveyed {
+    parts: Option<Box<Parts>>,
+    served: u32,
+}
+
+impl Surveyed {
+    /// How many questions were answered without a walk of their own.
+    #[must_use]
+    pub fn served(&self) -> u32 {
+        self.served
+    }
+
+    pub(crate) fn keep(&mut self, scene: Scene<'_>) {
+        let Scene { usage, now, sites, seats, processes, stakes, .. } = scene;
+        self.parts = Some(Box::new(Parts { usage, now, sites, seats, processes, stakes }));
+    }
+
+    /// The scene of a question, if what was kept holds all that it is about. It is given away, and what does not serve is dropped: it may be large.
+    pub(crate) fn scene<'a>(
+        &mut self,
+        analysis: &'a Analysis<'a>,
+        machine: &'a Machine,
+        interest: &Interest,
+    ) -> Option<Scene<'a>> {
+        let parts = *self.parts.take()?;
+        let is_known = |group: &u32| parts.sites.iter().any(|facts| facts.site.0 == *group);
+        let is_plain = interest.apart.is_empty() && interest.by_touch.groups.is_empty();
+        if !is_plain || !interest.groups.iter().all(is_known) {
+            return None;
+        }
+        self.served += 1;
+        let Parts { usage, now, sites, seats, processes, stakes } = parts;
+        Some(Scene { analysis, machine, usage, now, sites, seats, processes, stakes })
+    }
+}
+
+/// A scene without what it is about.
+#[derive(Clone, Debug)]
+struct Parts {
+    usage: Usage,
+    now: Priced,
+    sites: Vec<SiteFacts>,
+    seats: Seats,
+    processes: Processes,
+    stakes: BTreeMap<u32, (Estimate, f64)>,
+}
+
 /// The input of all detectors: a recording on a machine, with its loads and the facts of its sites.
 pub(crate) struct Scene<'a> {
     pub analysis: &'a Analysis<'a>,

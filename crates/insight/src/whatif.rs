@@ -16,7 +16,7 @@ use crate::facts::{PAGE_BYTES, Page, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind, FixPricer};
 use crate::patterns::why_unpriced;
 use crate::price::{Priced, Pricer};
-use crate::scene::{Interest, Scene};
+use crate::scene::{Interest, Scene, Surveyed};
 use crate::uncertainty::Uncertainty;
 use crate::usage::{Usage, index_of};
 
@@ -256,10 +256,26 @@ impl Analysis<'_> {
     /// # Errors
     /// If the recording has no prices, or the machine cannot do it.
     pub fn what_if(&self, machine: &Machine, overrides: &[PlacementOverride]) -> Result<Answer, WhatIfError> {
+        self.what_if_surveyed(machine, overrides, &mut Surveyed::default())
+    }
+
+    /// The same, without another walk over the recording where [`Analysis::findings_surveyed`] has left all that the changes are about.
+    ///
+    /// # Errors
+    /// As [`Analysis::what_if`].
+    pub fn what_if_surveyed(
+        &self,
+        machine: &Machine,
+        overrides: &[PlacementOverride],
+        surveyed: &mut Surveyed,
+    ) -> Result<Answer, WhatIfError> {
         self.check_priced()?;
         overrides.iter().try_for_each(|change| check(machine, change))?;
         let (interest, groups) = self.interest(machine, overrides);
-        let scene = Scene::new(self, machine, &interest)?;
+        let scene = match surveyed.scene(self, machine, &interest) {
+            Some(scene) => scene,
+            None => Scene::new(self, machine, &interest)?,
+        };
         overrides.iter().try_for_each(|change| check_seats(&scene, change))?;
         let pricer_of_fixes = FixPricer::new(&scene)?;
         let facts = |group: u32| scene.sites.iter().find(|facts| facts.site.0 == group);

@@ -3,6 +3,7 @@
 
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait};
 use numapilot_insight::Analysis;
+use numapilot_insight::Surveyed;
 use numapilot_insight::whatif::PlacementOverride;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
@@ -78,6 +79,25 @@ fn what_is_gained_where_others_are_waited_for_is_no_gain() {
     // As long as it takes until the other thread is the one that is waited for.
     let (half, _) = gain(&program([201, 200]), "remote=users");
     assert!(half > 0.0 && half < 0.5 * on_the_path, "{half} of {on_the_path}");
+}
+
+/// `report --plan` walked over the recording for its findings, and again for the gain of all rules.
+#[test]
+fn what_the_findings_have_seen_answers_the_next_question() {
+    let trace = program([200, 50]);
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+    let mut surveyed = Surveyed::default();
+    // An instance by itself is no site that the findings looked at.
+    for (texts, served) in [(&["remote=interleave"][..], 1), (&["0=interleave"], 1), (&[], 2)] {
+        let changes: Vec<PlacementOverride> =
+            texts.iter().map(|text| PlacementOverride::read(&trace, text).expect("a change")).collect();
+        let found = analysis.findings_surveyed(Some(&machine), &mut surveyed);
+        assert_eq!(found, analysis.findings(Some(&machine)));
+        let answer = analysis.what_if_surveyed(&machine, &changes, &mut surveyed).expect("an answer");
+        assert_eq!(answer, analysis.what_if(&machine, &changes).expect("an answer"), "{texts:?}");
+        assert_eq!(surveyed.served(), served, "{texts:?}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::io;
 
 use numapilot_machine::CpuId;
+use numapilot_machine::parse_cpu_list;
 
 use crate::error::KernelError;
 
@@ -48,6 +49,12 @@ impl CpuMask {
         both
     }
 
+    /// Whether a thread that was given this set is shown as having `shown`, while only these CPUs are online: `sched_getaffinity` leaves out the others.
+    #[must_use]
+    pub fn shows_as(&self, shown: &CpuMask, online: &CpuMask) -> bool {
+        self == shown || (!shown.is_empty() && self.and(online) == *shown)
+    }
+
     /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -55,7 +62,35 @@ impl CpuMask {
     }
 }
 
-/// The CPUs on which a thread may run (`sched_getaffinity`).
+/// The CPUs that are online; `None`: the kernel does not say (a container may hide the file).
+#[must_use]
+pub fn online() -> Option<CpuMask> {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    Some(parse_cpu_list(text.trim()).ok()?.into_iter().map(CpuId).collect())
+}
+
+/// Whether a thread that was given `set` has it still, if it is shown as having `shown`: CPUs may have gone offline since.
+#[must_use]
+pub fn is_still(shown: &CpuMask, set: &CpuMask) -> bool {
+    shown == set || online().is_some_and(|online| set.shows_as(shown, &online))
+}
+
+/// What a thread is shown as having, `shown`, with those of its CPUs that are offline or have yet to be added: what it is to get back one day. Just `shown` where
+/// the kernel says no more, or its affinity has changed since.
+#[must_use]
+pub fn with_offline(tid: u32, shown: &CpuMask) -> CpuMask {
+    let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    online().and_then(|online| named(&text, shown, &online)).unwrap_or_else(|| shown.clone())
+}
+
+/// The affinity in the text of a `status` file, if a thread that has it is shown as having `shown`.
+fn named(status: &str, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let named: CpuMask = parse_cpu_list(list.trim()).ok()?.into_iter().map(CpuId).collect();
+    named.shows_as(shown, online).then_some(named)
+}
+
+/// The CPUs on which a thread may run (`sched_getaffinity`), as far as they are online.
 ///
 /// # Errors
 /// It has ended, or may not be looked at.
@@ -104,6 +139,32 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_set_is_known_without_its_cpus_that_are_offline() {
+        let mask = |cpus: &[u32]| -> CpuMask { cpus.iter().copied().map(CpuId).collect() };
+        let online = mask(&[0, 1, 2]);
+        assert!(mask(&[1, 2, 3]).shows_as(&mask(&[1, 2]), &online) && mask(&[1, 2]).shows_as(&mask(&[1, 2]), &online));
+        assert!(!mask(&[1, 2, 3]).shows_as(&mask(&[1]), &online), "another program took one away");
+        assert!(!mask(&[3]).shows_as(&mask(&[]), &online));
+        // No kernel has so many CPUs.
+        let here = super::online().unwrap().cpus()[0].0;
+        assert!(is_still(&mask(&[here]), &mask(&[here, 8191])) && !is_still(&mask(&[here, 8191]), &mask(&[here])));
+    }
+
+    /// A thread that might run anywhere was given back the CPUs that were online when it was bound: it never ran on those that were added later.
+    #[test]
+    fn an_affinity_has_cpus_that_are_yet_to_come() {
+        let mask = |cpus: &[u32]| -> CpuMask { cpus.iter().copied().map(CpuId).collect() };
+        let (text, online) = ("Name:\tx\nCpus_allowed_list:\t0-3,8\nMems_allowed:\t1\n", mask(&[0, 1]));
+        assert_eq!(named(text, &mask(&[0, 1]), &online), Some(mask(&[0, 1, 2, 3, 8])));
+        assert_eq!(named(text, &mask(&[0]), &online), None, "another affinity");
+        assert_eq!(named("Name:\tx\n", &mask(&[0]), &online), None);
+        // SAFETY: has no preconditions.
+        let tid = unsafe { libc::gettid() } as u32;
+        let shown = of_thread(tid).unwrap();
+        assert!(is_still(&shown, &with_offline(tid, &shown)));
     }
 
     #[test]

@@ -22,17 +22,17 @@ static const struct np_own_range *range_at(unsigned i) {
     return np_other_ranges != NULL ? &np_other_ranges[i - NP_OWN_RANGES] : NULL;
 }
 
-/* How many pages they are. */
+/* How many bytes they are. */
 static uint64_t unlock_ours(void) {
-    uint64_t pages = 0;
+    uint64_t bytes = 0;
     for (unsigned i = 0; i < 2 * NP_OWN_RANGES; i++) {
         const struct np_own_range *range = range_at(i);
         uintptr_t lo = range != NULL ? np_load(range->lo) : 0, hi = range != NULL ? np_load(range->hi) : 0;
         if (lo == 0 || hi <= lo) continue;
         NP_SYS2(SYS_munlock, lo, hi - lo);
-        pages += (hi - lo) >> NP_PAGE_SHIFT;
+        bytes += hi - lo;
     }
-    return pages;
+    return bytes;
 }
 
 /* Locks what of the range is not ours; what cannot be filled is passed over, as by the kernel. */
@@ -59,9 +59,9 @@ static bool lock_line(const struct np_maps_line *line, void *context) {
 /* By the kernel's rule (mm/mlock.c), but for what is ours. */
 static bool is_allowed(void) {
     struct rlimit limit;
-    uint64_t pages = np_pages_mapped(), ours = unlock_ours();
-    if (pages <= ours || NP_SYS2(SYS_getrlimit, RLIMIT_MEMLOCK, &limit) != 0) return false;
-    return pages - ours <= limit.rlim_cur >> NP_PAGE_SHIFT;
+    uint64_t bytes = np_bytes_mapped(), ours = unlock_ours();
+    if (bytes <= ours || NP_SYS2(SYS_getrlimit, RLIMIT_MEMLOCK, &limit) != 0) return false;
+    return bytes - ours <= limit.rlim_cur;
 }
 
 static int lock_all(int flags) {

@@ -4,6 +4,7 @@
 #include "track.h"
 
 #include <fcntl.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #define OUR_DESCRIPTOR (-2)
@@ -34,14 +35,18 @@ static void forget_range(uintptr_t lo) {
 }
 #endif
 
-void *np_pages_new(size_t bytes) {
-    long at = NP_SYS6(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, OUR_DESCRIPTOR, 0);
+static void *map(size_t bytes, int protection) {
+    long at = NP_SYS6(SYS_mmap, 0, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, OUR_DESCRIPTOR, 0);
     if (at < 0 && at > -4096) return NULL;
 #ifndef NP_PLUGIN
     if (bytes >= LARGE_BYTES) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
 #endif
     return (void *)at;
 }
+
+void *np_pages_new(size_t bytes) { return map(bytes, PROT_READ | PROT_WRITE); }
+
+void *np_pages_reserve(size_t bytes) { return map(bytes, PROT_READ); }
 
 void np_pages_free(void *pages, size_t bytes) {
 #ifndef NP_PLUGIN
@@ -50,7 +55,17 @@ void np_pages_free(void *pages, size_t bytes) {
     NP_SYS2(SYS_munmap, pages, bytes);
 }
 
-uint64_t np_pages_mapped(void) {
+uintptr_t np_page_bytes(void) {
+    static uintptr_t known;
+    uintptr_t bytes = np_load(known);
+    if (np_likely(bytes != 0)) return bytes;
+    bytes = getauxval(AT_PAGESZ);
+    if (bytes == 0) bytes = 1ul << NP_PAGE_SHIFT;
+    np_store(known, bytes);
+    return bytes;
+}
+
+uint64_t np_bytes_mapped(void) {
     char text[64] = {0};
     uint64_t pages = 0;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
@@ -58,5 +73,5 @@ uint64_t np_pages_mapped(void) {
     NP_SYS3(SYS_read, fd, text, sizeof text - 1);
     NP_SYS1(SYS_close, fd);
     for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
-    return pages;
+    return pages * np_page_bytes();
 }

@@ -72,15 +72,17 @@ struct np_span {
     bool zeroed;                             /* it was not written since it came from the kernel */
     bool refused;                            /* the kernel did not take its policy: what lies here is not placed */
     bool listed;                             /* SMALL: in its class's list */
+    bool advised;                            /* about huge pages: its next mapping must not inherit that */
+    bool has_open, has_closed;               /* FREE: some of it may be written; some of it may not */
     uint32_t mappings;                       /* that its placement took (plan_place.c) */
 };
 extern uintptr_t np_region, np_region_bytes;
 static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
 /* Without a plan: only what serves the loader. False: there are no addresses for a plan's blocks. */
 bool np_region_make(bool has_plan);
-/* The process has a limit on its addresses. */
+/* The process has a limit on its addresses, or on memory that may be written. */
 extern bool np_region_is_limited;
-/* Lets go of the addresses that no block has had yet, because the program needs some. False: there are none. */
+/* Lets go of what counts against that and serves no block, because the program needs some. False: there is none. */
 bool np_region_shrink(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
@@ -171,7 +173,7 @@ struct np_plan_thread {
     uint32_t refused[256];          /* in pages whose placement the kernel refused; not among `blocks` */
     struct np_bin bins[NP_CACHED_ARENAS][NP_CLASSES];
 };
-struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; };
+struct np_plan_tls { struct np_plan_thread *thread; uint32_t busy; uint32_t ended; uint64_t order; /* 0: unknown */ };
 extern _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-exec")));
 /* This thread's state, made now if need be. NULL: no memory, or the thread is ending. */
 struct np_plan_thread *np_plan_thread_here(void);

@@ -34,7 +34,7 @@ static struct {
     __typeof__(&malloc_usable_size) malloc_usable_size;
 } real = {find_malloc, find_calloc, find_realloc, find_free, find_aligned, find_aligned, find_posix, find_size};
 
-/* -- under a limit on addresses: what fails is tried again once the planner has given back those that it does not use -- */
+/* -- under a limit on addresses or memory: what fails is tried again once the planner has given back what it does not use -- */
 
 static __typeof__(real) unlimited;
 
@@ -300,19 +300,19 @@ NP_EXPORT int posix_memalign(void **result, size_t alignment, size_t bytes) {
 
 NP_EXPORT void *valloc(size_t bytes) {
     if (may_match(bytes)) {
-        void *block = place(bytes, 4096, false, NP_CALLER_REGS());
+        void *block = place(bytes, np_page_bytes(), false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.memalign(4096, bytes);
+    return real.memalign(np_page_bytes(), bytes);
 }
 
 NP_EXPORT void *pvalloc(size_t bytes) {
-    size_t whole = (bytes + 4095) & ~(size_t)4095;
+    size_t page = np_page_bytes(), whole = (bytes + page - 1) & -page;
     if (whole >= bytes && may_match(whole)) {
-        void *block = place(whole, 4096, false, NP_CALLER_REGS());
+        void *block = place(whole, page, false, NP_CALLER_REGS());
         if (block != NULL) return block;
     }
-    return real.memalign(4096, whole >= bytes ? whole : bytes);
+    return real.memalign(page, whole >= bytes ? whole : bytes);
 }
 
 NP_EXPORT size_t malloc_usable_size(void *block) {

@@ -94,7 +94,9 @@ static bool joins(const struct np_plan_arena *arena, const struct np_span *span)
 void np_arena_place(struct np_plan_arena *arena, struct np_span *span, struct np_place place, uintptr_t first, uint64_t bytes) {
     uint32_t mappings;
     place.node = arena->node;
-    bool done = np_place_range(&np_plan_rules()[arena->rule], place, first, bytes, &mappings);
+    struct np_plan_rule *rule = &np_plan_rules()[arena->rule];
+    bool done = np_place_range(rule, place, first, bytes, &mappings);
+    if (rule->flags & (NP_PLAN_HUGE | NP_PLAN_NO_HUGE)) span->advised = true;
     span->mappings += mappings; /* a span that grows is placed in parts */
     if (done) return;
     span->refused = true;

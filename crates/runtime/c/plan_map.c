@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-static uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~4095ull; }
+static uint64_t whole_pages(uint64_t bytes) { return (bytes + np_page_bytes() - 1) & -(uint64_t)np_page_bytes(); }
 
 /* `can_move` false: pages of the page cache, which the kernel places by the policy of the thread that reads them in. It would take ours, to no effect. */
 static void placed(struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, bool can_move) {
@@ -115,7 +115,7 @@ static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) 
         struct np_plan_rule *rule = &np_plan_rules()[statics[i].rule];
         if (module->device != status.st_dev || module->inode != status.st_ino) continue;
         if (rule->process[0] != 0 && !np_plan_glob(rule->process, np_plan_command)) continue;
-        uintptr_t first = (info->dlpi_addr + statics[i].first) & ~4095ul;
+        uintptr_t first = (info->dlpi_addr + statics[i].first) & -np_page_bytes();
         placed(rule, first, whole_pages(info->dlpi_addr + statics[i].last + 1 - first), true, is_written(info, statics[i].first));
     }
     return 0;

@@ -125,17 +125,20 @@ static int whole(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
     return node < NP_PLAN_NODES ? ask(address, bytes, MODE_PREFERRED, 1ull << node, move) : EINVAL;
 }
 
+static unsigned page_shift(void) { return (unsigned)__builtin_ctzl(np_page_bytes()); }
+
 /* Contiguous parts, one to a node, ends at whole pages. */
 static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint32_t *mappings) {
     uint32_t count = (uint32_t)__builtin_popcountll(rule->nodes);
-    uint64_t pages = bytes >> NP_PAGE_SHIFT;
+    unsigned shift = page_shift();
+    uint64_t pages = bytes >> shift;
     int error = 0;
     if (!charge(count)) return whole(rule, address, bytes, move);
     *mappings = count;
     for (uint32_t part = 0; part < count; part++) {
         uint64_t first = pages * part / count, end = pages * (part + 1) / count;
         if (first == end) continue;
-        int now = ask(address + (first << NP_PAGE_SHIFT), (end - first) << NP_PAGE_SHIFT, MODE_PREFERRED, 1ull << nth_node(rule->nodes, part), move);
+        int now = ask(address + (first << shift), (end - first) << shift, MODE_PREFERRED, 1ull << nth_node(rule->nodes, part), move);
         if (now != 0) error = now;
     }
     return error;
@@ -143,7 +146,8 @@ static int split(const struct np_plan_rule *rule, uintptr_t address, uint64_t by
 
 /* Stripes in proportion to the weights, as short as a bound on the number of mappings allows; `least`: pages, at least. */
 static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t bytes, bool move, uint64_t least, uint32_t *mappings) {
-    uint64_t pages = bytes >> NP_PAGE_SHIFT, round = 0, nodes = rule->nodes;
+    unsigned shift = page_shift();
+    uint64_t pages = bytes >> shift, round = 0, nodes = rule->nodes;
     for (uint64_t rest = nodes; rest != 0; rest &= rest - 1) round += rule->weights[__builtin_ctzll(rest)];
     if (round == 0) return EINVAL;
     /* No object takes most of what is left. */
@@ -162,7 +166,7 @@ static int weighted(const struct np_plan_rule *rule, uintptr_t address, uint64_t
         uint64_t length = rule->weights[__builtin_ctzll(rest)] * unit;
         if (length > pages - page) length = pages - page;
         int now = length == 0 ? 0
-                              : ask(address + (page << NP_PAGE_SHIFT), length << NP_PAGE_SHIFT, MODE_PREFERRED, rest & -rest, move);
+                              : ask(address + (page << shift), length << shift, MODE_PREFERRED, rest & -rest, move);
         if (now != 0) error = now;
         page += length;
     }
@@ -202,7 +206,7 @@ bool np_place_range(struct np_plan_rule *rule, struct np_place place, uintptr_t 
     switch (rule->policy) {
     case NP_PLAN_WEIGHTED:
         if (rule->flags & NP_PLAN_OWN_WEIGHTS) {
-            error = weighted(rule, address, bytes, place.move, place.is_run ? NP_GRANULE >> NP_PAGE_SHIFT : 1, mappings);
+            error = weighted(rule, address, bytes, place.move, place.is_run ? NP_GRANULE >> page_shift() : 1, mappings);
             break;
         }
         __attribute__((fallthrough));

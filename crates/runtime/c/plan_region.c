@@ -3,16 +3,23 @@
  * Reserved without access at first; pages get access as they are first handed out. A table says which span each granule belongs to. Spans that
  * come back are joined with their free neighbours and emptied, so that they cost no memory. Addresses below np_region + one granule serve
  * the loader's allocations while the real functions are looked up; those are never given back.
+ *
+ * Where the kernel charges memory that may be written as if all of it were (vm.overcommit_memory=2, `ulimit -d`), free spans lose their access once an
+ * allocation of the program has failed: what it freed is its own again.
  */
 #define _GNU_SOURCE
 #include "plan.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
 #define MOST_BYTES (1ull << 40)
 #define LEAST_BYTES (1ull << 24)
 #define LIMITED_SHARE 4 /* of what a limit on addresses leaves, at most */
+#define TABLE_STEP (64ul << 10) /* of the table may be written more: for 512 MiB */
+#define LEAST_CLOSED_LOG2 4u /* granules of a free span that loses its access: each is a mapping of its own */
+#define MOST_CLOSED 4096u
 #define STEP_BYTES (4ull << 20) /* access is given in steps of this size */
 #define DESCRIPTOR_PAGES 65536u
 #define FREE_LISTS 25u   /* up to MOST_BYTES */
@@ -26,6 +33,8 @@ bool np_region_is_limited;
 
 static struct np_plan_lock lock;
 static struct np_span **table;
+static uintptr_t table_usable_end, table_end;
+static bool has_address_limit, is_charged;
 static uint64_t next_granule, usable_end;
 static uint64_t bootstrap_used;
 static struct np_span *free_spans[FREE_LISTS], *spare; /* list k: of 2^k to 2^(k+1) - 1 granules */
@@ -36,17 +45,50 @@ static struct np_own_range *unused_range; /* addresses that no block has had yet
 static uint64_t most_bytes(void) {
     struct rlimit limit;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MOST_BYTES;
-    uint64_t used = np_pages_mapped() << NP_PAGE_SHIFT, share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
-    np_region_is_limited = true;
+    uint64_t used = np_bytes_mapped(), share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
+    has_address_limit = true;
     return share < MOST_BYTES ? share : MOST_BYTES;
+}
+
+/* Whether memory that may be written counts against a limit before it is touched. */
+static bool charges_access(void) {
+    struct rlimit limit;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
+    char mode = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    NP_SYS3(SYS_read, fd, &mode, 1);
+    NP_SYS1(SYS_close, fd);
+    return mode == '2';
+}
+
+/* The table's entries for the granules before `end` may be written. */
+static bool give_table(uintptr_t base, uintptr_t end) {
+    uintptr_t wanted = (uintptr_t)&table[(end - base) >> NP_GRANULE_SHIFT];
+    if (wanted <= table_usable_end) return true;
+    uintptr_t to = (wanted + TABLE_STEP - 1) & ~(TABLE_STEP - 1);
+    if (to > table_end) to = table_end;
+    if (NP_SYS3(SYS_mprotect, table_usable_end, to - table_usable_end, PROT_READ | PROT_WRITE) != 0) return false;
+    table_usable_end = to;
+    return true;
+}
+
+static bool make_table(uintptr_t base, uint64_t bytes) {
+    size_t table_bytes = bytes / NP_GRANULE * sizeof *table;
+    table = np_pages_reserve(table_bytes);
+    if (table == NULL) return false;
+    table_usable_end = (uintptr_t)table;
+    table_end = (uintptr_t)table + table_bytes;
+    if (give_table(base, base + NP_GRANULE)) return true;
+    np_pages_free(table, table_bytes);
+    return false;
 }
 
 static bool reserve(uint64_t bytes) {
     long at = NP_SYS6(SYS_mmap, 0, bytes + NP_GRANULE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at < 0 && at > -4096) return false;
-    table = np_pages_new(bytes / NP_GRANULE * sizeof *table);
     uintptr_t base = ((uintptr_t)at + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
-    if (table == NULL || NP_SYS3(SYS_mprotect, base, NP_GRANULE, PROT_READ | PROT_WRITE) != 0) {
+    if (NP_SYS3(SYS_mprotect, base, NP_GRANULE, PROT_READ | PROT_WRITE) != 0 || !make_table(base, bytes)) {
         NP_SYS2(SYS_munmap, at, bytes + NP_GRANULE);
         return false;
     }
@@ -60,21 +102,54 @@ static bool reserve(uint64_t bytes) {
 
 bool np_region_make(bool has_plan) {
     if (!has_plan) return reserve(NP_GRANULE);
-    for (uint64_t bytes = most_bytes(); bytes >= LEAST_BYTES; bytes = bytes / 4 & ~(NP_GRANULE - 1))
+    uint64_t most = most_bytes();
+    is_charged = charges_access();
+    np_region_is_limited = has_address_limit || is_charged;
+    for (uint64_t bytes = most; bytes >= LEAST_BYTES; bytes = bytes / 4 & ~(NP_GRANULE - 1))
         if (reserve(bytes)) return true;
     reserve(NP_GRANULE);
     return false;
 }
 
-bool np_region_shrink(void) {
-    np_plan_lock(&lock);
+/* Lets go of the addresses that no block has had yet. The lock is held. */
+static bool give_addresses(void) {
     uintptr_t end = np_region + np_region_bytes, from = (usable_end + NP_GRANULE - 1) & ~(NP_GRANULE - 1);
-    bool has_room = np_region != 0 && from < end && !np_is_confined;
-    if (has_room) {
-        __atomic_store_n(&np_region_bytes, from - np_region, __ATOMIC_RELAXED);
-        if (unused_range != NULL) np_store(unused_range->hi, from);
-        NP_SYS2(SYS_munmap, from, end - from);
+    if (from >= end) return false;
+    __atomic_store_n(&np_region_bytes, from - np_region, __ATOMIC_RELAXED);
+    if (unused_range != NULL) np_store(unused_range->hi, from);
+    NP_SYS2(SYS_munmap, from, end - from);
+    return true;
+}
+
+/* Takes the access from free spans, great ones first, and with it what the kernel charges. Only new mappings do: it charges what lost its access by mprotect
+ * as before. The lock is held. */
+static bool close_free(void) {
+    static uint32_t closed;
+    bool has_closed = false;
+    for (uint32_t list = FREE_LISTS; list-- > LEAST_CLOSED_LOG2;) {
+        for (struct np_span *span = free_spans[list]; span != NULL && closed < MOST_CLOSED; span = span->next) {
+            if (!span->has_open) continue;
+            uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
+            int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+            has_closed |= NP_SYS6(SYS_mmap, span->base, bytes, PROT_NONE, flags, -1, 0) == (long)span->base;
+            span->has_closed = true; /* also where that failed: it may have no mapping then, and whoever takes it finds out */
+            span->has_open = false;
+            closed++;
+        }
     }
+    return has_closed;
+}
+
+/* Before a span that was free serves again. False: there is no memory. */
+static bool open_span(uintptr_t base, uint64_t granules) {
+    return NP_SYS3(SYS_mprotect, base, granules << NP_GRANULE_SHIFT, PROT_READ | PROT_WRITE) == 0;
+}
+
+bool np_region_shrink(void) {
+    if (np_region == 0 || np_is_confined) return false;
+    np_plan_lock(&lock);
+    bool has_room = has_address_limit && give_addresses();
+    if (is_charged) has_room |= close_free();
     np_plan_unlock(&lock);
     return has_room;
 }
@@ -135,6 +210,7 @@ static void link_free(struct np_span *span) {
 
 static bool give_access(uintptr_t end) {
     if (end <= usable_end) return true;
+    if (!give_table(np_region, end)) return false;
     uintptr_t to = (end + STEP_BYTES - 1) & ~(STEP_BYTES - 1);
     if (to > np_region + np_region_bytes) to = np_region + np_region_bytes;
     if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) {
@@ -157,11 +233,15 @@ static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
     if (head != NULL) {
         head->base = span->base;
         head->granules = before;
+        head->has_open = span->has_open;
+        head->has_closed = span->has_closed;
         link_free(head);
     }
     if (tail != NULL) {
         tail->base = base + (granules << NP_GRANULE_SHIFT);
         tail->granules = behind;
+        tail->has_open = span->has_open;
+        tail->has_closed = span->has_closed;
         link_free(tail);
     }
     span->base = base;
@@ -189,7 +269,7 @@ static struct np_span *take_free(uint64_t granules, uint64_t alignment, uint64_t
     for (uint32_t list = list_of(granules); span == NULL && list < FREE_LISTS; list++) span = best_of(free_spans[list], granules, alignment, steps);
     if (span == NULL) return NULL;
     unlink_free(span);
-    if (trim(span, aligned_in(span, alignment), granules)) return span;
+    if (trim(span, aligned_in(span, alignment), granules) && (!span->has_closed || open_span(span->base, granules))) return span;
     link_free(span);
     return NULL;
 }
@@ -202,6 +282,7 @@ static struct np_span *take_fresh(uint64_t granules, uint64_t alignment) {
     if (span == NULL) return NULL;
     span->base = start;
     span->granules = (end - start) >> NP_GRANULE_SHIFT;
+    span->has_open = true;
     if (!trim(span, base, granules)) {
         drop_span(span);
         return NULL;
@@ -217,7 +298,7 @@ bool np_region_extend(struct np_span *span, uint64_t more) {
     bool done = false;
     if (behind != NULL && behind->kind == NP_SPAN_FREE && behind->granules >= more) {
         unlink_free(behind);
-        done = trim(behind, behind->base, more);
+        done = trim(behind, behind->base, more) && (!behind->has_closed || open_span(behind->base, more));
         if (done) drop_span(behind);
         else link_free(behind);
     } else if (end == next_granule && more <= left && give_access(np_region + ((end + more) << NP_GRANULE_SHIFT))) {
@@ -245,7 +326,8 @@ struct np_span *np_region_take(uint64_t granules, uint64_t alignment) {
         span->kind = NP_SPAN_LARGE;
         span->zeroed = true;
         span->mappings = 0;
-        span->refused = span->listed = false;
+        span->refused = span->listed = span->advised = span->has_closed = false;
+        span->has_open = true;
         span->free = NULL;
         span->used = span->bumped = 0;
         span->arena_next = span->arena_previous = span->next = span->previous = NULL;
@@ -266,6 +348,8 @@ struct np_span *np_region_split(struct np_span *span) {
         last->kind = span->kind;
         last->zeroed = true;
         last->refused = span->refused;
+        last->advised = span->advised;
+        last->has_open = true;
         last->next = list;
         list = last;
         __atomic_store_n(&table[index_of(last->base)], last, __ATOMIC_RELEASE);
@@ -276,13 +360,15 @@ struct np_span *np_region_split(struct np_span *span) {
 
 /* The span's memory goes back to the kernel, and its addresses read as zeroes. The kernel refuses that for pages that the program locked (mlock) and did
  * not unlock, as programs do that trust in free() to unmap: those are mapped anew, which drops the lock as unmapping would. False: nothing helped; the
- * addresses may hold old bytes, or nothing: so it is where the program restricts its system calls, too. Keeps errno. */
+ * addresses may hold old bytes, or nothing: so it is where the program restricts its system calls, too. Keeps errno.
+ *
+ * Advice about huge pages would stay, and go with the addresses to the next rule's objects: there is no advice that takes it back. New mappings have none. */
 static bool empty(const struct np_span *span) {
     if (np_is_confined) return false; /* nothing is taken any more */
     int saved = errno;
     void *base = (void *)span->base;
     uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
-    bool is_empty = madvise(base, bytes, MADV_DONTNEED) == 0;
+    bool is_empty = !span->advised && madvise(base, bytes, MADV_DONTNEED) == 0;
     if (!is_empty) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
         is_empty = NP_SYS6(SYS_mmap, base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)span->base;
@@ -293,6 +379,11 @@ static bool empty(const struct np_span *span) {
     }
     errno = saved;
     return is_empty;
+}
+
+static void joined(struct np_span *span, const struct np_span *other) {
+    span->has_open |= other->has_open;
+    span->has_closed |= other->has_closed;
 }
 
 /* Emptied first, and outside the lock: whoever takes it next finds zeroes. What cannot be emptied is never handed out again. */
@@ -314,11 +405,13 @@ void np_region_give(struct np_span *span) {
         unlink_free(before);
         span->base = before->base;
         span->granules += before->granules;
+        joined(span, before);
         drop_span(before);
     }
     if (behind != NULL && behind->kind == NP_SPAN_FREE) {
         unlink_free(behind);
         span->granules += behind->granules;
+        joined(span, behind);
         drop_span(behind);
     }
     link_free(span);

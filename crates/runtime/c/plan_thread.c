@@ -1,7 +1,8 @@
 /* plan_thread.c: where threads and processes run, and hand-over.
  *
- * Threads are met when they begin (pthread_create, thrd_create; behind the tracker it says so) and when they are named. A process is met when its
- * program starts and when it is forked. The library changes affinities by the functions that the program would call.
+ * Threads are met when they begin (pthread_create, thrd_create; behind the tracker it says so) and when they are named. Their numbers are those of their
+ * creation: the order in which they begin is the scheduler's, and changes from run to run. A process is met when its program starts and when it is forked.
+ * The library changes affinities by the functions that the program would call.
  */
 #define _GNU_SOURCE
 #include "plan.h"
@@ -17,7 +18,7 @@ _Thread_local struct np_plan_tls np_plan_tls __attribute__((tls_model("initial-e
 
 static struct np_plan_lock threads_lock;
 static struct np_plan_thread *threads;
-static uint64_t threads_made; /* in this process, the main thread not counted */
+static uint64_t threads_made; /* in this process, the main thread not counted, whether they have begun or not */
 static pthread_key_t end_key;
 static bool has_end_key;
 
@@ -214,7 +215,8 @@ static void began(uintptr_t start, const uint64_t *inherited) {
     struct np_plan_thread *thread = np_plan_thread_here();
     if (thread != NULL && start != 0) {
         thread->start = start;
-        thread->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
+        /* Without a number: made by a call that no hook sees, or for which there was no memory. */
+        thread->order = np_plan_tls.order != 0 ? np_plan_tls.order : __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
         meet(thread);
         uint64_t now[NP_PLAN_CPU_WORDS];
         if (thread->rule == 0 && np_plan->thread_count != 0 && !np_is_confined) {
@@ -231,18 +233,40 @@ static void thread_began(uintptr_t start) {
 }
 
 struct start {
+    uint32_t taken;
     void *(*routine)(void *);
     int (*c11_routine)(void *);
     void *argument;
+    uint64_t order;
     uint64_t cpus[NP_PLAN_CPU_WORDS]; /* of the creator, by a rule; none: all zeroes */
 };
+
+/* Not pages of their own: under a recording mappings are to lie where they would without a plan. */
+#define POOL_ENTRIES 256u
+static struct start pool[POOL_ENTRIES];
+static uint32_t pool_hint;
+
+static struct start *take_start(void) {
+    uint32_t hint = __atomic_fetch_add(&pool_hint, 1, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < POOL_ENTRIES; i++) {
+        struct start *start = &pool[(hint + i) % POOL_ENTRIES];
+        if (__atomic_exchange_n(&start->taken, 1, __ATOMIC_ACQUIRE) == 0) return start;
+    }
+    return numapilot_planner.is_tracked ? NULL : np_pages_new(sizeof(struct start));
+}
+
+static void give_start(struct start *start) {
+    if (start >= pool && start < pool + POOL_ENTRIES) __atomic_store_n(&start->taken, 0, __ATOMIC_RELEASE);
+    else np_pages_free(start, sizeof *start);
+}
 
 #define TRAMPOLINE __attribute__((noinline, section("np_trampolines")))
 
 static TRAMPOLINE void *begin_pthread(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, sizeof(struct start));
-    began((uintptr_t)start.routine, start.cpus);
+    give_start(given);
+    np_plan_tls.order = start.order;
+    if (!numapilot_planner.is_tracked) began((uintptr_t)start.routine, start.cpus); /* else the tracker, whose routine this is, says so */
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
@@ -250,21 +274,29 @@ static TRAMPOLINE void *begin_pthread(void *given) {
 
 static TRAMPOLINE int begin_c11(void *given) {
     struct start start = *(struct start *)given;
-    np_pages_free(given, sizeof(struct start));
-    began((uintptr_t)start.c11_routine, start.cpus);
+    give_start(given);
+    np_plan_tls.order = start.order;
+    if (!numapilot_planner.is_tracked) began((uintptr_t)start.c11_routine, start.cpus);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;
 }
 
 static struct start *new_start(void) {
-    bool is_wanted = np_plan != NULL && !numapilot_planner.is_tracked;
-    return is_wanted ? np_pages_new(sizeof(struct start)) : NULL;
-}
-
-static void note_creator(struct start *start) {
+    struct start *start = np_plan != NULL ? take_start() : NULL;
+    if (start == NULL) return NULL;
+    memset(start->cpus, 0, sizeof start->cpus);
+    start->order = __atomic_add_fetch(&threads_made, 1, __ATOMIC_RELAXED);
     const struct np_plan_thread *creator = np_plan_tls.thread;
     if (creator != NULL && creator->rule != 0) memcpy(start->cpus, creator->pinned, sizeof start->cpus);
+    return start;
+}
+
+/* Its thread could not be made. The number goes to the next one, unless another thread has taken a later one meanwhile. */
+static void drop_start(struct start *start) {
+    uint64_t last = start->order;
+    __atomic_compare_exchange_n(&threads_made, &last, last - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    give_start(start);
 }
 
 /* A thread's stack found no addresses, perhaps for those that the planner has reserved. */
@@ -276,22 +308,22 @@ NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
         int result = NP_REAL(pthread_create)(thread, attributes, routine, argument);
         return gives_way(result == EAGAIN) ? NP_REAL(pthread_create)(thread, attributes, routine, argument) : result;
     }
-    *start = (struct start){.routine = routine, .argument = argument};
-    note_creator(start);
+    start->routine = routine;
+    start->argument = argument;
     int result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
     if (gives_way(result == EAGAIN)) result = NP_REAL(pthread_create)(thread, attributes, begin_pthread, start);
-    if (result != 0) np_pages_free(start, sizeof(struct start));
+    if (result != 0) drop_start(start);
     return result;
 }
 
 NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) {
     struct start *start = new_start();
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
-    *start = (struct start){.c11_routine = routine, .argument = argument};
-    note_creator(start);
+    start->c11_routine = routine;
+    start->argument = argument;
     int result = NP_REAL(thrd_create)(thread, begin_c11, start);
     if (gives_way(result == thrd_nomem || result == thrd_error)) result = NP_REAL(thrd_create)(thread, begin_c11, start);
-    if (result != thrd_success) np_pages_free(start, sizeof(struct start));
+    if (result != thrd_success) drop_start(start);
     return result;
 }
 
@@ -438,6 +470,7 @@ static void in_child(void) {
     np_match_forked();
     threads = thread;
     threads_made = 0;
+    memset(pool, 0, sizeof pool);
     if (thread != NULL) {
         thread->next = NULL;
         if (!np_is_confined) {

@@ -44,7 +44,7 @@ static struct np_span *own_span(struct np_plan_arena *arena, uintptr_t twin, siz
     if (span == NULL) return NULL;
     span->twin = twin - low;
     span->kind = NP_SPAN_TWIN;
-    uintptr_t first = (span->base + low) & ~4095ul, end = (span->base + low + usable + 4095) & ~4095ul;
+    uintptr_t page = np_page_bytes(), first = (span->base + low) & -page, end = (span->base + low + usable + page - 1) & -page;
     np_arena_place(arena, span, (struct np_place){0}, first, end - first);
     np_arena_link(arena, span);
     return span;

@@ -307,9 +307,13 @@ typedef void *(*np_dlsym_function)(void *handle, const char *name);
 np_dlsym_function np_real_dlsym(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
+/* The same, only to be read (zeroes) until mprotect allows more: the kernel charges what may be written as if it were (vm.overcommit_memory=2, ulimit -d). */
+void *np_pages_reserve(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
-/* Pages of address space that the process has, as the kernel counts them. 0: unknown. */
-uint64_t np_pages_mapped(void);
+/* Of the kernel's pages, by which mbind and mprotect go: 4 KiB, on arm64 also 16 or 64. Simulated machines have pages of 4 KiB (NP_PAGE_SHIFT). */
+uintptr_t np_page_bytes(void);
+/* Bytes of address space that the process has, as the kernel counts them. 0: unknown. */
+uint64_t np_bytes_mapped(void);
 /* Large memory of our own, which must not be locked with the program's (lock_all.c); lo 0: free. */
 #define NP_OWN_RANGES 16u
 extern struct np_own_range np_own_ranges[NP_OWN_RANGES];

@@ -1,9 +1,13 @@
 //! Trees of small files that recorded programs read, kept beside the unpacked binaries.
+//!
+//! A machine with a thousand CPUs has tens of thousands of files. They are read and compared once: then a stamp beside the tree says which files they were,
+//! by what the kernel changes whenever it changes a file, and in which boot (after a crash files may lack what was written to them).
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::path::PathBuf;
@@ -25,6 +29,11 @@ pub enum TreeEntry {
 /// A tree: entries by their path below its root, parents implied.
 pub type Tree = [(String, TreeEntry)];
 
+/// File name of a tree's stamp, beside the tree.
+const STAMP: &str = "stamp";
+/// Names the boot of the kernel.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
 /// Writes a tree below `dir`, in a directory named by its content, unless it is there already. Its absolute path.
 ///
 /// Several processes may do so at once: the tree appears whole, by renaming, and one that has been changed since is replaced.
@@ -35,7 +44,13 @@ pub fn unpack_tree(dir: &Path, tree: &Tree) -> io::Result<PathBuf> {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let home = private_home(dir, &format!("{:016x}", content_hash(tree)))?;
     let path = home.join("tree");
+    // Taken before the files are read: what changes meanwhile does not fit it.
+    let stamp = stamp_of(&path, tree);
+    if stamp.is_some() && fs::read_to_string(home.join(STAMP)).ok() == stamp {
+        return Ok(path);
+    }
     if holds(&path, tree) {
+        keep(&home, stamp);
         return Ok(path);
     }
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
@@ -48,25 +63,62 @@ pub fn unpack_tree(dir: &Path, tree: &Tree) -> io::Result<PathBuf> {
     let result = write(&temporary, tree).and_then(|()| put_in_place(&temporary, &path, tree));
     // Best effort, and gone where it was renamed: the error to report is the first one.
     let _ = fs::remove_dir_all(&temporary);
-    result.map(|()| path)
+    result?;
+    keep(&home, stamp_of(&path, tree));
+    Ok(path)
 }
 
-/// FNV-1a over names and contents.
-fn content_hash(tree: &Tree) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut take = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(&[0]) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    };
-    for (path, entry) in tree {
-        take(path.as_bytes());
-        match entry {
-            TreeEntry::Text(text) => take(text.as_bytes()),
-            TreeEntry::Link(target) => take(target.as_bytes()),
+/// What the tree's files are now: the boot, and a hash over their numbers, sizes and times of change. `None`: one is missing, or the boot is not known.
+fn stamp_of(root: &Path, tree: &Tree) -> Option<String> {
+    let boot = fs::read_to_string(BOOT).ok()?;
+    let mut hash = Fnv::new();
+    for (path, _) in tree {
+        let found = fs::symlink_metadata(root.join(path)).ok()?;
+        for number in [found.dev(), found.ino(), found.size(), found.ctime() as u64, found.ctime_nsec() as u64] {
+            hash.take(&number.to_le_bytes());
         }
     }
-    hash
+    Some(format!("{} {:016x}\n", boot.trim_end(), hash.0))
+}
+
+/// Notes that these files have the tree's contents. Best effort: without a stamp they are compared the next time.
+fn keep(home: &Path, stamp: Option<String>) {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let Some(stamp) = stamp else { return };
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let temporary = home.join(format!(".{STAMP}.{}.{serial}", process::id()));
+    let written = fs::write(&temporary, stamp).and_then(|()| fs::rename(&temporary, home.join(STAMP)));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+}
+
+/// FNV-1a, with a zero behind each part.
+struct Fnv(u64);
+
+impl Fnv {
+    fn new() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// Of names and contents.
+fn content_hash(tree: &Tree) -> u64 {
+    let mut hash = Fnv::new();
+    for (path, entry) in tree {
+        hash.take(path.as_bytes());
+        match entry {
+            TreeEntry::Text(text) => hash.take(text.as_bytes()),
+            TreeEntry::Link(target) => hash.take(target.as_bytes()),
+        }
+    }
+    hash.0
 }
 
 fn holds(root: &Path, tree: &Tree) -> bool {
@@ -134,9 +186,33 @@ mod tests {
         fs::remove_file(path.join("sys/b/link")).unwrap();
         assert_eq!(unpack_tree(&cache, &tree()).unwrap(), path);
         assert!(path.join("sys/b/link").is_symlink());
-        let left: Vec<_> =
+        let mut left: Vec<_> =
             fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["tree"], "nothing is left beside it");
+        left.sort();
+        assert_eq!(left, [STAMP, "tree"], "nothing else is left beside it");
+    }
+
+    /// Tens of thousands of files were read at each recording.
+    #[test]
+    fn a_tree_with_a_stamp_is_not_read_again_and_a_changed_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = unpack_tree(dir.path(), &tree()).unwrap();
+        let (text, stamp) = (path.join("sys/a/text"), path.parent().unwrap().join(STAMP));
+        // In place, with as many bytes: what a stamp of another boot, or none, would not tell either.
+        for spoil in [None, Some("another boot 0123456789abcdef\n"), Some("")] {
+            std::thread::sleep(std::time::Duration::from_millis(20)); // the kernel's clock of file times ticks
+            fs::write(&text, "2\n").unwrap();
+            spoil.into_iter().for_each(|spoil| fs::write(&stamp, spoil).unwrap());
+            unpack_tree(dir.path(), &tree()).unwrap();
+            assert_eq!(fs::read_to_string(&text).unwrap(), "1\n", "{spoil:?}");
+        }
+        // A stamp that fits is believed.
+        fs::write(&text, "3\n").unwrap();
+        if let Some(fitting) = stamp_of(&path, &tree()) {
+            fs::write(&stamp, fitting).unwrap();
+            unpack_tree(dir.path(), &tree()).unwrap();
+            assert_eq!(fs::read_to_string(&text).unwrap(), "3\n");
+        }
     }
 
     #[test]

@@ -296,6 +296,24 @@ fn threads_and_children_of_a_pinned_thread_are_not_pinned_with_it() {
     assert!(cpus < 2 || second == "by attribute 2 after moving 2", "{said}");
 }
 
+/// In which order threads begin is the scheduler's choice: a rule for the second thread pinned another one in each run.
+#[test]
+fn threads_are_numbered_as_they_are_created() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let program = compile("plan_pins.c", "plan_late", &["-pthread", "-rdynamic", &include]);
+    let shim = compile("plan_pins.c", "plan_late.so", &["-shared", "-fPIC", "-DSHIM", &include]);
+    let image = scratch().join("late");
+    assert!(Command::new(&program).arg("second").arg(&image).status().expect("it runs").success());
+    let mut command = Command::new(&program);
+    command.arg("late").env("LD_PRELOAD", format!("{}:{}", planner().display(), shim.display()));
+    let output = command.env("NUMAPILOT_PLAN", &image).output().expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let cpus: Vec<u32> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let [first, second, third, fourth] = cpus[..] else { panic!("{said}, {}", output.status) };
+    assert_eq!((second, third, fourth), (1, first, first), "{said}");
+    assert!(first > 1 || std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1), "{said}");
+}
+
 /// The kernel takes a policy for the pages of a regular file, and does not go by it.
 #[test]
 fn pages_of_regular_files_do_not_count_as_placed() {
@@ -379,6 +397,56 @@ fn a_limit_on_addresses_is_the_programs() {
             assert!(plain.status.success() && planned.status.success());
             let (plain, planned) = (String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&planned.stdout));
             assert_eq!(plain, planned, "{percent} % of {gib} GiB");
+        }
+    }
+}
+
+/// Make sure that a limit on memory that may be written (`ulimit -d`; the kernel's strict accounting is the same) is the program's: neither the planner's table
+/// nor what a block of a rule gave back counts against it.
+#[test]
+fn a_limit_on_writable_memory_is_the_programs() {
+    let program = compile("plan_charged.c", "plan_charged", &["-O1", "-fno-builtin"]);
+    for (name, policy) in POLICIES {
+        let image = image(&format!("charged-{name}"), 100 << 20, 100 << 20, policy);
+        let [preload, plan, program] = [planner(), &image, &program].map(|path| path.display());
+        let script = format!("ulimit -d 160000; LD_PRELOAD={preload} NUMAPILOT_PLAN={plan} exec {program}");
+        let output = Command::new("sh").args(["-c", &script]).output().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "both\n", "{name}: {}", output.status);
+        assert_eq!(taken(&image), (3, 0), "{name}: {:?}", counters(&image));
+    }
+}
+
+/// The C constants `NP_PLAN_HUGE` and `NP_PLAN_NO_HUGE`.
+const HUGE_PAGES: [u64; 2] = [2, 4];
+
+/// The kernel has no advice that takes another one back: what followed at the same addresses, of another rule, had huge pages, or none, with the first.
+#[test]
+fn advice_about_huge_pages_ends_with_the_block() {
+    let program = compile("plan_advice.c", "plan_advice", &["-O1", "-fno-builtin"]);
+    for policy in [1, 5] {
+        for flag in HUGE_PAGES {
+            let image = image_of(&format!("advice-{policy}-{flag}"), &[1 << 20, 1 << 62, policy, 0, 0, 1, 1, flag]);
+            let output = under(&image, &mut Command::new(&program));
+            let said = String::from_utf8_lossy(&output.stdout);
+            // A kernel without huge pages takes no advice, and that is counted.
+            let refused = counters(&image)[3] > 0 && said == "0 0\n";
+            assert!(said == "1 0\n" || refused, "policy {policy}, flag {flag}: {said}");
+        }
+    }
+}
+
+/// Requests for 4 KiB are errors on kernels with pages of 64 KiB (arm64): nothing was placed there by `split` or weights.
+#[test]
+fn memory_is_placed_by_the_kernels_pages() {
+    let program = compile("plan_pages.c", "plan_pages", &["-O1", "-fno-builtin", "-rdynamic"]);
+    for policy in [1, 3, 6] {
+        for flags in [0, TWINS] {
+            let image = image_of(&format!("pages-{policy}-{flags}"), &[0, 1 << 62, policy, flags.into(), 0, 2]);
+            let output = under(&image, &mut Command::new(&program));
+            let said = String::from_utf8_lossy(&output.stdout);
+            let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+            let [requests, wrong] = numbers[..] else { panic!("policy {policy}: {said}, {}", output.status) };
+            assert!(requests > 20 && wrong == 0, "policy {policy}, flags {flags}: {wrong} of {requests} were wrong");
         }
     }
 }

@@ -38,6 +38,19 @@ impl Places {
         if session.is_dir() { session.join("numapilot") } else { PathBuf::from(format!("/tmp/numapilot-{uid}")) }
     }
 
+    /// All folders in which a user's daemons may coordinate, that of [`Places::machine`] among them: a daemon that was started before the user's first session
+    /// (by cron, or as a unit with `User=`) is in another one than those that are started in a session.
+    #[must_use]
+    pub fn all_of_machine(uid: u32) -> Vec<PathBuf> {
+        match uid {
+            0 => vec![Places::machine(0)],
+            _ => vec![
+                PathBuf::from(format!("/run/user/{uid}/numapilot")),
+                PathBuf::from(format!("/tmp/numapilot-{uid}")),
+            ],
+        }
+    }
+
     fn of(uid: u32, variable: impl Fn(&str) -> Option<PathBuf>) -> Places {
         let own = |name: &str, below_home: &str| {
             let folder = variable(name).or_else(|| variable("HOME").map(|home| home.join(below_home)));
@@ -59,6 +72,13 @@ mod tests {
     //! Users with more or less around them.
 
     use super::*;
+
+    #[test]
+    fn the_place_of_a_user_is_among_all_of_them() {
+        for uid in [0, 65_533] {
+            assert!(Places::all_of_machine(uid).contains(&Places::machine(uid)), "user {uid}");
+        }
+    }
 
     #[test]
     fn each_user_has_places() {

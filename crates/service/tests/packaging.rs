@@ -134,6 +134,18 @@ fn no_panel_and_no_alert_counts_a_loss_twice() {
     }
 }
 
+/// With `interval = "5m"`, which the configuration takes, an alert after a minute never ended.
+#[test]
+fn the_alert_on_old_figures_allows_for_the_interval() {
+    let metrics = text("docs/operating/metrics.md");
+    let is_alert = |line: &&str| line.contains("time() - numapilot_last_update_timestamp_seconds");
+    let alerts: Vec<&str> = metrics.lines().filter(is_alert).collect();
+    assert!(
+        !alerts.is_empty() && alerts.iter().all(|line| line.contains("* numapilot_interval_seconds")),
+        "{alerts:?}"
+    );
+}
+
 #[test]
 fn the_unit_sees_where_users_tell_which_processes_they_manage() {
     let unit = text("packaging/systemd/numapilot.service");

@@ -41,7 +41,7 @@ impl Balancer {
             self.find_targets(control_port);
         }
         self.claim_new(control_port);
-        let (changes, _) = self.targets.look(&self.machine);
+        let (changes, _) = self.targets.look_at_all(&self.machine, &mut || control_port.alive());
         let troubles = self.migration_executor.adopt(&mut self.targets, control_port);
         troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
         changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));
@@ -139,26 +139,48 @@ impl Balancer {
         self.removed.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
         let is_removed = |pid: &u32| self.removed.range((*pid, 0)..=(*pid, u64::MAX)).next().is_some();
         let own = std::process::id();
+        // Members of a group are told once, when they join.
+        let is_listing = self.options.who == Who::System;
+        let listing = self.run_stats.looks() / LIST_EVERY;
+        if is_listing {
+            self.unfit.keep_listed(&pids);
+        }
+        let is_left_out = |pid: u32| is_listing && self.unfit.is_left_out(pid, listing);
         let new: Vec<u32> = pids
             .into_iter()
-            .filter(|pid| *pid != own && !self.targets.all.contains_key(pid) && !is_removed(pid))
+            .filter(|pid| *pid != own && !self.targets.all.contains_key(pid) && !is_removed(pid) && !is_left_out(*pid))
             .collect();
         let mut added = Vec::new();
         for pid in new {
-            if !has_memory(pid) {
-                continue;
+            let found = self.add_found(pid, control_port);
+            if is_listing {
+                self.unfit.found(pid, found.is_some());
             }
-            match self.add_process(pid) {
-                Ok(()) => added.extend(self.targets.all.get(&pid).map(|managed| managed.target.clone())),
-                Err(BalancerError::Kernel(KernelError::Gone { .. })) => {}
-                Err(error) => self.trouble(error.to_string(), control_port),
-            }
+            added.extend(found);
         }
         if !added.is_empty() {
             self.want_evidence();
             let because = "found".to_owned();
             control_port.record(Event::Targets(TargetsEvent { added, removed: Vec::new(), because }));
         }
+    }
+
+    /// Adds a process that was found, and claims it: what another numapilot manages is none of the targets for a moment either. `None`: it cannot be managed.
+    fn add_found(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Option<Target> {
+        if !has_memory(pid) {
+            return None;
+        }
+        let why = match self.add_process(pid) {
+            Ok(()) => match self.claim(pid, control_port) {
+                Ok(()) => return self.targets.all.get(&pid).map(|managed| managed.target.clone()),
+                Err(why) => why,
+            },
+            Err(BalancerError::Kernel(KernelError::Gone { .. })) => return None,
+            Err(error) => error.to_string(),
+        };
+        self.targets.all.remove(&pid);
+        self.trouble(why, control_port);
+        None
     }
 
     /// Reads the rings. Children of targets become targets.

@@ -60,6 +60,7 @@ use crate::system::samples::Samples;
 use crate::system::settings::Settings;
 use crate::system::targets::ManagedProcess;
 use crate::system::targets::Targets;
+use crate::unfit::Unfit;
 use run_stats::RunStats;
 use scanning::Scanning;
 
@@ -108,6 +109,8 @@ pub struct Balancer {
     members: Option<Members>,
     /// Processes that a user removed, by process id and start time: they are not found again.
     removed: BTreeSet<(u32, u64)>,
+    /// Processes that were found and cannot be managed.
+    unfit: Unfit,
     /// Processes of these that this user may not observe: not managed.
     denied: Vec<u32>,
     /// Nanoseconds for which targets ran without a sample.
@@ -197,6 +200,7 @@ impl Balancer {
         let nodes = machine.nodes().len();
         let mut balancer = Balancer {
             removed: BTreeSet::new(),
+            unfit: Unfit::default(),
             table: PageTable::new(nodes, options.table_pages),
             gate: Gate::new(nodes),
             pending: Vec::new(),

@@ -64,8 +64,8 @@ impl Looker {
             let memory = self.memory.of_node(node.id).unwrap_or_default();
             let used = memory.total_bytes.saturating_sub(memory.available_bytes());
             let packed: u64 = demands.iter().filter_map(|demand| demand.memory_bytes.get(at)).sum();
-            let online = |cpu: &&CpuId| machine.cpu(**cpu).is_some_and(|cpu| cpu.online);
-            let cpus = node.cpus.iter().filter(online).count() as f64;
+            // The kernel lists those that are online now; the description is of the start.
+            let cpus = node.cpus.iter().filter(|cpu| self.before.contains_key(*cpu)).count() as f64;
             NodeCapacity {
                 cpus,
                 // Ticks are rounded, so the use is limited to the node's processors.
@@ -103,6 +103,24 @@ mod tests {
     //! This machine, at work.
 
     use super::*;
+
+    /// Processes were packed onto nodes for processors that had gone offline since the start.
+    #[test]
+    fn processors_that_go_offline_are_no_capacity() {
+        let root = tempfile::tempdir().unwrap();
+        let lists = |cpus: &[u32]| {
+            let lines: String = cpus.iter().map(|cpu| format!("cpu{cpu} 1 0 1 9 0 0 0 0 0 0\n")).collect();
+            std::fs::create_dir_all(root.path().join("proc")).unwrap();
+            std::fs::write(root.path().join("proc/stat"), format!("cpu 1 0 1 9 0 0 0 0 0 0\n{lines}")).unwrap();
+        };
+        // Four nodes of four processors.
+        let machine = Machine::load("opteron-8385").unwrap();
+        lists(&(0..16).collect::<Vec<_>>());
+        let mut looker = Looker::under(root.path()).unwrap();
+        lists(&[0, 1, 2, 3, 4, 8, 9]);
+        let cpus: Vec<f64> = looker.capacity(&machine, &[]).unwrap().nodes.iter().map(|node| node.cpus).collect();
+        assert_eq!(cpus, [4.0, 1.0, 2.0, 0.0]);
+    }
 
     #[test]
     fn nodes_have_processors_and_memory_and_work_is_seen() {

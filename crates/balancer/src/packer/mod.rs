@@ -60,6 +60,7 @@ use crate::status::TargetStatus;
 use crate::step_progress::StepProgress;
 use crate::system::clock::unix_ns;
 use crate::system::progress::Progress;
+use crate::unfit::Unfit;
 use place::Held;
 use place::Placed;
 use units::Unit;
@@ -79,6 +80,8 @@ pub struct Packer {
     held: BTreeMap<Unit, Held>,
     /// Processes to leave alone, because another numapilot manages them or a user removed them: process id and start time.
     foreign: BTreeSet<(u32, u64)>,
+    /// Processes of the machine without memory of their own.
+    unfit: Unfit,
     looker: Looker,
     mover: Mover,
     counters: Counters,
@@ -115,6 +118,7 @@ impl Packer {
             watched: BTreeMap::new(),
             held: BTreeMap::new(),
             foreign: BTreeSet::new(),
+            unfit: Unfit::default(),
             counters: Counters::default(),
             kernel_moves: BalancingMoves::from_now(Path::new("/")),
             started: Instant::now(),
@@ -332,10 +336,22 @@ impl Packer {
         };
         missing.into_iter().for_each(|what| self.trouble(what, control_port));
         let own = std::process::id();
+        let is_listing = self.options.who == Who::System;
+        if is_listing {
+            self.unfit.keep_listed(&pids);
+        }
         let mut added = Vec::new();
         for pid in pids.into_iter().filter(|pid| *pid != own) {
             let is_new = !self.watched.contains_key(&pid);
-            if !is_new || self.foreign.iter().any(|(foreign, _)| *foreign == pid) || !has_memory(pid) {
+            let is_left_out = is_listing && self.unfit.is_left_out(pid, self.counters.observations);
+            if !is_new || is_left_out || self.foreign.iter().any(|(foreign, _)| *foreign == pid) {
+                continue;
+            }
+            let is_fit = has_memory(pid);
+            if is_listing {
+                self.unfit.found(pid, is_fit);
+            }
+            if !is_fit {
                 continue;
             }
             match self.watch(pid, control_port) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use numapilot_kernel::actuator::Mover;
+use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::migrate;
@@ -160,7 +161,8 @@ impl Held {
             self.threads.extend(known);
             for id in ids {
                 match binding::planned(id, self.threads.get(&id), &wanted, &mut placed.troubles) {
-                    Ok(binding) if binding.was != binding.now => bindings.push(binding),
+                    // What it may use of the CPUs that are offline is none of its nodes' today.
+                    Ok(binding) if !affinity::is_still(&binding.now, &binding.was) => bindings.push(binding),
                     _ => {}
                 }
             }
@@ -217,7 +219,7 @@ impl Held {
         let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
         let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
-            if !binding::is_ours(id, &bound) || numapilot_kernel::affinity::set_thread(id.tid, &bound.before).is_ok() {
+            if !binding::is_ours(id, &bound) || affinity::set_thread(id.tid, &bound.before).is_ok() {
                 free.push(id);
             }
         }

@@ -265,7 +265,7 @@ fn is_that(id: ThreadId) -> bool {
 
 /// Whether the thread still has the affinity that this program set.
 pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
-    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| mask == bound.ours)
+    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| affinity::is_still(&mask, &bound.ours))
 }
 
 /// Finds a thread by the number that policies use, with its binding.
@@ -291,8 +291,16 @@ pub(crate) fn planned(
     cpus: &CpuMask,
     troubles: &mut Vec<String>,
 ) -> Result<Binding, Refusal> {
-    let was = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
-    let own = bound.filter(|bound| bound.ours == was).map_or(&was, |bound| &bound.before);
+    let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
+    let bound = bound.filter(|bound| affinity::is_still(&shown, &bound.ours));
+    // What was set, by which the binding is known afterwards: not without the CPUs that are offline now.
+    let was = bound.map_or_else(|| affinity::with_offline(id.tid, &shown), |bound| bound.ours.clone());
+    // Only CPUs that are online: kernels differ in whether they keep the others.
+    let own = match (bound, affinity::online()) {
+        (None, _) => shown,
+        (Some(bound), Some(online)) => bound.before.and(&online),
+        (Some(bound), None) => bound.before.clone(),
+    };
     let now = own.and(cpus);
     if now.is_empty() {
         return Err(Refusal::Unsupported);
@@ -353,6 +361,22 @@ mod tests {
 
     fn binder(masks: &[&[CpuId]]) -> Binder {
         Binder { cpus: masks.iter().map(|cpus| cpus.iter().copied().collect()).collect() }
+    }
+
+    /// The kernel shows an affinity without the CPUs that are offline: such threads were taken for another program's, and stayed bound for good.
+    #[test]
+    fn a_binding_is_known_after_one_of_its_cpus_went_offline() {
+        let Some((child, _, all, _)) = sleeper() else { return };
+        let (tid, cpus) = (child.0.id(), all.cpus());
+        let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
+        affinity::set_thread(tid, &mask(&cpus[..1])).unwrap();
+        let id = ThreadId { pid: tid, tid, start_ticks: task::stat(tid).unwrap().start_ticks };
+        // No kernel has CPU 8191 online.
+        let bound = Bound { before: all.clone(), ours: mask(&[cpus[0], CpuId(8191)]), is_inherited: false };
+        assert!(is_ours(id, &bound));
+        let next = planned(id, Some(&bound), &mask(&cpus[1..2]), &mut Vec::new()).unwrap();
+        assert_eq!((&next.was, &next.now), (&bound.ours, &mask(&cpus[1..2])), "within what it might do before");
+        assert_eq!(Bound::after(&next, Some(bound)).before, all);
     }
 
     #[test]

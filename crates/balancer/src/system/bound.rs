@@ -1,5 +1,6 @@
 //! What this program changed in a thread's affinity.
 
+use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 
 use super::undo_log::Binding;
@@ -26,9 +27,18 @@ impl Bound {
     /// State of a new thread with this affinity, if it has inherited it from a thread that was bound in one of these ways. Where several have the same
     /// affinity now, it gets back what all of their threads were allowed before.
     pub(crate) fn inherited(mask: &CpuMask, bindings: &[Bound]) -> Option<Bound> {
-        let mut before = bindings.iter().filter(|bound| bound.ours == *mask).map(|bound| &bound.before);
-        let first = before.next()?.clone();
-        Some(Bound { before: before.fold(first, |all, one| all.and(one)), ours: mask.clone(), is_inherited: true })
+        let is_known = bindings.is_empty() || bindings.iter().any(|bound| bound.ours == *mask);
+        let online = if is_known { None } else { affinity::online() };
+        Bound::inherited_with(mask, bindings, online.as_ref())
+    }
+
+    /// `online`: the CPUs that are, where some of those that a thread was bound to may not be.
+    fn inherited_with(mask: &CpuMask, bindings: &[Bound], online: Option<&CpuMask>) -> Option<Bound> {
+        let shows = |bound: &&Bound| online.map_or(bound.ours == *mask, |online| bound.ours.shows_as(mask, online));
+        let mut alike = bindings.iter().filter(shows);
+        let first = alike.next()?;
+        let before = alike.fold(first.before.clone(), |all, one| all.and(&one.before));
+        Some(Bound { before, ours: first.ours.clone(), is_inherited: true })
     }
 
     /// Whether both are the same change of an affinity.
@@ -58,5 +68,10 @@ mod tests {
         let found = Bound::inherited(&mask(&[0, 1]), &bindings).unwrap();
         assert_eq!((found.before.clone(), found.is_inherited), (mask(&[0, 1, 2]), true));
         assert_eq!(Bound::inherited(&mask(&[2, 3]), &bindings).unwrap().before, mask(&[0, 1, 2, 3]));
+        // CPU 3 is offline: the kernel shows the rest.
+        let online = mask(&[0, 1, 2, 4]);
+        let found = Bound::inherited_with(&mask(&[2]), &bindings, Some(&online)).unwrap();
+        assert_eq!((found.ours, found.before), (mask(&[2, 3]), mask(&[0, 1, 2, 3])));
+        assert_eq!(Bound::inherited_with(&mask(&[2]), &bindings, None), None);
     }
 }

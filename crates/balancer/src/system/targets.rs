@@ -28,9 +28,16 @@ use crate::evidence::table::PageId;
 /// Share of the time that reading threads may take, once the advance is used up.
 const LOOK_SHARE: f64 = 0.0015;
 const LOOK_ADVANCE: Duration = Duration::from_millis(250);
-/// Share of the time that reading mappings may take: 1 over this.
+/// Share of the time that reading the mappings of one process may take: 1 over this.
 const MAPS_SHARE: u32 = 1000;
-/// Longest interval between two readings of mappings.
+/// Share of the time that reading the mappings of all processes may take: 1 over this.
+const MAPS_SHARE_OF_ALL: u32 = 200;
+/// The same for those of new processes, which have priority, once the advance is used up.
+const NEW_MAPS_SHARE: f64 = 0.05;
+const NEW_MAPS_ADVANCE: Duration = Duration::from_secs(5);
+/// Time after which the rest of the mappings waits for the next observation: commands wait meanwhile.
+const MAPS_AT_ONCE: Duration = Duration::from_millis(500);
+/// Longest interval between two readings of the mappings of one process, where those of all leave time for them.
 const MAPS_LATEST: Duration = Duration::from_secs(60);
 /// Shortest interval between two readings of mappings.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
@@ -164,6 +171,7 @@ pub struct Targets {
     looked_at: Option<Instant>,
     asked_at: Option<Instant>,
     allowance: Allowance,
+    new_maps_allowance: Allowance,
     /// Whether a process was added since the last reading of threads, which is then due at any cost.
     has_new: bool,
     query: PageQuery,
@@ -178,6 +186,7 @@ impl Default for Targets {
             looked_at: None,
             asked_at: None,
             allowance: Allowance::new(LOOK_ADVANCE, LOOK_SHARE),
+            new_maps_allowance: Allowance::new(NEW_MAPS_ADVANCE, NEW_MAPS_SHARE),
             has_new: false,
             query: PageQuery::new(),
         }
@@ -268,13 +277,22 @@ impl Targets {
         self.all.values().map(|managed| managed.threads.len()).sum()
     }
 
-    /// Updates everything. Threads are read only as often as the time budget permits; `None`: they were not read this time.
+    /// As [`Targets::look_at_all`], with nobody to tell.
+    #[cfg(test)]
     pub fn look(&mut self, machine: &Machine) -> (Changes, Option<Duration>) {
+        self.look_at_all(machine, &mut || ())
+    }
+
+    /// Updates everything. Threads are read only as often as the time budget permits; `None`: they were not read this time. `alive` is called after each
+    /// process: reading those of a large machine takes longer than a watchdog waits.
+    pub fn look_at_all(&mut self, machine: &Machine, alive: &mut dyn FnMut()) -> (Changes, Option<Duration>) {
         let mut changes = Changes::default();
         self.keep(&mut changes, |managed| managed.process.is_running());
         let now = Instant::now();
         let since = self.looked_at.map(|then| now.duration_since(then));
-        self.allowance.passed(self.asked_at.replace(now).map_or(Duration::ZERO, |then| now.duration_since(then)));
+        let passed = self.asked_at.replace(now).map_or(Duration::ZERO, |then| now.duration_since(then));
+        self.allowance.passed(passed);
+        self.new_maps_allowance.passed(passed);
         if since.is_some() && !std::mem::take(&mut self.has_new) && !self.allowance.is_left() {
             return (changes, None);
         }
@@ -285,13 +303,38 @@ impl Targets {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(managed.target.clone());
             }
+            alive();
         }
         self.allowance.spent(clock::own_cpu().saturating_sub(begun));
         self.looked_at = Some(now);
-        for managed in self.all.values_mut() {
-            read_mappings(managed, &mut self.query, machine);
-        }
+        self.read_all_mappings(machine, alive);
         (changes, Some(since.unwrap_or_default()))
+    }
+
+    /// Reads the mappings that are due. A process that is new is read at once, as far as its share of the time allows.
+    fn read_all_mappings(&mut self, machine: &Machine, alive: &mut dyn FnMut()) {
+        let took_all: Duration = self.all.values().map(|managed| managed.mapping_took).sum();
+        let begun = Instant::now();
+        for managed in self.all.values_mut() {
+            let is_new = managed.mapped_at.is_none();
+            let may_be_read = if is_new {
+                self.new_maps_allowance.is_left()
+            } else {
+                managed.mapped_at.is_none_or(|then| then.elapsed() >= until_next_maps(managed.mapping_took, took_all))
+            };
+            if !may_be_read {
+                continue;
+            }
+            let before = clock::own_cpu();
+            read_mappings(managed, &mut self.query, machine);
+            if is_new {
+                self.new_maps_allowance.spent(clock::own_cpu().saturating_sub(before));
+            }
+            alive();
+            if begun.elapsed() >= MAPS_AT_ONCE {
+                break;
+            }
+        }
     }
 
     fn keep(&mut self, changes: &mut Changes, stays: impl Fn(&ManagedProcess) -> bool) {
@@ -349,12 +392,13 @@ pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.mapped_at = None;
 }
 
+/// Time between two readings of a process's mappings, of which the last took `took`, and the last ones of all processes together `took_all`.
+fn until_next_maps(took: Duration, took_all: Duration) -> Duration {
+    MAPS_EVERY.max((took * MAPS_SHARE).min(MAPS_LATEST)).max(took_all * MAPS_SHARE_OF_ALL)
+}
+
 /// Reads the mappings, the ranges with huge pages, and (the first time) the home nodes of the pages.
 fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &Machine) {
-    let wait = MAPS_EVERY.max((managed.mapping_took * MAPS_SHARE).min(MAPS_LATEST));
-    if managed.mapped_at.is_some_and(|then| then.elapsed() < wait) {
-        return;
-    }
     let begun = clock::own_cpu();
     let is_first = managed.mapped_at.is_none();
     managed.mapped_at = Some(Instant::now());
@@ -432,6 +476,45 @@ mod tests {
         if numapilot_kernel::memory::policy(None).is_ok() {
             assert!(managed.homes.of(memory.as_ptr() as u64 / 4096 + 1).is_some());
         }
+    }
+
+    /// A share of 0.1 % was each process's: with 500 of them, reading took half a processor.
+    #[test]
+    fn the_share_of_time_for_mappings_is_that_of_all_processes() {
+        let ms = Duration::from_millis;
+        assert_eq!(until_next_maps(ms(1), ms(1)), Duration::from_secs(2));
+        assert_eq!(until_next_maps(ms(100), ms(100)), Duration::from_secs(60));
+        for (processes, took) in [(500, ms(2)), (300, ms(500)), (4096, ms(1))] {
+            let took_all = took * processes;
+            let share = took_all.as_secs_f64() / until_next_maps(took, took_all).as_secs_f64();
+            assert!(share <= 0.005, "{processes} processes take {share} of a processor");
+        }
+    }
+
+    /// Reading what hundreds of large processes have mapped takes longer than the service manager's watchdog waits, and commands waited as long.
+    #[test]
+    fn new_processes_are_read_as_the_time_allows_and_somebody_hears_of_each() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        let pid = targets.add(std::process::id()).unwrap().unwrap().pid;
+        targets.new_maps_allowance = Allowance::new(Duration::ZERO, 0.0);
+        let mut heard = 0;
+        targets.look_at_all(&machine, &mut || heard += 1);
+        assert_eq!((heard, targets.all[&pid].mappings.len()), (1, 0), "threads are read, mappings are not yet");
+        assert!(!targets.all[&pid].threads.is_empty());
+        targets.new_maps_allowance = Allowance::new(Duration::from_millis(1), 0.0);
+        targets.looked_at = None;
+        targets.look_at_all(&machine, &mut || heard += 1);
+        assert!(heard == 3 && !targets.all[&pid].mappings.is_empty(), "{heard}");
+        // What follows is not new, and costs the allowance nothing.
+        targets.new_maps_allowance = Allowance::new(Duration::ZERO, 0.0);
+        let managed = targets.all.get_mut(&pid).unwrap();
+        managed.mapped_at = Instant::now().checked_sub(MAPS_EVERY);
+        managed.mapping_took = Duration::ZERO;
+        managed.mappings.clear();
+        targets.looked_at = None;
+        targets.look_at_all(&machine, &mut || ());
+        assert!(!targets.all[&pid].mappings.is_empty());
     }
 
     #[test]

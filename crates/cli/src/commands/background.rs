@@ -55,12 +55,14 @@ pub fn start(folder: &Path, is_quiet: bool) -> Result<ExitCode> {
         );
     }
     let log = log_of(folder);
-    let mut child = spawn(&log)?;
+    let mut child = spawn(&log).inspect_err(|_| drop_log(folder, &log))?;
     let begun = Instant::now();
     let (mut ready_since, mut is_explained) = (None, is_quiet);
     while ready_since.is_none_or(|since: Instant| since.elapsed() < FAILS_WITHIN) {
         if let Some(status) = child.try_wait().context("the recorder's end")? {
-            return ended(status, &log);
+            let code = ended(status, &log);
+            drop_log(folder, &log);
+            return code;
         }
         if ready_since.is_none() && records(folder, &child) {
             ready_since = Some(Instant::now());
@@ -126,6 +128,14 @@ fn without_detach(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 /// Whether the child has begun to write the trace.
 fn records(folder: &Path, child: &Child) -> bool {
     matches!(activity(folder), Activity::Recording(recorder) if recorder.pid == child.id())
+}
+
+/// Removes the messages of a recorder that completed no trace: they have been shown.
+fn drop_log(folder: &Path, log: &Path) {
+    if !folder.join(META_FILE).is_file() {
+        // Best effort: a file that stays does no harm.
+        let _ = fs::remove_file(log);
+    }
 }
 
 /// The messages and exit status of a recorder that has ended already.
@@ -205,6 +215,22 @@ mod tests {
         let of = |text: &str| without_detach(words(text).into_iter());
         assert_eq!(of("record --detach -o run -- ./app --detach"), words("record -o run -- ./app --detach"));
         assert_eq!(of("record --pid 7 --detach"), words("record --pid 7"));
+    }
+
+    /// `record --detach -- ./no-such-program` left a `.log` of nothing, which the next listing took for that of a trace.
+    #[test]
+    fn messages_stay_only_beside_a_trace() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("run.numatrace");
+        let log = log_of(&folder);
+        fs::write(&log, "no such program\n").unwrap();
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(META_FILE), "{}").unwrap();
+        drop_log(&folder, &log);
+        assert!(log.exists());
+        fs::remove_dir_all(&folder).unwrap();
+        drop_log(&folder, &log);
+        assert!(!log.exists());
     }
 
     #[test]

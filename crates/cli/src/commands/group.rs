@@ -41,8 +41,9 @@ pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Re
         bail!("--no-children goes with --pid; a unit or cgroup is all of its processes");
     }
     let mut folders = Vec::new();
+    let hierarchies = cgroups::Hierarchies::of(root);
     for unit in &named.unit {
-        let found = cgroups::of_unit(root, unit)?;
+        let found = hierarchies.unit(unit)?;
         let is_itself = found.names.iter().any(|name| name == unit || *name == format!("{unit}.service"));
         if !is_itself && !is_quiet {
             tell!("numapilot: {unit} has no processes of its own; its instances are taken: {}", found.names.join(", "));

@@ -22,6 +22,7 @@ mod objects;
 mod plan;
 mod plan_overrides;
 mod plan_sites;
+mod plan_threads;
 mod planned;
 mod query;
 mod record;

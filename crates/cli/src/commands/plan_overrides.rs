@@ -8,15 +8,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::{Result, bail};
 use numapilot_flows::{Object, ObjectKind, Site, SiteId, Trace};
-use numapilot_insight::FixKind;
 use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::{FixKind, is_placeable};
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_plan::{Layout, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
 use numapilot_plan::{NodeSet, glob_matches};
 use numapilot_symbols::{path_ends_with, spellings};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex};
 
-use super::plan_sites::{Allocations, base, is_allocated, is_placeable};
+use super::plan_sites::{Allocations, base, is_allocated};
+use super::plan_threads::creation_numbers;
 
 /// The placement overrides of a plan for one recording.
 pub struct PlanOverrides {
@@ -222,18 +223,15 @@ fn assigned_threads(
     taken: &mut HashSet<ThreadIndex>,
 ) -> Result<Vec<(ThreadIndex, NodeId)>> {
     let nodes = nodes_of(&rule.placing, machine);
-    let mut in_process: BTreeMap<ProcessIndex, u64> = BTreeMap::new();
     let mut assigned = Vec::new();
-    for thread in trace.threads() {
-        let order = in_process.entry(thread.process).or_default();
-        *order += 1;
+    for (thread, order) in trace.threads().iter().zip(creation_numbers(trace)) {
         let program = trace.process(thread.process).map_or("", |process| base(&process.exe));
         let is_named = |pattern: &Option<String>, name: &str| {
             pattern.as_ref().is_none_or(|pattern| spellings(name).iter().any(|name| glob_matches(pattern, name)))
         };
         let is_it = rule.name.as_ref().is_none_or(|pattern| glob_matches(pattern, &thread.name))
             && is_named(&rule.start, &thread.start_function)
-            && in_ranges(&rule.order, *order - 1)
+            && in_ranges(&rule.order, order)
             && rule.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
         if is_it && taken.insert(thread.index) {
             let Some(node) = assigned_node(&nodes, rule.layout, assigned.len()) else {

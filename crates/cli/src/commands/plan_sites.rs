@@ -8,7 +8,6 @@ use numapilot_flows::{LocationId, ObjectKind, Site, SiteId, Trace};
 use numapilot_plan::{Frame, ObjectMatch, glob_matches};
 use numapilot_symbols::{PYTHON, path_ends_with, spellings};
 use numapilot_trace::ids::StackId;
-use numapilot_trace::mapping::is_shared_memory;
 
 /// The allocations of a trace: the bytes that each call stack allocated for each site, and its smallest allocation.
 pub struct Allocations<'t> {
@@ -132,16 +131,6 @@ impl<'t> Allocations<'t> {
     }
 }
 
-/// Whether the pages of a site's objects go where a policy of their mapping says. The kernel places the page cache by the policy of the thread that reads a
-/// file, never by that of a mapping: mapped regular files, code and constants stay where they were read in. Shared memory has files, too, and is placed.
-pub fn is_placeable(kind: ObjectKind, name: &str) -> bool {
-    match kind {
-        ObjectKind::File => is_shared_memory(name.as_bytes()),
-        ObjectKind::Section => matches!(name, ".data" | ".bss"),
-        _ => true,
-    }
-}
-
 /// Whether objects of this kind come from a call that allocates or maps memory.
 pub fn is_allocated(kind: ObjectKind) -> bool {
     matches!(kind, ObjectKind::Heap | ObjectKind::Anonymous | ObjectKind::Shared)
@@ -249,21 +238,6 @@ mod tests {
         let line = plain_conditions(&site("u", 7)).expect("a line");
         let other = plain_conditions(&site("x", 8)).expect("a line");
         assert_eq!(all.effective(&[&line, &line, &other]), [true, false, false]);
-    }
-
-    #[test]
-    fn the_page_cache_is_not_placed_by_mappings() {
-        for (kind, name, can) in [
-            (ObjectKind::File, "/data/index", false),
-            (ObjectKind::File, "/dev/shm/index", true),
-            (ObjectKind::File, "/memfd:pool (deleted)", true),
-            (ObjectKind::Section, ".rodata", false),
-            (ObjectKind::Section, ".text", false),
-            (ObjectKind::Section, ".bss", true),
-            (ObjectKind::Heap, "x", true),
-        ] {
-            assert_eq!(is_placeable(kind, name), can, "{name}");
-        }
     }
 
     #[test]

@@ -1,18 +1,16 @@
 //! Turns findings into a plan: for each of the first findings, the best fix that a plan can carry out, with its evidence as comments.
 
-use std::collections::{BTreeMap, HashMap};
-
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::whatif::Answer;
-use numapilot_insight::{Analysis, Findings, Fix, FixKind};
-use numapilot_machine::{Machine, NodeId};
-use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule, ThreadRule};
+use numapilot_insight::{Analysis, Findings, Fix, FixKind, Surveyed, is_placeable};
+use numapilot_machine::Machine;
+use numapilot_plan::{Fit, Layout, NodeSet, ObjectMatch, ObjectRule, Placing, Plan, Policy, ProcessRule};
 use numapilot_report::findings::{SHOWN, fix_words, price_words};
 use numapilot_report::units;
-use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
 
 use super::plan_overrides;
-use super::plan_sites::{Allocations, base, is_placeable};
+use super::plan_sites::{Allocations, base};
+use super::plan_threads::pinned_threads;
 
 /// Greatest number of names listed in a comment.
 const NAMES_MOST: usize = 5;
@@ -52,21 +50,22 @@ pub fn plan(findings: &Findings, trace: &Trace, machine: Option<&Machine>) -> Pl
 }
 
 /// Adds the predicted gain of all rules together to the plan's head. Gains of single rules do not add up, because two rules may speed up the same access.
-pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine) {
+/// `surveyed`: what the findings have left of the recording.
+pub fn add_price(plan: &mut Plan, analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) {
     if plan.objects.len() + plan.threads.len() + plan.processes.len() < 2 {
         return;
     }
-    let comment = match price(plan, analysis, machine) {
+    let comment = match price(plan, analysis, machine, surveyed) {
         Ok(all) => format!("All rules together: {}.", price_words(&all.gain, &all.uncertainty)),
         Err(why) => format!("The gain of all rules together cannot be predicted: {why:#}."),
     };
     plan.about.push(comment);
 }
 
-fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine) -> anyhow::Result<Answer> {
+fn price(plan: &Plan, analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -> anyhow::Result<Answer> {
     let fitted = plan.fit(machine, Fit::Exact)?;
     let found = plan_overrides::overrides(&fitted.plan, analysis.trace(), machine)?;
-    Ok(analysis.what_if(machine, &found.overrides)?)
+    Ok(analysis.what_if_surveyed(machine, &found.overrides, surveyed)?)
 }
 
 /// Adds a fix's rules to the plan; false if no rule can express the fix.
@@ -227,44 +226,6 @@ fn calls_comment(site: SiteId, all: &Allocations<'_>) -> Option<String> {
     ))
 }
 
-/// Rules for each node that list its `pinned` threads by their order of creation within their process, and how many threads they leave out. A rule names a
-/// program, not a process: where processes of one program want the threads of one order on different nodes (or not pinned), no rule can tell them apart.
-fn pinned_threads(pinned: &[(ThreadIndex, NodeId)], evidence: &[String], trace: &Trace) -> (Vec<ThreadRule>, usize) {
-    let node_of: HashMap<ThreadIndex, NodeId> = pinned.iter().copied().collect();
-    let mut in_process: HashMap<ProcessIndex, u64> = HashMap::new();
-    let mut wanted: BTreeMap<(&str, u64), Vec<Option<NodeId>>> = BTreeMap::new();
-    for thread in trace.threads() {
-        let order = in_process.entry(thread.process).or_default();
-        let program = trace.process(thread.process).map_or("", |process| base(&process.exe));
-        wanted.entry((program, *order)).or_default().push(node_of.get(&thread.index).copied());
-        *order += 1;
-    }
-    let mut orders: BTreeMap<(NodeId, &str), Vec<u64>> = BTreeMap::new();
-    let mut placed = 0;
-    for ((program, order), nodes) in wanted {
-        if let Some(node) = nodes[0].filter(|_| nodes.iter().all(|node| *node == nodes[0])) {
-            placed += nodes.len();
-            orders.entry((node, program)).or_default().push(order);
-        }
-    }
-    // A recording of one process needs no name, and its plan works for a renamed program.
-    let is_named = trace.processes().len() > 1;
-    let mut rules = Vec::new();
-    for ((node, program), orders) in orders {
-        rules.extend(ranges(orders).chunks(numapilot_plan::RANGES_MAX).map(|order| ThreadRule {
-            evidence: evidence.to_vec(),
-            name: None,
-            start: None,
-            order: order.to_vec(),
-            process: Some(program.to_owned()).filter(|program| is_named && !program.is_empty()),
-            placing: Placing::Nodes(NodeSet::Listed(vec![node.0])),
-            layout: Layout::Together,
-            line: 0,
-        }));
-    }
-    (rules, pinned.len().saturating_sub(placed))
-}
-
 /// A rule for each program's name that spreads its processes over the nodes in turn.
 fn pinned_processes(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<ProcessRule> {
     let mut commands: Vec<String> = (fix.processes.iter())
@@ -283,20 +244,6 @@ fn pinned_processes(fix: &Fix, evidence: &[String], trace: &Trace) -> Vec<Proces
         line: 0,
     };
     commands.into_iter().map(rule).collect()
-}
-
-/// Numbers as ascending ranges.
-fn ranges(mut numbers: Vec<u64>) -> Vec<(u64, u64)> {
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some(last) if last.1 + 1 == number => last.1 = number,
-            _ => ranges.push((number, number)),
-        }
-    }
-    ranges
 }
 
 #[cfg(test)]
@@ -397,59 +344,5 @@ mod tests {
         let all = Allocations::of(&trace);
         let made = |number: u32| rules(SiteId(number), &Policy::Interleave(NodeSet::All), &[], &all, &trace).len();
         assert_eq!([made(0), made(1), made(2), made(3)], [0, 0, 1, 1]);
-    }
-
-    fn pins(threads: &[(u32, u16)]) -> Vec<(ThreadIndex, NodeId)> {
-        threads.iter().map(|&(thread, node)| (ThreadIndex(thread), NodeId(node))).collect()
-    }
-
-    fn trace_of(processes: &[(&str, u32)]) -> Trace {
-        let mut tables = Tables::default();
-        for (number, (exe, threads)) in processes.iter().enumerate() {
-            tables.processes.push(numapilot_flows::Process { exe: (*exe).into(), ..Default::default() });
-            for _ in 0..*threads {
-                let index = ThreadIndex(tables.threads.len() as u32);
-                let process = ProcessIndex(number as u32);
-                tables.threads.push(numapilot_flows::Thread { index, process, ..Default::default() });
-            }
-        }
-        Trace::from_tables(tables)
-    }
-
-    /// As `numapilot run --plan` reads it.
-    fn read_back(rules: Vec<ThreadRule>) -> Vec<ThreadRule> {
-        let plan = Plan { threads: rules, ..Plan::default() };
-        Plan::parse(&plan.to_toml(), "made.toml").expect("a plan that can be read").threads
-    }
-
-    #[test]
-    fn every_second_of_many_threads_is_pinned_by_rules_that_can_be_read() {
-        let trace = trace_of(&[("/bin/app", 40)]);
-        let (rules, left_out) =
-            pinned_threads(&pins(&(0..20).map(|n| (2 * n + 1, 1)).collect::<Vec<_>>()), &[], &trace);
-        let read = read_back(rules);
-        assert_eq!((read.len(), left_out), (3, 0));
-        let orders: Vec<u64> = read.iter().flat_map(|rule| rule.order.iter().map(|range| range.0)).collect();
-        assert_eq!(orders, (0..20).map(|n| 2 * n + 1).collect::<Vec<u64>>());
-        assert!(read.iter().all(|rule| rule.process.is_none()));
-    }
-
-    #[test]
-    fn processes_of_one_program_that_disagree_are_left_out_and_others_named() {
-        // Two ranks want their second thread on different nodes, their third on one; a helper has threads of the same orders.
-        let trace = trace_of(&[("/bin/rank", 3), ("/bin/rank", 3), ("/bin/helper", 3)]);
-        let (rules, left_out) = pinned_threads(&pins(&[(1, 0), (4, 1), (2, 1), (5, 1)]), &[], &trace);
-        let read = read_back(rules);
-        assert_eq!((read.len(), left_out), (1, 2));
-        assert_eq!((read[0].order.clone(), read[0].process.as_deref()), (vec![(2, 2)], Some("rank")));
-        // A forked child's first thread is not pinned with its parent's.
-        let trace = trace_of(&[("/bin/app", 2), ("/bin/app", 1)]);
-        assert_eq!(pinned_threads(&pins(&[(0, 1)]), &[], &trace), (vec![], 1));
-    }
-
-    #[test]
-    fn numbers_become_ranges() {
-        assert_eq!(ranges(vec![5, 1, 2, 3, 9, 8, 2]), [(1, 3), (5, 5), (8, 9)]);
-        assert!(ranges(Vec::new()).is_empty());
     }
 }

@@ -9,6 +9,7 @@ use numapilot_flows::Named;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::Findings;
+use numapilot_insight::Surveyed;
 use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -47,7 +48,8 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let heading = Heading::of(&name::find(&arguments.trace), &trace, machine.as_ref());
     let view = View { arguments, trace: &trace, machine: machine.as_ref(), heading: &heading };
     let analysis = view.analysis()?;
-    let found = view.findings(&analysis);
+    let mut surveyed = Surveyed::default();
+    let found = view.findings(&analysis, &mut surveyed);
     if let Some(path) = &arguments.html {
         let is_standard_output = path.as_os_str() == "-";
         if is_standard_output && arguments.export.is_any() {
@@ -62,7 +64,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
         refuse_blind(&analysis).context("--plan")?;
         let mut plan = planned::plan(&found, &trace, machine.as_ref());
         if let Some(machine) = &machine {
-            planned::add_price(&mut plan, &analysis, machine);
+            planned::add_price(&mut plan, &analysis, machine, &mut surveyed);
         }
         output::write_file(path, &plan.to_toml())?;
         if path.as_os_str() == "-" {
@@ -249,11 +251,15 @@ impl View<'_> {
         Ok(parts.join("\n"))
     }
 
-    /// The findings; empty if neither the report nor a file shows them.
-    fn findings(&self, analysis: &Analysis<'_>) -> Findings {
+    /// The findings; empty if neither the report nor a file shows them. `surveyed`: what they leave to a plan's price.
+    fn findings(&self, analysis: &Analysis<'_>, surveyed: &mut Surveyed) -> Findings {
         let asked = self.arguments;
         let is_wanted = asked.findings || asked.plan.is_some() || asked.html.is_some() || self.is_whole();
-        if is_wanted { analysis.findings(self.machine) } else { Findings::default() }
+        match (is_wanted, asked.plan.is_some()) {
+            (false, _) => Findings::default(),
+            (true, false) => analysis.findings(self.machine),
+            (true, true) => analysis.findings_surveyed(self.machine, surveyed),
+        }
     }
 
     /// Whether the report covers the whole recording, without filters or drill-downs.

@@ -1,8 +1,9 @@
 //! Fixes of patterns, as data.
 
-use numapilot_flows::SiteId;
+use numapilot_flows::{ObjectKind, SiteId, Trace};
 use numapilot_machine::NodeId;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex};
+use numapilot_trace::mapping::is_shared_memory;
 use serde::Serialize;
 
 use crate::estimate::Estimate;
@@ -43,7 +44,8 @@ pub enum FixKind {
 }
 
 impl FixKind {
-    /// Whether a plan file can apply it without a change of the source. No plan can change which thread touches a page first.
+    /// Whether a plan file can apply it, without a change of the source, to memory that a policy can place ([`Fix::works_by_plan`]). No plan can change which
+    /// thread touches a page first.
     #[must_use]
     pub fn works_by_plan(&self) -> bool {
         match self {
@@ -89,5 +91,44 @@ impl Fix {
     #[must_use]
     pub fn loses(&self) -> bool {
         self.gain.high < 0.0
+    }
+
+    /// Whether a plan file can apply it to some of its objects in `trace`, without a change of the source.
+    #[must_use]
+    pub fn works_by_plan(&self, trace: &Trace) -> bool {
+        let can_lie_elsewhere =
+            |site: &SiteId| trace.site(*site).is_none_or(|site| is_placeable(site.kind, &site.name));
+        self.kind.works_by_plan() && (self.sites.is_empty() || self.sites.iter().any(can_lie_elsewhere))
+    }
+}
+
+/// Whether the pages of a site's objects go where a policy of their mapping says. The kernel places the page cache by the policy of the thread that reads a
+/// file, never by that of a mapping: mapped regular files, code and constants stay where they were read in. Shared memory has files, too, and is placed.
+#[must_use]
+pub fn is_placeable(kind: ObjectKind, name: &str) -> bool {
+    match kind {
+        ObjectKind::File => is_shared_memory(name.as_bytes()),
+        ObjectKind::Section => matches!(name, ".data" | ".bss"),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_cache_is_not_placed_by_mappings() {
+        for (kind, name, can) in [
+            (ObjectKind::File, "/data/index", false),
+            (ObjectKind::File, "/dev/shm/index", true),
+            (ObjectKind::File, "/memfd:pool (deleted)", true),
+            (ObjectKind::Section, ".rodata", false),
+            (ObjectKind::Section, ".text", false),
+            (ObjectKind::Section, ".bss", true),
+            (ObjectKind::Heap, "x", true),
+        ] {
+            assert_eq!(is_placeable(kind, name), can, "{name}");
+        }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod costs;
 mod kind;
 
 pub(crate) use candidate::FixCandidate;
-pub use kind::{Fix, FixKind};
+pub use kind::{Fix, FixKind, is_placeable};
 
 use std::cell::RefCell;
 

@@ -8,7 +8,7 @@ use numapilot_traffic::TrafficError;
 use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
-use crate::scene::Interest;
+use crate::scene::{Interest, Surveyed};
 use crate::totals::UNKNOWN_MAX;
 use crate::unseen;
 
@@ -16,12 +16,18 @@ impl Analysis<'_> {
     /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
     #[must_use]
     pub fn findings(&self, machine: Option<&Machine>) -> Findings {
-        find(self, machine)
+        self.findings_surveyed(machine, &mut Surveyed::default())
+    }
+
+    /// The same, which leaves what it found of the recording to [`Analysis::what_if_surveyed`].
+    #[must_use]
+    pub fn findings_surveyed(&self, machine: Option<&Machine>, surveyed: &mut Surveyed) -> Findings {
+        find(self, machine, surveyed)
     }
 }
 
 /// All findings of a whole recording. Filtered and unpriced recordings have none, with the reason in `cannot_say`.
-fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
+fn find(analysis: &Analysis<'_>, machine: Option<&Machine>, surveyed: &mut Surveyed) -> Findings {
     if let Some(blindness) = analysis.blindness() {
         return Findings { nothing: Some(Nothing::Blind), cannot_say: vec![blindness.says()], ..Findings::default() };
     }
@@ -42,7 +48,7 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>) -> Findings {
     let Some(machine) = machine else {
         return silent(vec!["The trace has no machine model, so the gains of fixes cannot be predicted.".to_owned()]);
     };
-    judged(analysis, machine).unwrap_or_else(|error| {
+    judged(analysis, machine, surveyed).unwrap_or_else(|error| {
         silent(vec![format!("The gains of fixes cannot be predicted on this machine: {error}.")])
     })
 }
@@ -74,7 +80,7 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
     None
 }
 
-fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, TrafficError> {
+fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -> Result<Findings, TrafficError> {
     let scene = Scene::new(analysis, machine, &Interest::default())?;
     let pricer_of_fixes = FixPricer::new(&scene)?;
     let mut findings: Vec<Finding> = Vec::new();
@@ -122,7 +128,7 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
         (_, _, true) => Some(Nothing::WellPlaced),
         _ => Some(Nothing::NoFixGains),
     };
-    Ok(Findings {
+    let found = Findings {
         findings,
         nothing,
         memory_share: Some(memory_share),
@@ -134,7 +140,10 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine) -> Result<Findings, Traffi
             .chain(unseen::sentences(&unseen))
             .chain(unconverged(scene.now.unsettled))
             .collect(),
-    })
+    };
+    drop(pricer_of_fixes);
+    surveyed.keep(scene);
+    Ok(found)
 }
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.

@@ -1,12 +1,12 @@
 //! The files in which a kernel would show a machine: the counterpart of [`super::read`], for programs that run on a simulated machine and look for its
 //! nodes and CPUs themselves. Formats: `Documentation/ABI/stable/sysfs-devices-node`, `Documentation/admin-guide/cputopology.rst`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use crate::cpulist::{format_cpu_list, format_cpu_mask};
 use crate::hardware::{Cache, CacheKind, Cpu, Node};
-use crate::ids::{CpuId, NodeId};
+use crate::ids::{CpuId, NodeId, SocketId};
 use crate::machine::Machine;
 
 const CPU: &str = "sys/devices/system/cpu";
@@ -36,14 +36,18 @@ impl Machine {
         for cpu in self.cpus() {
             links(cpu, &mut files);
         }
+        let packages = packages(self, &online);
+        let caches = caches_by_cpu(self);
         for cpu in &online {
-            topology(self, cpu, &mut files);
-            caches(self, cpu.id, &mut files);
+            topology(self, cpu, &packages, &mut files);
+            for (index, cache) in caches.get(&cpu.id).into_iter().flatten().enumerate() {
+                one_cache(self, cache, &format!("{CPU}/cpu{}/cache/index{index}", cpu.id), &mut files);
+            }
         }
         for node in self.nodes() {
             one_node(self, node, &mut files);
         }
-        files.insert("proc/cpuinfo".to_owned(), KernelFile::Text(processors(self, &online, cpuinfo)));
+        files.insert("proc/cpuinfo".to_owned(), KernelFile::Text(processors(self, &online, &packages, cpuinfo)));
         files
     }
 
@@ -72,7 +76,7 @@ fn ids<'a>(cpus: impl IntoIterator<Item = &'a CpuId>) -> Vec<u32> {
 fn lists(machine: &Machine, online: &[&Cpu], files: &mut Files) {
     let all = ids(machine.cpus().iter().map(|cpu| &cpu.id));
     let on = ids(online.iter().map(|cpu| &cpu.id));
-    let off = all.iter().copied().filter(|id| !on.contains(id));
+    let off = machine.cpus().iter().filter(|cpu| !cpu.online).map(|cpu| cpu.id.0);
     text(files, format!("{CPU}/offline"), format_cpu_list(off));
     text(files, format!("{CPU}/isolated"), "");
     text(files, format!("{CPU}/kernel_max"), crate::MAX_CPUS - 1);
@@ -118,7 +122,46 @@ fn set(machine: &Machine, cpus: &[u32], (list, mask): (String, String), files: &
     text(files, mask, format_cpu_mask(cpus, last_cpu(machine)));
 }
 
-fn topology(machine: &Machine, cpu: &Cpu, files: &mut Files) {
+/// What all CPUs of a socket have in common.
+struct Package {
+    /// The CPUs that are online, as list and as mask.
+    list: String,
+    mask: String,
+    threads: usize,
+    cores: usize,
+}
+
+fn packages(machine: &Machine, online: &[&Cpu]) -> HashMap<SocketId, Package> {
+    let mut members: HashMap<SocketId, Vec<&Cpu>> = HashMap::new();
+    for cpu in online {
+        if let Some(socket) = cpu.socket {
+            members.entry(socket).or_default().push(cpu);
+        }
+    }
+    let package = |cpus: Vec<&Cpu>| {
+        let numbers = ids(cpus.iter().map(|cpu| &cpu.id));
+        Package {
+            mask: format_cpu_mask(&numbers, last_cpu(machine)),
+            cores: cpus.iter().filter(|cpu| first_online(machine, cpu) == cpu.id).count(),
+            threads: cpus.len(),
+            list: format_cpu_list(numbers),
+        }
+    };
+    members.into_iter().map(|(socket, cpus)| (socket, package(cpus))).collect()
+}
+
+/// Each CPU's caches, in the machine's order.
+fn caches_by_cpu(machine: &Machine) -> HashMap<CpuId, Vec<&Cache>> {
+    let mut found: HashMap<CpuId, Vec<&Cache>> = HashMap::new();
+    for cache in machine.caches() {
+        for cpu in &cache.cpus {
+            found.entry(*cpu).or_default().push(cache);
+        }
+    }
+    found
+}
+
+fn topology(machine: &Machine, cpu: &Cpu, packages: &HashMap<SocketId, Package>, files: &mut Files) {
     let folder = format!("{CPU}/cpu{}/topology", cpu.id);
     let is_on = |id: &&CpuId| machine.cpu(**id).is_some_and(|cpu| cpu.online);
     if let Some(core) = cpu.core {
@@ -133,17 +176,10 @@ fn topology(machine: &Machine, cpu: &Cpu, files: &mut Files) {
     let Some(socket) = cpu.socket else { return };
     text(files, format!("{folder}/physical_package_id"), socket.0);
     text(files, format!("{folder}/die_id"), 0);
-    let package: Vec<u32> =
-        machine.cpus().iter().filter(|c| c.online && c.socket == Some(socket)).map(|c| c.id.0).collect();
+    let Some(package) = packages.get(&socket) else { return };
     for name in ["core_siblings", "package_cpus", "die_cpus"] {
-        set(machine, &package, (format!("{folder}/{name}_list"), format!("{folder}/{name}")), files);
-    }
-}
-
-fn caches(machine: &Machine, cpu: CpuId, files: &mut Files) {
-    let own = machine.caches().iter().filter(|cache| cache.cpus.contains(&cpu));
-    for (index, cache) in own.enumerate() {
-        one_cache(machine, cache, &format!("{CPU}/cpu{cpu}/cache/index{index}"), files);
+        text(files, format!("{folder}/{name}_list"), &package.list);
+        text(files, format!("{folder}/{name}"), &package.mask);
     }
 }
 
@@ -195,7 +231,7 @@ fn one_node(machine: &Machine, node: &Node, files: &mut Files) {
 }
 
 /// `/proc/cpuinfo` in the layout of x86.
-fn processors(machine: &Machine, online: &[&Cpu], more: &str) -> String {
+fn processors(machine: &Machine, online: &[&Cpu], packages: &HashMap<SocketId, Package>, more: &str) -> String {
     let mut out = String::new();
     for cpu in online {
         let _ = writeln!(out, "processor\t: {}", cpu.id);
@@ -205,12 +241,10 @@ fn processors(machine: &Machine, online: &[&Cpu], more: &str) -> String {
         if let Some(mhz) = machine.clock_mhz() {
             let _ = writeln!(out, "cpu MHz\t\t: {mhz:.3}");
         }
-        if let Some(socket) = cpu.socket {
-            let threads: Vec<&&Cpu> = online.iter().filter(|other| other.socket == Some(socket)).collect();
-            let cores = threads.iter().filter(|other| first_online(machine, other) == other.id).count();
-            let _ = write!(out, "physical id\t: {socket}\nsiblings\t: {}\n", threads.len());
+        if let Some((socket, package)) = cpu.socket.and_then(|socket| Some((socket, packages.get(&socket)?))) {
+            let _ = write!(out, "physical id\t: {socket}\nsiblings\t: {}\n", package.threads);
             if let Some(core) = cpu.core {
-                let _ = write!(out, "core id\t\t: {core}\ncpu cores\t: {cores}\n");
+                let _ = write!(out, "core id\t\t: {core}\ncpu cores\t: {}\n", package.cores);
             }
         }
         out.push_str(more);
@@ -272,6 +306,28 @@ mod unit_tests {
             let read = Machine::from_sysfs(root.path()).unwrap();
             assert_eq!(comparable(&read), comparable(&machine), "{name}");
         }
+    }
+
+    /// Each CPU's lists were found by a walk over all CPUs.
+    #[test]
+    fn a_socket_lists_its_cpus_that_are_online_once_for_all() {
+        let machine = Machine::load("opteron-8385").unwrap();
+        let files = machine.kernel_files("");
+        let of = |cpu: &Cpu, name: &str| match &files[&format!("{CPU}/cpu{}/topology/{name}", cpu.id)] {
+            KernelFile::Text(text) => text.clone(),
+            KernelFile::Link(_) => unreachable!("a file"),
+        };
+        for cpu in machine.cpus() {
+            let same: Vec<u32> =
+                machine.cpus().iter().filter(|other| other.socket == cpu.socket).map(|other| other.id.0).collect();
+            for name in ["core_siblings", "package_cpus", "die_cpus"] {
+                assert_eq!(of(cpu, &format!("{name}_list")), format!("{}\n", format_cpu_list(same.iter().copied())));
+                assert_eq!(of(cpu, name), format!("{}\n", format_cpu_mask(&same, last_cpu(&machine))));
+            }
+        }
+        let online: Vec<&Cpu> = machine.cpus().iter().filter(|cpu| cpu.id.0 != 1).collect();
+        let package = &packages(&machine, &online)[&machine.cpus()[1].socket.unwrap()];
+        assert!(package.threads > 0 && !package.list.contains('1'), "{}", package.list);
     }
 
     #[test]

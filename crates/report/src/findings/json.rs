@@ -30,6 +30,6 @@ fn with_words(fix: &Fix, trace: &Trace) -> Value {
     value["loses"] = json!(fix.loses());
     // The arguments with which `whatif --set` prices the same change.
     value["set"] = json!(numapilot_insight::whatif::asked(fix));
-    value["works_by_plan"] = json!(fix.kind.works_by_plan());
+    value["works_by_plan"] = json!(fix.works_by_plan(trace));
     value
 }

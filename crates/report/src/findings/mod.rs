@@ -9,7 +9,7 @@ mod tests;
 
 pub use json::json;
 pub use text::text;
-pub(crate) use words::{evidence_words, explanation, nothing_words, subject_words};
+pub(crate) use words::{evidence_words, explanation, means_words, nothing_words, subject_words};
 pub use words::{fix_words, gain_words, price_words};
 pub(crate) use words::{gain_span, unsettled_words};
 

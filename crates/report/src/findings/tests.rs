@@ -1,10 +1,10 @@
 //! The findings of small synthetic traces against golden files, and the text where there are none.
 
 use numapilot_fixtures::Kind;
-use numapilot_flows::{Filter, Trace};
-use numapilot_insight::{Analysis, Estimate, Findings, Nothing, Uncertainty};
+use numapilot_flows::{Filter, ObjectKind, Site, SiteId, Tables, Trace};
+use numapilot_insight::{Analysis, Estimate, Findings, Fix, FixKind, Nothing, Uncertainty};
 
-use super::{gain_words, json, price_words, text};
+use super::{gain_words, json, means_words, price_words, text};
 use crate::fixture::open;
 use crate::text::Look;
 
@@ -53,6 +53,42 @@ fn programs_get_the_words_too() {
     let fixes = value["tried_by_many"].as_array().expect("a list");
     assert!(fixes[0]["says"].as_str().expect("words").contains("numactl"), "{fixes:?}");
     assert!(value["findings"].is_array());
+}
+
+/// "By plan: interleave /data/index" was a promise that no plan keeps: the kernel places the page cache by the thread that reads a file in.
+#[test]
+fn no_plan_is_promised_for_the_pages_of_files() {
+    let site = |kind, name: &str| Site {
+        kind,
+        name: name.into(),
+        function: "".into(),
+        file: "".into(),
+        line: 0,
+        module: "/bin/app".into(),
+    };
+    let sites = vec![
+        site(ObjectKind::File, "/data/index"),
+        site(ObjectKind::File, "/dev/shm/index"),
+        site(ObjectKind::Heap, "block"),
+    ];
+    let trace = Trace::from_tables(Tables { sites, ..Tables::default() });
+    let fix = |kind, sites: &[u32]| Fix {
+        kind,
+        sites: sites.iter().map(|site| SiteId(*site)).collect(),
+        threads: Vec::new(),
+        processes: Vec::new(),
+        gain: Estimate { value: 0.5, low: 0.4, high: 0.6 },
+        uncertainty: Uncertainty::default(),
+        more_bytes: 0,
+    };
+    let of_file = fix(FixKind::Interleave, &[0]);
+    assert!(!of_file.works_by_plan(&trace));
+    assert!(means_words(&of_file, &trace).contains("No plan moves the pages of a file"));
+    for sites in [&[1][..], &[2], &[0, 2]] {
+        let fix = fix(FixKind::Interleave, sites);
+        assert!(fix.works_by_plan(&trace) && means_words(&fix, &trace).is_empty(), "{sites:?}");
+    }
+    assert!(means_words(&fix(FixKind::FirstTouchByUsers, &[2]), &trace).contains("change of the source"));
 }
 
 #[test]

@@ -105,6 +105,17 @@ fn what_happens(pattern: PatternKind) -> &'static str {
     }
 }
 
+/// What a fix needs where no plan applies it, as a sentence behind another one; else nothing.
+pub(crate) fn means_words(fix: &Fix, trace: &Trace) -> &'static str {
+    if fix.works_by_plan(trace) || fix.kind == FixKind::InterleaveAll {
+        ""
+    } else if fix.kind.works_by_plan() {
+        " No plan moves the pages of a file, which lie where they were read in: `numapilot run --interleave` acts on what the program itself reads in."
+    } else {
+        " Needs a change of the source."
+    }
+}
+
 /// What a fix does: `interleave block (streamcluster.cpp:138) over all nodes with memory`.
 #[must_use]
 pub fn fix_words(fix: &Fix, trace: &Trace) -> String {

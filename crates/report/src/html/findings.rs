@@ -15,7 +15,7 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use serde::Serialize;
 
-use crate::findings::{evidence_words, explanation, fix_words, nothing_words, price_words, subject_words};
+use crate::findings::{evidence_words, explanation, fix_words, means_words, nothing_words, price_words, subject_words};
 use crate::units;
 
 /// Largest number of findings, or of objects, on the first screen.
@@ -120,7 +120,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
 pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec<Finding> {
     let finding = |finding: &numapilot_insight::Finding| {
         let fix = finding.fixes.first().map_or_else(String::new, |fix| {
-            let by = if fix.kind.works_by_plan() { "" } else { " Needs a change of the source." };
+            let by = means_words(fix, trace);
             format!("To do: {}: {}.{by}", fix_words(fix, trace), price_words(&fix.gain, &fix.uncertainty))
         });
         Finding {

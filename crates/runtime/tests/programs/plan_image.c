@@ -1,6 +1,6 @@
 /* plan_image.c: writes a plan image that takes all blocks from LEAST to MOST bytes, without frames, for tests of the planner alone.
  *
- *   plan_image FILE LEAST MOST POLICY [FLAGS [PATTERNS [NODES [RULE_NODES]]]]
+ *   plan_image FILE LEAST MOST POLICY [FLAGS [PATTERNS [NODES [RULE_NODES [RULE_FLAGS]]]]]
  *
  * One node (or more, with weights 3, 1, 1, ...), all CPUs on the first; the rule's nodes are these, or RULE_NODES (bits). What the kernel says of placement
  * is tested elsewhere; here the allocator is. */
@@ -30,6 +30,7 @@ int main(int count, char **arguments) {
     rule->nodes = count > 8 ? strtoull(arguments[8], NULL, 0) : plan->memory_nodes;
     rule->patterns = count > 6 ? strtoull(arguments[6], NULL, 0) : 0;
     rule->flags = rule->policy == NP_PLAN_WEIGHTED ? NP_PLAN_OWN_WEIGHTS : 0;
+    rule->flags |= count > 9 ? (uint32_t)strtoul(arguments[9], NULL, 0) : 0;
     for (unsigned node = 0; node < nodes; node++) rule->weights[node] = node == 0 ? 3 : 1;
     rule->to_pattern = NP_PLAN_NO_PATTERN;
     strcpy(rule->text, "nobody");

@@ -2,6 +2,9 @@
  *
  *   plan_pins image FILE   writes a plan image: the process's first thread to the first CPU that it may use
  *   plan_pins named FILE   the same for threads of a name of 15 bytes
+ *   plan_pins second FILE  the same for the second thread that is created
+ *   plan_pins late         creates four threads; prints for how many CPUs each is allowed. Behind a library from this file with -DSHIM, which must see the
+ *                          symbols of the program (-rdynamic), each begins after those that are created later
  *   plan_pins rename       takes a longer name that begins so; prints for how many CPUs it is allowed then
  *   plan_pins              prints for how many CPUs main thread, a worker, its forked child and a child of the main thread are allowed; a worker that
  *                          was created with CPUs of its own, and a worker of a main thread that has moved itself */
@@ -17,7 +20,29 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int write_image(const char *path, int is_named) {
+#ifdef SHIM
+#include <dlfcn.h>
+
+extern int turn;
+struct late { int turn; void *(*routine)(void *); void *argument; };
+
+static void *wait_for_turn(void *given) {
+    struct late late = *(struct late *)given;
+    free(given);
+    while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != late.turn) usleep(1000);
+    return late.routine(late.argument);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+    static int created;
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = dlsym(RTLD_NEXT, "pthread_create");
+    struct late *late = malloc(sizeof *late);
+    *late = (struct late){++created, routine, argument};
+    return real(thread, attributes, wait_for_turn, late);
+}
+#else
+static int write_image(const char *path, const char *which) {
+    int is_named = strcmp(which, "named") == 0;
     static struct { struct np_plan plan; struct np_plan_place place; } image;
     struct np_plan *plan = &image.plan;
     plan->magic = NP_PLAN_MAGIC;
@@ -30,6 +55,7 @@ static int write_image(const char *path, int is_named) {
     plan->min_size = UINT64_MAX;
     image.place.start_pattern = NP_PLAN_NO_PATTERN;
     image.place.range_count = !is_named; /* order 0 */
+    if (strcmp(which, "second") == 0) image.place.order[0].first = image.place.order[0].last = 2;
     if (is_named) strcpy(image.place.name, "WorkerThreadPoo");
     cpu_set_t own;
     sched_getaffinity(0, sizeof own, &own);
@@ -67,8 +93,28 @@ static void run_one(int *results, const pthread_attr_t *attributes) {
     pthread_join(thread, NULL);
 }
 
+#define LATE 4
+int turn = LATE;
+
+static void *work_late(void *result) {
+    *(int *)result = cpus();
+    __atomic_fetch_sub(&turn, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static int run_late(void) {
+    pthread_t threads[LATE];
+    int results[LATE];
+    for (int i = 0; i < LATE; i++)
+        if (pthread_create(&threads[i], NULL, work_late, &results[i]) != 0) return 3;
+    for (int i = 0; i < LATE; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < LATE; i++) printf("%d ", results[i]);
+    return 0;
+}
+
 int main(int count, char **arguments) {
-    if (count == 3) return write_image(arguments[2], strcmp(arguments[1], "named") == 0);
+    if (count == 2 && strcmp(arguments[1], "late") == 0) return run_late();
+    if (count == 3) return write_image(arguments[2], arguments[1]);
     if (count == 2) {
         prctl(PR_SET_NAME, "WorkerThreadPool-1");
         printf("%d\n", cpus());
@@ -92,3 +138,4 @@ int main(int count, char **arguments) {
     printf(" after moving %d\n", results[0]);
     return 0;
 }
+#endif

@@ -3,7 +3,8 @@
 //!
 //! Byte 0 stands for the settings, byte N for process N, and all bytes from 1 on for the whole machine. The locks are those of fcntl(2): the kernel releases
 //! them when the process ends, and names the holder. There is one file for root and one for each other user. Root's is readable, so that users see what root's
-//! daemon manages. A lock that another user puts on root's file is ignored.
+//! daemon manages. A lock that another user puts on root's file is ignored. A user may have a second file, from before or after a session; claims in it count,
+//! too, for root and for the user's own daemons.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -34,8 +35,8 @@ pub struct Claims {
     uid: u32,
     has_all: bool,
     has_settings: bool,
-    /// Folder of other users' files; tests set their own.
-    place_of: fn(u32) -> PathBuf,
+    /// Folders of a user's files; tests set their own.
+    places_of: fn(u32) -> Vec<PathBuf>,
 }
 
 /// Process id of a lock's holder; 0 if the kernel does not know it (in another container).
@@ -49,10 +50,10 @@ impl Claims {
     pub fn open() -> Result<Claims, ServiceError> {
         // SAFETY: has no preconditions.
         let uid = unsafe { libc::geteuid() };
-        Claims::open_in(&Places::machine(uid), uid, Places::machine)
+        Claims::open_in(&Places::machine(uid), uid, Places::all_of_machine)
     }
 
-    fn open_in(folder: &Path, uid: u32, place_of: fn(u32) -> PathBuf) -> Result<Claims, ServiceError> {
+    fn open_in(folder: &Path, uid: u32, places_of: fn(u32) -> Vec<PathBuf>) -> Result<Claims, ServiceError> {
         own_folder(folder, uid)?;
         let path = folder.join(FILE);
         let mut options = OpenOptions::new();
@@ -62,7 +63,7 @@ impl Claims {
             .map_err(|source| ServiceError::file(&path, "record which processes this numapilot manages", source))?;
         let_others_read(&file, uid)
             .map_err(|source| ServiceError::file(&path, "let other users read what this numapilot manages", source))?;
-        Ok(Claims { file, uid, has_all: false, has_settings: false, place_of })
+        Ok(Claims { file, uid, has_all: false, has_settings: false, places_of })
     }
 
     /// Claims the machine's settings. True: they were not claimed before.
@@ -73,7 +74,7 @@ impl Claims {
         if self.has_settings {
             return Ok(false);
         }
-        match self.lock(SETTINGS, 1)? {
+        match self.in_own_others(SETTINGS, 1).map_or_else(|| self.lock(SETTINGS, 1), |holder| Ok(Some(holder)))? {
             Some(holder) => Err(format!("{} already changes the kernel's settings", named(holder))),
             None => {
                 self.has_settings = true;
@@ -88,7 +89,8 @@ impl Claims {
     /// Another numapilot manages it; the message names that one and the remedy.
     pub fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
         let Some(pid) = pid else {
-            self.has_all = match self.lock(1, 0)? {
+            let found = self.in_own_others(1, 0).map_or_else(|| self.lock(1, 0), |holder| Ok(Some(holder)))?;
+            self.has_all = match found {
                 None => true,
                 Some(holder) => return Err(refusal(holder, "processes of this machine")),
             };
@@ -132,30 +134,52 @@ impl Claims {
         }
     }
 
-    /// The holder of a claim on this process in another user's file: root's for a user, its user's for root.
+    /// The holder of a claim on this process in another file: of this user, and of root for a user, of the process's user for root.
     ///
     /// # Errors
     /// Root's file exists and cannot be read. What is wrong with a user's file does not keep root from managing that user's processes.
     fn elsewhere(&self, pid: u32) -> Result<Option<Holder>, String> {
+        if let Some(holder) = self.in_own_others(i64::from(pid), 1) {
+            return Ok(Some(holder));
+        }
         let other = if self.uid == 0 { task::user_of(pid) } else { Some(0) };
         let Some(other) = other.filter(|other| *other != self.uid) else { return Ok(None) };
-        let path = (self.place_of)(other).join(FILE);
-        let options = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(&path);
-        let (file, facts) = match options.and_then(|file| file.metadata().map(|facts| (file, facts))) {
-            Ok(opened) => opened,
-            Err(error) if self.uid == 0 || error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                let path = path.display();
-                return Err(format!(
-                    "whether root's numapilot manages process {pid} cannot be determined: reading `{path}` failed ({error})"
-                ));
+        for path in (self.places_of)(other).into_iter().map(|folder| folder.join(FILE)) {
+            match locked_in(&path, other, i64::from(pid), 1) {
+                Ok(None) => {}
+                Ok(found) => return Ok(found),
+                Err(error) if self.uid == 0 || error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    let path = path.display();
+                    return Err(format!(
+                        "whether root's numapilot manages process {pid} cannot be determined: reading `{path}` failed ({error})"
+                    ));
+                }
             }
-        };
-        if !facts.is_file() || facts.uid() != other {
-            return Ok(None);
         }
-        Ok(holder(&file, libc::F_RDLCK, i64::from(pid), 1).filter(|holder| is_valid_holder(*holder, facts.uid())))
+        Ok(None)
     }
+
+    /// The holder of such a lock in the files of this user but its own one. What is wrong with them does not count: anybody may make a folder in `/tmp`.
+    fn in_own_others(&self, first: i64, length: i64) -> Option<Holder> {
+        let own = self.file.metadata().ok()?;
+        // By whatever path, this process's own file must not be opened: closing it again would release all claims.
+        let is_other = |path: &PathBuf| {
+            std::fs::metadata(path).is_ok_and(|facts| (facts.dev(), facts.ino()) != (own.dev(), own.ino()))
+        };
+        let mut others = (self.places_of)(self.uid).into_iter().map(|folder| folder.join(FILE)).filter(is_other);
+        others.find_map(|path| locked_in(&path, self.uid, first, length).ok().flatten())
+    }
+}
+
+/// The holder of a lock in a user's file; `None` also if that is no file of this user.
+fn locked_in(path: &Path, uid: u32, first: i64, length: i64) -> io::Result<Option<Holder>> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    let facts = file.metadata()?;
+    if !facts.is_file() || facts.uid() != uid {
+        return Ok(None);
+    }
+    Ok(holder(&file, libc::F_RDLCK, first, length).filter(|holder| is_valid_holder(*holder, uid)))
 }
 
 fn flock(kind: libc::c_int, first: i64, length: i64) -> libc::flock {
@@ -234,13 +258,21 @@ mod tests {
     use std::process::Child;
     use std::process::Command;
     use std::process::Stdio;
+    use std::sync::OnceLock;
 
     use super::*;
 
     const HOLD: &str = "NUMAPILOT_TEST_HOLDS_CLAIMS";
 
-    fn nowhere(_: u32) -> PathBuf {
-        PathBuf::from("/nonexistent")
+    fn nowhere(_: u32) -> Vec<PathBuf> {
+        vec![PathBuf::from("/nonexistent")]
+    }
+
+    /// What a user had before the session in which this test runs.
+    static BEFORE: OnceLock<PathBuf> = OnceLock::new();
+
+    fn before_the_session(_: u32) -> Vec<PathBuf> {
+        BEFORE.get().cloned().into_iter().collect()
     }
 
     fn uid() -> u32 {
@@ -318,6 +350,35 @@ mod tests {
         assert!(claims.settings().unwrap() && !claims.settings().unwrap());
     }
 
+    /// A daemon that cron started claims in `/tmp`, and those of the user's later session in `/run/user`: both placed the same process.
+    #[test]
+    fn claims_from_before_a_session_count_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (before, now) = (folder.path().join("before"), folder.path().join("now"));
+        BEFORE.set(before.clone()).unwrap();
+        let mut claims = Claims { places_of: before_the_session, ..open(&now) };
+        claims.claim(Some(4713)).unwrap();
+        for (what, claimed) in [("4711", Some(4711)), ("4711", None), ("all", Some(4711)), ("settings", None)] {
+            let other = Other::holding(&before, what);
+            let refused = match what {
+                "settings" => claims.settings().map(drop).unwrap_err(),
+                _ => claims.claim(claimed).unwrap_err(),
+            };
+            assert!(refused.contains(&format!("process {})", other.0.id())), "{what}: {refused}");
+        }
+        claims.claim(Some(4711)).unwrap();
+        // The own file by another path: looking into it must not release what is claimed.
+        std::fs::remove_dir_all(&before).unwrap();
+        std::os::unix::fs::symlink(&now, &before).unwrap();
+        claims.claim(Some(4712)).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", "state::claims::tests::hold", "--nocapture"])
+            .env(HOLD, format!("4713 {}", now.display()));
+        let output = child.stdin(Stdio::null()).output().unwrap();
+        assert!(!output.status.success(), "4713 is claimed still");
+    }
+
     #[test]
     fn other_users_can_read_the_claims_of_a_daemon_whose_umask_keeps_its_files_to_itself() {
         let folder = tempfile::tempdir().unwrap();
@@ -333,24 +394,24 @@ mod tests {
     }
 
     /// A file of claims that exists and cannot be opened, by root either: a symbolic link.
-    fn unreadable(_: u32) -> PathBuf {
+    fn unreadable(_: u32) -> Vec<PathBuf> {
         let folder = std::env::temp_dir().join(format!("numapilot-claims-{}", std::process::id()));
         let _ = std::fs::create_dir(&folder);
         let _ = std::os::unix::fs::symlink("/dev/null", folder.join(FILE));
-        folder
+        vec![folder]
     }
 
     #[test]
     fn a_user_is_refused_where_roots_claims_cannot_be_read_and_root_does_not_depend_on_a_users() {
         let folder = tempfile::tempdir().unwrap();
-        let mut claims = Claims { uid: 4711, place_of: unreadable, ..open(folder.path()) };
+        let mut claims = Claims { uid: 4711, places_of: unreadable, ..open(folder.path()) };
         let refused = claims.claim(Some(std::process::id())).unwrap_err();
         assert!(refused.contains("whether root's numapilot manages"), "{refused}");
-        claims.place_of = nowhere;
+        claims.places_of = nowhere;
         claims.claim(Some(std::process::id())).unwrap();
-        (claims.uid, claims.place_of) = (0, unreadable);
+        (claims.uid, claims.places_of) = (0, unreadable);
         claims.claim(Some(std::process::id())).unwrap();
-        std::fs::remove_dir_all(unreadable(0)).unwrap();
+        std::fs::remove_dir_all(&unreadable(0)[0]).unwrap();
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl<S: System> SettingsGuard<S> {
         if is(&change.was) {
             return None;
         }
-        if !change.ours.iter().any(is) {
+        if !change.ours.iter().any(|value| self.system.is_still(setting, &held, value)) {
             let why = String::new();
             return Some(Done {
                 setting: setting.clone(),
@@ -244,7 +244,7 @@ fn failed(setting: &Setting, held: String, error: &io::Error) -> Done {
 /// Adds an intended change to a record.
 fn note(record: &mut Record, setting: &Setting, held: &str, value: &str, system: &impl System) {
     if let Some(change) = record.changes.iter_mut().find(|change| change.setting == *setting) {
-        if change.ours.iter().any(|ours| system.is_same(setting, ours, held)) {
+        if change.ours.iter().any(|ours| system.is_still(setting, held, ours)) {
             change.ours = vec![held.to_owned(), value.to_owned()];
         } else {
             // Another program set this value in between, so it is the one to restore.

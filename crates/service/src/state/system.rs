@@ -35,6 +35,11 @@ pub trait System {
         }
     }
 
+    /// Whether a setting that was written as `value` has it still, if it reads as `held` now.
+    fn is_still(&self, setting: &Setting, held: &str, value: &str) -> bool {
+        self.is_same(setting, held, value)
+    }
+
     /// Identifier of the present boot.
     fn boot(&self) -> String;
 }
@@ -85,6 +90,18 @@ impl System for Live {
                 io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
             Setting::Affinity { tid, .. } => set_affinity(*tid, value),
+        }
+    }
+
+    /// Affinities are read without the CPUs that are offline.
+    fn is_still(&self, setting: &Setting, held: &str, value: &str) -> bool {
+        if self.is_same(setting, held, value) {
+            return true;
+        }
+        let mask = |list: &str| -> Option<affinity::CpuMask> { Some(numbers(list)?.into_iter().map(CpuId).collect()) };
+        match (setting, mask(held), mask(value)) {
+            (Setting::Affinity { .. }, Some(held), Some(value)) => affinity::is_still(&held, &value),
+            _ => false,
         }
     }
 
@@ -140,6 +157,12 @@ mod tests {
         assert_eq!(numbers("a"), None);
         let setting = Setting::File { file: "x".to_owned() };
         assert!(Live.is_same(&setting, "0-3", "3,2,1,0") && !Live.is_same(&setting, "0-3", "0-2"));
+        // No kernel has CPU 8191 online.
+        let affinity = Setting::Affinity { pid: 1, tid: 1, start_ticks: 1 };
+        let here = numapilot_kernel::affinity::online().unwrap().cpus()[0].0.to_string();
+        let bound = format!("{here},8191");
+        assert!(Live.is_still(&affinity, &here, &bound) && !Live.is_same(&affinity, &here, &bound));
+        assert!(!Live.is_still(&setting, &here, &bound) && !Live.is_still(&affinity, &bound, &here));
         let setting = Setting::Sysctl { name: "x".to_owned() };
         assert!(Live.is_same(&setting, "1\n", "1") && !Live.is_same(&setting, "1 2", "12"));
     }
