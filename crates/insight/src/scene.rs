@@ -11,7 +11,7 @@ use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
-use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
+use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage, index_of};
 
 /// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
 /// of taste.
@@ -117,6 +117,13 @@ impl<'a> Scene<'a> {
     /// Whether a node has CPUs, by index.
     pub fn has_cpus(&self, node: usize) -> bool {
         self.machine.nodes()[node].has_cpus()
+    }
+
+    /// The node, by index, whose memory a node's threads get: its own, or that of the nearest node with memory where it has none.
+    pub fn memory_of(&self, node: u16) -> u16 {
+        let nearest =
+            |id| self.machine.nodes_nearest_first(id).first().and_then(|id| index_of(self.machine, Some(*id)));
+        self.machine.nodes().get(usize::from(node)).and_then(|node| nearest(node.id)).unwrap_or(node)
     }
 
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.

@@ -101,3 +101,66 @@ fn the_later_of_two_wishes_counts_and_nothing_asked_changes_nothing() {
         assert!(PlacementOverride::read(&trace, text).is_err(), "{text}");
     }
 }
+
+/// Four nodes, each one hop from the others. Node 1 has CPUs and no memory; node 2's is the nearest to it.
+const ONE_WITHOUT_MEMORY: &str = r#"
+format = 1
+name = "one-without-memory"
+cpu = "4 x Some CPU"
+clock_mhz = { value = 2000, source = "made up" }
+
+[[nodes]]
+ids = [0, 2, 3]
+sockets = [0, 2, 3]
+cpus = ["0-3", "8-11", "12-15"]
+source = "made up"
+memory_gib = { value = 16, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 20, source = "made up" }
+
+[[nodes]]
+ids = [1]
+sockets = [1]
+cpus = ["4-7"]
+source = "made up"
+
+[[links]]
+pairs = [[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+both_ways = true
+kind = "made up"
+bandwidth_gb_per_s = { value = 10, source = "made up" }
+
+[[idle_latency]]
+hops = 0
+ns = { value = 100, source = "made up" }
+
+[[idle_latency]]
+hops = 1
+ns = { value = 200, source = "made up" }
+
+[[idle_latency]]
+from = [1]
+to = [2]
+ns = { value = 150, source = "made up" }
+"#;
+
+#[test]
+fn users_on_a_node_without_memory_get_that_of_the_nearest() {
+    let trace = program([200, 50]);
+    let machine = Machine::from_model_text(ONE_WITHOUT_MEMORY, "a made-up model").expect("a sound model");
+    let analysis = Analysis::on(&trace, Some(&machine), Filter::default());
+    let gain = |set: &str| {
+        let change = PlacementOverride::read(&trace, set).expect("a wish");
+        analysis.what_if(&machine, &[change]).unwrap_or_else(|error| panic!("{set}: {error}")).gain
+    };
+    let nearest = gain("remote=bind:2");
+    assert!(nearest.value > 0.01, "{nearest:?}");
+    assert_eq!(gain("remote=users"), nearest);
+    assert_eq!(gain("remote=arenas"), nearest);
+    for set in ["remote=replicate", "remote=hand-over"] {
+        let gain = gain(set);
+        assert!(gain.value.is_finite() && gain.value <= nearest.value, "{set}: {gain:?}");
+    }
+    // Every fix of every finding has a price.
+    let found = analysis.findings(Some(&machine));
+    assert!(found.cannot_say.iter().all(|why| !why.contains("cannot be predicted")), "{:?}", found.cannot_say);
+}

@@ -69,6 +69,7 @@ impl<'a> FixPricer<'a> {
         let (of_thread, of_process) = self.seats(candidates);
         let pinned = |row: &Row| of_process[row.thread as usize];
         let seat = |row: &Row| of_thread[row.thread as usize].or_else(|| pinned(row)).unwrap_or(row.from);
+        let memory_of: Vec<u16> = (0..self.scene.usage.nodes as u16).map(|node| self.scene.memory_of(node)).collect();
         let to = |cell: &Cell| {
             if cell.home == NONE {
                 return To::Node(cell.home);
@@ -79,7 +80,7 @@ impl<'a> FixPricer<'a> {
                 .zip(&weights)
                 .rev()
                 .find(|(candidate, _)| candidate.is_of_memory() && candidate.is_about(cell.group));
-            match about {
+            let wanted = match about {
                 Some((candidate, weights)) => {
                     let spreads = Spreads { even: &even, near: &near, weights };
                     match candidate.kind {
@@ -91,6 +92,10 @@ impl<'a> FixPricer<'a> {
                 }
                 None if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
                 None => To::Node(cell.home),
+            };
+            match wanted {
+                To::Node(node) => To::Node(memory_of.get(usize::from(node)).copied().unwrap_or(node)),
+                spread_or_gone => spread_or_gone,
             }
         };
         let extra_ns = candidates.iter().map(|candidate| candidate.cost_ns(self.scene.machine)).sum();
