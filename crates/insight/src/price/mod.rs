@@ -375,7 +375,9 @@ impl<'a> Pricer<'a> {
     ) -> Vec<Line> {
         let usage = self.usage;
         let mut of_thread = vec![0.0; usage.threads];
-        for &row in &self.rows_of[window] {
+        // A row of which no access has a known home does not tell where its accesses go: the thread's others in this window stand for them.
+        let is_told = |row: &&u32| gone[**row as usize] > 0.0 || rows[**row as usize].iter().sum::<f64>() > 0.0;
+        for &row in self.rows_of[window].iter().filter(is_told) {
             of_thread[usage.rows[row as usize].thread as usize] += self.weight[row as usize];
         }
         let line = |&row: &u32| {
@@ -471,6 +473,11 @@ impl<'a> Pricer<'a> {
         memory
     }
 
+    /// The pace of a row's thread in its window, on the core as described.
+    pub fn pace(&self, row: &Row) -> &Pace {
+        &self.paces[usize::from(row.window) * self.usage.threads + row.thread as usize]
+    }
+
     /// By row: accesses that one sampled access stands for, by what its thread made in its window.
     pub fn scales(&self) -> Vec<f64> {
         let usage = self.usage;
@@ -559,5 +566,28 @@ mod tests {
             settled(EFFORT.rounds)
         );
         assert!(unsettled(settled(1), 0.0) > 0.0, "all memory on one node takes longer: {}", settled(1));
+    }
+    /// Accesses whose homes are not known are like the thread's others, wherever it made them.
+    #[test]
+    fn a_thread_waits_for_accesses_of_unknown_homes_on_another_node_too() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let mut usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let run_ns = |usage: &Usage| Pricer::new(&machine, usage).expect("a pricer").now().expect("a price").run_ns;
+        let known_ns = run_ns(&usage);
+        // For each row, one of the next node with as many accesses, of which no home is known.
+        let (rows, nodes) = (usage.rows.len() as u32, usage.nodes as u16);
+        let twins: Vec<Row> = usage.rows.iter().map(|row| Row { from: (row.from + 1) % nodes, ..*row }).collect();
+        let cells: Vec<(Cell, f64)> = usage
+            .cells
+            .iter()
+            .map(|(cell, count)| (Cell { row: cell.row + rows, home: NONE, ..*cell }, *count))
+            .collect();
+        usage.rows.extend(twins);
+        usage.cells.extend(cells);
+        let all_ns = run_ns(&usage);
+        assert!((all_ns / known_ns - 1.0).abs() < 1e-6, "{all_ns} ns, {known_ns} ns where all homes are known");
     }
 }
