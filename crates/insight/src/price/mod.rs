@@ -174,7 +174,7 @@ impl<'a> Pricer<'a> {
     /// Also prices each change for the members of an ensemble ([`members`]).
     ///
     /// # Errors
-    /// If a member of the ensemble lacks what the traffic model needs.
+    /// If the machine's description lacks what the traffic model needs.
     pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
         self.members = Members::of(self.machine, self.usage)?;
         Ok(self)
