@@ -567,6 +567,7 @@ mod tests {
         );
         assert!(unsettled(settled(1), 0.0) > 0.0, "all memory on one node takes longer: {}", settled(1));
     }
+
     /// Accesses whose homes are not known are like the thread's others, wherever it made them.
     #[test]
     fn a_thread_waits_for_accesses_of_unknown_homes_on_another_node_too() {
@@ -589,5 +590,25 @@ mod tests {
         usage.cells.extend(cells);
         let all_ns = run_ns(&usage);
         assert!((all_ns / known_ns - 1.0).abs() < 1e-6, "{all_ns} ns, {known_ns} ns where all homes are known");
+    }
+
+    /// The model's own error in queues reaches the run times of the ensemble.
+    #[test]
+    fn longer_queues_make_a_longer_run() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let member = |queues: f64| {
+            let system = MemorySystem::new(&machine).expect("a whole machine");
+            members::Member::new(system, nominal(&machine, &usage), queues).expect("a member")
+        };
+        pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
+        let now = pricer.now().expect("a price");
+        let [short, as_modelled, long] = now.members_ns[..] else { panic!("{:?}", now.members_ns) };
+        assert!(short < as_modelled && as_modelled < long, "{short}, {as_modelled}, {long} ns");
+        assert!((as_modelled / now.run_ns - 1.0).abs() < 0.01, "{as_modelled} ns, {} ns on the machine", now.run_ns);
     }
 }
