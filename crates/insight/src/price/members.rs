@@ -1,7 +1,8 @@
 //! The ensemble: machines and programs that are consistent with a recording where it leaves figures open. Every change is priced for each member.
 //!
 //! A member has a value for each unknown: the machine's ([`numapilot_traffic::unknowns`]), how the program's cores work between their memory accesses
-//! ([`Core`]), and how long its queues are against the model's. Ranges come from published figures and from what processors can do; none is fitted to a program. `docs/patterns.md`, "Interval", has them.
+//! ([`Core`]), and how long its queues are against the model's. Ranges come from published figures and from what processors can do; none is
+//! fitted to a program. `docs/patterns.md`, "Interval", has them.
 
 use numapilot_flows::cores::{Core, CoreRanges};
 use numapilot_machine::{Bounded, Machine, Unknown};
