@@ -164,3 +164,45 @@ fn users_on_a_node_without_memory_get_that_of_the_nearest() {
     let found = analysis.findings(Some(&machine));
     assert!(found.cannot_say.iter().all(|why| !why.contains("cannot be predicted")), "{:?}", found.cannot_say);
 }
+
+/// Four threads, one on each node, which meet: each second access is to one page, the others are to 63 more. All 64 lie on node 0.
+fn with_a_hot_page() -> Trace {
+    let (end, samples) = (100 * MS, 4000);
+    let mut tables = Tables { end: TimeNs(end), ..Tables::default() };
+    tables.processes.push(Process { end: Some(TimeNs(end)), ..Process::default() });
+    let thread = |index: u16| Thread {
+        index: ThreadIndex(u32::from(index)),
+        node: Some(NodeId(index)),
+        end: Some(TimeNs(end)),
+        ..Thread::default()
+    };
+    tables.threads = (0..4).map(thread).collect();
+    tables.sites.push(Site { kind: ObjectKind::Heap, name: "table".into(), ..Site::default() });
+    let address = VirtAddr(0x7000_0000_0000);
+    let (bytes, node) = (64 << 12, Some(NodeId(0)));
+    let thread = Some(ThreadIndex(0));
+    tables.objects.push(Object { address, bytes, thread, node, ..Object::default() });
+    for sample in 0..samples {
+        let offset = if sample % 2 == 0 { sample * 64 % 4096 } else { 4096 + sample * 7919 % (63 << 12) / 64 * 64 };
+        for node in 0..4 {
+            let mut access = AccessRef::at(address.0 + offset);
+            access.time = TimeNs(sample * end / samples);
+            access.thread = ThreadIndex(u32::from(node));
+            access.object = Some(ObjectId(0));
+            access.node = Some(NodeId(node));
+            access.home = Some(NodeId(0));
+            access.weight = 75;
+            tables.accesses.push(&access);
+        }
+    }
+    Trace::from_tables(tables)
+}
+
+#[test]
+fn spreading_a_hot_page_leaves_the_other_pages_where_they_are() {
+    let trace = with_a_hot_page();
+    let (all, _) = gain(&trace, "table=interleave");
+    let (hot, _) = gain(&trace, "table=spread");
+    assert!(all > 0.02, "{all}");
+    assert!(hot > 0.25 * all && hot < 0.75 * all, "{hot} by the hot page, {all} by all of them");
+}

@@ -18,7 +18,7 @@ use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
 use crate::uncertainty::{Uncertainty, interval};
-use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
+use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
 /// Predicts the gains of fixes over the program as it was recorded.
 pub(crate) struct FixPricer<'a> {
@@ -173,7 +173,9 @@ struct Spreads<'s> {
 /// Where a fix that concerns pages puts an access by a thread on node `from`.
 fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> To<'s> {
     match kind {
-        FixKind::Interleave | FixKind::InterleaveAll | FixKind::SpreadHot => To::Spread(spreads.even),
+        FixKind::Interleave | FixKind::InterleaveAll => To::Spread(spreads.even),
+        // The object's other pages stay where they are.
+        FixKind::SpreadHot if cell.flags & HOT != 0 => To::Spread(spreads.even),
         FixKind::WeightedInterleave(_) => To::Spread(spreads.weights),
         FixKind::NearTier => To::Spread(spreads.near),
         // Before it is shared, and by writes, the original is used.
@@ -183,6 +185,7 @@ fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> 
         FixKind::MigrateAtHandOver => To::Node(cell.owner),
         FixKind::SplitOrAlign if cell.flags & FALSE_SHARED != 0 => To::Gone,
         FixKind::Replicate
+        | FixKind::SpreadHot
         | FixKind::SplitOrAlign
         | FixKind::PinThreads
         | FixKind::PinProcesses
