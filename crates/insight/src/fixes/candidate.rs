@@ -220,13 +220,23 @@ impl FixCandidate {
 
 /// Bytes of the copies of `bytes` bytes on all other nodes that have CPUs and memory.
 fn copies_of(bytes: u64, machine: &Machine) -> u64 {
-    let nodes = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count() as u64;
-    bytes.saturating_mul(nodes.saturating_sub(1))
+    bytes.saturating_mul(copies(machine) as u64)
+}
+
+/// Copies of a replicated page beside the original: one on each other node that has CPUs and memory.
+pub(crate) fn copies(machine: &Machine) -> usize {
+    machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count().saturating_sub(1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_without_cpus_gets_no_copy() {
+        let copies = |name: &str| copies(&Machine::load(name).expect("a model"));
+        assert_eq!((copies("xeon-2s-cxl"), copies("xeon-2s"), copies("opteron-8385")), (1, 1, 3));
+    }
 
     #[test]
     fn memory_that_is_handed_over_is_moved_by_nodes_with_cpus_alone() {

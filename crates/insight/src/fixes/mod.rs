@@ -7,7 +7,7 @@ mod candidate;
 pub(crate) mod costs;
 mod kind;
 
-pub(crate) use candidate::FixCandidate;
+pub(crate) use candidate::{FixCandidate, copies};
 pub use kind::{Fix, FixKind};
 
 use std::cell::RefCell;
