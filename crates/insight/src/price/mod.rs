@@ -134,6 +134,8 @@ struct Settled {
 struct Sums {
     /// `[(part * rows + row) * 2 * nodes + to]`: reads by answering node, then writes.
     to: Vec<f64>,
+    /// `[part * rows + row]`: sum over the accesses that memory answers of the squares of their shares by node.
+    own: Vec<f64>,
     /// By row: accesses that a cache answers.
     gone: Vec<f64>,
     rows: usize,
@@ -211,7 +213,7 @@ impl<'a> Pricer<'a> {
         let mut parts_ns = [0.0; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
             let rest = gathered.sums.without(part, &gathered.rows);
-            let threads = Threads::of(self.usage, &rest);
+            let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy).end_ns;
@@ -238,7 +240,7 @@ impl<'a> Pricer<'a> {
         let usage = self.usage;
         let sums = self.sums(change);
         let rows = sums.all();
-        let threads = Threads::of(usage, &rows);
+        let threads = Threads::of(usage, &rows, &sums.own_of_all());
         let lines: Vec<Vec<Line>> =
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
@@ -329,16 +331,21 @@ impl<'a> Pricer<'a> {
     fn sums(&self, change: &Change<'_>) -> Sums {
         let (rows, nodes) = (self.usage.rows.len(), self.usage.nodes);
         let width = 2 * nodes;
-        let mut sums = Sums { to: vec![0.0; PARTS * rows * width], gone: vec![0.0; rows], rows, width };
+        let (to, own) = (vec![0.0; PARTS * rows * width], vec![0.0; PARTS * rows]);
+        let mut sums = Sums { to, own, gone: vec![0.0; rows], rows, width };
         for (cell, count) in &self.usage.cells {
             let row = cell.row as usize;
-            let first = (usize::from(cell.part) * rows + row) * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
-            let mut add = |node: usize, count: f64| sums.to[first + node] += count;
+            let at = usize::from(cell.part) * rows + row;
+            let first = at * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
+            let mut add = |node: usize, share: f64| {
+                sums.to[first + node] += count * share;
+                sums.own[at] += count * share * share;
+            };
             match (change.to)(cell) {
                 To::Node(NONE) => {}
-                To::Node(node) => add(usize::from(node), *count),
+                To::Node(node) => add(usize::from(node), 1.0),
                 To::Spread(shares) => {
-                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, count * s));
+                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, *s));
                 }
                 To::Gone => sums.gone[row] += count,
             }
@@ -508,7 +515,19 @@ impl Sums {
         (0..self.rows).map(of).collect()
     }
 
+    /// By row: the sum over its accesses of the squares of their shares.
+    fn own_of_all(&self) -> Vec<f64> {
+        (0..self.rows).map(|row| (0..PARTS).map(|part| self.own[part * self.rows + row]).sum::<f64>()).collect()
+    }
+
     /// The same without one part of the samples.
+    fn own_without(&self, part: usize) -> Vec<f64> {
+        let all = self.own_of_all();
+        let of_part = &self.own[part * self.rows..(part + 1) * self.rows];
+        all.iter().zip(of_part).map(|(all, own)| (all - own).max(0.0)).collect()
+    }
+
+    /// The same as [`Sums::all`] without one part of the samples.
     fn without(&self, part: usize, all: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let of = |(row, all): (usize, &Vec<f64>)| {
             all.iter().zip(self.part(part, row)).map(|(sum, count)| (sum - count).max(0.0)).collect()
