@@ -2,8 +2,8 @@
 //! `long` works on its own node for longer.
 
 use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Process, Site, SiteId, Tables, Thread, Trace, Wait};
-use numapilot_insight::Analysis;
 use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::{Analysis, Finding, Subject};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex, TimeNs, VirtAddr};
 
@@ -205,4 +205,66 @@ fn spreading_a_hot_page_leaves_the_other_pages_where_they_are() {
     let (hot, _) = gain(&trace, "table=spread");
     assert!(all > 0.02, "{all}");
     assert!(hot > 0.25 * all && hot < 0.75 * all, "{hot} by the hot page, {all} by all of them");
+}
+
+/// Four processes, each spread over four nodes of four CPUs, which read tables of their own on node 0. The first has a thread for each CPU and makes nearly
+/// all accesses; the others have a thread on each node.
+fn one_busy_process() -> Trace {
+    let (end, samples) = (100 * MS, 600);
+    let mut tables = Tables { end: TimeNs(end), ..Tables::default() };
+    // Node and process of each thread.
+    let others = (1..4_u32).flat_map(|process| (0..4_u16).map(move |node| (node, process)));
+    let threads: Vec<(u16, u32)> = (0..16_u16).map(|thread| (thread / 4, 0_u32)).chain(others).collect();
+    let thread = |(index, (node, process)): (usize, &(u16, u32))| Thread {
+        index: ThreadIndex(index as u32),
+        process: ProcessIndex(*process),
+        node: Some(NodeId(*node)),
+        end: Some(TimeNs(end)),
+        ..Thread::default()
+    };
+    tables.threads = threads.iter().enumerate().map(thread).collect();
+    let base = |process: u32| 0x7000_0000_0000 + u64::from(process) * 0x1000_0000;
+    for process in 0..4_u32 {
+        tables.processes.push(Process { index: ProcessIndex(process), end: Some(TimeNs(end)), ..Process::default() });
+        tables.sites.push(Site { kind: ObjectKind::Heap, name: format!("table{process}").into(), ..Site::default() });
+        let first = if process == 0 { 0 } else { 12 + 4 * process };
+        tables.objects.push(Object {
+            id: ObjectId(process),
+            site: SiteId(process),
+            process: ProcessIndex(process),
+            address: VirtAddr(base(process)),
+            bytes: 64 << 12,
+            thread: Some(ThreadIndex(first)),
+            node: Some(NodeId(0)),
+            ..Object::default()
+        });
+    }
+    for sample in 0..samples {
+        // In an order in which neighbours are on different nodes.
+        for index in (0..threads.len()).map(|turn| turn * 5 % threads.len()) {
+            let (node, process) = threads[index];
+            let offset = (sample * threads.len() as u64 + index as u64) * 7919 % (64 << 12) / 64 * 64;
+            let mut access = AccessRef::at(base(process) + offset);
+            access.time = TimeNs(sample * end / samples);
+            access.thread = ThreadIndex(index as u32);
+            access.object = Some(ObjectId(process));
+            access.node = Some(NodeId(node));
+            access.home = Some(NodeId(0));
+            access.weight = if process == 0 { 500 } else { 80 };
+            tables.accesses.push(&access);
+        }
+    }
+    Trace::from_tables(tables)
+}
+
+#[test]
+fn objects_are_judged_where_pinning_their_processes_gains_nothing() {
+    let trace = one_busy_process();
+    let (pinned, _) = gain(&trace, "processes=pin");
+    let (copied, _) = gain(&trace, "table0=replicate");
+    assert!(pinned < 0.0 && copied > 0.02, "{pinned} pinned, {copied} with copies");
+    let machine = Machine::load("opteron-8385").expect("a model");
+    let found = Analysis::on(&trace, Some(&machine), Filter::default()).findings(Some(&machine));
+    let is_of_table = |finding: &Finding| finding.subject == Subject::Site(SiteId(0));
+    assert!(found.findings.iter().any(is_of_table), "{:?}, {:?}", found.nothing, found.cannot_say);
 }
