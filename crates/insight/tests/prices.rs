@@ -93,6 +93,8 @@ fn the_later_of_two_wishes_counts_and_nothing_asked_changes_nothing() {
     assert_eq!(both.then, answer(&[change("remote=users")]).then);
     // An instance that is asked for by its number is the whole of this site.
     assert_eq!(answer(&[change("0=interleave")]).gain, answer(&[change("remote=interleave")]).gain);
+    let twice = answer(&[change("remote=weights:0*1+1*1+0*2")]);
+    assert_eq!(twice.gain, answer(&[change("remote=weights:0*3+1*1")]).gain);
     for (text, why) in [("remote=bind:9", "no node 9"), ("remote=weights:9*1", "no node 9")] {
         let error = analysis.what_if(&machine, &[change(text)]).expect_err("refused");
         assert!(error.to_string().contains(why), "{error}");

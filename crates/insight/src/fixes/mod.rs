@@ -151,7 +151,8 @@ impl<'a> FixPricer<'a> {
         let mut shares = vec![0.0; self.scene.usage.nodes];
         for (node, weight) in weights {
             if let Some(index) = self.scene.machine.node_index(*node) {
-                shares[index] = f64::from(*weight) / sum;
+                // A node may be named more than once.
+                shares[index] += f64::from(*weight) / sum;
             }
         }
         shares
