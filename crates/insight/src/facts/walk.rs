@@ -118,7 +118,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         *refined.entry(cell).or_default() += count;
     }
     usage.refine(site.0, &refined);
-    finish(survey, sums, &mut facts, usage);
+    finish(survey, sums, &mut facts);
     hot_pages(survey, &hot, &mut facts, usage);
     facts
 }
@@ -283,7 +283,7 @@ fn refine(
     }
 }
 
-fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts, usage: &Usage) {
+fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
     facts.remote = sums.remote.share_of(&sums.known);
     facts.by_allocator = (sums.with_allocator.samples > 0).then(|| sums.by_allocator.share_of(&sums.with_allocator));
     facts.opening = sums.opening.share_of(&facts.all);
