@@ -1,7 +1,7 @@
 //! Fixes and their prices: a fix changes the homes of accesses or the nodes of threads, and the traffic model compares the run time with that of the recording.
 //!
 //! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
-//! program's cores (an ensemble). `docs/patterns.md`, "Prices".
+//! program's cores, with the traffic model's own error (an ensemble). `docs/patterns.md`, "Prices".
 
 mod candidate;
 pub(crate) mod costs;
