@@ -11,7 +11,7 @@ use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally};
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
-use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage};
+use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage, index_of};
 
 /// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
 /// of taste.
@@ -169,6 +169,13 @@ impl<'a> Scene<'a> {
         self.machine.nodes()[node].has_cpus()
     }
 
+    /// The node, by index, whose memory a node's threads get: its own, or that of the nearest node with memory where it has none.
+    pub fn memory_of(&self, node: u16) -> u16 {
+        let nearest =
+            |id| self.machine.nodes_nearest_first(id).first().and_then(|id| index_of(self.machine, Some(*id)));
+        self.machine.nodes().get(usize::from(node)).and_then(|node| nearest(node.id)).unwrap_or(node)
+    }
+
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
     pub fn idle_saving_ns(&self) -> f64 {
         let whole = || self.machine.nodes().iter().filter(|node| node.has_memory() && node.has_cpus());
@@ -192,7 +199,7 @@ fn stakes(pricer: &Pricer<'_>, now: &Priced) -> BTreeMap<u32, (Estimate, f64)> {
     for (cell, count) in usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
         let row = &usage.rows[cell.row as usize];
         let path_ns = &now.windows[usize::from(row.window)].path_ns;
-        let pace = &usage.paces[usize::from(row.window) * usage.threads + row.thread as usize];
+        let pace = pricer.pace(row);
         let Some(path) = path_ns.get(usize::from(row.from)) else { continue };
         let latency_ns = path[usize::from(cell.home)];
         let excess_ns = (latency_ns - best[usize::from(row.from)]).max(0.0);
@@ -330,7 +337,7 @@ impl Scene<'_> {
             }
             let loaded_ns = path[usize::from(cell.home)];
             let idle_ns = self.machine.idle_latency_or_guess_ns(from, home);
-            let pace = &self.usage.paces[usize::from(row.window) * self.usage.threads + row.thread as usize];
+            let pace = pricer.pace(row);
             let accesses = scales[cell.row as usize] * count;
             let lost_ns = accesses * (loaded_ns - idle_ns).max(0.0) / pace.outstanding;
             let others = controllers.len().saturating_sub(1).max(1) as f64;
@@ -358,5 +365,35 @@ impl Scene<'_> {
             congestion
         };
         sums.into_iter().map(finish).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::{Filter, Trace};
+
+    use super::*;
+
+    /// By how much the waits of all groups together miss those of the whole program, on a machine.
+    fn waits_of_groups_over_all(trace: &Trace, model: &str) -> f64 {
+        let machine = Machine::from_model_text(model, "a model").expect("a sound model");
+        let analysis = Analysis::on(trace, Some(&machine), Filter::default());
+        let mut usage = Usage::of(&analysis, &machine, &BTreeMap::new());
+        // As a clock charges that takes most accesses for streams of eight.
+        usage.paces.iter_mut().for_each(|pace| pace.outstanding = 4.0);
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let now = pricer.now().expect("a price");
+        let waits: f64 = stakes(&pricer, &now).values().map(|(_, waits)| waits).sum();
+        waits / (now.memory_ns / now.busy_ns)
+    }
+
+    #[test]
+    fn what_groups_wait_for_is_of_the_cores_that_the_price_is_of() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = Trace::open(&folder).expect("a committed trace");
+        let as_charged = include_str!("../../../models/opteron-8385.toml");
+        let fewer = format!("{as_charged}\n[traffic]\nstream_outstanding = {{ value = 4, source = \"made up\" }}\n");
+        let (usual, fewer) = (waits_of_groups_over_all(&trace, as_charged), waits_of_groups_over_all(&trace, &fewer));
+        assert!((fewer / usual - 1.0).abs() < 0.05, "{fewer} of all waits, {usual} on cores as charged");
     }
 }

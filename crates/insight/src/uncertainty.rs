@@ -61,18 +61,23 @@ pub(crate) fn interval(
     // The value is one of what may be, with the scatter of its own.
     let gain = Estimate {
         value,
-        low: quantile(&sorted, ENDS.0).min(value - sampled) - unsettled,
+        low: possible(quantile(&sorted, ENDS.0).min(value - sampled) - unsettled),
         high: quantile(&sorted, ENDS.1).max(value + sampled) + unsettled,
     };
     let uncertainty = Uncertainty {
         median: quantile(&sorted, 0.5),
-        likely: (quantile(&sorted, LIKELY.0) - unsettled, quantile(&sorted, LIKELY.1) + unsettled),
+        likely: (possible(quantile(&sorted, LIKELY.0) - unsettled), quantile(&sorted, LIKELY.1) + unsettled),
         of_samples: sampled,
         unsettled,
         members: gains.len(),
         sources: sources(gains, sampled, open),
     };
     (gain, uncertainty)
+}
+
+/// A lower end of what a gain may be: no run takes longer than for ever.
+fn possible(low: f64) -> f64 {
+    low.max(-1.0)
 }
 
 /// Gains of the members, each with the sampling error added.
@@ -186,6 +191,13 @@ mod tests {
         // No gain by the samples: they scatter by as much for each.
         let (doubtful, _) = interval(0.1, &gains, (0.2, 0.0), &[]);
         assert!(doubtful.low <= -0.1 && doubtful.high > 1.0, "{doubtful:?}");
+    }
+
+    #[test]
+    fn nothing_loses_more_than_all() {
+        // Few samples, and a computation that did not converge.
+        let (gain, told) = interval(0.5, &[0.4, 0.5, 0.6], (2.0, 0.3), &[]);
+        assert!((gain.low, told.likely.0) == (-1.0, -1.0) && gain.high > 2.5, "{gain:?} {told:?}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub fn model_text(machine: &Machine, results: &Results, calibration: &Calibratio
         let _ = writeln!(
             out,
             "\n[[idle_latency]]\nfrom = [{from}]\nto = [{to}]\nns = {}",
-            figure(round(*ns), words, false)
+            latency(results, (*from, *to), round(*ns), words)
         );
     }
     distances(&mut out, machine);
@@ -113,6 +113,17 @@ fn threads_per_core(machine: &Machine, cpus: &[CpuId]) -> usize {
         siblings(cpu) == expected
     };
     if cpus.iter().enumerate().all(as_dealt) { threads } else { 1 }
+}
+
+/// A latency with the 95 % interval of its repetitions' median as its range, where that is more than a point.
+fn latency(results: &Results, (from, to): (NodeId, NodeId), ns: f64, source: &str) -> String {
+    let spread = results.idle_latency(from, to).map(|cell| cell.ns.spread);
+    let (low, high) = spread.map_or((ns, ns), |spread| (round(spread.low).min(ns), round(spread.high).max(ns)));
+    if low < high {
+        format!("{{ value = {ns}, source = {}, range = [{low}, {high}] }}", quoted(source))
+    } else {
+        figure(ns, source, false)
+    }
 }
 
 /// Cache levels, with the latencies that the staircase found where it found as many levels as there are.

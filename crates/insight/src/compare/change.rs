@@ -164,7 +164,9 @@ fn ratio(over: Estimate, under: Estimate) -> Option<Estimate> {
         return None;
     }
     let value = over.value / under.value;
-    let relative = |of: &Estimate| if of.value > 0.0 { of.margin() / of.value } else { 0.0 };
+    // An interval that ends at 0 was cut off there: its upper half says how wide it is.
+    let half = |of: &Estimate| if of.low <= 0.0 { of.high - of.value } else { of.margin() };
+    let relative = |of: &Estimate| if of.value > 0.0 { half(of) / of.value } else { 0.0 };
     let margin = value * relative(&over).hypot(relative(&under));
     Some(Estimate { value: value - 1.0, low: value - margin - 1.0, high: value + margin - 1.0 })
 }
@@ -240,6 +242,15 @@ mod tests {
         let few = repeated(&[Estimate { value: 0.0004, low: 0.00005, high: 0.0015 }; 2]);
         let change = Change::of(Repeated::nothing(2), few, Repeatability::OF_SHARES);
         assert_eq!(change.verdict, ChangeVerdict::NoEvidence);
+    }
+
+    #[test]
+    fn runs_that_differ_by_far_leave_a_gain_as_open_as_they_do() {
+        // Two of 100 and 200: 12.706 deviations of 70.7 over the root of two, 4.235 times their mean; the interval ends at 0.
+        let two = repeated(&exact(&[100.0, 200.0]));
+        assert!(two.estimate.low == 0.0 && (two.estimate.high / 150.0 - 5.235).abs() < 0.001, "{two:?}");
+        let found = gain(&two, &two).expect("a gain");
+        assert!((found.margin() - 4.2353 * 2f64.sqrt()).abs() < 0.001, "{found:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::lines::{Lines, key};
 use super::pages::{HotPage, PAGE_BYTES, Page, Use};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
-use crate::usage::{Cell, FALSE_SHARED, NONE, PARTS, SHARED, Usage, index_of, part_of};
+use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, PARTS, SHARED, Usage, index_of, part_of};
 
 /// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
 const BEGUN: f64 = 0.02;
@@ -86,6 +86,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
     let mut lines = Lines::new();
     let mut cells: Vec<(Cell, f64, (u32, u64))> = Vec::new();
     let mut allocated_bytes = 0_u64;
+    let hot = hot(survey);
     for object in trace.objects() {
         if usage.group(object) != site.0 {
             continue;
@@ -104,7 +105,7 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         for sample in &samples {
             lines.add(sample.process, sample.access.address.0, sample.seat, sample.access.is_write, sample.weight);
         }
-        refine(survey, &samples, opened, usage, &mut cells, &mut sums);
+        refine(survey, (&samples[..], opened), &hot, usage, &mut cells, &mut sums);
     }
     let peak_bytes = trace.site(site).map_or(allocated_bytes, |_| trace.site_size(site).peak_live_bytes);
     facts.live_bytes = facts.bytes.min(peak_bytes);
@@ -117,7 +118,8 @@ pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> Site
         *refined.entry(cell).or_default() += count;
     }
     usage.refine(site.0, &refined);
-    finish(survey, sums, &mut facts, usage);
+    finish(survey, sums, &mut facts);
+    hot_pages(survey, &hot, &mut facts, usage);
     facts
 }
 
@@ -244,8 +246,8 @@ fn user_at(samples: &[Sample], index: usize) -> u16 {
 /// The cells of an instance, with what its pages' users and its own say.
 fn refine(
     survey: &Survey<'_>,
-    samples: &[Sample],
-    opened: usize,
+    (samples, opened): (&[Sample], usize),
+    hot: &HashSet<Page>,
     usage: &mut Usage,
     cells: &mut Vec<(Cell, f64, (u32, u64))>,
     sums: &mut Sums,
@@ -276,11 +278,12 @@ fn refine(
         cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };
         cell.flags |= if index >= opened { SHARED } else { 0 };
+        cell.flags |= if hot.contains(&(sample.process, sample.page)) { HOT } else { 0 };
         cells.push((cell, f64::from(sample.access.weight), key(sample.process, sample.access.address.0)));
     }
 }
 
-fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts, usage: &Usage) {
+fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
     facts.remote = sums.remote.share_of(&sums.known);
     facts.by_allocator = (sums.with_allocator.samples > 0).then(|| sums.by_allocator.share_of(&sums.with_allocator));
     facts.opening = sums.opening.share_of(&facts.all);
@@ -302,7 +305,6 @@ fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts, usage: &Usage)
     let first = sums.first_locations.iter().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(a.0)));
     let location = first.map(|(&location, _)| trace.location(numapilot_flows::LocationId(location)));
     facts.first_function = location.and_then(|l| l.frames.last()).map_or_else(String::new, |f| f.function.to_string());
-    hot_pages(survey, facts, usage);
 }
 
 /// Observed over expected changes of node, with the interval of a count.
@@ -316,12 +318,16 @@ fn turns(sums: &Sums) -> Estimate {
 }
 
 /// Pages that draw more of all accesses than an even spread over the nodes would give a whole node: no placement of whole pages can then be even.
-fn hot_pages(survey: &Survey<'_>, facts: &mut SiteFacts, usage: &Usage) {
-    let trace = survey.analysis.trace();
+fn hot(survey: &Survey<'_>) -> HashSet<Page> {
     let fair = 1.0 / survey.machine.nodes().iter().filter(|node| node.has_memory()).count().max(1) as f64;
     let is_hot = |used: &Use| used.all.share_of(survey.all).low > fair && used.users() > 1;
-    let mut own: HashMap<Page, f64> =
-        survey.pages.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| (*page, 0.0)).collect();
+    survey.pages.small.iter().filter(|(_, used)| is_hot(used)).map(|(page, _)| *page).collect()
+}
+
+/// The hot pages of which most accesses are the site's.
+fn hot_pages(survey: &Survey<'_>, hot: &HashSet<Page>, facts: &mut SiteFacts, usage: &Usage) {
+    let trace = survey.analysis.trace();
+    let mut own: HashMap<Page, f64> = hot.iter().map(|page| (*page, 0.0)).collect();
     if own.is_empty() {
         return;
     }

@@ -184,8 +184,9 @@ impl FixCandidate {
             FixKind::MigrateAtHandOver => {
                 let instances = self.instances.max(1) as f64;
                 let pages = (self.bytes as f64 / instances / PAGE_BYTES).ceil();
-                // Each instance's takers move it by themselves; as many at a time as there are nodes.
-                let at_once = instances.min(machine.nodes().len() as f64);
+                // Each instance's takers move it by themselves; as many at a time as there are nodes on which threads run.
+                let takers = machine.nodes().iter().filter(|node| node.has_cpus()).count().max(1);
+                let at_once = instances.min(takers as f64);
                 self.hand_overs as f64 * pages * MOVE_SMALL_NS / at_once
             }
             _ => 0.0,
@@ -219,6 +220,30 @@ impl FixCandidate {
 
 /// Bytes of the copies of `bytes` bytes on all other nodes that have CPUs and memory.
 fn copies_of(bytes: u64, machine: &Machine) -> u64 {
-    let nodes = machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count() as u64;
-    bytes.saturating_mul(nodes.saturating_sub(1))
+    bytes.saturating_mul(copies(machine) as u64)
+}
+
+/// Copies of a replicated page beside the original: one on each other node that has CPUs and memory.
+pub(crate) fn copies(machine: &Machine) -> usize {
+    machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count().saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_without_cpus_gets_no_copy() {
+        let copies = |name: &str| copies(&Machine::load(name).expect("a model"));
+        assert_eq!((copies("xeon-2s-cxl"), copies("xeon-2s"), copies("opteron-8385")), (1, 1, 3));
+    }
+
+    #[test]
+    fn memory_that_is_handed_over_is_moved_by_nodes_with_cpus_alone() {
+        let machine = Machine::load("xeon-2s-cxl").expect("a model");
+        let facts = SiteFacts { bytes: 8 << 12, instances: 8, stretches: 24, ..SiteFacts::default() };
+        // One page each, 24 times, two at a time: the third node has no CPUs.
+        let cost_ns = FixCandidate::of(FixKind::MigrateAtHandOver, &facts).cost_ns(&machine);
+        assert!((cost_ns - 12.0 * MOVE_SMALL_NS).abs() < 1e-6, "{cost_ns}");
+    }
 }

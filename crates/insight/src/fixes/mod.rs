@@ -1,13 +1,13 @@
 //! Fixes and their prices: a fix changes the homes of accesses or the nodes of threads, and the traffic model compares the run time with that of the recording.
 //!
 //! A price is a *prediction*. Its interval covers the sampling of accesses (jackknife over cache lines) and what is not known of the machine and of the
-//! program's cores (an ensemble). `docs/patterns.md`, "Prices".
+//! program's cores, with the traffic model's own error (an ensemble). `docs/patterns.md`, "Prices".
 
 mod candidate;
 pub(crate) mod costs;
 mod kind;
 
-pub(crate) use candidate::FixCandidate;
+pub(crate) use candidate::{FixCandidate, copies};
 pub use kind::{Fix, FixKind, is_placeable};
 
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
 use crate::uncertainty::{Uncertainty, interval};
-use crate::usage::{Cell, FALSE_SHARED, NONE, OWN_PROCESS, Row, SHARED, WRITE};
+use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
 /// Predicts the gains of fixes over the program as it was recorded.
 pub(crate) struct FixPricer<'a> {
@@ -69,6 +69,7 @@ impl<'a> FixPricer<'a> {
         let (of_thread, of_process) = self.seats(candidates);
         let pinned = |row: &Row| of_process[row.thread as usize];
         let seat = |row: &Row| of_thread[row.thread as usize].or_else(|| pinned(row)).unwrap_or(row.from);
+        let memory_of: Vec<u16> = (0..self.scene.usage.nodes as u16).map(|node| self.scene.memory_of(node)).collect();
         let to = |cell: &Cell| {
             if cell.home == NONE {
                 return To::Node(cell.home);
@@ -79,7 +80,7 @@ impl<'a> FixPricer<'a> {
                 .zip(&weights)
                 .rev()
                 .find(|(candidate, _)| candidate.is_of_memory() && candidate.is_about(cell.group));
-            match about {
+            let wanted = match about {
                 Some((candidate, weights)) => {
                     let spreads = Spreads { even: &even, near: &near, weights };
                     match candidate.kind {
@@ -91,6 +92,10 @@ impl<'a> FixPricer<'a> {
                 }
                 None if cell.flags & OWN_PROCESS != 0 => To::Node(pinned(row).unwrap_or(cell.home)),
                 None => To::Node(cell.home),
+            };
+            match wanted {
+                To::Node(node) => To::Node(memory_of.get(usize::from(node)).copied().unwrap_or(node)),
+                spread_or_gone => spread_or_gone,
             }
         };
         let extra_ns = candidates.iter().map(|candidate| candidate.cost_ns(self.scene.machine)).sum();
@@ -146,7 +151,8 @@ impl<'a> FixPricer<'a> {
         let mut shares = vec![0.0; self.scene.usage.nodes];
         for (node, weight) in weights {
             if let Some(index) = self.scene.machine.node_index(*node) {
-                shares[index] = f64::from(*weight) / sum;
+                // A node may be named more than once.
+                shares[index] += f64::from(*weight) / sum;
             }
         }
         shares
@@ -168,7 +174,9 @@ struct Spreads<'s> {
 /// Where a fix that concerns pages puts an access by a thread on node `from`.
 fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> To<'s> {
     match kind {
-        FixKind::Interleave | FixKind::InterleaveAll | FixKind::SpreadHot => To::Spread(spreads.even),
+        FixKind::Interleave | FixKind::InterleaveAll => To::Spread(spreads.even),
+        // The object's other pages stay where they are.
+        FixKind::SpreadHot if cell.flags & HOT != 0 => To::Spread(spreads.even),
         FixKind::WeightedInterleave(_) => To::Spread(spreads.weights),
         FixKind::NearTier => To::Spread(spreads.near),
         // Before it is shared, and by writes, the original is used.
@@ -178,6 +186,7 @@ fn placed<'s>(kind: &FixKind, cell: &Cell, from: u16, spreads: &Spreads<'s>) -> 
         FixKind::MigrateAtHandOver => To::Node(cell.owner),
         FixKind::SplitOrAlign if cell.flags & FALSE_SHARED != 0 => To::Gone,
         FixKind::Replicate
+        | FixKind::SpreadHot
         | FixKind::SplitOrAlign
         | FixKind::PinThreads
         | FixKind::PinProcesses

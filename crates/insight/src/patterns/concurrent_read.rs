@@ -6,7 +6,7 @@
 use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
-use crate::fixes::{FixCandidate, FixKind, costs};
+use crate::fixes::{FixCandidate, FixKind, copies, costs};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let most = writes_allowed(scene);
@@ -40,8 +40,7 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
 
 /// Share of writes up to which a copy on every node gains on an idle machine.
 pub(super) fn writes_allowed(scene: &Scene<'_>) -> f64 {
-    let copies = scene.memory_nodes().saturating_sub(1) as f64;
-    let per_write_ns = costs::COLLAPSE_NS + copies * costs::MOVE_SMALL_NS;
+    let per_write_ns = costs::COLLAPSE_NS + copies(scene.machine) as f64 * costs::MOVE_SMALL_NS;
     let saving_ns = scene.idle_saving_ns();
     saving_ns / (saving_ns + per_write_ns)
 }

@@ -5,12 +5,12 @@ use numapilot_machine::Machine;
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, Scene, Subject, drafts};
+use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject, drafts};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::scene::{Interest, Surveyed};
 use crate::totals::UNKNOWN_MAX;
-use crate::unseen;
+use crate::unseen::{self, UnseenSite};
 
 impl Analysis<'_> {
     /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
@@ -83,36 +83,8 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
 fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -> Result<Findings, TrafficError> {
     let scene = Scene::new(analysis, machine, &Interest::default())?;
     let pricer_of_fixes = FixPricer::new(&scene)?;
-    let mut findings: Vec<Finding> = Vec::new();
-    let mut dropped = 0;
     let unseen = unseen::unseen_sites(analysis);
-    for draft in drafts(&scene) {
-        if matches!(draft.subject, Subject::Site(site) if unseen.iter().any(|unseen| unseen.site == site)) {
-            continue;
-        }
-        // Most drafts end here, before their intervals are computed.
-        let best = draft
-            .candidates
-            .iter()
-            .map(|candidate| pricer_of_fixes.value(candidate))
-            .try_fold(0.0, |best: f64, gain| Ok(best.max(gain?)))?;
-        if best < MATERIAL {
-            dropped += 1;
-            continue;
-        }
-        let finding = finding(&pricer_of_fixes, draft)?;
-        match finding.fixes.first() {
-            // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
-            // widens its interval and lowers the confidence.
-            Some(fix)
-                if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
-                    && fix.uncertainty.median > 0.0 =>
-            {
-                findings.push(finding);
-            }
-            _ => dropped += 1,
-        }
-    }
+    let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
         let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.gain.value);
@@ -144,6 +116,50 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -
     drop(pricer_of_fixes);
     surveyed.keep(scene);
     Ok(found)
+}
+
+/// The findings with a fix that gains enough, and the number of drafts without one.
+fn found(
+    pricer_of_fixes: &FixPricer<'_>,
+    drafts: Vec<Draft>,
+    unseen: &[UnseenSite],
+) -> Result<(Vec<Finding>, usize), TrafficError> {
+    let is_of_processes = |pattern: PatternKind| pattern == PatternKind::ProcessWideSharing;
+    let (processes, others): (Vec<Draft>, Vec<Draft>) =
+        drafts.into_iter().partition(|draft| is_of_processes(draft.pattern));
+    let (mut findings, mut dropped): (Vec<Finding>, usize) = (Vec::new(), 0);
+    for draft in processes.into_iter().chain(others) {
+        if let Subject::Site(site) = draft.subject {
+            // Where it gains to pin processes, that explains what their objects cost; where it does not, they are judged by themselves.
+            let is_explained = findings.iter().any(|finding| is_of_processes(finding.pattern));
+            if is_explained || unseen.iter().any(|unseen| unseen.site == site) {
+                continue;
+            }
+        }
+        // Most drafts end here, before their intervals are computed.
+        let best = draft
+            .candidates
+            .iter()
+            .map(|candidate| pricer_of_fixes.value(candidate))
+            .try_fold(0.0, |best: f64, gain| Ok(best.max(gain?)))?;
+        if best < MATERIAL {
+            dropped += 1;
+            continue;
+        }
+        let finding = finding(pricer_of_fixes, draft)?;
+        match finding.fixes.first() {
+            // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
+            // widens its interval and lowers the confidence.
+            Some(fix)
+                if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
+                    && fix.uncertainty.median > 0.0 =>
+            {
+                findings.push(finding);
+            }
+            _ => dropped += 1,
+        }
+    }
+    Ok((findings, dropped))
 }
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.

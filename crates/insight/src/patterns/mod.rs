@@ -55,7 +55,7 @@ pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for facts in &scene.sites {
         let at_stake = scene.at_stake(facts.site.0);
-        if facts.samples < ENOUGH_SAMPLES || process_sharing::explains(scene, facts) {
+        if facts.samples < ENOUGH_SAMPLES {
             continue;
         }
         let is_material = at_stake.value >= MATERIAL;

@@ -3,7 +3,6 @@
 use numapilot_trace::ids::ProcessIndex;
 
 use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
-use crate::facts::SiteFacts;
 use crate::fixes::FixCandidate;
 
 /// Least share of the remote accesses that must be to memory of the thread's own process.
@@ -12,11 +11,6 @@ const MOST: f64 = 0.5;
 /// Whether the program as a whole shows the pattern.
 fn is_so(scene: &Scene<'_>) -> bool {
     scene.processes.fill(scene.machine) && scene.processes.own_remote.value >= MOST
-}
-
-/// Whether the pattern explains a site's use: then the site is no finding of its own.
-pub(super) fn explains(scene: &Scene<'_>, _: &SiteFacts) -> bool {
-    is_so(scene)
 }
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {

@@ -17,7 +17,8 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     if share_of_one.value < NEARLY_ALL {
         return None;
     }
-    let node = |index: u16| scene.machine.nodes()[usize::from(index)].id;
+    // A node without memory can be the main user, but nothing can be allocated there.
+    let node = |index: u16| scene.machine.nodes()[usize::from(scene.memory_of(index))].id;
     let one: Option<NodeId> = facts.main_node.filter(|_| facts.main_node_share >= ONE_NODE).map(node);
     let mut candidates = vec![FixCandidate::of(FixKind::MigrateAtHandOver, facts)];
     candidates.insert(0, FixCandidate::of(one.map_or(FixKind::FirstTouchByUsers, FixKind::AllocateOnNode), facts));

@@ -134,6 +134,8 @@ struct Settled {
 struct Sums {
     /// `[(part * rows + row) * 2 * nodes + to]`: reads by answering node, then writes.
     to: Vec<f64>,
+    /// `[part * rows + row]`: sum over the accesses that memory answers of the squares of their shares by node.
+    own: Vec<f64>,
     /// By row: accesses that a cache answers.
     gone: Vec<f64>,
     rows: usize,
@@ -174,7 +176,7 @@ impl<'a> Pricer<'a> {
     /// Also prices each change for the members of an ensemble ([`members`]).
     ///
     /// # Errors
-    /// If a member of the ensemble lacks what the traffic model needs.
+    /// If the machine's description lacks what the traffic model needs.
     pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
         self.members = Members::of(self.machine, self.usage)?;
         Ok(self)
@@ -211,7 +213,7 @@ impl<'a> Pricer<'a> {
         let mut parts_ns = [0.0; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
             let rest = gathered.sums.without(part, &gathered.rows);
-            let threads = Threads::of(self.usage, &rest);
+            let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy).end_ns;
@@ -238,7 +240,7 @@ impl<'a> Pricer<'a> {
         let usage = self.usage;
         let sums = self.sums(change);
         let rows = sums.all();
-        let threads = Threads::of(usage, &rows);
+        let threads = Threads::of(usage, &rows, &sums.own_of_all());
         let lines: Vec<Vec<Line>> =
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
@@ -329,16 +331,21 @@ impl<'a> Pricer<'a> {
     fn sums(&self, change: &Change<'_>) -> Sums {
         let (rows, nodes) = (self.usage.rows.len(), self.usage.nodes);
         let width = 2 * nodes;
-        let mut sums = Sums { to: vec![0.0; PARTS * rows * width], gone: vec![0.0; rows], rows, width };
+        let (to, own) = (vec![0.0; PARTS * rows * width], vec![0.0; PARTS * rows]);
+        let mut sums = Sums { to, own, gone: vec![0.0; rows], rows, width };
         for (cell, count) in &self.usage.cells {
             let row = cell.row as usize;
-            let first = (usize::from(cell.part) * rows + row) * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
-            let mut add = |node: usize, count: f64| sums.to[first + node] += count;
+            let at = usize::from(cell.part) * rows + row;
+            let first = at * width + if cell.flags & WRITE != 0 { nodes } else { 0 };
+            let mut add = |node: usize, share: f64| {
+                sums.to[first + node] += count * share;
+                sums.own[at] += count * share * share;
+            };
             match (change.to)(cell) {
                 To::Node(NONE) => {}
-                To::Node(node) => add(usize::from(node), *count),
+                To::Node(node) => add(usize::from(node), 1.0),
                 To::Spread(shares) => {
-                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, count * s));
+                    shares.iter().enumerate().filter(|(_, s)| **s > 0.0).for_each(|(node, s)| add(node, *s));
                 }
                 To::Gone => sums.gone[row] += count,
             }
@@ -375,7 +382,9 @@ impl<'a> Pricer<'a> {
     ) -> Vec<Line> {
         let usage = self.usage;
         let mut of_thread = vec![0.0; usage.threads];
-        for &row in &self.rows_of[window] {
+        // A row of which no access has a known home does not tell where its accesses go: the thread's others in this window stand for them.
+        let is_told = |row: &&u32| gone[**row as usize] > 0.0 || rows[**row as usize].iter().sum::<f64>() > 0.0;
+        for &row in self.rows_of[window].iter().filter(is_told) {
             of_thread[usage.rows[row as usize].thread as usize] += self.weight[row as usize];
         }
         let line = |&row: &u32| {
@@ -471,6 +480,11 @@ impl<'a> Pricer<'a> {
         memory
     }
 
+    /// The pace of a row's thread in its window, on the core as described.
+    pub fn pace(&self, row: &Row) -> &Pace {
+        &self.paces[usize::from(row.window) * self.usage.threads + row.thread as usize]
+    }
+
     /// By row: accesses that one sampled access stands for, by what its thread made in its window.
     pub fn scales(&self) -> Vec<f64> {
         let usage = self.usage;
@@ -501,7 +515,19 @@ impl Sums {
         (0..self.rows).map(of).collect()
     }
 
+    /// By row: the sum over its accesses of the squares of their shares.
+    fn own_of_all(&self) -> Vec<f64> {
+        (0..self.rows).map(|row| (0..PARTS).map(|part| self.own[part * self.rows + row]).sum::<f64>()).collect()
+    }
+
     /// The same without one part of the samples.
+    fn own_without(&self, part: usize) -> Vec<f64> {
+        let all = self.own_of_all();
+        let of_part = &self.own[part * self.rows..(part + 1) * self.rows];
+        all.iter().zip(of_part).map(|(all, own)| (all - own).max(0.0)).collect()
+    }
+
+    /// The same as [`Sums::all`] without one part of the samples.
     fn without(&self, part: usize, all: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let of = |(row, all): (usize, &Vec<f64>)| {
             all.iter().zip(self.part(part, row)).map(|(sum, count)| (sum - count).max(0.0)).collect()
@@ -559,5 +585,49 @@ mod tests {
             settled(EFFORT.rounds)
         );
         assert!(unsettled(settled(1), 0.0) > 0.0, "all memory on one node takes longer: {}", settled(1));
+    }
+
+    /// Accesses whose homes are not known are like the thread's others, wherever it made them.
+    #[test]
+    fn a_thread_waits_for_accesses_of_unknown_homes_on_another_node_too() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let mut usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let run_ns = |usage: &Usage| Pricer::new(&machine, usage).expect("a pricer").now().expect("a price").run_ns;
+        let known_ns = run_ns(&usage);
+        // For each row, one of the next node with as many accesses, of which no home is known.
+        let (rows, nodes) = (usage.rows.len() as u32, usage.nodes as u16);
+        let twins: Vec<Row> = usage.rows.iter().map(|row| Row { from: (row.from + 1) % nodes, ..*row }).collect();
+        let cells: Vec<(Cell, f64)> = usage
+            .cells
+            .iter()
+            .map(|(cell, count)| (Cell { row: cell.row + rows, home: NONE, ..*cell }, *count))
+            .collect();
+        usage.rows.extend(twins);
+        usage.cells.extend(cells);
+        let all_ns = run_ns(&usage);
+        assert!((all_ns / known_ns - 1.0).abs() < 1e-6, "{all_ns} ns, {known_ns} ns where all homes are known");
+    }
+
+    /// The model's own error in queues reaches the run times of the ensemble.
+    #[test]
+    fn longer_queues_make_a_longer_run() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let member = |queues: f64| {
+            let system = MemorySystem::new(&machine).expect("a whole machine");
+            members::Member::new(system, nominal(&machine, &usage), queues).expect("a member")
+        };
+        pricer.members.all = vec![member(0.76), member(1.0), member(1.32)];
+        let now = pricer.now().expect("a price");
+        let [short, as_modelled, long] = now.members_ns[..] else { panic!("{:?}", now.members_ns) };
+        assert!(short < as_modelled && as_modelled < long, "{short}, {as_modelled}, {long} ns");
+        assert!((as_modelled / now.run_ns - 1.0).abs() < 0.01, "{as_modelled} ns, {} ns on the machine", now.run_ns);
     }
 }

@@ -32,6 +32,8 @@ pub(crate) const SHARED: u8 = 2;
 pub(crate) const OWN_PROCESS: u8 = 4;
 /// [`Cell::flags`]: the accesses are to a falsely shared cache line.
 pub(crate) const FALSE_SHARED: u8 = 8;
+/// [`Cell::flags`]: the accesses are to a hot page.
+pub(crate) const HOT: u8 = 16;
 
 /// A thread on a node in a window of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -283,3 +283,19 @@ fn hardware_threads_are_told_where_they_are_numbered_as_models_number_them() {
     let shared: Vec<_> = model.l3_caches().iter().map(|cache| cache.cpus.clone()).collect();
     assert_eq!(shared, machine.l3_caches().iter().map(|cache| cache.cpus.clone()).collect::<Vec<_>>());
 }
+
+#[test]
+fn latencies_have_the_range_that_their_repetitions_leave() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let mut results = measured(&truth, 3, 6.0);
+    let spread = &mut results.latency[0].ns.spread;
+    // The best of all lies below the interval of their median.
+    let best = spread.best;
+    (spread.median, spread.low, spread.high) = (best * 1.02, best * 1.01, best * 1.05);
+    let calibration = calibrate(&truth, &results).expect("a fit");
+    let text = model_text(&truth, &results, &calibration, "two");
+    let model = Machine::from_model_text(&text, "two.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let [latency] = model.unknowns() else { panic!("{:?}", model.unknowns()) };
+    assert_eq!((latency.place.as_str(), latency.low), ("idle_latency[0].ns", latency.value));
+    assert!((latency.high / best - 1.05).abs() < 0.001, "{latency:?}");
+}

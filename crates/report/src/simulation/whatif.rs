@@ -14,8 +14,8 @@ use crate::text::{Align, Look, Table};
 use crate::units;
 
 /// The note on the interval of a prediction on the recording's own machine.
-const PRICED: &str = "The 95 % interval covers the sampling of accesses and what is not known of the machine and of the program's cores. It does not cover \
-                      how another run would differ (docs/patterns.md, \"Interval\").";
+const PRICED: &str = "The 95 % interval covers the sampling of accesses, what is not known of the machine and of the program's cores, and the traffic model's \
+                      own error in queues. It does not cover how another run would differ (docs/patterns.md, \"Interval\").";
 /// The note on the interval of a simulation on another machine.
 const SIMULATED: &str = "Simulated on another machine than the recording's. The interval covers the sampling of accesses (jackknife over cache lines). It does \
                          not cover the model's own error (docs/traffic-model.md), how another run would differ, or the cost of copies and moves.";
