@@ -26,7 +26,7 @@ Examples:
   numapilot selftest --only placement,engines
   numapilot selftest --json > selftest.json             to attach to a bug report
 
-It changes nothing on the machine. `contention` keeps all CPUs busy for half a minute; other load at that time disturbs it.
+It changes nothing on the machine. `contention` keeps all CPUs busy for up to a minute; other load at that time disturbs it.
 The exit status is 0 if at least one check was judged and none failed, 1 if one failed, 4 if none could be judged (docs/selftest.md).")]
 pub struct SelftestArgs {
     /// Run only these parts

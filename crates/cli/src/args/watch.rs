@@ -167,7 +167,7 @@ Examples:
   numapilot top --replay app.numatrace --machine memprof-c       a recorded trace on a simulated machine
   numapilot top --replay app.numatrace --snapshot screen.svg     a picture of the screen, without a terminal
 
-Press ? for the keys. Without a PMU it shows the kernel's counters. NO_COLOR and --color never turn colours off. docs/watch.md defines each figure.")]
+Press ? for the keys. Without a PMU it shows the kernel's counters. `--color never` or NO_COLOR turns colours off. docs/watch.md defines each figure.")]
 pub struct TopArgs {
     /// List these processes, with their child processes, and their total
     #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "replay")]
