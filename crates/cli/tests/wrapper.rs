@@ -324,6 +324,17 @@ fn a_program_that_computes_in_registers_is_not_called_blind() {
     assert!(report["headline"]["blindness"].is_null());
 }
 
+/// What stops the wrapper stops the compiler, because they are one process; the compiler's death by a signal is the wrapper's.
+#[test]
+fn the_compiler_takes_the_wrappers_place() {
+    let folder = scratch();
+    let compiler = folder.path().join("my-gcc");
+    fs::write(&compiler, "#!/bin/sh\n[ \"$1\" = -dumpversion ] && exec echo 12\nkill -9 $$\n").expect("a script");
+    finish(Command::new("chmod").arg("+x").arg(&compiler)).succeeded();
+    let ran = finish(numapilot(&["cc", "-c", "a.c"]).env("NUMAPILOT_CC", &compiler));
+    assert_eq!(ran.code, -1, "{}", ran.stderr);
+}
+
 /// A compiler cache first on PATH starts the wrapper behind it, which skips its own links and finds the cache again: this must end with an error message.
 #[test]
 fn a_compiler_that_leads_back_to_the_wrapper_is_refused_and_not_asked_for_ever() {
