@@ -1,15 +1,13 @@
 //! Writes results to standard output, or to a file that appears only when it is complete.
 
-use std::fs;
-use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
-use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
 use numapilot_report::text::Look;
+use numapilot_text::destination::PendingFile;
 
 use crate::args::Colour;
 use crate::args::LookArgs;
@@ -62,48 +60,4 @@ pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     let mut file = PendingFile::create(path)?;
     write(&mut file)?;
     Ok(file.finish()?)
-}
-
-/// A file that gets its name only when it is complete. If it is dropped before, it is removed.
-pub struct PendingFile {
-    file: fs::File,
-    temporary: PathBuf,
-    path: PathBuf,
-    is_whole: bool,
-}
-
-impl PendingFile {
-    /// Creates a temporary file in the folder of `path`.
-    pub fn create(path: &Path) -> io::Result<PendingFile> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        let file = fs::File::create(&temporary)?;
-        Ok(PendingFile { file, temporary, path: path.to_owned(), is_whole: false })
-    }
-
-    /// Gives the completed file its name.
-    pub fn finish(mut self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.path)?;
-        self.is_whole = true;
-        Ok(())
-    }
-}
-
-impl Write for PendingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
 }

@@ -19,6 +19,7 @@ use numapilot_machine::Machine;
 use numapilot_report::text::Look;
 use numapilot_sources::Engine;
 use numapilot_sources::doctor;
+use numapilot_text::destination::PendingFile;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
 use numapilot_watch::figures::ProcessFigures;
@@ -40,7 +41,6 @@ use super::group::all_found;
 use super::group::group;
 use crate::args::StatArgs;
 use crate::output;
-use crate::output::PendingFile;
 
 /// Default observation time of the whole machine.
 const SYSTEM_TIME: Duration = Duration::from_secs(1);
