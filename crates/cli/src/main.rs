@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use numapilot_kernel::inherited;
+use numapilot_report::text::clean;
 
 /// Called before the Rust runtime starts, which changes what it remembers.
 #[used]
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes, each once, because some errors already include their cause's message.
+/// An error with its causes, each once, because some errors already include their cause's message. Names in it may come from recorded programs.
 fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -45,7 +46,7 @@ fn words(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.) Commands that

@@ -3,9 +3,11 @@
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
 use numapilot_report::text::Look;
 use numapilot_text::destination::PendingFile;
 
@@ -42,6 +44,15 @@ pub fn print_json(value: &serde_json::Value) -> Result<()> {
     let mut text = serde_json::to_string_pretty(value).context("JSON")?;
     text.push('\n');
     print(&text)
+}
+
+/// Whether one of these files is standard output (`-`): then nothing else is printed. Fails where several are.
+pub fn takes_standard_output(files: &[&Option<PathBuf>]) -> Result<bool> {
+    let count = files.iter().filter(|file| file.as_deref() == Some(Path::new("-"))).count();
+    if count > 1 {
+        bail!("only one file can be standard output (`-`); give the others names");
+    }
+    Ok(count == 1)
 }
 
 /// Writes a file by way of a temporary one beside it, so that no half-written file is ever left under its name. `-` is standard output.

@@ -42,6 +42,9 @@ const PAGE_STRETCHES: usize = 16;
 
 /// Renders the report, and writes the files that the arguments name.
 pub fn run(arguments: &ReportArgs) -> Result<()> {
+    let export = &arguments.export;
+    let files = [&arguments.html, &arguments.plan, &export.svg, &export.pprof, &export.firefox, &export.csv];
+    let is_taken = output::takes_standard_output(&files)?;
     let trace = Trace::open(&arguments.trace)?;
     let machine = trace.machine();
     let heading = Heading::of(&name::find(&arguments.trace), &trace, machine.as_ref());
@@ -49,14 +52,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let analysis = view.analysis()?;
     let found = view.findings(&analysis);
     if let Some(path) = &arguments.html {
-        let is_standard_output = path.as_os_str() == "-";
-        if is_standard_output && arguments.export.is_any() {
-            bail!("--html - takes standard output; write the other files with a separate command");
-        }
         output::write_file(path, &view.page(&analysis, &found))?;
-        if is_standard_output {
-            return Ok(());
-        }
     }
     if let Some(path) = &arguments.plan {
         refuse_blind(&analysis).context("--plan")?;
@@ -65,11 +61,11 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
             planned::add_price(&mut plan, &analysis, machine);
         }
         output::write_file(path, &plan.to_toml())?;
-        if path.as_os_str() == "-" {
-            return Ok(());
-        }
     }
-    let Some(mut written) = view.export(&analysis)? else { return Ok(()) };
+    let mut written = view.export(&analysis)?;
+    if is_taken {
+        return Ok(());
+    }
     written.extend(arguments.plan.iter().map(|path| format!("Plan: {}", path.display())));
     written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
@@ -117,10 +113,10 @@ impl View<'_> {
     }
 
     /// Writes the files that the arguments name.
-    fn export(&self, analysis: &Analysis<'_>) -> Result<Option<Vec<String>>> {
+    fn export(&self, analysis: &Analysis<'_>) -> Result<Vec<String>> {
         let arguments = self.arguments;
         if !arguments.export.is_any() {
-            return Ok(Some(Vec::new()));
+            return Ok(Vec::new());
         }
         let of_heap = arguments.heap || analysis.is_heap_only();
         let (analysis, scope) = self.chosen(analysis, of_heap)?;
