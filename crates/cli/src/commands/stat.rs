@@ -19,6 +19,7 @@ use numapilot_machine::Machine;
 use numapilot_report::text::Look;
 use numapilot_sources::Engine;
 use numapilot_sources::doctor;
+use numapilot_sources::engine::resolve_target;
 use numapilot_text::destination::PendingFile;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
@@ -111,9 +112,12 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
 
 fn start(arguments: &StatArgs) -> Result<Child> {
     let program = &arguments.command[0];
-    inherited::restored(Command::new(program).args(&arguments.command[1..]))
-        .spawn()
-        .with_context(|| format!("{}", program.to_string_lossy()))
+    let spawned = inherited::restored(Command::new(program).args(&arguments.command[1..])).spawn();
+    // Why, in words and as the status that shells give (126, 127), as for `record` and `run`.
+    spawned.map_err(|error| match resolve_target(&arguments.command) {
+        Err(why) => why.into(),
+        Ok(_) => anyhow::Error::new(error).context(program.to_string_lossy().into_owned()),
+    })
 }
 
 /// The command's exit status as shells return it. A command that still runs after `--for` is terminated.
