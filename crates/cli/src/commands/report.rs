@@ -9,6 +9,7 @@ use numapilot_flows::Named;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::Findings;
+use numapilot_insight::ObjectDetail;
 use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
@@ -269,9 +270,10 @@ impl View<'_> {
     fn details_text(&self, analysis: &Analysis<'_>, look: Look) -> Result<Vec<String>> {
         let mut parts = Vec::new();
         if let Some(name) = &self.arguments.object {
-            for chosen in choose_objects(self.trace, "--object", name)? {
-                parts.push(self.object_text(analysis, &chosen, look)?);
-            }
+            let details = self.object_details(analysis, name, slices(look))?;
+            let shown =
+                |detail: &ObjectDetail| text::object(detail, self.trace, analysis.nodes(), self.arguments.top, look);
+            parts.extend(details.iter().map(shown));
         }
         if let Some(name) = &self.arguments.thread {
             let thread = self.choose_thread(name)?;
@@ -287,13 +289,17 @@ impl View<'_> {
         Ok(text::heap(&profile, self.trace, self.arguments.top, look))
     }
 
-    fn object_text(&self, analysis: &Analysis<'_>, chosen: &Named, look: Look) -> Result<String> {
-        let detail = match chosen {
-            Named::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
-            Named::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
-        };
-        let detail = detail.context(none_to(self.trace))?;
-        Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
+    /// The objects that a name denotes, each in detail; those without an access that passes the filters are left out.
+    fn object_details(&self, analysis: &Analysis<'_>, name: &str, slices: usize) -> Result<Vec<ObjectDetail>> {
+        let chosen = choose_objects(self.trace, "--object", name)?;
+        let details: Vec<ObjectDetail> = chosen
+            .iter()
+            .filter_map(|chosen| match chosen {
+                Named::Site(site) => analysis.site_detail(*site, slices, PAGE_STRETCHES),
+                Named::Object(object) => analysis.object_detail(*object, slices, PAGE_STRETCHES),
+            })
+            .collect();
+        if details.is_empty() { bail!(none_to(self.trace)) } else { Ok(details) }
     }
 
     fn json(&self, analysis: &Analysis<'_>, found: &Findings) -> Result<Value> {
@@ -309,17 +315,7 @@ impl View<'_> {
         }
         let is_heap_only = analysis.is_heap_only();
         if let Some(name) = arguments.object.as_ref().filter(|_| !is_heap_only) {
-            let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?
-                .iter()
-                .map(|chosen| {
-                    let detail = match chosen {
-                        Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
-                        Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
-                    };
-                    Ok(value!(detail.context(none_to(self.trace))?))
-                })
-                .collect();
-            out["objects"] = Value::from(details?);
+            out["objects"] = value!(self.object_details(analysis, name, TIME_SLICES)?);
         }
         if let Some(name) = arguments.thread.as_ref().filter(|_| !is_heap_only) {
             let thread = self.choose_thread(name)?;
