@@ -81,7 +81,7 @@ fn files_beside_standard_output_are_written() {
     let shown = trace.to_str().expect("UTF-8");
     let [plan, svg] = ["fix.toml", "traffic.svg"].map(|name| folder.path().join(name).display().to_string());
     let page = report(&trace, &["--html", "-", "--plan", &plan, "--svg", &svg]).succeeded().stdout;
-    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"), "something is printed beside the page");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "something is printed beside the page");
     assert!(Path::new(&plan).is_file() && Path::new(&svg).is_file());
     let commands: [&[&str]; 4] = [
         &["report", shown, "--plan", "-", "--html", "-"],
