@@ -233,6 +233,21 @@ fn a_recording_that_saw_too_little_gives_no_verdict() {
     assert!(page.contains("Nothing can be judged") && !page.contains("Nothing to fix"));
 }
 
+/// Whether a program is instrumented is asked of its file, which test runners remove. Its accesses answer, too.
+#[test]
+fn a_program_that_is_gone_when_the_recording_ends_is_judged_by_its_accesses() {
+    let folder = scratch();
+    let source = "static volatile char table[1 << 24];\nint main(void) { for (long i = 0; i < 1 << 24; i += 64) table[i] = 1; return 0; }\n";
+    build(folder.path(), "kept", "cc", source, &[]);
+    let trace = folder.path().join("t.numatrace");
+    let script = format!("cd {} && cp kept gone && ./gone && rm gone", folder.path().display());
+    let options = ["--machine", "opteron-8385", "--engine", "instrument"];
+    record(&trace, &options, Path::new("/bin/sh"), &["-c", &script]).succeeded();
+    let report = report_json(&trace, &[]);
+    assert!(report["headline"]["blindness"].is_null(), "{}", report["headline"]);
+    assert!(number(&report, "/headline/totals/accesses/value") > 200_000.0, "{}", report["headline"]);
+}
+
 /// Neither debug information nor a symbol table is needed to tell instrumented code from other code.
 #[test]
 fn the_share_of_instrumented_code_is_told_of_stripped_programs_too() {
