@@ -191,6 +191,8 @@ impl Watched {
         let strangers: Vec<u32> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
         if !strangers.is_empty() {
             self.live.join(&strangers);
+            self.first.join(self.live.root(), &strangers);
+            self.last.join(self.live.root(), &strangers);
         }
         if !members.is_empty() {
             // Those that have ended have no memory any more; at the end, the last of them are shown as they were.
