@@ -1,6 +1,6 @@
 //! Numbers for people: those of [`numapilot_text::units`], and shares with their intervals.
 
-use numapilot_insight::{Estimate, Source};
+use numapilot_insight::{Estimate, Source, Totals};
 pub use numapilot_text::units::bare_percent;
 pub use numapilot_text::units::bytes;
 pub use numapilot_text::units::count;
@@ -22,6 +22,12 @@ pub fn share(estimate: &Estimate) -> String {
         return percent(estimate.value);
     }
     format!("{:.1} ± {:.1} %", estimate.value * 100.0, margin_percent(estimate))
+}
+
+/// The share of remote accesses for a sentence: `81.2 ± 0.7 %`, or `an unknown share` where too few home nodes are known.
+#[must_use]
+pub fn remote_share(totals: &Totals) -> String {
+    if totals.knows_homes() { share(&totals.remote_share) } else { "an unknown share".to_owned() }
 }
 
 /// The remote share as a bare whole percentage; `-` where no home node is known.
