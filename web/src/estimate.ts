@@ -38,6 +38,11 @@ export function total(tally: Tally): Estimate {
     return [weight, Math.min(Math.max(low * perSample, samples), weight), Math.max(high * perSample, weight)];
 }
 
+/** Whether it is a share of nothing, such as the remote share of accesses none of whose home nodes is known. */
+export function isOfNothing(share: Estimate): boolean {
+    return share[1] <= 0 && share[2] >= 1;
+}
+
 /** Which share of `all` the samples of `part`, which are among them, are. */
 export function shareOf(part: Tally, all: Tally): Estimate {
     if (all.weight <= 0) return [0, 0, 1];

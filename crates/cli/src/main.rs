@@ -1,9 +1,9 @@
 //! `numapilot`: see, explain and fix memory placement on NUMA machines. This crate parses arguments, calls the crates that do the work, and turns their
 //! errors into messages and exit codes.
 //!
-//! Exit codes: 0 success; 1 failure; 2 wrong usage. `record` and `run` return the program's own status (128 + n for signal n), or 126/127
-//! where it could not be run, as shells do. `cc`, `c++` and `fc` return the compiler's. `compare` and `check` return 3 where a limit is exceeded; `selftest`
-//! returns 4 where nothing could be judged.
+//! Exit codes: 0 success; 1 failure; 2 wrong usage. `record`, `run` and `stat` return the program's own status (128 + n for signal n), or
+//! 126/127 where it could not be run, as shells do. `cc`, `c++` and `fc` return the compiler's. `compare` and `check` return 3 where a limit is
+//! exceeded; `selftest` returns 4 where nothing could be judged.
 
 mod args;
 mod commands;
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use numapilot_kernel::inherited;
+use numapilot_report::text::clean;
 
 /// Called before the Rust runtime starts, which changes what it remembers.
 #[used]
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An error with its causes, each once, because some errors already include their cause's message.
+/// An error with its causes, each once, because some errors already include their cause's message. Names in it may come from recorded programs.
 fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -45,7 +46,7 @@ fn words(error: &anyhow::Error) -> String {
             text = format!("{text}: {cause}");
         }
     }
-    text
+    text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// `numapilot report TRACE | head` must end quietly, as other tools do. (The Rust runtime ignores SIGPIPE and turns it into a failed write.) Commands that

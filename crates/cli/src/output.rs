@@ -1,7 +1,5 @@
 //! Writes results to standard output, or to a file that appears only when it is complete.
 
-use std::fs;
-use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
 use numapilot_report::text::Look;
+use numapilot_text::destination::PendingFile;
 
 use crate::args::Colour;
 use crate::args::LookArgs;
@@ -46,6 +46,15 @@ pub fn print_json(value: &serde_json::Value) -> Result<()> {
     print(&text)
 }
 
+/// Whether one of these files is standard output (`-`): then nothing else is printed. Fails where several are.
+pub fn takes_standard_output(files: &[&Option<PathBuf>]) -> Result<bool> {
+    let count = files.iter().filter(|file| file.as_deref() == Some(Path::new("-"))).count();
+    if count > 1 {
+        bail!("only one file can be standard output (`-`); give the others names");
+    }
+    Ok(count == 1)
+}
+
 /// Writes a file by way of a temporary one beside it, so that no half-written file is ever left under its name. `-` is standard output.
 pub fn write_file(path: &Path, text: &str) -> Result<()> {
     write_with(path, |out| Ok(out.write_all(text.as_bytes())?))
@@ -62,48 +71,4 @@ pub fn write_with(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>)
     let mut file = PendingFile::create(path)?;
     write(&mut file)?;
     Ok(file.finish()?)
-}
-
-/// A file that gets its name only when it is complete. If it is dropped before, it is removed.
-pub struct PendingFile {
-    file: fs::File,
-    temporary: PathBuf,
-    path: PathBuf,
-    is_whole: bool,
-}
-
-impl PendingFile {
-    /// Creates a temporary file in the folder of `path`.
-    pub fn create(path: &Path) -> io::Result<PendingFile> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}.tmp", std::process::id()));
-        let temporary = PathBuf::from(temporary);
-        let file = fs::File::create(&temporary)?;
-        Ok(PendingFile { file, temporary, path: path.to_owned(), is_whole: false })
-    }
-
-    /// Gives the completed file its name.
-    pub fn finish(mut self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.path)?;
-        self.is_whole = true;
-        Ok(())
-    }
-}
-
-impl Write for PendingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for PendingFile {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            let _ = fs::remove_file(&self.temporary);
-        }
-    }
 }

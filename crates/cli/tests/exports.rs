@@ -73,6 +73,60 @@ fn files_appear_whole_beside_the_report_and_say_what_they_show() {
     assert!(names.into_iter().all(|name| !name.to_string_lossy().ends_with(".tmp")));
 }
 
+/// `-` for one file takes nothing away from the others, and two of them are refused before anything is written.
+#[test]
+fn files_beside_standard_output_are_written() {
+    let folder = scratch();
+    let trace = make(folder.path());
+    let shown = trace.to_str().expect("UTF-8");
+    let [plan, svg] = ["fix.toml", "traffic.svg"].map(|name| folder.path().join(name).display().to_string());
+    let page = report(&trace, &["--html", "-", "--plan", &plan, "--svg", &svg]).succeeded().stdout;
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "something is printed beside the page");
+    assert!(Path::new(&plan).is_file() && Path::new(&svg).is_file());
+    let commands: [&[&str]; 4] = [
+        &["report", shown, "--plan", "-", "--html", "-"],
+        &["report", shown, "--plan", "-", "--svg", "-"],
+        &["compare", shown, shown, "--quiet", "--html", "-", "--svg", "-"],
+        &["simulate", shown, "--quiet", "--policy", "first-touch", "--html", "-", "--placement", "-"],
+    ];
+    for command in commands {
+        let ran = run(command);
+        assert!(ran.code == 1 && ran.stderr.contains("only one file"), "{command:?}: {}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{command:?}");
+    }
+    let ran = run(&["check", "--trace", shown, "--max-remote", "0%", "--sarif", "-", "--json"]);
+    let log: serde_json::Value = serde_json::from_str(&ran.stdout).expect("one JSON document");
+    assert_eq!((ran.code, &log["version"]), (3, &serde_json::Value::from("2.1.0")));
+}
+
+/// The comparison is shown although the run times cannot be judged: its notes are what the message refers to.
+#[test]
+fn a_limit_that_cannot_be_judged_does_not_hide_the_comparison() {
+    let folder = scratch();
+    let trace = make(folder.path());
+    let shown = trace.to_str().expect("UTF-8");
+    let options = ["compare", shown, shown, "--quiet", "--no-model", "--max-slowdown", "5%"];
+    let ran = run(&options);
+    assert!(ran.code == 1 && ran.stderr.contains("--max-slowdown"), "{}: {}", ran.code, ran.stderr);
+    assert!(ran.stdout.lines().count() > 3, "{}", ran.stdout);
+    let found: serde_json::Value =
+        serde_json::from_str(&run(&[&options[..], &["--json"]].concat()).stdout).expect("JSON");
+    assert!(found["exceeded"].is_null(), "{found}");
+}
+
+#[test]
+fn impossible_simulations_are_refused_in_a_line() {
+    let folder = scratch();
+    let trace = make(folder.path());
+    for (option, value, words) in
+        [("--policy", ",", "name a policy"), ("--for", "nan", "above 0"), ("--for", "inf", "above 0")]
+    {
+        let ran = run(&["simulate", trace.to_str().expect("UTF-8"), "--quiet", option, value]);
+        let is_told = ran.code == 1 && ran.stderr.contains(words) && ran.stderr.lines().count() == 1;
+        assert!(is_told, "{option} {value}: {}\n{}", ran.code, ran.stderr);
+    }
+}
+
 #[test]
 fn errors_say_what_to_do_and_leave_nothing_behind() {
     let folder = scratch();

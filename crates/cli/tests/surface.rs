@@ -68,6 +68,50 @@ fn sample() -> &'static Sample {
     })
 }
 
+/// Two sites of one name, used one after the other.
+const TWICE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+enum { COUNT = 1 << 20 };
+static double sum(double *p) {
+    double s = 0;
+    for (long i = 0; i < COUNT; i++) p[i] = i;
+    for (long i = 0; i < COUNT; i++) s += p[i];
+    free(p);
+    return s;
+}
+static double early(void) {
+    double *buffer = calloc(COUNT, sizeof *buffer);
+    return sum(buffer);
+}
+static double late(void) {
+    double *buffer = calloc(COUNT, sizeof *buffer);
+    return sum(buffer);
+}
+int main(void) {
+    printf("%g\n", early() + late());
+    return 0;
+}
+"#;
+
+/// A name stands for several sites: those that no access within the filters reached hide the others not.
+#[test]
+fn an_object_is_shown_although_another_of_its_name_passes_no_filter() {
+    let folder = scratch();
+    let program = build(folder.path(), "twice", "cc", TWICE, &[]);
+    let trace = folder.path().join("twice.numatrace");
+    record::<&str>(&trace, &["--machine", "opteron-8385"], &program, &[]).succeeded();
+    let shown = |options: &[&str]| report_json(&trace, options)["objects"].as_array().map_or(0, Vec::len);
+    let whole = report_json(&trace, &["--object", "buffer"]);
+    assert_eq!(shown(&["--object", "buffer"]), 2, "{}", whole["objects"]);
+    let quarter = format!("{}", number(&whole, "/recording/program_time_ns") / 4e9);
+    assert_eq!(shown(&["--object", "buffer", "--to", &quarter]), 1);
+    let text = finish(numapilot(&["report", "--object", "buffer", "--to", &quarter]).arg(&trace)).succeeded().stdout;
+    assert!(text.contains("buffer"), "{text}");
+    let none = finish(numapilot(&["report", "--object", "buffer", "--node", "3"]).arg(&trace));
+    assert!(none.code == 1 && none.stderr.contains("no sampled access to that object"), "{}", none.stderr);
+}
+
 #[test]
 fn every_command_has_help_with_examples() {
     for command in ["topo", "record", "report"] {

@@ -5,6 +5,25 @@ mod common;
 use common::{report_json, scratch};
 use numapilot_fixtures::{Kind, Size, write};
 
+/// Names of traces, machines and programs come from elsewhere: those of predictions and errors are only text, too.
+#[test]
+fn predictions_and_errors_show_hostile_names_as_text() {
+    let folder = scratch();
+    let trace = folder.path().join("evil\u{1b}[31m.numatrace");
+    write(Kind::OneAccess, &Kind::OneAccess.size(), &trace).expect("the trace is written");
+    let path = trace.to_str().expect("UTF-8");
+    let commands: [&[&str]; 3] = [
+        &["simulate", path, "--policy", "first-touch", "--quiet"],
+        &["whatif", path, "--set", "*=interleave", "--quiet"],
+        &["report", path, "--object", "no such \u{1b}[2J"],
+    ];
+    for command in commands {
+        let ran = common::run(command);
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{command:?}: {ran:?}");
+        assert!((ran.stdout + &ran.stderr).contains("\\u{1b}"), "{command:?} names neither");
+    }
+}
+
 #[test]
 fn every_kind_of_trace_can_be_reported() {
     let folder = scratch();

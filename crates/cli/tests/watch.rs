@@ -67,7 +67,8 @@ fn a_command_keeps_its_exit_code_and_its_output() {
         }
     }
     let missing = run(&["stat", "--", "/no/such/program"]);
-    assert!(missing.code == 1 && missing.stderr.contains("/no/such/program"), "{}", missing.stderr);
+    assert!(missing.code == 127 && missing.stderr.contains("/no/such/program"), "{}", missing.stderr);
+    assert_eq!(run(&["stat", "--", "/etc/passwd"]).code, 126);
     // A command that runs longer than `--for` is terminated.
     let began = Instant::now();
     let cut = run(&["stat", "--for", "200ms", "--", "sleep", "100"]);
@@ -302,6 +303,8 @@ fn a_unix_socket_goes_with_its_server() {
     signal(&server.child, libc::SIGINT);
     assert_eq!(end(&mut server.child), 0);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    let nobody = run(&["export", "--once", "--pid", "4194303"]);
+    assert!(nobody.code == 1 && nobody.stderr.contains("4194303"), "{}", nobody.stderr);
     let taken = run(&["export", "--listen", "unix:/no/such/folder/socket"]);
     assert!(taken.code == 1 && taken.stderr.contains("/no/such/folder/socket"), "{}", taken.stderr);
 }

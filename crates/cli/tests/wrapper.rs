@@ -233,6 +233,21 @@ fn a_recording_that_saw_too_little_gives_no_verdict() {
     assert!(page.contains("Nothing can be judged") && !page.contains("Nothing to fix"));
 }
 
+/// Whether a program is instrumented is asked of its file, which test runners remove. Its accesses answer, too.
+#[test]
+fn a_program_that_is_gone_when_the_recording_ends_is_judged_by_its_accesses() {
+    let folder = scratch();
+    let source = "static volatile char table[1 << 24];\nint main(void) { for (long i = 0; i < 1 << 24; i += 64) table[i] = 1; return 0; }\n";
+    build(folder.path(), "kept", "cc", source, &[]);
+    let trace = folder.path().join("t.numatrace");
+    let script = format!("cd {} && cp kept gone && ./gone && rm gone", folder.path().display());
+    let options = ["--machine", "opteron-8385", "--engine", "instrument"];
+    record(&trace, &options, Path::new("/bin/sh"), &["-c", &script]).succeeded();
+    let report = report_json(&trace, &[]);
+    assert!(report["headline"]["blindness"].is_null(), "{}", report["headline"]);
+    assert!(number(&report, "/headline/totals/accesses/value") > 200_000.0, "{}", report["headline"]);
+}
+
 /// Neither debug information nor a symbol table is needed to tell instrumented code from other code.
 #[test]
 fn the_share_of_instrumented_code_is_told_of_stripped_programs_too() {
@@ -322,6 +337,17 @@ fn a_program_that_computes_in_registers_is_not_called_blind() {
     assert_eq!(report["headline"]["verdict"], "nothing-seen", "{}", report["instrumentation"]);
     assert!(number(&report, "/instrumentation/user_ns") > 1e8, "{}", report["instrumentation"]);
     assert!(report["headline"]["blindness"].is_null());
+}
+
+/// What stops the wrapper stops the compiler, because they are one process; the compiler's death by a signal is the wrapper's.
+#[test]
+fn the_compiler_takes_the_wrappers_place() {
+    let folder = scratch();
+    let compiler = folder.path().join("my-gcc");
+    fs::write(&compiler, "#!/bin/sh\n[ \"$1\" = -dumpversion ] && exec echo 12\nkill -9 $$\n").expect("a script");
+    finish(Command::new("chmod").arg("+x").arg(&compiler)).succeeded();
+    let ran = finish(numapilot(&["cc", "-c", "a.c"]).env("NUMAPILOT_CC", &compiler));
+    assert_eq!(ran.code, -1, "{}", ran.stderr);
 }
 
 /// A compiler cache first on PATH starts the wrapper behind it, which skips its own links and finds the cache again: this must end with an error message.

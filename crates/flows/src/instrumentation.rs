@@ -91,6 +91,12 @@ impl Module {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
+    /// Whether a process that loaded it contains call-outs. A binary that cannot be examined (a temporary program that was removed after its run) is believed
+    /// to have them where the process made accesses: only call-outs count these.
+    fn has_call_outs(&self, has_accesses: bool) -> bool {
+        self.has_archive || (has_accesses && !self.unknown.is_empty())
+    }
+
     /// Share of its code that is instrumented, 0 to 1; `None` if not known.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
@@ -118,13 +124,17 @@ impl Instrumentation {
             let is_program = programs.contains(&*binary.path);
             modules.entry(&binary.path).or_insert_with(|| look(&binary.path, &binary.build_id, is_program));
         }
-        let loaded =
-            joined.modules.rows().filter(|row| modules.get(&*row.path).is_some_and(|module| module.has_archive));
-        let images: BTreeSet<u32> = loaded.map(|row| row.process).collect();
         let mut last: HashMap<u32, &Counters> = HashMap::new();
         for at in &joined.counters {
             last.insert(at.thread.0, &at.totals);
         }
+        let has_accesses = |thread: u32| last.get(&thread).is_some_and(|totals| totals.accesses > 0);
+        let seen = joined.threads.iter().filter(|thread| has_accesses(thread.index.0));
+        let seen: BTreeSet<u32> = seen.map(|thread| thread.process.0).collect();
+        let loaded = joined.modules.rows().filter(|row| {
+            modules.get(&*row.path).is_some_and(|module| module.has_call_outs(seen.contains(&row.process)))
+        });
+        let images: BTreeSet<u32> = loaded.map(|row| row.process).collect();
         let theirs = joined.threads.iter().filter(|thread| images.contains(&thread.process.0));
         let accesses = theirs.filter_map(|thread| last.get(&thread.index.0)).map(|totals| totals.accesses).sum();
         let pids: BTreeSet<u64> = joined
@@ -192,6 +202,15 @@ mod tests {
         for path in ["/usr/bin/libc", "/lib/libz.so.1", "/lib/libcblas.so.3", "/home/u/p"] {
             assert!(!is_runtime(path), "{path}");
         }
+    }
+
+    #[test]
+    fn accesses_speak_for_a_binary_that_is_gone() {
+        let examined = Module::default();
+        let gone = Module { unknown: "no such binary file".to_owned(), ..Module::default() };
+        let linked = Module { has_archive: true, ..Module::default() };
+        assert!(gone.has_call_outs(true) && !gone.has_call_outs(false));
+        assert!(!examined.has_call_outs(true) && linked.has_call_outs(false));
     }
 
     #[test]

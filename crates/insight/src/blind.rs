@@ -5,7 +5,7 @@
 //! instrumented, or in registers. The share of instrumented code distinguishes these cases: a program whose own code is
 //! instrumented counts as seen.
 
-use numapilot_flows::{Instrumentation, Trace};
+use numapilot_flows::{Instrumentation, Module, Trace};
 use numapilot_trace::engine::Engine;
 use serde::Serialize;
 
@@ -75,12 +75,7 @@ pub fn judge(seen: &Instrumentation) -> Option<Blindness> {
 
 fn causes(seen: &Instrumentation) -> Vec<String> {
     if seen.processes == 0 {
-        let programs = seen.modules.iter().filter(|module| module.is_program).map(|module| module.name());
-        let programs: Vec<&str> = programs.take(PARTS_NAMED).collect();
-        return match programs.is_empty() {
-            true => vec!["No instrumented program ran under the recorder.".to_owned()],
-            false => vec![format!("None of the programs that ran is instrumented: {}.", programs.join(", "))],
-        };
+        return without_call_outs(seen);
     }
     let gaps = seen.own_modules().filter(|module| module.share().is_some_and(|share| share < SHARE_MIN));
     let words = gaps.map(|module| {
@@ -98,11 +93,34 @@ fn causes(seen: &Instrumentation) -> Vec<String> {
     words.take(PARTS_NAMED).collect()
 }
 
+/// The causes where no process contains call-outs, as far as is known.
+fn without_call_outs(seen: &Instrumentation) -> Vec<String> {
+    let programs = |is_examined: bool| -> Vec<&str> {
+        let these = |module: &&Module| module.is_program && module.unknown.is_empty() == is_examined;
+        seen.modules.iter().filter(these).map(Module::name).take(PARTS_NAMED).collect()
+    };
+    let (examined, unknown) = (programs(true), programs(false));
+    let mut causes = Vec::new();
+    if !examined.is_empty() {
+        causes.push(format!("None of the programs that ran is instrumented: {}.", examined.join(", ")));
+    }
+    if !unknown.is_empty() {
+        causes.push(format!(
+            "It is not known whether these are instrumented, because their files could not be read: {}.",
+            unknown.join(", ")
+        ));
+    }
+    if causes.is_empty() {
+        causes.push("No instrumented program ran under the recorder.".to_owned());
+    }
+    causes
+}
+
 #[cfg(test)]
 mod tests {
     //! Recordings with and without gaps.
 
-    use numapilot_flows::{Module, Part};
+    use numapilot_flows::Part;
 
     use super::*;
 
@@ -144,5 +162,9 @@ mod tests {
         assert!(judge(&seen(0, 1_000_000, 0)).is_some());
         let none = Instrumentation { processes: 0, ..seen(0, 0, 0) };
         assert!(judge(&none).expect("blind").says().contains("None of the programs that ran is instrumented: server."));
+        let gone =
+            Module { is_program: true, path: "/tmp/gone".into(), unknown: "no file".into(), ..Module::default() };
+        let says = judge(&Instrumentation { modules: vec![gone], ..none }).expect("blind").says();
+        assert!(says.contains("could not be read: gone.") && !says.contains("None of the programs"), "{says}");
     }
 }

@@ -55,6 +55,12 @@ impl Estimate {
         self.low == self.high
     }
 
+    /// Whether it is a share of nothing, such as the remote share of accesses none of whose home nodes is known: anything from 0 to 1.
+    #[must_use]
+    pub fn is_share_of_nothing(&self) -> bool {
+        self.low <= 0.0 && self.high >= 1.0
+    }
+
     /// Half the interval's width: what stands behind a ±.
     #[must_use]
     pub fn margin(&self) -> f64 {

@@ -124,7 +124,7 @@ fn in_words(opened: &Opened, analysis: &Analysis<'_>, top: usize) -> String {
     [head, text::heading(&opened.heading, look), objects].join("\n")
 }
 
-/// Makes the drill-down of the objects that a name denotes; `None` if no sampled access reached them.
+/// Makes the drill-down of the objects that a name denotes, without those that no access passing the filter reached; `None` if that is all of them.
 pub fn detail(opened: &Opened, filter: Filter, named: &[Named]) -> Option<PyDocument> {
     let analysis = opened.analysis(filter);
     let mut details = Vec::new();
@@ -133,9 +133,10 @@ pub fn detail(opened: &Opened, filter: Filter, named: &[Named]) -> Option<PyDocu
         let found = match name {
             Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
             Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
-        }?;
+        };
+        let Some(found) = found else { continue };
         texts.push(text::object(&found, opened, analysis.nodes(), ROWS, Look::default()));
         details.push(value!(found));
     }
-    Some(PyDocument::new(value!({ "objects": details }), texts.join("\n")))
+    (!details.is_empty()).then(|| PyDocument::new(value!({ "objects": details }), texts.join("\n")))
 }

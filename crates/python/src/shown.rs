@@ -1,11 +1,12 @@
 //! Results that notebooks and terminals show: documents (data and text) and pictures.
 
-use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use numapilot_flows::{Filter, Named};
 use numapilot_report::export::Export;
 use numapilot_report::pictures::{View, svg};
+use numapilot_text::destination::PendingFile;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use serde::Serialize;
@@ -140,13 +141,9 @@ impl PyPicture {
 }
 
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let written = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    let mut file = PendingFile::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.finish()
 }
 
 /// Escapes text for HTML, because names come from programs and may contain markup.

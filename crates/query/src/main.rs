@@ -17,6 +17,7 @@ use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
 use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
+use numapilot_text::destination::Destination;
 use numapilot_trace::meta::Evidence;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -176,14 +177,19 @@ async fn answer(
     if to_stdout && format == Format::Parquet && stdout().is_terminal() {
         return Err(failed("Parquet is binary, and standard output is a terminal; give -o FILE".into()));
     }
-    let mut file = match &arguments.output {
-        Some(path) if !to_stdout => Some(beside(path).map_err(|error| failed(error.into()))?),
+    let destination = arguments.output.as_deref().filter(|_| !to_stdout).map(Destination::of);
+    let mut file = match &destination {
+        Some(Destination::File(path)) => Some(beside(path).map_err(|error| failed(error.into()))?),
         _ => None,
     };
     {
-        let out: Box<dyn Write + Send> = match &mut file {
-            Some(file) => Box::new(BufWriter::new(file.as_file_mut())),
-            None => Box::new(BufWriter::new(stdout())),
+        let out: Box<dyn Write + Send> = match (&mut file, &arguments.output) {
+            (Some(file), _) => Box::new(BufWriter::new(file.as_file_mut())),
+            (None, Some(path)) if !to_stdout => {
+                let opened = File::options().write(true).open(path).map_err(|error| failed(error.into()))?;
+                Box::new(BufWriter::new(opened))
+            }
+            _ => Box::new(BufWriter::new(stdout())),
         };
         let mut sink = output::sink(format, &stream.schema(), arguments.rows, out).map_err(failed)?;
         while let Some(batch) = stream.next().await {
@@ -191,7 +197,7 @@ async fn answer(
         }
         sink.finish().map_err(failed)?;
     }
-    if let (Some(file), Some(path)) = (file, &arguments.output) {
+    if let (Some(file), Some(Destination::File(path))) = (file, &destination) {
         file.as_file().sync_all().map_err(|error| failed(error.into()))?;
         let mut half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         file.persist(path).map_err(|error| failed(error.error.into()))?;

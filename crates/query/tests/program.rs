@@ -101,6 +101,17 @@ fn files_appear_whole_or_not_at_all() {
     assert!(nowhere.contains("/no/such/folder/x.csv"), "{nowhere}");
 }
 
+/// No file takes a device's place.
+#[test]
+fn devices_are_written_and_not_replaced() {
+    let folder = scratch();
+    let path = folder.path().join("null.csv");
+    std::os::unix::fs::symlink("/dev/null", &path).expect("a link");
+    answer(&[made(), "select 1 as one", "-o", text(&path)]);
+    assert_eq!(fs::read_link(&path).expect("still a link"), Path::new("/dev/null"));
+    assert_eq!(answer(&[made(), "select 1 as one", "--format", "csv", "-o", "/dev/stdout"]), "one\n1\n");
+}
+
 #[test]
 fn mistakes_are_shown_where_they_are() {
     let parser = complaint(&[made(), "select name\nform oef, x y z"], 1);

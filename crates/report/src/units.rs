@@ -1,6 +1,6 @@
 //! Numbers for people: those of [`numapilot_text::units`], and shares with their intervals.
 
-use numapilot_insight::{Estimate, Source};
+use numapilot_insight::{Estimate, Source, Totals};
 pub use numapilot_text::units::bare_percent;
 pub use numapilot_text::units::bytes;
 pub use numapilot_text::units::count;
@@ -24,6 +24,18 @@ pub fn share(estimate: &Estimate) -> String {
     format!("{:.1} ± {:.1} %", estimate.value * 100.0, margin_percent(estimate))
 }
 
+/// The share of remote accesses for a sentence: `81.2 ± 0.7 %`, or `an unknown share` where too few home nodes are known.
+#[must_use]
+pub fn remote_share(totals: &Totals) -> String {
+    if totals.knows_homes() { share(&totals.remote_share) } else { "an unknown share".to_owned() }
+}
+
+/// The remote share as a bare whole percentage; `-` where no home node is known.
+#[must_use]
+pub fn bare_remote(remote: &Estimate) -> String {
+    if remote.is_share_of_nothing() { "-".to_owned() } else { bare_percent(remote.value) }
+}
+
 /// Half the interval's width in percentage points, never rounded down to nothing.
 #[must_use]
 pub fn margin_percent(estimate: &Estimate) -> f64 {
@@ -34,6 +46,13 @@ pub fn margin_percent(estimate: &Estimate) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_remote_share_without_known_homes_is_no_zero() {
+        assert_eq!(bare_remote(&Estimate { value: 0.0, low: 0.0, high: 1.0 }), "-");
+        assert_eq!(bare_remote(&Estimate { value: 0.0, low: 0.0, high: 0.4 }), ".");
+        assert_eq!(bare_remote(&Estimate::exact(1.0)), "100");
+    }
 
     #[test]
     fn a_sampled_share_shows_its_interval_and_a_counted_one_does_not() {

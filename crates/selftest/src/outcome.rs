@@ -58,7 +58,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All, in the order in which they run: the fast ones first, so that an interrupted run has reported most.
+    /// All, in the order in which they run: the fast ones first.
     pub const ALL: [Part; 4] = [Part::Placement, Part::Engines, Part::LatencyOrder, Part::Contention];
 
     /// Name of the part, as `--only` takes it.

@@ -81,6 +81,8 @@ pub(super) struct Invocation {
     pub(super) shared: bool,
     pub(super) has_debug_option: bool,
     pub(super) has_frame_option: bool,
+    /// Some input is compiled that the preprocessor sees first. Options for it disturb what needs none: clang warns of them.
+    pub(super) preprocesses: bool,
     /// `-x` was given: it would hold for what we append too.
     pub(super) language_was_set: bool,
     pub(super) static_option: Option<String>,
@@ -100,10 +102,12 @@ impl Invocation {
             index += if WITH_VALUE.contains(&word) { 2 } else { 1 };
             found.word(&mut scan, word, value);
         }
-        let has_input = scan.sources > 0 || scan.others > 0 || scan.headers > 0;
-        found.is_query |= !has_input;
+        // A header beside other inputs is precompiled, and these are linked.
+        let has_parts = scan.sources + scan.others > 0;
+        found.is_query |= !has_parts && scan.headers == 0;
         found.compiles = !scan.only_preprocesses && scan.sources + scan.headers > 0;
-        found.runs_linker = has_input && !scan.stops_early && !scan.only_preprocesses && scan.headers == 0;
+        found.preprocesses = found.compiles && scan.sources + scan.headers > scan.preprocessed;
+        found.runs_linker = has_parts && !scan.stops_early && !scan.only_preprocesses;
         found.links = found.runs_linker && !scan.relocatable;
         found
     }
@@ -120,6 +124,7 @@ impl Invocation {
             "-shared" | "--shared" => self.shared = true,
             "-static" | "--static" | "-static-pie" => self.static_option = Some(word.to_owned()),
             "-x" => self.set_language(scan, value.unwrap_or("none")),
+            "-l" => scan.others += 1,
             "-" => scan.input(word),
             _ if !word.starts_with('-') => scan.input(word),
             _ => self.option(scan, word),
@@ -129,6 +134,11 @@ impl Invocation {
     fn option(&mut self, scan: &mut Scan, word: &str) {
         if let Some(language) = word.strip_prefix("-x") {
             self.set_language(scan, language);
+        } else if word.starts_with("-l") {
+            // A library can be all that a link is of: `-shared -Wl,--whole-archive -lparts -Wl,--no-whole-archive`.
+            scan.others += 1;
+        } else if let Some(list) = word.strip_prefix("-Wl,") {
+            scan.relocatable |= list.split(',').any(|option| matches!(option, "-r" | "-i" | "--relocatable"));
         } else if let Some(list) = word.strip_prefix("-fsanitize=") {
             self.sanitizers.extend(list.split(',').map(str::to_owned));
         } else if let Some(list) = word.strip_prefix("-fno-sanitize=") {
@@ -160,7 +170,10 @@ struct Scan {
     relocatable: bool,
     language: Option<String>,
     sources: usize,
+    /// Of the sources: those that went through the preprocessor before, and clang's intermediate code.
+    preprocessed: usize,
     headers: usize,
+    /// Objects, libraries, linker scripts.
     others: usize,
 }
 
@@ -179,6 +192,11 @@ impl Scan {
             self.others += 1;
         } else {
             self.sources += 1;
+            let is_preprocessed = match self.language.as_deref() {
+                Some(language) => language.ends_with("cpp-output") || language == "ir",
+                None => matches!(extension, "i" | "ii" | "ll" | "bc"),
+            };
+            self.preprocessed += usize::from(is_preprocessed);
         }
     }
 }

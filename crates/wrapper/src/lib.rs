@@ -16,10 +16,10 @@ mod wrapper;
 
 use std::ffi::OsString;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
-use std::process::ExitStatus;
 
 use arguments::Invocation;
 pub use error::CompileError;
@@ -40,19 +40,20 @@ pub fn installed() -> Vec<String> {
         .collect()
 }
 
-/// Runs the compiler with `args` (those behind `numapilot cc`) and what instrumentation adds. Standard streams are inherited.
-///
-/// # Errors
-/// See [`CompileError`]; a compiler that ran and failed is no error but a status.
-pub fn run(wrapper: &Wrapper, args: &[OsString]) -> Result<ExitStatus, CompileError> {
-    let (mut command, path) = command(wrapper, args)?;
-    command.status().map_err(|source| CompileError::CannotRun { path, source })
+/// Turns this process into the compiler with `args` (those behind `numapilot cc`) and what instrumentation adds; returns only why that failed. The
+/// compiler is no child, so what stops the wrapper (`timeout`, a build system that gives up) stops the compiler, which then removes what it half wrote.
+#[must_use]
+pub fn replace(wrapper: &Wrapper, args: &[OsString]) -> CompileError {
+    match command(wrapper, args) {
+        Ok((mut command, path)) => CompileError::CannotRun { path, source: command.exec() },
+        Err(error) => error,
+    }
 }
 
-/// The command that [`run`] runs, and the compiler's path.
+/// The command that [`replace`] runs, and the compiler's path.
 ///
 /// # Errors
-/// As [`run`], but for `CannotRun`.
+/// See [`CompileError`], but for `CannotRun`.
 pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf), CompileError> {
     let toolchain = toolchain::find(wrapper)?;
     let invocation = Invocation::parse(args);
@@ -156,7 +157,7 @@ fn compile_flags(toolchain: &Toolchain, language: Language, invocation: &Invocat
         flags.extend(clang.map(OsString::from));
     }
     // Programs that see this macro change what they do (other locks, no assembly, slower tests); ours must run as it always does.
-    if language != Language::Fortran {
+    if language != Language::Fortran && invocation.preprocesses {
         flags.push("-U__SANITIZE_THREAD__".into());
     }
     if !invocation.has_debug_option {

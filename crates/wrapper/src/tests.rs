@@ -30,6 +30,44 @@ fn steps_are_told_apart() {
     assert!(piped.compiles && piped.links && piped.language_was_set);
 }
 
+/// `g++ *.cpp *.h`: the headers are precompiled, the program is linked.
+#[test]
+fn headers_beside_sources_do_not_stop_the_link() {
+    assert!(parse("main.cpp helper.hpp -o main").links && parse("main.o helper.h").links);
+    let alone = parse("helper.h");
+    assert!(!alone.links && alone.compiles && !alone.is_query);
+    assert!(!parse("-c main.cpp helper.hpp").links);
+}
+
+/// A library of archives alone, and the program whose `main` lies in one.
+#[test]
+fn libraries_alone_are_linked() {
+    let library = parse("-shared -o libx.so -Wl,--whole-archive -lparts -Wl,--no-whole-archive");
+    assert!(library.links && library.shared && !library.is_query && !library.compiles);
+    assert!(parse("-L. -l parts -o x").links);
+    assert!(parse("-lparts --version").is_query);
+}
+
+#[test]
+fn partial_links_asked_of_the_linker_are_partial_links() {
+    for line in ["-nostdlib -Wl,-r a.o b.o -o c.o", "-nostdlib -Wl,-d,--relocatable a.o b.o -o c.o"] {
+        assert!(!parse(line).links && parse(line).runs_linker, "{line:?}");
+    }
+    assert!(parse("a.o -Wl,-rpath,/opt/lib").links);
+}
+
+/// clang warns of `-U` where there is nothing to preprocess, and fails with `-Werror`.
+#[test]
+fn code_that_was_preprocessed_gets_no_options_of_the_preprocessor() {
+    for line in ["-c a.i", "-c a.ii", "-c a.ll", "-c a.bc", "-x cpp-output -c a", "-xc++-cpp-output -c a.txt"] {
+        assert!(parse(line).compiles && !parse(line).preprocesses, "{line:?}");
+    }
+    for line in ["-c a.c", "a.c b.i", "-x c -c a.i", "all.h"] {
+        assert!(parse(line).preprocesses, "{line:?}");
+    }
+    assert!(!parse("a.o").preprocesses && !parse("-E a.c").preprocesses);
+}
+
 #[test]
 fn questions_pass_through() {
     for line in [

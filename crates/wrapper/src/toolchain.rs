@@ -92,7 +92,11 @@ pub(super) fn find(wrapper: &Wrapper) -> Result<Toolchain, CompileError> {
     Ok(Toolchain { program, leading, family, has_entry_exit_param, depth })
 }
 
+/// The words of a variable, or all of it where that is a file: a path may have spaces.
 fn words(value: &OsStr) -> Vec<OsString> {
+    if Path::new(value).is_file() {
+        return vec![value.to_owned()];
+    }
     value.to_string_lossy().split_whitespace().map(OsString::from).collect()
 }
 
@@ -154,6 +158,16 @@ mod tests {
         assert_eq!(family_of(Path::new("/x/clang-18"), &[]), Family::Clang);
         assert_eq!(family_of(Path::new("/x/x86_64-linux-gnu-g++-12"), &[]), Family::Gcc);
         assert_eq!(family_of(Path::new("/x/ccache"), &["clang".into()]), Family::Clang);
+    }
+
+    #[test]
+    fn a_path_with_spaces_is_one_word_where_a_file_is_there() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let compiler = folder.path().join("my gcc");
+        assert_eq!(words(OsStr::new("ccache  gcc ")), ["ccache", "gcc"]);
+        assert_eq!(words(compiler.as_os_str()).len(), 2);
+        fs::write(&compiler, "").expect("written");
+        assert_eq!(words(compiler.as_os_str()), [compiler.into_os_string()]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 import { defined } from "../definitions";
 import { h } from "../dom";
-import { shareOf, total, type Tally } from "../estimate";
+import { isOfNothing, shareOf, total, type Tally } from "../estimate";
 import { count, interval, percent, share } from "../format";
 import type { Estimate } from "../payload";
 import { CODE, Sums, type Selection } from "../selection";
@@ -70,9 +70,9 @@ export function functions(context: Context): View {
                 name: "remote",
                 title: "Remote",
                 term: "Remote",
-                value: (line) => line.remote[0],
-                cell: (line) => shareCell(line.remote[0], "--remote-bar"),
-                hint: (line) => `${share(line.remote)}; ${interval(line.remote)}`,
+                value: (line) => (isOfNothing(line.remote) ? -1 : line.remote[0]),
+                cell: (line) => shareCell(isOfNothing(line.remote) ? NaN : line.remote[0], "--remote-bar"),
+                hint: (line) => (isOfNothing(line.remote) ? "no home node is known" : `${share(line.remote)}; ${interval(line.remote)}`),
             },
             {
                 name: "writes",

@@ -2,7 +2,7 @@
 
 import { defined } from "../definitions";
 import { h, prepare, replace } from "../dom";
-import { shareOf, total } from "../estimate";
+import { isOfNothing, shareOf, total } from "../estimate";
 import { count, interval, percent, share, timeNs } from "../format";
 import { REMOTE, WRITE } from "../model";
 import * as palette from "../palette";
@@ -75,9 +75,9 @@ export function threads(context: Context): View {
                 name: "remote",
                 title: "Remote",
                 term: "Remote",
-                value: (line) => line.remote[0],
-                cell: (line) => shareCell(line.remote[0], "--remote-bar"),
-                hint: (line) => `${share(line.remote)}; ${interval(line.remote)}`,
+                value: (line) => (isOfNothing(line.remote) ? -1 : line.remote[0]),
+                cell: (line) => shareCell(isOfNothing(line.remote) ? NaN : line.remote[0], "--remote-bar"),
+                hint: (line) => (isOfNothing(line.remote) ? "no home node is known" : `${share(line.remote)}; ${interval(line.remote)}`),
             },
             {
                 name: "writes",

@@ -21,6 +21,7 @@ use crate::output;
 /// Records the program or reads recordings, judges them by the limits, and prints the verdicts.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let limits = limits(arguments)?;
+    let is_taken = output::takes_standard_output(&[&arguments.sarif])?;
     let with_model = arguments.baseline.is_some();
     let baseline = match &arguments.baseline {
         Some(path) => Some([summarise(path, true).with_context(|| path.display().to_string())?]),
@@ -41,10 +42,12 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     }
     let failed = judgements.iter().any(|judged| is_failure(judged.verdict));
     let unknown = judgements.iter().find(|judged| judged.verdict == Verdict::Unknown);
-    if arguments.json {
-        output::print_json(&json!({"passed": !failed && unknown.is_none(), "limits": judgements, "runs": runs}))?;
-    } else if arguments.sarif.as_deref() != Some(Path::new("-")) {
-        output::print(&shown::render(&judgements, is_failure, output::look(&arguments.look)))?;
+    match (is_taken, arguments.json) {
+        (true, _) => {}
+        (false, true) => {
+            output::print_json(&json!({"passed": !failed && unknown.is_none(), "limits": judgements, "runs": runs}))?;
+        }
+        (false, false) => output::print(&shown::render(&judgements, is_failure, output::look(&arguments.look)))?,
     }
     for run in runs.iter().filter(|run| run.lost_records > 0) {
         eprintln!(

@@ -16,6 +16,7 @@ use crate::output;
 
 /// Compares the recordings, prints the comparison, and returns exit status 3 if a given limit is exceeded.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
+    let is_taken = output::takes_standard_output(&[&arguments.html, &arguments.svg])?;
     let prediction = arguments.prediction.as_deref().map(prediction).transpose()?;
     let before = side(&arguments.before, &arguments.more_before);
     let after = side(&arguments.after, &arguments.more_after);
@@ -35,21 +36,22 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     };
     let found = compare(read(&before)?, read(&after)?, prediction)?;
     bar.finish_and_clear();
-    let exceeded = exceeded(arguments, &found)?;
+    // What is known is shown even where a limit cannot be judged: its notes say why.
+    let exceeded = exceeded(arguments, &found);
     if let Some(path) = &arguments.html {
         output::write_file(path, &shown::html(&found, arguments.top))?;
     }
     if let Some(path) = &arguments.svg {
         output::write_file(path, &shown::svg(&found, arguments.top))?;
     }
-    let is_taken = [&arguments.html, &arguments.svg].iter().any(|path| path.as_deref() == Some(Path::new("-")));
     if arguments.json && !is_taken {
         let mut value = serde_json::to_value(&found).context("JSON")?;
-        value["exceeded"] = Value::from(exceeded.clone());
+        value["exceeded"] = exceeded.as_ref().map_or(Value::Null, |exceeded| Value::from(exceeded.clone()));
         output::print_json(&json!(value))?;
     } else if !is_taken {
         output::print(&shown::render(&found, arguments.top, output::look(&arguments.look)))?;
     }
+    let exceeded = exceeded?;
     for limit in &exceeded {
         eprintln!("numapilot: {limit}");
     }

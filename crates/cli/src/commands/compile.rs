@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -12,6 +11,8 @@ use numapilot_wrapper::Language;
 use numapilot_wrapper::Links;
 use numapilot_wrapper::Wrapper;
 use numapilot_wrapper::install_links;
+
+use crate::output::tell;
 
 /// Runs the compiler if the program's name or its first argument asks for it; else `None`.
 pub fn intercept() -> Option<ExitCode> {
@@ -37,13 +38,13 @@ fn links(arguments: &[OsString]) -> Option<ExitCode> {
         _ => return None,
     };
     let [_, folder] = arguments else {
-        eprintln!("numapilot: write `numapilot cc --install-links DIR` or `numapilot cc --install-path DIR`");
+        tell!("numapilot: write `numapilot cc --install-links DIR` or `numapilot cc --install-path DIR`");
         return Some(ExitCode::from(2));
     };
     let made = match install_links(Path::new(folder), kind) {
         Ok(made) => made,
         Err(error) => {
-            eprintln!("numapilot: {error}");
+            tell!("numapilot: {error}");
             return Some(ExitCode::FAILURE);
         }
     };
@@ -57,24 +58,17 @@ fn links(arguments: &[OsString]) -> Option<ExitCode> {
     let folder = folder.display();
     match kind {
         Links::Prefixed => {
-            eprintln!("numapilot: with {folder} on PATH: CC=numapilot-gcc CXX=numapilot-g++ ./configure");
+            tell!("numapilot: with {folder} on PATH: CC=numapilot-gcc CXX=numapilot-g++ ./configure");
         }
-        Links::Plain => eprintln!("numapilot: now build with this folder first on PATH: PATH={folder}:$PATH make"),
+        Links::Plain => tell!("numapilot: now build with this folder first on PATH: PATH={folder}:$PATH make"),
     }
     Some(ExitCode::SUCCESS)
 }
 
-/// Runs the compiler; returns its status.
+/// Becomes the compiler; returns only where that is not possible.
 pub fn run(wrapper: &Wrapper, arguments: &[OsString]) -> ExitCode {
-    match numapilot_wrapper::run(wrapper, arguments) {
-        Ok(status) => {
-            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-            ExitCode::from(u8::try_from(code).unwrap_or(1))
-        }
-        Err(error) => {
-            eprintln!("numapilot: {error}");
-            let is_missing = matches!(error, CompileError::NoCompiler { .. } | CompileError::CannotRun { .. });
-            ExitCode::from(if is_missing { 127 } else { 1 })
-        }
-    }
+    let error = numapilot_wrapper::replace(wrapper, arguments);
+    tell!("numapilot: {error}");
+    let is_missing = matches!(error, CompileError::NoCompiler { .. } | CompileError::CannotRun { .. });
+    ExitCode::from(if is_missing { 127 } else { 1 })
 }

@@ -72,6 +72,10 @@ impl Exporter {
             began: Instant::now(),
             last: None,
         };
+        // One that cannot be read from the start is a mistake; those that end later are left out.
+        for pid in &arguments.pid {
+            exporter.reader.read(exporter.live.root(), exporter.live.machine(), *pid)?;
+        }
         if let Some((processes, _)) = &mut exporter.processes {
             processes.refresh(exporter.live.root(), 0.0)?;
         }

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::Context;
 use anyhow::Result;
-use anyhow::bail;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use numapilot_report::export::Export;
@@ -16,14 +15,9 @@ use numapilot_report::pictures::View;
 use crate::args::ExportArgs;
 use crate::output;
 
-/// Writes every file that the arguments name. Returns a line for each, to print after the report; `None` if one of them was standard output, after which
-/// nothing else may be printed. `of_heap`: a profile for pprof is of the heap and not of accesses.
-pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str, of_heap: bool) -> Result<Option<Vec<String>>> {
-    let files = [&arguments.svg, &arguments.pprof, &arguments.firefox, &arguments.csv];
-    let to_standard_output = files.into_iter().flatten().filter(|path| is_standard_output(path)).count();
-    if to_standard_output > 1 {
-        bail!("only one file can be standard output (`-`); give the others names");
-    }
+/// Writes every file that the arguments name. Returns a line for each, to print after the report. `of_heap`: a profile for pprof is of the heap and not of
+/// accesses.
+pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str, of_heap: bool) -> Result<Vec<String>> {
     let mut written = Vec::new();
     if let Some(path) = &arguments.svg {
         // Of a recording without accesses, the picture that shows something.
@@ -48,11 +42,7 @@ pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str, of_heap: 
     if let (Some(path), Some(table)) = (&arguments.csv, arguments.table) {
         save("Table", path, &mut written, |out| export.csv(table, out))?;
     }
-    Ok((to_standard_output == 0).then_some(written))
-}
-
-fn is_standard_output(path: &Path) -> bool {
-    path.as_os_str() == "-"
+    Ok(written)
 }
 
 fn save(

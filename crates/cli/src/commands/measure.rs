@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -18,6 +17,7 @@ use crate::output;
 
 /// Plans the measurements, runs them, and writes the results.
 pub fn run(arguments: &MeasureArgs) -> Result<()> {
+    let is_taken = output::takes_standard_output(&[&arguments.model, &arguments.html, &arguments.svg])?;
     let machine = Machine::live()?;
     let permit = Permit::of_this_process();
     let options = options(arguments)?;
@@ -44,10 +44,11 @@ pub fn run(arguments: &MeasureArgs) -> Result<()> {
         Machine::from_model_text(&text, &path.display().to_string())?;
         output::write_file(path, &text)?;
     }
-    show(arguments, &results, calibration.as_ref())
+    show(arguments, &results, calibration.as_ref(), is_taken)
 }
 
-fn show(arguments: &MeasureArgs, results: &Results, calibration: Option<&Calibration>) -> Result<()> {
+/// `is_taken`: one of the files is standard output.
+fn show(arguments: &MeasureArgs, results: &Results, calibration: Option<&Calibration>, is_taken: bool) -> Result<()> {
     if let Some(path) = &arguments.html {
         output::write_file(path, &html(results, calibration))?;
     }
@@ -59,13 +60,13 @@ fn show(arguments: &MeasureArgs, results: &Results, calibration: Option<&Calibra
         output::write_file(path, &drawn)?;
     }
     let files = [("Model", &arguments.model), ("Page", &arguments.html), ("Picture", &arguments.svg)];
+    if is_taken {
+        return Ok(());
+    }
     if arguments.json {
         let mut value = serde_json::to_value(results).context("JSON")?;
         value["calibration"] = calibration.map_or(serde_json::Value::Null, fitted);
         return output::print_json(&value);
-    }
-    if files.iter().any(|(_, path)| path.as_deref() == Some(Path::new("-"))) {
-        return Ok(());
     }
     output::print(&render(results, calibration, output::look(&arguments.look)))?;
     for (what, path) in files {

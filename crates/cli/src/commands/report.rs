@@ -9,6 +9,7 @@ use numapilot_flows::Named;
 use numapilot_flows::Trace;
 use numapilot_insight::Analysis;
 use numapilot_insight::Findings;
+use numapilot_insight::ObjectDetail;
 use numapilot_insight::Surveyed;
 use numapilot_insight::link_traffic;
 use numapilot_machine::Machine;
@@ -43,6 +44,9 @@ const PAGE_STRETCHES: usize = 16;
 
 /// Renders the report, and writes the files that the arguments name.
 pub fn run(arguments: &ReportArgs) -> Result<()> {
+    let export = &arguments.export;
+    let files = [&arguments.html, &arguments.plan, &export.svg, &export.pprof, &export.firefox, &export.csv];
+    let is_taken = output::takes_standard_output(&files)?;
     let trace = Trace::open(&arguments.trace)?;
     let machine = trace.machine();
     let heading = Heading::of(&name::find(&arguments.trace), &trace, machine.as_ref());
@@ -51,14 +55,7 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
     let mut surveyed = Surveyed::default();
     let found = view.findings(&analysis, &mut surveyed);
     if let Some(path) = &arguments.html {
-        let is_standard_output = path.as_os_str() == "-";
-        if is_standard_output && arguments.export.is_any() {
-            bail!("--html - takes standard output; write the other files with a separate command");
-        }
         output::write_file(path, &view.page(&analysis, &found))?;
-        if is_standard_output {
-            return Ok(());
-        }
     }
     if let Some(path) = &arguments.plan {
         refuse_blind(&analysis).context("--plan")?;
@@ -67,11 +64,11 @@ pub fn run(arguments: &ReportArgs) -> Result<()> {
             planned::add_price(&mut plan, &analysis, machine, &mut surveyed);
         }
         output::write_file(path, &plan.to_toml())?;
-        if path.as_os_str() == "-" {
-            return Ok(());
-        }
     }
-    let Some(mut written) = view.export(&analysis)? else { return Ok(()) };
+    let mut written = view.export(&analysis)?;
+    if is_taken {
+        return Ok(());
+    }
     written.extend(arguments.plan.iter().map(|path| format!("Plan: {}", path.display())));
     written.extend(arguments.html.iter().map(|path| format!("Page: {}", path.display())));
     if arguments.json {
@@ -119,10 +116,10 @@ impl View<'_> {
     }
 
     /// Writes the files that the arguments name.
-    fn export(&self, analysis: &Analysis<'_>) -> Result<Option<Vec<String>>> {
+    fn export(&self, analysis: &Analysis<'_>) -> Result<Vec<String>> {
         let arguments = self.arguments;
         if !arguments.export.is_any() {
-            return Ok(Some(Vec::new()));
+            return Ok(Vec::new());
         }
         let of_heap = arguments.heap || analysis.is_heap_only();
         let (analysis, scope) = self.chosen(analysis, of_heap)?;
@@ -279,9 +276,10 @@ impl View<'_> {
     fn details_text(&self, analysis: &Analysis<'_>, look: Look) -> Result<Vec<String>> {
         let mut parts = Vec::new();
         if let Some(name) = &self.arguments.object {
-            for chosen in choose_objects(self.trace, "--object", name)? {
-                parts.push(self.object_text(analysis, &chosen, look)?);
-            }
+            let details = self.object_details(analysis, name, slices(look))?;
+            let shown =
+                |detail: &ObjectDetail| text::object(detail, self.trace, analysis.nodes(), self.arguments.top, look);
+            parts.extend(details.iter().map(shown));
         }
         if let Some(name) = &self.arguments.thread {
             let thread = self.choose_thread(name)?;
@@ -297,13 +295,17 @@ impl View<'_> {
         Ok(text::heap(&profile, self.trace, self.arguments.top, look))
     }
 
-    fn object_text(&self, analysis: &Analysis<'_>, chosen: &Named, look: Look) -> Result<String> {
-        let detail = match chosen {
-            Named::Site(site) => analysis.site_detail(*site, slices(look), PAGE_STRETCHES),
-            Named::Object(object) => analysis.object_detail(*object, slices(look), PAGE_STRETCHES),
-        };
-        let detail = detail.context(none_to(self.trace))?;
-        Ok(text::object(&detail, self.trace, analysis.nodes(), self.arguments.top, look))
+    /// The objects that a name denotes, each in detail; those without an access that passes the filters are left out.
+    fn object_details(&self, analysis: &Analysis<'_>, name: &str, slices: usize) -> Result<Vec<ObjectDetail>> {
+        let chosen = choose_objects(self.trace, "--object", name)?;
+        let details: Vec<ObjectDetail> = chosen
+            .iter()
+            .filter_map(|chosen| match chosen {
+                Named::Site(site) => analysis.site_detail(*site, slices, PAGE_STRETCHES),
+                Named::Object(object) => analysis.object_detail(*object, slices, PAGE_STRETCHES),
+            })
+            .collect();
+        if details.is_empty() { bail!(none_to(self.trace)) } else { Ok(details) }
     }
 
     fn json(&self, analysis: &Analysis<'_>, found: &Findings) -> Result<Value> {
@@ -319,17 +321,7 @@ impl View<'_> {
         }
         let is_heap_only = analysis.is_heap_only();
         if let Some(name) = arguments.object.as_ref().filter(|_| !is_heap_only) {
-            let details: Result<Vec<Value>> = choose_objects(self.trace, "--object", name)?
-                .iter()
-                .map(|chosen| {
-                    let detail = match chosen {
-                        Named::Site(site) => analysis.site_detail(*site, TIME_SLICES, PAGE_STRETCHES),
-                        Named::Object(object) => analysis.object_detail(*object, TIME_SLICES, PAGE_STRETCHES),
-                    };
-                    Ok(value!(detail.context(none_to(self.trace))?))
-                })
-                .collect();
-            out["objects"] = Value::from(details?);
+            out["objects"] = value!(self.object_details(analysis, name, TIME_SLICES)?);
         }
         if let Some(name) = arguments.thread.as_ref().filter(|_| !is_heap_only) {
             let thread = self.choose_thread(name)?;

@@ -28,11 +28,19 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
     let Some(input) = &arguments.input else {
         bail!("name a trace or a description (.toml) to simulate, or use --list")
     };
+    let is_taken = output::takes_standard_output(&[&arguments.html, &arguments.svg, &arguments.placement])?;
+    let specs = split_policies(&arguments.policy);
+    if specs.is_empty() {
+        bail!("--policy {}: name a policy (`numapilot simulate --list`)", arguments.policy);
+    }
+    if let Some(seconds) = arguments.run_for.filter(|seconds| !seconds.is_finite() || *seconds <= 0.0) {
+        bail!("--for {seconds}: give a time above 0, in seconds");
+    }
     let loaded = load(input, arguments.repeat, arguments.run_for)?;
     let machine = machine_for(&loaded, arguments.machine.as_deref())?;
     let simulation = Simulation::new(&loaded.program, &machine, options(arguments))?;
     let mut runs = Vec::new();
-    for spec in split_policies(&arguments.policy) {
+    for spec in specs {
         let bar = progress(arguments.quiet, &spec);
         let mut on_step = |progress: Progress| {
             bar.set_position((progress.share * 1000.0) as u64);
@@ -50,7 +58,7 @@ pub fn run(arguments: &SimulateArgs) -> Result<()> {
     if let Some(path) = &arguments.placement {
         output::write_file(path, &placement(&runs, &loaded.program))?;
     }
-    show(arguments, &machine, &Comparison::new(&runs))
+    show(arguments, &machine, &Comparison::new(&runs), is_taken)
 }
 
 /// Name of the offline optimum in `--policy`. It is not a policy, because it knows the whole run in advance.
@@ -105,24 +113,22 @@ fn placement(runs: &[Report], program: &Program) -> String {
     text
 }
 
-fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>) -> Result<()> {
+/// `is_taken`: one of the files is standard output.
+fn show(arguments: &SimulateArgs, machine: &Machine, comparison: &Comparison<'_>, is_taken: bool) -> Result<()> {
     if let Some(path) = &arguments.html {
         output::write_file(path, &html(comparison, machine))?;
     }
     if let Some(path) = &arguments.svg {
         output::write_file(path, &picture(arguments.view, machine, comparison))?;
     }
-    let to_standard_output = [&arguments.html, &arguments.svg, &arguments.placement]
-        .iter()
-        .any(|path| path.as_deref() == Some(Path::new("-")));
+    if is_taken {
+        return Ok(());
+    }
     if arguments.json {
         let gains: Vec<Option<f64>> = (0..comparison.runs.len()).map(|run| comparison.gain(run)).collect();
         return output::print_json(
             &json!({ "simulated": true, "base": comparison.runs[comparison.base].policy, "gains": gains, "runs": comparison.runs }),
         );
-    }
-    if to_standard_output {
-        return Ok(());
     }
     output::print(&render(comparison, output::look(&arguments.look)))?;
     for (what, path) in

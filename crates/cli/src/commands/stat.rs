@@ -19,6 +19,8 @@ use numapilot_machine::Machine;
 use numapilot_report::text::Look;
 use numapilot_sources::Engine;
 use numapilot_sources::doctor;
+use numapilot_sources::engine::resolve_target;
+use numapilot_text::destination::PendingFile;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
 use numapilot_watch::figures::ProcessFigures;
@@ -40,7 +42,6 @@ use super::group::all_found;
 use super::group::group;
 use crate::args::StatArgs;
 use crate::output;
-use crate::output::PendingFile;
 
 /// Default observation time of the whole machine.
 const SYSTEM_TIME: Duration = Duration::from_secs(1);
@@ -111,9 +112,12 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
 
 fn start(arguments: &StatArgs) -> Result<Child> {
     let program = &arguments.command[0];
-    inherited::restored(Command::new(program).args(&arguments.command[1..]))
-        .spawn()
-        .with_context(|| format!("{}", program.to_string_lossy()))
+    let spawned = inherited::restored(Command::new(program).args(&arguments.command[1..])).spawn();
+    // Why, in words and as the status that shells give (126, 127), as for `record` and `run`.
+    spawned.map_err(|error| match resolve_target(&arguments.command) {
+        Err(why) => why.into(),
+        Ok(_) => anyhow::Error::new(error).context(program.to_string_lossy().into_owned()),
+    })
 }
 
 /// The command's exit status as shells return it. A command that still runs after `--for` is terminated.
@@ -187,6 +191,8 @@ impl Watched {
         let strangers: Vec<u32> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
         if !strangers.is_empty() {
             self.live.join(&strangers);
+            self.first.join(self.live.root(), &strangers);
+            self.last.join(self.live.root(), &strangers);
         }
         if !members.is_empty() {
             // Those that have ended have no memory any more; at the end, the last of them are shown as they were.

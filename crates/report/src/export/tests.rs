@@ -437,6 +437,15 @@ fn what_follows_from_homes_is_empty_where_these_are_unknown() {
     }
     assert_eq!(cells("known", "remote")[0], "0.5");
     assert_eq!(cells("unknown", "from_node_1"), ["0.5"], "where the accesses come from is known");
+    // Of these accesses none has a known home.
+    let filter = Filter { object: Some(ObjectId(1)), time: Some(TimeNs(2)..TimeNs(20)), ..Filter::default() };
+    let threads = csv(&of_unknown_homes(), filter, Table::Threads);
+    let remote = threads[0].iter().position(|title| title == "remote").expect("a column");
+    let samples = threads[0].iter().position(|title| title == "samples").expect("a column");
+    assert!(
+        threads[1..].iter().all(|row| row[samples] != "0" && row[remote..remote + 3].iter().all(String::is_empty)),
+        "{threads:?}"
+    );
 }
 
 #[test]

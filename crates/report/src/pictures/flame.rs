@@ -133,7 +133,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let totals = export.analysis.totals();
     let finding = format!(
         "{} of {} {} remote, {}",
-        units::share(&totals.remote_share),
+        units::remote_share(&totals),
         units::count(totals.accesses.value),
         counted.in_full(),
         found(totals.source)

@@ -6,7 +6,7 @@ use numapilot_trace::ids::ObjectId;
 
 use super::{View, svg};
 use crate::export::ExportError;
-use crate::fixture::open;
+use crate::fixture::{of_unknown_homes, open};
 
 #[test]
 fn every_view_looks_as_it_did() {
@@ -25,6 +25,15 @@ fn filters_are_told_and_kept_to() {
         let picture = opened.with(filter, |export| svg(view, export, "object 20")).expect("a picture");
         assert!(picture.contains("only object 20"), "{picture}");
         insta::assert_snapshot!(format!("{}_of_one_object", view.word()), picture);
+    }
+}
+
+#[test]
+fn a_remote_share_that_is_unknown_is_no_zero() {
+    for view in [View::Traffic, View::Timeline] {
+        let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
+        let picture = of_unknown_homes().with(filter, |export| svg(view, export, "")).expect("a picture");
+        assert!(picture.contains("an unknown share of 40 "), "{}: {picture}", view.word());
     }
 }
 

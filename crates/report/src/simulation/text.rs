@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_simulator::{Report, program::Origin};
 
 use super::{Comparison, population, signed_percent};
-use crate::text::style::wrap;
+use crate::text::style::{clean, wrap};
 use crate::text::{Align, Look, Table};
 use crate::units;
 
@@ -18,14 +18,14 @@ pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
     let _ = writeln!(
         out,
         "{}",
-        look.strong(&format!(
+        look.strong(&clean(&format!(
             "{} on {}, {} nodes, {threads} threads: simulated",
             first.program,
             first.machine,
             first.nodes.len()
-        ))
+        )))
     );
-    for line in wrap(&origin(first), look.width) {
+    for line in wrap(&clean(&origin(first)), look.width) {
         let _ = writeln!(out, "{line}");
     }
     out.push('\n');
@@ -47,7 +47,7 @@ pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
         let _ = writeln!(out, "  {}", look.faint(&line));
     }
     for note in notes(comparison) {
-        for (index, line) in wrap(&note, look.width.saturating_sub(2)).iter().enumerate() {
+        for (index, line) in wrap(&clean(&note), look.width.saturating_sub(2)).iter().enumerate() {
             let _ = writeln!(out, "{} {}", if index == 0 { "!" } else { " " }, look.warning(line));
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::population;
 use crate::findings::{gain_span, unsettled_words};
-use crate::text::style::wrap;
+use crate::text::style::{clean, wrap};
 use crate::text::{Align, Look, Table};
 use crate::units;
 
@@ -123,9 +123,9 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let open =
         found.uncertainty.as_ref().and_then(unsettled_words).map_or_else(String::new, |open| format!("; {open}"));
     let title = format!("{} on {}: {gain} ({verdict}), predicted{open}", found.program, found.machine);
-    let _ = writeln!(out, "{}", look.strong(&title));
+    let _ = writeln!(out, "{}", look.strong(&clean(&title)));
     for line in &found.set {
-        let _ = writeln!(out, "  {line}");
+        let _ = writeln!(out, "  {}", clean(line));
     }
     out.push('\n');
     let mut table =
@@ -149,7 +149,7 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
         out.push_str(&sources(uncertainty, look));
     }
     out.push('\n');
-    for line in found.notes.iter().flat_map(|note| wrap(note, look.width.saturating_sub(2))) {
+    for line in found.notes.iter().flat_map(|note| wrap(&clean(note), look.width.saturating_sub(2))) {
         let _ = writeln!(out, "  {}", look.faint(&line));
     }
     out

@@ -56,7 +56,7 @@ pub fn functions(rows: &[FunctionRow], trace: &Trace, top: usize, look: Look) ->
         table.row([
             format!("{:.1}", row.share.value * 100.0),
             format!("{:.1}", units::margin_percent(&row.share)),
-            units::bare_percent(row.remote.value),
+            units::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             row.function.clone(),
             place(&row.file, row.line, &row.module),
@@ -74,11 +74,12 @@ pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> Strin
     }
     let mut text = String::new();
     for row in rows.iter().take(top) {
+        let is_unknown = row.remote.is_share_of_nothing();
+        let remote = if is_unknown { "unknown how many".to_owned() } else { units::percent(row.remote.value) };
         let head = format!(
-            "  {} of {}, {} remote, mostly to {}",
+            "  {} of {}, {remote} remote, mostly to {}",
             units::share(&row.share),
             Counted::of(trace).many(),
-            units::percent(row.remote.value),
             site_name(trace, row.top_site)
         );
         text.push_str(&look.heading(&shorten(&clean(&head), look.width)));
@@ -123,7 +124,7 @@ pub fn code(rows: &[CodeRow], trace: &Trace, top: usize, look: Look) -> String {
         let frame = location.frames.first();
         table.row([
             format!("{:.1}", row.share.value * 100.0),
-            units::bare_percent(row.remote.value),
+            units::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             frame.map_or_else(|| "(unknown)".to_owned(), |frame| frame.function.to_string()),
             frame.map_or_else(String::new, |frame| place(&frame.file, frame.line, &location.module)),

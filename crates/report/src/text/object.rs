@@ -93,7 +93,7 @@ fn callers(rows: &[CallerRow], top: usize, look: Look) -> String {
     for row in rows.iter().take(top) {
         table.row([
             format!("{:.1}", row.share.value * 100.0),
-            if row.samples == 0 { "-".to_owned() } else { units::bare_percent(row.remote.value) },
+            if row.samples == 0 { "-".to_owned() } else { units::bare_remote(&row.remote) },
             units::count(row.instances as f64),
             units::bytes(row.bytes),
             if row.path.is_empty() { "(unknown)".to_owned() } else { row.path.join(" < ") },
@@ -154,7 +154,7 @@ fn thread_cells(thread: &ObjectThread, trace: &Trace, most: f64) -> Vec<String> 
         name,
         thread.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
         format!("{:.1}", thread.share.value * 100.0),
-        units::bare_percent(thread.remote.value),
+        units::bare_remote(&thread.remote),
         units::bare_percent(thread.writes.value),
         units::time_ns(thread.first.0),
         units::time_ns(thread.last.0),
@@ -178,7 +178,7 @@ fn pages(rows: &[PageRow], nodes: &[NodeId], look: Look) -> String {
             format!("{:#x}", row.address.0),
             row.pages.to_string(),
             format!("{:.1}", row.share.value * 100.0),
-            units::bare_percent(row.remote.value),
+            units::bare_remote(&row.remote),
             units::bare_percent(row.writes.value),
             parts(&row.on_node, nodes),
             parts(&row.from_node, nodes),

@@ -59,7 +59,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
             row.end.map_or_else(|| "-".to_owned(), |end| units::time_ns(end.0)),
             waited.unwrap_or_else(|| "-".to_owned()),
             units::count(row.accesses.value),
-            units::bare_percent(row.remote.value),
+            units::bare_remote(&row.remote),
             row.top_site.and_then(|id| trace.site(id).map(|s| format!("S{} {}", id.0, s.name))).unwrap_or_default(),
         ]);
     }
@@ -78,7 +78,9 @@ pub fn thread(detail: &ThreadDetail, trace: &Trace, nodes: &[NodeId], top: usize
     let most = timeline::greatest(accesses.iter().copied());
     let counted = Counted::of(trace);
     text.push_str(&format!("  {:<10}{}\n", counted.or_faults("accesses", "faults"), timeline::blocks(&accesses, most)));
-    text.push_str(&format!("  remote    {}\n", timeline::blocks(&remote, most)));
+    let is_unknown = detail.row.remote.is_share_of_nothing();
+    let remote = if is_unknown { "unknown".to_owned() } else { timeline::blocks(&remote, most) };
+    text.push_str(&format!("  remote    {remote}\n"));
     text.push_str(&look.faint(&format!("            one block is {}\n", units::time_ns(detail.series.bin_ns))));
     text.push('\n');
     text.push_str(&look.heading(&format!("OBJECTS IT ACCESSES (shares are of this thread's {})\n", counted.many())));

@@ -59,12 +59,15 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     let (heading, headline) = (traffic.heading, traffic.headline);
     let kind = heading.origin.words();
     let totals = &headline.totals;
+    let imbalance = match totals.knows_homes() {
+        true => format!("{:.0} % (population)", totals.imbalance.population.value * 100.0),
+        false => "unknown".to_owned(),
+    };
     let findings = format!(
-        "{} of {} {} remote · controller imbalance {:.0} % (population)",
-        units::share(&totals.remote_share),
+        "{} of {} {} remote · controller imbalance {imbalance}",
+        units::remote_share(totals),
         units::count(totals.accesses.value),
         traffic.counted.in_full(),
-        totals.imbalance.population.value * 100.0
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };

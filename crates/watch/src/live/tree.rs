@@ -29,6 +29,8 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct TreeReading {
     at: Instant,
+    /// Clock ticks since boot; `None`: not known.
+    boot_ticks: Option<u64>,
     seen: BTreeMap<u32, Seen>,
 }
 
@@ -53,10 +55,21 @@ impl TreeReading {
                 },
             );
         }
-        TreeReading { at: Instant::now(), seen }
+        TreeReading { at: Instant::now(), boot_ticks: boot_ticks(root), seen }
     }
 
-    /// A row for each process of this reading, with its title: the busiest first. What a process did before it joined counts from `before` on.
+    /// Adds processes that join the group later but ran at this reading already, as they are now: what they did before was not the group's.
+    pub fn join(&mut self, root: &Root, pids: &[u32]) {
+        let Some(boot_ticks) = self.boot_ticks else { return };
+        for (pid, now) in TreeReading::read(root, pids).seen {
+            let is_new = self.seen.get(&pid).is_none_or(|known| known.start_ticks != now.start_ticks);
+            if is_new && now.start_ticks < boot_ticks {
+                self.seen.insert(pid, now);
+            }
+        }
+    }
+
+    /// A row for each process of this reading, with its title: the busiest first. Of a process that began after `before` all counts that it did.
     #[must_use]
     pub fn since(&self, before: &TreeReading, root: &Root, machine: &Machine) -> Vec<ProcessFigures> {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
@@ -85,6 +98,12 @@ impl TreeReading {
     }
 }
 
+/// Clock ticks since boot, in which the kernel gives processes' start times.
+fn boot_ticks(root: &Root) -> Option<u64> {
+    let seconds: f64 = root.text("proc/uptime")?.split_whitespace().next()?.parse().ok()?;
+    Some((seconds * ticks_per_s()) as u64)
+}
+
 /// Resident pages of a process whose first thread has ended, whose line says 0.
 fn resident_of_others(root: &Root, pid: u32) -> u64 {
     let tid = task::stand_in(root.path(), pid);
@@ -96,6 +115,23 @@ fn resident_of_others(root: &Root, pid: u32) -> u64 {
 mod tests {
     use super::*;
     use crate::fixture::Tree;
+
+    #[test]
+    fn a_process_that_joins_counts_from_then_on_and_one_that_began_since_counts_whole() {
+        let tree = Tree::symmetric(2, 2, 1 << 20);
+        // The tree's processes begin at tick 50 + id: one before this reading, one after it.
+        tree.put("proc/uptime", &format!("{:.3} 0", 100.0 / ticks_per_s()));
+        tree.process(40, "old", &[(40, 0, 100_000)]);
+        tree.process(80, "new", &[(80, 0, 2)]);
+        let (root, machine) = (tree.root(), tree.machine());
+        let mut before = TreeReading::read(&root, &[]);
+        before.join(&root, &[40, 80]);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        tree.process(40, "old", &[(40, 0, 100_001)]);
+        let rows = TreeReading::read(&root, &[40, 80]).since(&before, &root, &machine);
+        assert_eq!((rows[0].pid, rows[1].pid), (80, 40));
+        assert!((rows[0].cpus / rows[1].cpus - 2.0).abs() < 1e-9, "{rows:?}");
+    }
 
     #[test]
     fn rows_have_titles_and_count_from_the_reading_before() {

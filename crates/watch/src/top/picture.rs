@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use numapilot_report::text::clean;
 use ratatui::buffer::Buffer;
 use ratatui::buffer::Cell;
 use ratatui::layout::Rect;
@@ -38,7 +39,7 @@ pub fn svg(buffer: &Buffer, title: &str) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n\
          <title>{}</title>\n<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{PAPER}\"/>\n\
          <g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"14\" xml:space=\"preserve\">\n",
-        escaped(title)
+        escaped(&clean(title))
     );
     for y in 0..area.height {
         let mut x = 0;
@@ -105,4 +106,16 @@ fn colour(colour: Color, otherwise: &'static str) -> &'static str {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// XML forbids control characters, also as references.
+    #[test]
+    fn a_hostile_title_leaves_the_picture_readable() {
+        let picture = svg(&Buffer::empty(Rect::new(0, 0, 2, 1)), "top: \u{1b}[31m<b>");
+        assert!(picture.contains("<title>top: \\u{1b}[31m&lt;b&gt;</title>"), "{picture}");
+    }
 }

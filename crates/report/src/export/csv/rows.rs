@@ -130,9 +130,11 @@ pub fn threads(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportE
         sheet.plain(row.start);
         sheet.maybe(row.end);
         sheet.plain(row.samples);
-        for estimate in [&row.accesses, &row.share, &row.remote, &row.writes] {
+        for estimate in [&row.accesses, &row.share] {
             sheet.estimate(estimate);
         }
+        sheet.share(&row.remote);
+        sheet.estimate(&row.writes);
         // A thread without samples has none.
         let mut on_node = row.on_node.clone();
         on_node.resize(export.analysis.nodes().len(), Estimate::default());
@@ -162,9 +164,11 @@ pub fn functions(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), Expor
         }
         sheet.plain(row.line);
         sheet.plain(row.samples);
-        for estimate in [&row.accesses, &row.share, &row.remote, &row.writes] {
+        for estimate in [&row.accesses, &row.share] {
             sheet.estimate(estimate);
         }
+        sheet.share(&row.remote);
+        sheet.estimate(&row.writes);
         top_site(export, row.top_site, sheet);
         sheet.end()?;
     }
@@ -181,9 +185,10 @@ pub fn stacks(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportEr
     for row in export.analysis.stacks() {
         sheet.plain(row.stack);
         sheet.plain(row.samples);
-        for estimate in [&row.accesses, &row.share, &row.remote] {
+        for estimate in [&row.accesses, &row.share] {
             sheet.estimate(estimate);
         }
+        sheet.share(&row.remote);
         top_site(export, row.top_site, sheet);
         // A list in a cell: JSON, because names may hold any separator.
         let places = export.trace().stack(row.stack).iter().map(|&place| export.trace().location(place));

@@ -71,6 +71,11 @@ impl<'a> Sheet<'a> {
         self.plain(estimate.high);
     }
 
+    /// Adds three cells of a share; empty ones where it is a share of nothing.
+    pub fn share(&mut self, share: &numapilot_insight::Estimate) {
+        self.maybe_estimate(Some(share).filter(|share| !share.is_share_of_nothing()));
+    }
+
     /// Three cells, or three empty ones.
     pub fn maybe_estimate(&mut self, estimate: Option<&numapilot_insight::Estimate>) {
         match estimate {

@@ -130,9 +130,9 @@ pub fn pages(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportErr
         sheet.plain(row.address);
         sheet.plain(row.pages);
         sheet.plain(row.samples);
-        for estimate in [&row.share, &row.remote, &row.writes] {
-            sheet.estimate(estimate);
-        }
+        sheet.estimate(&row.share);
+        sheet.share(&row.remote);
+        sheet.estimate(&row.writes);
         for &accesses in row.from_node.iter().chain(&row.on_node) {
             sheet.plain(accesses);
         }
@@ -169,9 +169,9 @@ pub fn series(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportEr
         sheet.plain(bin.start);
         sheet.plain(bin.start.0 + series.bin_ns);
         sheet.plain(bin.samples);
-        for estimate in [&bin.accesses, &bin.remote, &bin.writes] {
-            sheet.estimate(estimate);
-        }
+        sheet.estimate(&bin.accesses);
+        sheet.share(&bin.remote);
+        sheet.estimate(&bin.writes);
         for &accesses in bin.from_node.iter().chain(&bin.on_node) {
             sheet.plain(accesses);
         }
