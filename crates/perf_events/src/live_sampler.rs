@@ -19,6 +19,7 @@ use numapilot_perf::spe::SourceTable;
 
 use crate::aux::owner_of;
 use crate::aux::source_tables;
+use crate::doubles::Doubles;
 use crate::emulated;
 use crate::error::EventsError;
 use crate::event::EventRequest;
@@ -98,6 +99,7 @@ pub struct LiveSampler {
     /// Samples that found no room so far, and records that could not be read.
     pub lost: u64,
     set: EventSet,
+    doubles: Doubles,
     has_aux: bool,
     /// What each event's samples are.
     places: Places,
@@ -180,6 +182,7 @@ impl LiveSampler {
             lost: 0,
             has_aux,
             set,
+            doubles: Doubles::default(),
             places,
             asks,
             spe,
@@ -221,7 +224,10 @@ impl LiveSampler {
             let mut records = Records::new(&bytes);
             for (header, body) in records.by_ref() {
                 match self.set.session.decode(header, body, 0) {
-                    Ok(Record::Sample(event, sample)) if !self.set.is_double(&sample) => {
+                    Ok(Record::Sample(event, sample)) => {
+                        if self.doubles.is_double(&self.set, event, &sample) {
+                            continue;
+                        }
                         let fact = self.places.events.get(event).copied().unwrap_or_default();
                         let access =
                             if fact.is_helper { None } else { fact.access(&self.set.session.events()[event], &sample) };

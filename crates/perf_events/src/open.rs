@@ -293,9 +293,9 @@ impl EventSet {
         fds.filter_map(lost_by).fold(0, u64::saturating_add)
     }
 
-    /// Whether samples are recorded twice: a thread that has events of its own and inherits others' is sampled by both.
-    #[must_use]
-    pub fn is_double(&self, sample: &Sample<'_>) -> bool {
+    /// Whether a sample's id is that of an event that its thread inherits, although it has events of its own: both sample it
+    /// ([`crate::doubles`]).
+    pub(crate) fn is_inherited_beside_own(&self, sample: &Sample<'_>) -> bool {
         let owner = sample.identifier.and_then(|id| self.origins.get(&id)).and_then(|origin| origin.task);
         let tid = sample.pid_tid.map(|(_, tid)| tid);
         owner.zip(tid).is_some_and(|(owner, tid)| owner != tid && self.tasks.contains(&tid))

@@ -15,6 +15,7 @@ use numapilot_perf::abi::kind;
 use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
+use crate::live::time::WrittenTimes;
 use crate::live::time::raw_ns;
 use numapilot_perf_events::event::EventRequest;
 use numapilot_perf_events::open::EventSet;
@@ -165,6 +166,8 @@ pub(crate) struct FaultAnswers {
     pub scope: u32,
     course: Course,
     bytes: Vec<u8>,
+    /// When the rings were read last.
+    read_ns: u64,
 }
 
 impl FaultAnswers {
@@ -191,7 +194,7 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new() })
+        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new(), read_ns: raw_ns() })
     }
 
     /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
@@ -213,11 +216,15 @@ impl FaultAnswers {
         for ring in &mut self.set.rings {
             self.bytes.clear();
             ring.ring.take(&mut self.bytes);
+            let mut written_ns = WrittenTimes { since_ns: self.read_ns, now_ns: now };
             for (header, body) in Records::new(&self.bytes) {
-                fault_of(&self.set.session, header, body).into_iter().for_each(|fault| self.course.found(fault));
+                let Some((ns, pid, tid, page)) = fault_of(&self.set.session, header, body) else { continue };
+                let is_anothers = self.set.session.is_filled_for_another(header, body);
+                self.course.found((written_ns.next(ns, is_anothers), pid, tid, page));
             }
         }
         self.course.read_at(now);
+        self.read_ns = now;
     }
 }
 

@@ -19,6 +19,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late,
         "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_asked_too_late": sizes.late, "stamp_error_ticks": outcome.stamp_error_ticks,
+        "filled_for_others": outcome.filled_for_others,
     })
 }
 
@@ -50,6 +51,13 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         ));
     }
     notes.extend(unknown_sizes(outcome));
+    if outcome.filled_for_others > 0 {
+        notes.push(format!(
+            "{} page faults were sampled by another program, too (perf, `numapilot top`), and the kernel may have given them the time and call stack that \
+             that program asked for: times are then right to within some 20 ms, and stacks may be missing or cut",
+            outcome.filled_for_others
+        ));
+    }
     if counts.throttled > 0 {
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",
