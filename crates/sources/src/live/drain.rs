@@ -100,6 +100,8 @@ pub struct LiveOutcome {
     pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
+    /// Records of threads beyond those that a trace can hold.
+    pub left_out: u64,
     /// Samples whose times are by the clock of another program's event.
     pub filled_for_others: u64,
     /// Processes that joined and that this user may not observe.
@@ -248,6 +250,7 @@ impl<'a> Reader<'a> {
         self.outcome.counts = Counts { undecodable: self.outcome.counts.undecodable, ..self.samples.counts() };
         self.outcome.counts.lost = self.outcome.counts.lost.max(self.events.lost());
         self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
+        self.outcome.left_out = self.samples.out().left_out();
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();

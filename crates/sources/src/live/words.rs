@@ -19,7 +19,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late,
         "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_asked_too_late": sizes.late, "stamp_error_ticks": outcome.stamp_error_ticks,
-        "filled_for_others": outcome.filled_for_others,
+        "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
     })
 }
 
@@ -62,6 +62,12 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",
             counts.throttled
+        ));
+    }
+    if outcome.left_out > 0 {
+        notes.push(format!(
+            "{} records are left out, because more threads were started than a trace can hold (4194304): record for a shorter time",
+            outcome.left_out
         ));
     }
     notes.extend(outcome.aux.notes());

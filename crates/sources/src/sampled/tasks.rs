@@ -41,11 +41,13 @@ struct Image {
     index: Option<ProcessIndex>,
     /// The process has ended, or executed another image.
     has_ended: bool,
+    /// It is written and has ended: its place is free once nothing needs it as a parent.
+    is_over: bool,
     /// Its tasks: those that live, and those that are written.
     tasks: Vec<usize>,
     /// Its thread that was written first.
     speaker: Option<ThreadIndex>,
-    /// Images that it forked and that are not written. Each would be written after this one.
+    /// Images that it forked, or executed once it was written, and that are not written. Each would be written after this one.
     heirs: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
@@ -78,6 +80,17 @@ struct Task {
     is_tracked: bool,
     /// The tracker will send no more records about it.
     is_settled: bool,
+}
+
+/// A written process image that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedImage {
+    /// Its number among all images, which another one may get from now on.
+    pub image: usize,
+    /// Its number in the trace.
+    pub process: Option<ProcessIndex>,
+    /// Its threads.
+    pub threads: Vec<ThreadIndex>,
 }
 
 /// A thread that the tracker has announced.
@@ -339,13 +352,19 @@ impl Tasks {
         }
         if let Some(parent) = parent {
             self.images[parent].heirs.retain(|&heir| heir != image);
+            self.free_written(parent);
         }
         if self.known.writes_forks {
             for forked in std::mem::take(&mut self.images[image].heirs) {
                 let Image { pid, start, index, has_ended, .. } = self.images[forked];
-                if index.is_none() && !has_ended {
-                    let main = self.task(pid, pid, start);
-                    self.write_image(out, forked, main)?;
+                match (index, has_ended) {
+                    (Some(_), _) => {}
+                    (None, false) => {
+                        let main = self.task(pid, pid, start);
+                        self.write_image(out, forked, main)?;
+                    }
+                    // Its own children may still be written, and need this one.
+                    (None, true) => self.images[image].heirs.push(forked),
                 }
             }
         }
@@ -430,7 +449,10 @@ impl Tasks {
         if let Some(old) = old {
             self.end(old);
         }
-        self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
+        let new = self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
+        if let Some(parent) = parent {
+            self.images[parent].heirs.push(new);
+        }
         self.task(pid, tid, time);
         Ok(())
     }
@@ -509,6 +531,10 @@ impl Tasks {
     fn forget(&mut self, image: usize) {
         let mut next = Some(image);
         while let Some(image) = next.take() {
+            if self.images[image].is_over {
+                self.free_written(image);
+                return;
+            }
             let state = &mut self.images[image];
             // The tracker may still announce a thread, whose samples wait.
             let is_awaited = state.tasks.iter().any(|&task| !self.tasks[task].is_settled);
@@ -519,7 +545,7 @@ impl Tasks {
             let Image { pid, parent, by_exec, start, index, has_ended, speaker, is_tracked, .. } = *state;
             let old = std::mem::take(state);
             if index.is_some() {
-                let tasks = old.tasks;
+                let (tasks, heirs) = (old.tasks, old.heirs);
                 *state = Image {
                     pid,
                     parent,
@@ -527,7 +553,9 @@ impl Tasks {
                     start,
                     index,
                     has_ended,
+                    is_over: true,
                     tasks,
+                    heirs,
                     speaker,
                     is_tracked,
                     ..Image::default()
@@ -549,9 +577,36 @@ impl Tasks {
         self.free_tasks.push(task);
     }
 
+    /// Drops what is kept of an image because one of its tasks was unsettled, if it has ended. Nothing of the task may wait any more.
+    pub fn settled(&mut self, task: usize) {
+        let Task { serial, image, .. } = self.tasks[task];
+        if serial != 0 && self.images[image].has_ended {
+            self.forget(image);
+        }
+    }
+
+    /// Gives the place of a written image that has ended to others, unless an image that is not written may still need it as its parent.
+    fn free_written(&mut self, image: usize) {
+        let state = &mut self.images[image];
+        if !state.is_over || !state.heirs.is_empty() || self.ended.contains(&image) {
+            return;
+        }
+        let old = std::mem::take(state);
+        old.tasks.into_iter().for_each(|task| self.free_task(task));
+        self.free_images.push(image);
+    }
+
     /// Written process images that have ended since the last call.
-    pub fn ended(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.ended)
+    pub fn ended(&mut self) -> Vec<EndedImage> {
+        let ended = std::mem::take(&mut self.ended);
+        let mut told = Vec::with_capacity(ended.len());
+        for image in ended {
+            let Image { index, ref tasks, .. } = self.images[image];
+            let threads = tasks.iter().filter_map(|&task| self.tasks[task].thread).collect();
+            told.push(EndedImage { image, process: index, threads });
+            self.free_written(image);
+        }
+        told
     }
 
     /// Numbers of images and tasks of which something is kept, and of what else is kept of them.
