@@ -130,6 +130,23 @@ mod tests {
         assert_eq!(counted(&faults), [true; 4]);
     }
 
+    /// Thread numbers are used again: a child of thread 7 that has the number of thread 8, which has ended, has no events of its own.
+    #[test]
+    fn a_thread_with_the_number_of_one_that_has_ended_counts() {
+        let (mut set, mut doubles) = (set(), Doubles::default());
+        let sample = |time| Sample {
+            identifier: Some(70),
+            pid_tid: Some((6, 8)),
+            addr: Some(0x1000 * time),
+            time: Some(time),
+            cpu: Some(0),
+            ..Sample::default()
+        };
+        assert!(doubles.is_double(&set, 0, &sample(10)));
+        set.thread_ended(8);
+        assert!(!doubles.is_double(&set, 0, &sample(20)));
+    }
+
     /// Number of samples in a set's rings; all must be decodable.
     fn samples_in(set: &mut EventSet) -> usize {
         let mut count = 0;

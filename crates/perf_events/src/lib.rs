@@ -9,6 +9,7 @@ pub mod doubles;
 pub mod emulated;
 mod error;
 pub mod event;
+mod event_limit;
 pub mod facts;
 pub mod homes;
 pub mod live_sampler;

@@ -416,6 +416,9 @@ impl<'a> Reader<'a> {
                 self.samples.sample(event, &session.events()[event], &sample, entry.time)
             }
             Ok(Record::SideBand(record, id)) => {
+                if let SideBand::Exit(change) = &record {
+                    self.events.thread_ended(change.tid);
+                }
                 self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
             }
             Err(_) => {

@@ -147,7 +147,9 @@ mod tests {
         let between = SizesAsked { between: 3, late: 0, ..asked };
         assert_eq!(said(between), None, "of those another note speaks");
         let told = |sizes_asked: SizesAsked| sizes_between(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
-        assert!(told(between).is_some_and(|words| words.starts_with("3 page faults") && words.contains("lower bounds")));
+        assert!(
+            told(between).is_some_and(|words| words.starts_with("3 page faults") && words.contains("lower bounds"))
+        );
         assert_eq!(told(asked), None);
     }
 }
