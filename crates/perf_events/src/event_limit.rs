@@ -1,6 +1,6 @@
-//! The most events that are opened for tasks. A thread has one of each kind for each CPU, because the kernel lets inherited events share a ring only per CPU. Each is
-//! an open file and more than a kilobyte of kernel memory, and a thread that is started copies all of its parent's: on a machine of 512 CPUs a server of
-//! thousands of threads would have millions.
+//! The most events that are opened for tasks. A thread has one of each kind for each CPU, because the kernel lets inherited events share a ring only per CPU.
+//! Each is an open file and more than a kilobyte of kernel memory, and a thread that is started copies all of its parent's: on a machine of 512 CPUs a server
+//! of thousands of threads would have millions.
 
 use std::fmt;
 use std::io;

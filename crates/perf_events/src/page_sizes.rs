@@ -1,8 +1,8 @@
 //! Looks up how large the pages are that faults have just mapped: the kernel's record of a fault is from before the page is there. A size that the kernel does
 //! not report (the process has ended, the kernel is too old) stays unknown.
 //!
-//! The kernel reports whether a page is huge, and no sizes in between (multi-size THP, Linux 6.8 and later). Where those are in use, a page is known to be a base
-//! page only if a neighbour, which a larger page would have mapped too, is not there.
+//! The kernel reports whether a page is huge, and no sizes in between (multi-size THP, Linux 6.8 and later). Where those are in use, a page is known to be a
+//! base page only if a neighbour, which a larger page would have mapped too, is not there.
 
 use std::collections::HashMap;
 use std::fs;

@@ -106,16 +106,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     }
     let began = Instant::now();
     let named = members.as_ref().map(named);
-    let mut watch = Watch {
-        live: &live,
-        guard: &guard,
-        members,
-        began,
-        looked_at: began,
-        pause: JOIN_EVERY,
-        empty_since: None,
-        joined: 0,
-    };
+    let mut watch = Watch::new(&live, &guard, members, began);
     let (outcome, stopped) = std::thread::scope(|scope| {
         let handle = live.start(scope, reader).map_err(|source| SourceError::System {
             what: "cannot start the reading thread",
@@ -295,7 +286,12 @@ fn pause_after(cost: Duration) -> Duration {
     JOIN_EVERY.max(cost.saturating_mul(LOOK_PARTS))
 }
 
-impl Watch<'_> {
+impl<'a> Watch<'a> {
+    fn new(live: &'a Live, guard: &'a Guard, members: Option<Members>, began: Instant) -> Watch<'a> {
+        let (looked_at, pause) = (began, JOIN_EVERY);
+        Watch { live, guard, members, began, looked_at, pause, empty_since: None, joined: 0 }
+    }
+
     /// Waits until it is time to stop, and says why, if it was not the processes' end.
     fn until_end(
         &mut self,

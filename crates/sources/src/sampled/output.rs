@@ -18,7 +18,8 @@ use crate::error::SourceError;
 const RING_BYTES: usize = 64 << 10;
 /// Rings here are numbered from this on, beyond the slots of any arena.
 const FIRST_SLOT: u32 = 1 << 16;
-/// Threads of which a trace can hold records (`INDEX_MAX` of the join); a number beyond is one that the program must have scribbled over, or a recording of days.
+/// Threads of which a trace can hold records (`INDEX_MAX` of the join). A number beyond is one that the program must have scribbled over, or the recording is
+/// one of days.
 const THREADS_MAX: u32 = 1 << 22;
 
 /// The trace's chunk files, which several threads of the recorder may write to.
