@@ -302,8 +302,6 @@ fn step_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Op
 mod tests {
     //! Runs against a page-by-page table.
 
-    use std::collections::HashMap;
-
     use proptest::prelude::*;
 
     use super::*;
