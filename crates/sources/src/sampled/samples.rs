@@ -239,15 +239,17 @@ impl Samples {
 
     /// Drops what is kept of processes that have ended.
     fn forget_ended(&mut self) {
+        let mut threads = self.tasks.ended_threads();
         for ended in self.tasks.ended() {
             self.first_touches.forget(ended.image);
             if let Some(process) = ended.process {
                 self.stacks.remove(&process);
             }
-            for thread in &ended.threads {
-                self.last_cpu.remove(thread);
-                self.out.ended(*thread);
-            }
+            threads.extend(ended.threads);
+        }
+        for thread in threads {
+            self.last_cpu.remove(&thread);
+            self.out.ended(thread);
         }
     }
 

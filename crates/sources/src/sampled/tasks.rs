@@ -43,7 +43,7 @@ struct Image {
     has_ended: bool,
     /// It is written and has ended: its place is free once nothing needs it as a parent.
     is_over: bool,
-    /// Its tasks: those that live, and those that are written.
+    /// Its tasks: those that live, and those whose announcement may still come.
     tasks: Vec<usize>,
     /// Its thread that was written first.
     speaker: Option<ThreadIndex>,
@@ -73,6 +73,8 @@ struct Task {
     image: usize,
     /// Place and serial number of the task that created it.
     parent: Option<(usize, u64)>,
+    /// That task's thread, once it has ended and nothing is kept of it.
+    creator: Option<ThreadIndex>,
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
@@ -89,7 +91,7 @@ pub(crate) struct EndedImage {
     pub image: usize,
     /// Its number in the trace.
     pub process: Option<ProcessIndex>,
-    /// Its threads.
+    /// Its threads that had not ended before, and the one that was written first.
     pub threads: Vec<ThreadIndex>,
 }
 
@@ -134,8 +136,9 @@ pub(crate) struct Tasks {
     free_images: Vec<usize>,
     free_tasks: Vec<usize>,
     serial: u64,
-    /// Written images that have ended since [`Tasks::ended`].
+    /// Written images that have ended since [`Tasks::ended`], and threads of images that have not.
     ended: Vec<usize>,
+    ended_threads: Vec<ThreadIndex>,
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
@@ -286,7 +289,8 @@ impl Tasks {
         task: usize,
         forker: Option<ThreadIndex>,
     ) -> Result<ThreadIndex, SourceError> {
-        let parent = self.creator(task).and_then(|creator| self.tasks[creator].thread).or(forker);
+        let creator = self.creator(task).and_then(|creator| self.tasks[creator].thread);
+        let parent = creator.or(self.tasks[task].creator).or(forker);
         let Task { tid, image, start, ref name, .. } = self.tasks[task];
         let name = name.clone();
         let image = &mut self.images[image];
@@ -504,7 +508,11 @@ impl Tasks {
         self.by_tid.remove(&change.tid);
         if is_last {
             self.end(image);
-        } else if thread.is_none() && is_settled {
+        } else if is_settled {
+            if let Some(index) = thread {
+                self.name_creator(image, task, index);
+                self.ended_threads.push(index);
+            }
             self.images[image].tasks.retain(|&other| other != task);
             self.free_task(task);
         }
@@ -572,6 +580,22 @@ impl Tasks {
         }
     }
 
+    /// The threads of an image that a task has created and that are not written keep its number.
+    fn name_creator(&mut self, image: usize, task: usize, thread: ThreadIndex) {
+        let parent = Some((task, self.tasks[task].serial));
+        for &other in &self.images[image].tasks {
+            let created = &mut self.tasks[other];
+            if created.parent == parent && created.thread.is_none() {
+                created.creator = Some(thread);
+            }
+        }
+    }
+
+    /// Threads that have ended since the last call, of processes that had not.
+    pub fn ended_threads(&mut self) -> Vec<ThreadIndex> {
+        std::mem::take(&mut self.ended_threads)
+    }
+
     fn free_task(&mut self, task: usize) {
         self.tasks[task] = Task::default();
         self.free_tasks.push(task);
@@ -601,8 +625,9 @@ impl Tasks {
         let ended = std::mem::take(&mut self.ended);
         let mut told = Vec::with_capacity(ended.len());
         for image in ended {
-            let Image { index, ref tasks, .. } = self.images[image];
-            let threads = tasks.iter().filter_map(|&task| self.tasks[task].thread).collect();
+            let Image { index, speaker, ref tasks, .. } = self.images[image];
+            // What came of the process last may have been written on behalf of a thread that had ended long before.
+            let threads = tasks.iter().filter_map(|&task| self.tasks[task].thread).chain(speaker).collect();
             told.push(EndedImage { image, process: index, threads });
             self.free_written(image);
         }

@@ -187,6 +187,34 @@ fn processes_that_end_with_samples_leave_nothing_behind() {
     }
 }
 
+/// A server with a thread for each connection.
+#[test]
+fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+    lab.exec(7);
+    lab.sample((7, 7), BASE);
+    let mut kept = Vec::new();
+    for tid in 1000..1100 {
+        let (thread, created) = ((7, tid), (7, 2000 + tid));
+        lab.fork(thread, (7, 7));
+        lab.fork(created, thread);
+        lab.sample(thread, BASE);
+        lab.exit(thread.0, thread.1);
+        // Its creator has ended, and is named all the same.
+        lab.sample(created, BASE);
+        lab.exit(created.0, created.1);
+        lab.samples.out().flush().unwrap();
+        kept.push((lab.samples.kept(), lab.samples.kept_of_threads(), lab.samples.out().open_rings()));
+    }
+    assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+    let trace = lab.finished();
+    let of = |tid| trace.threads().iter().find(|thread| thread.tid == tid);
+    for tid in 1000..1100 {
+        let (creator, created) = (of(tid).unwrap(), of(2000 + tid).unwrap());
+        assert_eq!(created.parent, Some(creator.index), "{tid}");
+    }
+}
+
 /// A process whose parent has ended unsampled, and whose grandparent was written and has ended: no other process has its place meanwhile.
 #[test]
 fn a_grandchild_keeps_its_grandparent_although_that_has_ended() {
