@@ -306,8 +306,7 @@ impl EventSet {
         self.rings.len() + self.others.len()
     }
 
-    /// Whether a sample's id is that of an event that its thread inherits, although it has events of its own: both sample it
-    /// ([`crate::doubles`]).
+    /// Whether a sample's id is that of an event that its thread inherits, although it has events of its own: both sample it (`Doubles`).
     pub(crate) fn is_inherited_beside_own(&self, sample: &Sample<'_>) -> bool {
         let owner = sample.identifier.and_then(|id| self.origins.get(&id)).and_then(|origin| origin.task);
         let tid = sample.pid_tid.map(|(_, tid)| tid);
