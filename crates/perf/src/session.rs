@@ -2,7 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::abi::{kind, sample};
+use crate::abi::{event_type, kind, sample, software};
 use crate::attr::EventAttr;
 use crate::bytes::{Bytes, Endian};
 use crate::error::{DecodeError, Fault};
@@ -69,6 +69,15 @@ pub struct Session {
     id_from_end: Option<usize>,
     /// All events ask for the same, so that the event does not matter for the layout.
     is_uniform: bool,
+    /// Events whose samples may bear the id of another event, of this session or not ([`shares_data`]).
+    sharing: Vec<u32>,
+}
+
+/// Whether the kernel may give an event's samples the id, time and call chain of another event: of all software events that it counts at one place (page
+/// faults, context switches and their like) since Linux 6.3. Their samples are made of one `perf_sample_data`, whose fields the first event fills in for all
+/// (`do_perf_sw_event` and `perf_prepare_sample` in `kernel/events/core.c`); that event may be another program's.
+fn shares_data(attr: &EventAttr) -> bool {
+    attr.kind == event_type::SOFTWARE && attr.config > software::TASK_CLOCK && attr.config < software::DUMMY
 }
 
 impl Session {
@@ -98,6 +107,9 @@ impl Session {
         } else {
             self.id_in_sample = self.id_in_sample.filter(|_| self.id_in_sample == in_sample);
             self.id_from_end = self.id_from_end.filter(|_| self.id_from_end == from_end);
+        }
+        if shares_data(&attr) {
+            self.sharing.push(index as u32);
         }
         self.events.push(attr);
         index
@@ -150,9 +162,22 @@ impl Session {
         match self.event_of(id) {
             Some(event) => Ok(event),
             // The kernel writes 0 for events that nobody asked the id of.
-            None if self.is_uniform || id == 0 => Ok(0),
-            None => Err(fail(Fault::UnknownId(id))),
+            None if id == 0 => Ok(0),
+            None => match self.sharing[..] {
+                [only] => Ok(only as usize),
+                _ if self.is_uniform => Ok(0),
+                _ => Err(fail(Fault::UnknownId(id))),
+            },
         }
+    }
+
+    /// Whether a sample bears the id of an event that is not of this session: the kernel has filled it in for another program's event on the same page fault
+    /// (or its like), and its time is by that event's clock, whichever that is.
+    #[must_use]
+    pub fn is_filled_for_another(&self, header: Header, body: &[u8]) -> bool {
+        let at = self.id_in_sample.filter(|_| header.kind == kind::SAMPLE && !self.sharing.is_empty());
+        let id = at.and_then(|at| self.word(body, at));
+        id.is_some_and(|id| id != 0 && self.event_of(id).is_none())
     }
 
     /// The event of another record. Records that the perf tool made up itself may carry no known id: their trailer is that of the first event.
@@ -209,5 +234,54 @@ impl Session {
         let has_time = attr.sample_id_all() && attr.samples(sample::TIME);
         // Records that the tool made up before the recording have a trailer of zeroes: they come first.
         has_time.then(|| self.word(body, body.len().checked_sub(from_end)?))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: u32, config: u64, sample_type: u64) -> EventAttr {
+        EventAttr { kind, config, sample_type, ..EventAttr::default() }
+    }
+
+    /// As a recording of page faults has them: the side band with id 5, page faults with id 6.
+    fn faults() -> Session {
+        let mut session = Session::new(Endian::default());
+        session.add(event(event_type::SOFTWARE, software::DUMMY, sample::IDENTIFIER), [5]);
+        session.add(event(event_type::SOFTWARE, software::PAGE_FAULTS, sample::IDENTIFIER | sample::ADDR), [6]);
+        session
+    }
+
+    fn words(words: &[u64]) -> (Header, Vec<u8>) {
+        let body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        (Header { kind: kind::SAMPLE, misc: 0, size: (Header::BYTES + body.len()) as u16 }, body)
+    }
+
+    /// Another program samples the page faults of the same process, and the kernel writes its event's id.
+    #[test]
+    fn a_page_fault_with_another_programs_id_is_a_page_fault() {
+        let mut session = faults();
+        let address = |session: &Session, id| {
+            let (header, body) = words(&[id, 0x1000]);
+            match session.decode(header, &body, 0) {
+                Ok(Record::Sample(1, sample)) => sample.addr,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!([6, 77].map(|id| address(&session, id)), [Some(0x1000); 2]);
+        let is_anothers = |session: &Session, id| {
+            let (header, body) = words(&[id, 0x1000]);
+            session.is_filled_for_another(header, &body)
+        };
+        assert_eq!([5, 6, 77, 0].map(|id| is_anothers(&session, id)), [false, false, true, false]);
+        // Samples of the processor are filled in each for itself.
+        session.add(event(event_type::RAW, 0x1cd, sample::IDENTIFIER | sample::ADDR), [7]);
+        assert_eq!(address(&session, 77), Some(0x1000));
+        // Which of two it is of, nothing says.
+        session.add(event(event_type::SOFTWARE, software::PAGE_FAULTS_MIN, sample::IDENTIFIER), [8]);
+        let (header, body) = words(&[77, 0x1000]);
+        let error = session.decode(header, &body, 0).unwrap_err();
+        assert_eq!(error.fault, Fault::UnknownId(77));
     }
 }

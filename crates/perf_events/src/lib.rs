@@ -5,9 +5,11 @@
 //! opened with what the kernel has, down to 4.19.
 
 pub mod aux;
+pub mod doubles;
 pub mod emulated;
 mod error;
 pub mod event;
+mod event_limit;
 pub mod facts;
 pub mod homes;
 pub mod live_sampler;

@@ -19,6 +19,7 @@ use numapilot_perf::spe::SourceTable;
 
 use crate::aux::owner_of;
 use crate::aux::source_tables;
+use crate::doubles::Doubles;
 use crate::emulated;
 use crate::error::EventsError;
 use crate::event::EventRequest;
@@ -41,6 +42,8 @@ const RING_BYTES: usize = 256 << 10;
 const ACCESSES_HZ: u32 = 500;
 const FAULTS_HZ: u32 = 5000;
 const SYSTEM_HZ: u32 = 100;
+/// Events that are asked at each look what they have lost; more of them are asked less often.
+const ASKED_FOR_LOSSES: usize = 1000;
 /// Pages whose node is asked for at one look.
 const ASKED_MAX: usize = 4096;
 const PAGE_SHIFT: u32 = 12;
@@ -95,9 +98,11 @@ pub struct LiveSampler {
     pub kind: Kind,
     /// Notes to show with the samples.
     pub notes: Vec<String>,
-    /// Samples that found no room so far, and records that could not be read.
+    /// Samples that found no room so far, and records that could not be read. Of many events, what the kernel counted up to some looks ago.
     pub lost: u64,
+    looks: usize,
     set: EventSet,
+    doubles: Doubles,
     has_aux: bool,
     /// What each event's samples are.
     places: Places,
@@ -178,8 +183,10 @@ impl LiveSampler {
             kind,
             notes,
             lost: 0,
+            looks: 0,
             has_aux,
             set,
+            doubles: Doubles::default(),
             places,
             asks,
             spe,
@@ -221,7 +228,10 @@ impl LiveSampler {
             let mut records = Records::new(&bytes);
             for (header, body) in records.by_ref() {
                 match self.set.session.decode(header, body, 0) {
-                    Ok(Record::Sample(event, sample)) if !self.set.is_double(&sample) => {
+                    Ok(Record::Sample(event, sample)) => {
+                        if self.doubles.is_double(&self.set, event, &sample) {
+                            continue;
+                        }
                         let fact = self.places.events.get(event).copied().unwrap_or_default();
                         let access =
                             if fact.is_helper { None } else { fact.access(&self.set.session.events()[event], &sample) };
@@ -229,6 +239,7 @@ impl LiveSampler {
                             self.put(&access, fact.is_fault, out, &mut unknown);
                         }
                     }
+                    Ok(Record::SideBand(SideBand::Exit(change), _)) => self.set.thread_ended(change.tid),
                     Ok(Record::SideBand(SideBand::Lost { count, .. } | SideBand::LostSamples { count }, _)) => {
                         told_lost += count;
                     }
@@ -255,8 +266,12 @@ impl LiveSampler {
         // Those of the last look once more: another task's event may have found an area full just before it was read.
         let again = std::mem::replace(&mut self.full, full);
         again.iter().chain(&self.full).for_each(|&cpu| self.set.restart_aux(cpu));
-        // Kernels before 6.0 keep no count of their own.
-        self.lost = (self.lost + told_lost).max(self.set.lost());
+        self.lost += told_lost;
+        // A system call for each. (Kernels before 6.0 keep no count of their own.)
+        if self.looks.is_multiple_of(1 + self.set.count() / ASKED_FOR_LOSSES) {
+            self.lost = self.lost.max(self.set.lost());
+        }
+        self.looks += 1;
         self.ask(out, &unknown);
     }
 

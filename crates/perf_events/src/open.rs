@@ -23,6 +23,8 @@ use numapilot_perf::abi::read_format;
 
 use crate::error::EventsError;
 use crate::event::EventRequest;
+use crate::event_limit::TooMany;
+use crate::event_limit::cost_note;
 use crate::locked_memory::Limits;
 use crate::locked_memory::NoRoom;
 use crate::locked_memory::Sizes;
@@ -293,9 +295,19 @@ impl EventSet {
         fds.filter_map(lost_by).fold(0, u64::saturating_add)
     }
 
-    /// Whether samples are recorded twice: a thread that has events of its own and inherits others' is sampled by both.
+    /// A thread has ended: what has its number from now on has no events of its own, but those that it inherited.
+    pub fn thread_ended(&mut self, tid: u32) {
+        self.tasks.remove(&tid);
+    }
+
+    /// Number of events, each of which is asked by [`EventSet::lost`].
     #[must_use]
-    pub fn is_double(&self, sample: &Sample<'_>) -> bool {
+    pub fn count(&self) -> usize {
+        self.rings.len() + self.others.len()
+    }
+
+    /// Whether a sample's id is that of an event that its thread inherits, although it has events of its own: both sample it (`Doubles`).
+    pub(crate) fn is_inherited_beside_own(&self, sample: &Sample<'_>) -> bool {
         let owner = sample.identifier.and_then(|id| self.origins.get(&id)).and_then(|origin| origin.task);
         let tid = sample.pid_tid.map(|(_, tid)| tid);
         owner.zip(tid).is_some_and(|(owner, tid)| owner != tid && self.tasks.contains(&tid))
@@ -339,6 +351,9 @@ impl<'a> Opening<'a> {
             Scope::Processes(pids) => self.processes(pids)?,
         };
         self.set.notes.extend(self.memory.note());
+        if *self.scope != Scope::System {
+            self.set.notes.extend(cost_note(self.events_of_a_thread()));
+        }
         Ok(self.finish())
     }
 
@@ -383,6 +398,8 @@ impl<'a> Opening<'a> {
         for _ in 0..SCAN_ROUNDS {
             let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
             let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
+            TooMany::check(self.set.count(), fresh.len(), self.events_of_a_thread())
+                .map_err(|error| (SIDE_BAND, error))?;
             let mut opened = 0;
             for tid in fresh {
                 // One that ended between the look and the call is no error.
@@ -394,6 +411,12 @@ impl<'a> Opening<'a> {
             }
         }
         Ok(is_any)
+    }
+
+    /// One of each kind for each CPU that has it.
+    fn events_of_a_thread(&self) -> usize {
+        let on = |cpus: &Option<Vec<u32>>| cpus.as_ref().map_or(self.cpus.len(), Vec::len);
+        self.requests.iter().map(|request| on(&request.cpus)).sum()
     }
 
     /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone. An error names the

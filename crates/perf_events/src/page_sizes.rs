@@ -1,13 +1,22 @@
 //! Looks up how large the pages are that faults have just mapped: the kernel's record of a fault is from before the page is there. A size that the kernel does
 //! not report (the process has ended, the kernel is too old) stays unknown.
+//!
+//! The kernel reports whether a page is huge, and no sizes in between (multi-size THP, Linux 6.8 and later). Where those are in use, a page is known to be a
+//! base page only if a neighbour, which a larger page would have mapped too, is not there.
 
 use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
 
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::{huge_bytes, page_bytes};
+use numapilot_kernel::maps;
 use numapilot_kernel::pagemap::PageMap;
 
 const PAGE_SHIFT: u32 = 12;
+/// Ranges of the largest pages' size of which is remembered how large their pages are.
+const GIANTS_MAX: usize = 1 << 12;
 
 /// Bytes of pages that the kernel was asked for, by process id and page number.
 pub type Sizes = foldhash::HashMap<(u32, u64), u64>;
@@ -23,8 +32,78 @@ pub struct SizesAsked {
     pub late: u64,
     /// The kernel cannot be asked (before Linux 6.7).
     pub is_too_old: bool,
-    /// The kernel makes no transparent huge pages (`never` in /sys/kernel/mm/transparent_hugepage/enabled, or no such file).
+    /// The kernel makes no transparent huge pages of any size (`never` in /sys/kernel/mm/transparent_hugepage, or no such folder).
     pub are_never_huge: bool,
+    /// Pages that may be larger than a base page and smaller than a huge page, which the kernel does not report.
+    pub between: u64,
+}
+
+/// Which pages this machine has, beside base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Offer {
+    /// Transparent huge pages are made, of any size.
+    has_huge: bool,
+    /// Bytes of the smallest size between a base page and a huge page that is made.
+    least_between: Option<u64>,
+    /// Bytes of the largest reserved pages (hugetlb) that are larger than huge pages.
+    giant: Option<u64>,
+}
+
+impl Offer {
+    /// As sysfs under `root` says (`Documentation/admin-guide/mm/transhuge.rst`, `hugetlbpage.rst`); `huge_bytes`: of a huge page.
+    fn read(root: &Path, huge_bytes: u64) -> Offer {
+        let folder = root.join("sys/kernel/mm/transparent_hugepage");
+        let mut offer = Offer::default();
+        for file in ["enabled", "shmem_enabled"] {
+            let is_top = is_made(&folder.join(file), false);
+            let mut is_any = false;
+            for (bytes, size) in sizes_in(&folder) {
+                let is_size = is_made(&size.join(file), is_top);
+                is_any = true;
+                offer.has_huge |= is_size;
+                if is_size && bytes < huge_bytes {
+                    offer.least_between = Some(offer.least_between.map_or(bytes, |least| least.min(bytes)));
+                }
+            }
+            // Kernels before 6.8 have one setting for the only size.
+            offer.has_huge |= is_top && (!is_any || file == "shmem_enabled");
+        }
+        let is_reserved = |folder: &Path| {
+            let text = fs::read_to_string(folder.join("nr_hugepages")).unwrap_or_default();
+            text.trim().parse::<u64>().is_ok_and(|count| count > 0)
+        };
+        let reserved = sizes_in(&root.join("sys/kernel/mm/hugepages")).into_iter();
+        offer.giant =
+            reserved.filter(|(bytes, of)| *bytes > huge_bytes && is_reserved(of)).map(|(bytes, _)| bytes).max();
+        offer
+    }
+}
+
+/// Whether pages of a size are made, of all memory or of what asks for them, by the setting in a file; `inherited`: the setting for all sizes.
+fn is_made(file: &Path, inherited: bool) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+    match chosen {
+        Some("inherit") => inherited,
+        None | Some("never" | "deny") => false,
+        Some(_) => true,
+    }
+}
+
+/// The folders `hugepages-SIZEkB` in a folder, with their sizes in bytes.
+fn sizes_in(folder: &Path) -> Vec<(u64, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |path: PathBuf| {
+        let kib = path.file_name()?.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?;
+        Some((kib.checked_mul(1024)?, path))
+    };
+    entries.filter_map(|entry| size(entry.path())).collect()
+}
+
+/// Page size in bytes of the mapping at an address, in the text of `smaps`; `None`: no mapping is there, or the kernel does not say.
+fn size_of_mapping(text: &[u8], address: u64) -> Option<u64> {
+    let (_, used) = maps::uses(text).find(|(line, _)| (line.start..line.end).contains(&address))?;
+    (used.page_kib > 0).then(|| used.page_kib.saturating_mul(1024))
 }
 
 /// The pages whose sizes are to be looked up, by process.
@@ -32,26 +111,29 @@ pub struct SizesAsked {
 pub struct PageSizes {
     base_bytes: u64,
     huge_bytes: u64,
+    offer: Offer,
     wanted: HashMap<u32, Vec<u64>>,
+    /// Sizes of pages in ranges of the largest size that are all huge pages, by process id and first address.
+    giants: HashMap<(u32, u64), u64>,
+    text: Vec<u8>,
     /// Counts of the look-ups.
     pub asked: SizesAsked,
 }
 
 impl Default for PageSizes {
     fn default() -> PageSizes {
+        let huge_bytes = huge_bytes();
+        let offer = Offer::read(Path::new("/"), huge_bytes);
         PageSizes {
             base_bytes: page_bytes(),
-            huge_bytes: huge_bytes(),
+            huge_bytes,
+            offer,
             wanted: HashMap::new(),
-            asked: SizesAsked { are_never_huge: !makes_huge_pages(), ..SizesAsked::default() },
+            giants: HashMap::new(),
+            text: Vec::new(),
+            asked: SizesAsked { are_never_huge: !offer.has_huge, ..SizesAsked::default() },
         }
     }
-}
-
-/// Whether the kernel makes transparent huge pages, of all memory or of what asks for them.
-fn makes_huge_pages() -> bool {
-    let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    enabled.is_ok_and(|text| !text.contains("[never]"))
 }
 
 impl PageSizes {
@@ -85,12 +167,48 @@ impl PageSizes {
                 _ => self.size(&mut map, start, page << PAGE_SHIFT)?,
             };
             last = Some((start, bytes));
+            let bytes = match bytes {
+                Some(bytes) if bytes == self.base_bytes && self.is_between(&mut map, page << PAGE_SHIFT)? => {
+                    self.asked.between += 1;
+                    None
+                }
+                Some(bytes) if bytes == self.huge_bytes => Some(self.giant(&map, pid, page << PAGE_SHIFT)?),
+                bytes => bytes,
+            };
             if let Some(bytes) = bytes {
                 self.asked.told += 1;
                 sizes.insert((pid, page), bytes);
             }
         }
         Ok(())
+    }
+
+    /// Whether a page that is not huge may still be larger than a base page: all pages are there that the next larger one would have mapped with it.
+    fn is_between(&self, map: &mut PageMap, address: u64) -> Result<bool, KernelError> {
+        let Some(least) = self.offer.least_between.filter(|least| *least > self.base_bytes) else { return Ok(false) };
+        let mut entries = Vec::new();
+        let count = (least / self.base_bytes) as usize;
+        map.read((address & !(least - 1)) / self.base_bytes, count, &mut entries)?;
+        Ok(entries.len() == count && entries.iter().all(|entry| entry.is_present()))
+    }
+
+    /// Size of a huge page, which may be a larger one of those that are reserved (hugetlb): the size that its mapping has, where all of that range is huge.
+    fn giant(&mut self, map: &PageMap, pid: u32, address: u64) -> Result<u64, KernelError> {
+        let Some(giant) = self.offer.giant.filter(|bytes| bytes.is_power_of_two()) else { return Ok(self.huge_bytes) };
+        let start = address & !(giant - 1);
+        if map.is_huge(start, start + giant)? != Some(true) {
+            return Ok(self.huge_bytes);
+        }
+        if let Some(&bytes) = self.giants.get(&(pid, start)) {
+            return Ok(bytes);
+        }
+        maps::read(pid, "smaps", &mut self.text)?;
+        let bytes = size_of_mapping(&self.text, address).unwrap_or(0).max(self.huge_bytes);
+        if self.giants.len() >= GIANTS_MAX {
+            self.giants.clear();
+        }
+        self.giants.insert((pid, start), bytes);
+        Ok(bytes)
     }
 
     fn size(&mut self, map: &mut PageMap, start: u64, address: u64) -> Result<Option<u64>, KernelError> {
@@ -138,15 +256,88 @@ mod tests {
             let told = sizes.get(&(pid, page >> PAGE_SHIFT)).copied();
             if !asker.asked.is_too_old {
                 let own = [Some(asker.base_bytes), Some(asker.huge_bytes)];
-                // A system may have no free huge page, or be told never to use one.
-                assert!(own.contains(&told), "{told:?}");
+                // A system may have no free huge page, or be told never to use one, or use one of a size in between.
+                assert!(own.contains(&told) || asker.asked.between > 0, "{told:?}");
                 assert!(advice == libc::MADV_HUGEPAGE || told == own[0], "{told:?}");
             }
             // SAFETY: as above.
             unsafe { libc::munmap(base, bytes) };
         }
         let asked = asker.asked;
-        assert!(asked.pages == 2 && (asked.told == 2) != asked.is_too_old, "{asked:?}");
+        assert!(asked.pages == 2 && (asked.told + asked.between == 2) != asked.is_too_old, "{asked:?}");
+    }
+
+    /// Four pages that are there as if one page of 16 KiB had mapped them, and one without neighbours.
+    #[test]
+    fn a_page_with_all_its_neighbours_may_be_larger() {
+        let mut asker = PageSizes::default();
+        let base = asker.base_bytes;
+        asker.offer.least_between = Some(4 * base);
+        let bytes = 32 * base as usize;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, of which only bytes within are written, and which ends with the process.
+        let first = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            libc::madvise(at, bytes, libc::MADV_NOHUGEPAGE);
+            let first = (at as usize).next_multiple_of(4 * base as usize);
+            for page in [0, 1, 2, 3, 9] {
+                ((first + page * base as usize) as *mut u8).write_volatile(1);
+            }
+            first as u64
+        };
+        let (pid, mut sizes) = (std::process::id(), Sizes::default());
+        for page in [1, 9] {
+            asker.want(pid, first + page * base);
+        }
+        asker.ask(&mut sizes);
+        let told = [1, 9].map(|page| sizes.get(&(pid, (first + page * base) >> PAGE_SHIFT)).copied());
+        if asker.asked.is_too_old {
+            assert_eq!(told, [None; 2]);
+        } else {
+            assert_eq!((told, asker.asked.between, asker.asked.told), ([None, Some(base)], 1, 1));
+        }
+    }
+
+    #[test]
+    fn sizes_that_the_kernel_makes_are_read_from_their_folders() {
+        const HUGE: u64 = 2 << 20;
+        let offer = |files: &[(&str, &str)]| {
+            let root = tempfile::tempdir().unwrap();
+            for (path, text) in files {
+                let path = root.path().join("sys/kernel/mm").join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Offer::read(root.path(), HUGE)
+        };
+        let [top, huge] = ["transparent_hugepage/enabled", "transparent_hugepage/hugepages-2048kB/enabled"];
+        let [small, middle] = [16, 64].map(|kib| format!("transparent_hugepage/hugepages-{kib}kB/enabled"));
+        let never = "always inherit madvise [never]";
+        assert_eq!(offer(&[]), Offer::default());
+        assert_eq!(offer(&[(top, "always madvise [never]")]), Offer::default());
+        assert!(offer(&[(top, "always [madvise] never")]).has_huge, "before 6.8");
+        let files = [(top, "[always] madvise never"), (huge, never), (&*small, never)];
+        assert_eq!(offer(&files), Offer::default(), "each size is turned off");
+        let files = [(top, "always madvise [never]"), (huge, "always [inherit] madvise never"), (&*small, never)];
+        assert_eq!(offer(&files), Offer::default());
+        let files = [(top, "always madvise [never]"), (&*small, "[always] inherit madvise never"), (&*middle, never)];
+        let expected = Offer { has_huge: true, least_between: Some(16 << 10), giant: None };
+        assert_eq!(offer(&files), expected, "although the setting for all is never");
+        let files = [(top, "always [madvise] never"), (&*small, never), (&*middle, "always [inherit] madvise never")];
+        assert_eq!(offer(&files).least_between, Some(64 << 10));
+        let counts =
+            [("hugepages/hugepages-1048576kB/nr_hugepages", "3\n"), ("hugepages/hugepages-2048kB/nr_hugepages", "9\n")];
+        assert_eq!(offer(&counts).giant, Some(1 << 30));
+        assert_eq!(offer(&[("hugepages/hugepages-1048576kB/nr_hugepages", "0\n")]).giant, None);
+    }
+
+    #[test]
+    fn a_mapping_of_larger_pages_says_so() {
+        let text = b"40000000-c0000000 rw-p 00000000 00:0f 7 /anon_hugepage (deleted)\nSize: 2097152 kB\nKernelPageSize: 1048576 kB\n\
+            c0000000-c0001000 rw-p 00000000 00:00 0 \nKernelPageSize: 4 kB\n";
+        let sizes = [0x4000_0000, 0xbfff_ffff, 0xc000_0000, 0xd000_0000].map(|at| size_of_mapping(text, at));
+        assert_eq!(sizes, [Some(1 << 30), Some(1 << 30), Some(4096), None]);
     }
 
     #[test]

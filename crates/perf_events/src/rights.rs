@@ -6,6 +6,7 @@ use std::io;
 use serde::Serialize;
 
 use crate::error::EventsError;
+use crate::event_limit::TooMany;
 use crate::facts::{Answer, EventFacts, Vendor};
 use crate::locked_memory::NoRoom;
 use crate::probe;
@@ -65,6 +66,10 @@ impl Scope {
 pub fn explain(event: &str, scope: Scope, source: io::Error) -> EventsError {
     if let Some(no_room) = NoRoom::in_error(&source) {
         let (reason, remedy) = (no_room.reason(), no_room.remedy());
+        return EventsError::Event { event: event.to_owned(), source, reason, remedy };
+    }
+    if let Some(too_many) = TooMany::in_error(&source) {
+        let (reason, remedy) = (too_many.reason(), too_many.remedy().to_owned());
         return EventsError::Event { event: event.to_owned(), source, reason, remedy };
     }
     let facts = probe();
@@ -187,8 +192,8 @@ fn paranoid(facts: &EventFacts, scope: Scope) -> Obstacle {
 
 fn files() -> Obstacle {
     Obstacle::new(
-        "too many files are open (EMFILE): each event needs one per CPU",
-        "raise the limit: `ulimit -n 65536`",
+        "too many files are open (EMFILE): each thread needs one for each event and CPU",
+        "raise the limit (`ulimit -Hn` shows how far; a service: `LimitNOFILE=`), or take the whole machine (`--system`)",
     )
 }
 

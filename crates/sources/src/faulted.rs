@@ -5,16 +5,19 @@
 //! program's behalf (`read(2)` into fresh memory) need the right to see kernel events; without it only user faults are known.
 
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use numapilot_perf::Header;
 use numapilot_perf::Record;
+use numapilot_perf::SideBand;
 use numapilot_perf::abi::kind;
 use numapilot_trace::wire::layout as wire;
 
 use crate::arena::Arena;
+use crate::live::time::WrittenTimes;
 use crate::live::time::raw_ns;
 use numapilot_perf_events::event::EventRequest;
 use numapilot_perf_events::open::EventSet;
@@ -81,35 +84,83 @@ impl Faults {
         self.runs.insert((pid, first), Run { end, tid });
     }
 
+    /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
+    fn forget(&mut self, pid: u32) {
+        let of_process: Vec<(u32, u64)> = self.runs.range((pid, 0)..=(pid, u64::MAX)).map(|(&at, _)| at).collect();
+        for at in of_process {
+            self.runs.remove(&at);
+        }
+    }
+
     /// The thread that faulted `page` last, and how many pages from there on it did.
     fn last(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
         self.around(pid, page).map(|(_, run)| (run.tid, run.end - page))
     }
 }
 
-/// A fault: time, process, thread, page.
-type Fault = (u64, u32, u32, u64);
+/// What a record tells of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// It was forked.
+    Forked,
+    /// It executed a program.
+    Executed,
+    /// A thread of it was started.
+    ThreadStarted,
+    /// A thread faulted a page.
+    Fault { tid: u32, page: u64 },
+    /// A thread of it has ended.
+    ThreadEnded,
+}
+
+/// A step with its time and process.
+type Timed = (u64, u32, Step);
 
 /// Faults in order of time. Rings are read one after the other: while the last ones are, threads have faults that go to the first ones, so what is
 /// later than the beginning of a reading is not complete, and waits for the next one.
 #[derive(Debug, Default)]
 struct Course {
     faults: Faults,
-    waiting: Vec<Fault>,
+    waiting: Vec<Timed>,
+    /// Number of threads of each process that have not ended, as far as they are known.
+    living: HashMap<u32, u32>,
 }
 
 impl Course {
-    /// Adds a fault as a ring shows it.
-    fn found(&mut self, fault: Fault) {
-        self.waiting.push(fault);
+    /// Adds a step as a ring shows it.
+    fn found(&mut self, step: Timed) {
+        self.waiting.push(step);
     }
 
     /// Every ring was read at `now` or after it.
     fn read_at(&mut self, now: u64) {
         self.waiting.sort_unstable();
-        let known = self.waiting.partition_point(|fault| fault.0 <= now);
-        for (_, pid, tid, page) in self.waiting.drain(..known) {
-            self.faults.fault(pid, tid, page);
+        let known = self.waiting.partition_point(|step| step.0 <= now);
+        let mut steps = std::mem::take(&mut self.waiting);
+        for (_, pid, step) in steps.drain(..known) {
+            self.take(pid, step);
+        }
+        self.waiting = steps;
+    }
+
+    fn take(&mut self, pid: u32, step: Step) {
+        match step {
+            Step::Fault { tid, page } => self.faults.fault(pid, tid, page),
+            Step::Forked | Step::Executed => {
+                // A number that is used again, or new memory.
+                self.faults.forget(pid);
+                self.living.insert(pid, 1);
+            }
+            Step::ThreadStarted => *self.living.entry(pid).or_insert(1) += 1,
+            Step::ThreadEnded => {
+                let living = self.living.get(&pid).copied().unwrap_or(1).saturating_sub(1);
+                if living == 0 {
+                    self.living.remove(&pid);
+                    self.faults.forget(pid);
+                } else {
+                    self.living.insert(pid, living);
+                }
+            }
         }
     }
 }
@@ -165,6 +216,8 @@ pub(crate) struct FaultAnswers {
     pub scope: u32,
     course: Course,
     bytes: Vec<u8>,
+    /// When the rings were read last.
+    read_ns: u64,
 }
 
 impl FaultAnswers {
@@ -191,7 +244,7 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new() })
+        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new(), read_ns: raw_ns() })
     }
 
     /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
@@ -213,29 +266,41 @@ impl FaultAnswers {
         for ring in &mut self.set.rings {
             self.bytes.clear();
             ring.ring.take(&mut self.bytes);
+            let mut written_ns = WrittenTimes { since_ns: self.read_ns, now_ns: now };
             for (header, body) in Records::new(&self.bytes) {
-                fault_of(&self.set.session, header, body).into_iter().for_each(|fault| self.course.found(fault));
+                let Some((ns, pid, step)) = step_of(&self.set.session, header, body) else { continue };
+                let is_anothers = self.set.session.is_filled_for_another(header, body);
+                self.course.found((written_ns.next(ns, is_anothers), pid, step));
             }
         }
         self.course.read_at(now);
+        self.read_ns = now;
     }
 }
 
-/// The fault that a record tells of.
-fn fault_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Option<Fault> {
-    if header.kind != kind::SAMPLE {
+/// The fault, start or end that a record tells of.
+fn step_of(session: &numapilot_perf::Session, header: Header, body: &[u8]) -> Option<Timed> {
+    if !matches!(header.kind, kind::SAMPLE | kind::FORK | kind::EXIT | kind::COMM) {
         return None;
     }
-    let Ok(Record::Sample(_, sample)) = session.decode(header, body, 0) else { return None };
-    let (pid, tid) = sample.pid_tid?;
-    Some((sample.time?, pid, tid, sample.addr? >> PAGE_SHIFT))
+    match session.decode(header, body, 0).ok()? {
+        Record::Sample(_, sample) => {
+            let (pid, tid) = sample.pid_tid?;
+            Some((sample.time?, pid, Step::Fault { tid, page: sample.addr? >> PAGE_SHIFT }))
+        }
+        Record::SideBand(SideBand::Fork(change), id) if change.pid == change.parent_pid => {
+            Some((id.time?, change.pid, Step::ThreadStarted))
+        }
+        Record::SideBand(SideBand::Fork(change), id) => Some((id.time?, change.pid, Step::Forked)),
+        Record::SideBand(SideBand::Exit(change), id) => Some((id.time?, change.pid, Step::ThreadEnded)),
+        Record::SideBand(SideBand::Comm { pid, by_exec: true, .. }, id) => Some((id.time?, pid, Step::Executed)),
+        Record::SideBand(..) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     //! Runs against a page-by-page table.
-
-    use std::collections::HashMap;
 
     use proptest::prelude::*;
 
@@ -278,13 +343,32 @@ mod tests {
     #[test]
     fn faults_of_several_rings_count_in_order_of_time() {
         let mut course = Course::default();
-        course.found((7, 1, 20, 3));
+        course.found((7, 1, Step::Fault { tid: 20, page: 3 }));
         course.read_at(4);
         assert_eq!(course.faults.last(1, 3), None, "what came before it may not be known yet");
-        course.found((5, 1, 10, 3));
+        course.found((5, 1, Step::Fault { tid: 10, page: 3 }));
         course.read_at(8);
         assert_eq!(course.faults.last(1, 3), Some((20, 1)), "the later one is the page's last");
         assert!(course.waiting.is_empty());
+    }
+
+    /// Process numbers are used again, and a process has new memory after exec: faults of before are of other pages.
+    #[test]
+    fn faults_of_what_has_ended_answer_nothing() {
+        let mut course = Course::default();
+        let fault = Step::Fault { tid: 20, page: 3 };
+        let mut told = |steps: &[Timed], pid| {
+            steps.iter().for_each(|step| course.found(*step));
+            course.read_at(u64::MAX);
+            (course.faults.last(pid, 3).map(|(tid, _)| tid), course.faults.runs.len())
+        };
+        assert_eq!(told(&[(1, 1, Step::Executed), (2, 1, fault), (2, 9, fault)], 1), (Some(20), 2));
+        let one_of_two = [(3, 1, Step::ThreadStarted), (4, 1, Step::ThreadEnded)];
+        assert_eq!(told(&one_of_two, 1), (Some(20), 2), "a thread is left");
+        assert_eq!(told(&[(5, 1, Step::ThreadEnded)], 1), (None, 1), "the last thread has ended");
+        assert_eq!(told(&[(6, 1, Step::Forked), (7, 1, fault)], 1), (Some(20), 2));
+        assert_eq!(told(&[(8, 1, Step::Executed)], 1), (None, 1));
+        assert_eq!(told(&[(9, 9, Step::Forked)], 9), (None, 0), "its end was lost, and its number is used again");
     }
 
     /// A thread asks while the rings are read: its fault may lie in one that was read before.

@@ -413,6 +413,11 @@ impl<L: Layouts> Joiner<L> {
             stack_object: stack_object.map(numapilot_trace::ids::ObjectId),
             ..Thread::default()
         };
+        // Of a recording of days, looking through all threads for those of each process would take as long.
+        let is_early = self.out.processes[process.0 as usize].pid == 0;
+        if is_early && stack_object.is_some() {
+            self.early.entry(*process).or_default().push(*index);
+        }
         self.enter_stack(*index);
     }
 
@@ -467,6 +472,7 @@ impl<L: Layouts> Joiner<L> {
             end: None,
         };
         self.out.process_extras[index.0 as usize] = ProcessExtra { parent_pid: *parent_pid, exit_code: None };
+        let early = self.early.remove(index).unwrap_or_default();
         // A forked child's first thread was created by a thread of its parent; that of a fresh image (exec, also of a child that
         // was spawned without running any of the parent's handlers) was not, and it has none of its parent's memory.
         let is_fork = !by_exec && self.out.threads.get(record.thread.0 as usize).is_some_and(|t| t.parent.is_some());
@@ -476,9 +482,7 @@ impl<L: Layouts> Joiner<L> {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
             self.spaces[index.0 as usize] = Space { code_version, ..inherited };
             // Threads whose start records came before that of their process.
-            let own: Vec<ThreadIndex> =
-                self.out.threads.iter().filter(|thread| thread.process == *index).map(|thread| thread.index).collect();
-            for thread in own {
+            for thread in early {
                 self.enter_stack(thread);
             }
         }

@@ -236,6 +236,8 @@ pub(crate) struct Joiner<L> {
     start_order: u64,
     serial: u32,
     segments: Segments,
+    /// Threads with stacks whose start records came before that of their process.
+    early: HashMap<ProcessIndex, Vec<ThreadIndex>>,
     /// Processes that ended last, oldest first.
     ended: VecDeque<ProcessIndex>,
     interpreted: Vec<GeneratedFunction>,
@@ -265,6 +267,7 @@ impl<L: Layouts> Joiner<L> {
             start_order,
             serial: 0,
             segments: Segments::default(),
+            early: HashMap::new(),
             ended: VecDeque::new(),
             interpreted: Vec::new(),
             conventions,

@@ -51,6 +51,8 @@ const TICK: Duration = Duration::from_millis(100);
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Between two looks for processes that have joined.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// Of the time, looking takes no more than one part in so many: for a tree of processes the lines of all of the machine's are read.
+const LOOK_PARTS: u32 = 20;
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
 /// Processes that a note names.
@@ -104,8 +106,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     }
     let began = Instant::now();
     let named = members.as_ref().map(named);
-    let mut watch =
-        Watch { live: &live, guard: &guard, members, began, looked_at: began, empty_since: None, joined: 0 };
+    let mut watch = Watch::new(&live, &guard, members, began);
     let (outcome, stopped) = std::thread::scope(|scope| {
         let handle = live.start(scope, reader).map_err(|source| SourceError::System {
             what: "cannot start the reading thread",
@@ -272,13 +273,25 @@ struct Watch<'a> {
     began: Instant,
     /// When members were last looked for.
     looked_at: Instant,
+    /// Time from then to the next look.
+    pause: Duration,
     /// Since when there have been none.
     empty_since: Option<Instant>,
     /// Processes that joined and that no member had started.
     joined: u64,
 }
 
-impl Watch<'_> {
+/// Time from one look for members, which took so long, to the next.
+fn pause_after(cost: Duration) -> Duration {
+    JOIN_EVERY.max(cost.saturating_mul(LOOK_PARTS))
+}
+
+impl<'a> Watch<'a> {
+    fn new(live: &'a Live, guard: &'a Guard, members: Option<Members>, began: Instant) -> Watch<'a> {
+        let (looked_at, pause) = (began, JOIN_EVERY);
+        Watch { live, guard, members, began, looked_at, pause, empty_since: None, joined: 0 }
+    }
+
     /// Waits until it is time to stop, and says why, if it was not the processes' end.
     fn until_end(
         &mut self,
@@ -312,7 +325,7 @@ impl Watch<'_> {
     /// Looks for members every now and then. Returns whether all of them have ended.
     fn has_ended(&mut self) -> bool {
         let Some(members) = &mut self.members else { return false };
-        if self.looked_at.elapsed() < JOIN_EVERY && self.empty_since.is_none() {
+        if self.looked_at.elapsed() < self.pause && self.empty_since.is_none() {
             return false;
         }
         self.looked_at = Instant::now();
@@ -322,6 +335,7 @@ impl Watch<'_> {
             .filter(|member| !member.is_child)
             .map(|member| member.pid)
             .collect();
+        self.pause = pause_after(self.looked_at.elapsed());
         self.joined += strangers.len() as u64;
         if !strangers.is_empty() {
             self.live.totals.join(strangers);
@@ -414,5 +428,16 @@ fn finish(writer: SharedWriter, outcome: &LiveOutcome, recording: &mut Recording
     let failure = failure.or_else(|| writer.into_inner()?.finish(&session, false).err().map(|e| e.to_string()));
     if let Some(failure) = failure {
         recording.stopped = Some(StopReason::WriteFailed(failure));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_of_many_processes_is_looked_through_less_often() {
+        let [few, many] = [5, 80].map(|cost_ms| pause_after(Duration::from_millis(cost_ms)));
+        assert_eq!((few, many), (JOIN_EVERY, Duration::from_millis(1600)));
     }
 }

@@ -25,6 +25,7 @@ use numapilot_perf::spe::SourceTable;
 use super::news::News;
 use super::time::ClockPair;
 use super::time::TimeLine;
+use super::time::WrittenTimes;
 use crate::error::SourceError;
 use crate::sampled::Announcement;
 use crate::sampled::Counts;
@@ -33,6 +34,7 @@ use crate::sampled::Queue;
 use crate::sampled::Samples;
 use numapilot_perf_events::aux::AuxCounts;
 use numapilot_perf_events::aux::owner_of;
+use numapilot_perf_events::doubles::Doubles;
 use numapilot_perf_events::homes::Asked;
 use numapilot_perf_events::homes::Homes;
 use numapilot_perf_events::open::EventSet;
@@ -98,6 +100,10 @@ pub struct LiveOutcome {
     pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
+    /// Records of threads beyond those that a trace can hold.
+    pub left_out: u64,
+    /// Samples whose times are by the clock of another program's event.
+    pub filled_for_others: u64,
     /// Processes that joined and that this user may not observe.
     pub refused: Vec<u32>,
     /// Why events of processes that joined could not be opened: the first error.
@@ -109,6 +115,7 @@ pub struct LiveOutcome {
 /// Reads the rings of a recording.
 pub struct Reader<'a> {
     events: EventSet,
+    doubles: Doubles,
     wake: &'a Wake,
     totals: &'a LiveTotals,
     news: Option<Arc<News>>,
@@ -173,6 +180,7 @@ impl<'a> Reader<'a> {
         let patience_ms = u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX);
         Reader {
             events,
+            doubles: Doubles::default(),
             wake,
             totals,
             news,
@@ -242,6 +250,7 @@ impl<'a> Reader<'a> {
         self.outcome.counts = Counts { undecodable: self.outcome.counts.undecodable, ..self.samples.counts() };
         self.outcome.counts.lost = self.outcome.counts.lost.max(self.events.lost());
         self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
+        self.outcome.left_out = self.samples.out().left_out();
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
@@ -300,11 +309,15 @@ impl<'a> Reader<'a> {
             ends.push(bytes.len());
         }
         // Read after the records were written, so that they lie between two pairs.
-        self.line.add(ClockPair::now());
+        let (since_ns, now) = (self.line.last_raw_ns(), ClockPair::now());
+        self.line.add(now);
         for (ring, end) in self.events.rings.iter().zip(ends) {
             let mut records = Records::new(&bytes[start..end]);
+            let mut written_ns = WrittenTimes { since_ns, now_ns: now.raw_ns };
             for (header, body) in records.by_ref() {
-                let ns = self.events.session.peek_time(header, body);
+                let is_anothers = self.events.session.is_filled_for_another(header, body);
+                self.outcome.filled_for_others += u64::from(is_anothers);
+                let ns = self.events.session.peek_time(header, body).map(|ns| written_ns.next(ns, is_anothers));
                 if header.kind == kind::AUX
                     && let Ok(Record::SideBand(SideBand::Aux { offset, size, flags }, id)) =
                         self.events.session.decode(header, body, 0)
@@ -397,12 +410,15 @@ impl<'a> Reader<'a> {
         let session = &self.events.session;
         match session.decode(header, self.queue.body(entry), 0) {
             Ok(Record::Sample(event, sample)) => {
-                if self.events.is_double(&sample) {
+                if self.doubles.is_double(&self.events, event, &sample) {
                     return Ok(());
                 }
                 self.samples.sample(event, &session.events()[event], &sample, entry.time)
             }
             Ok(Record::SideBand(record, id)) => {
+                if let SideBand::Exit(change) = &record {
+                    self.events.thread_ended(change.tid);
+                }
                 self.samples.side_band(&on_order_scale(record, entry.time), &id, entry.time)
             }
             Err(_) => {

@@ -68,6 +68,11 @@ impl TimeLine {
         line
     }
 
+    /// The clock of records when the last pair was read, in nanoseconds.
+    pub fn last_raw_ns(&self) -> u64 {
+        self.pairs[self.pairs.len() - 1].raw_ns
+    }
+
     /// Adds a later pair. One at the same moment as the last, or before it, says nothing and is left out.
     pub fn add(&mut self, pair: ClockPair) {
         let last = self.pairs[self.pairs.len() - 1];
@@ -119,6 +124,25 @@ fn place(from: ClockPair, to: ClockPair, raw_ns: u64) -> u64 {
     u64::try_from(order).unwrap_or(0)
 }
 
+/// When the next record of a CPU's ring may have been written, on the clock of the recording's events, in nanoseconds.
+pub(crate) struct WrittenTimes {
+    /// The last record before it was, or the ring was read.
+    pub since_ns: u64,
+    /// The ring was read.
+    pub now_ns: u64,
+}
+
+impl WrittenTimes {
+    /// The time of the next record, which says `ns`; `is_anothers`: by a clock that another program has chosen, which may be any.
+    pub fn next(&mut self, ns: u64, is_anothers: bool) -> u64 {
+        if is_anothers {
+            return ns.clamp(self.since_ns.min(self.now_ns), self.now_ns);
+        }
+        self.since_ns = self.since_ns.max(ns);
+        ns
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! The line on this machine, and on clocks that drift.
@@ -157,6 +181,17 @@ mod tests {
             assert!(order >= last, "it descends");
             last = order;
         }
+    }
+
+    /// perf's own clock counts from another moment than CLOCK_MONOTONIC_RAW.
+    #[test]
+    fn a_time_by_another_clock_is_when_the_record_was_written() {
+        let mut written = WrittenTimes { since_ns: 1000, now_ns: 2000 };
+        assert_eq!(written.next(5, true), 1000);
+        assert_eq!(written.next(1200, false), 1200);
+        assert_eq!([1100, 1500, 9_000_000].map(|ns| written.next(ns, true)), [1200, 1500, 2000]);
+        // Its own times count as they are, also where rings were read a little earlier.
+        assert_eq!(written.next(990, false), 990);
     }
 
     proptest! {

@@ -18,7 +18,9 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "aux_restarts": outcome.aux.restarts, "aux_off_ns": outcome.aux.off_ns,
         "pages_asked": asked.pages, "pages_told": asked.told, "pages_gone": asked.absent,
         "pages_of_ended_processes": asked.gone, "asked_too_late": asked.late,
-        "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_asked_too_late": sizes.late, "stamp_error_ticks": outcome.stamp_error_ticks,
+        "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_between": sizes.between, "page_sizes_asked_too_late": sizes.late,
+        "stamp_error_ticks": outcome.stamp_error_ticks,
+        "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
     })
 }
 
@@ -50,10 +52,24 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
         ));
     }
     notes.extend(unknown_sizes(outcome));
+    notes.extend(sizes_between(outcome));
+    if outcome.filled_for_others > 0 {
+        notes.push(format!(
+            "{} page faults were sampled by another program, too (perf, `numapilot top`), and the kernel may have given them the time and call stack that \
+             that program asked for: times are then right to within some 20 ms, and stacks may be missing or cut",
+            outcome.filled_for_others
+        ));
+    }
     if counts.throttled > 0 {
         notes.push(format!(
             "the kernel slowed sampling down {} times: shares over time are skewed there",
             counts.throttled
+        ));
+    }
+    if outcome.left_out > 0 {
+        notes.push(format!(
+            "{} records are left out, because more threads were started than a trace can hold (4194304): record for a shorter time",
+            outcome.left_out
         ));
     }
     notes.extend(outcome.aux.notes());
@@ -70,7 +86,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
 /// That pages may be larger than they count.
 fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
     let sizes = &outcome.sizes_asked;
-    let unknown = sizes.pages.saturating_sub(sizes.told) + sizes.late;
+    let unknown = sizes.pages.saturating_sub(sizes.told + sizes.between) + sizes.late;
     let why = match sizes.is_too_old {
         true => "this kernel, older than Linux 6.7, cannot be asked".to_owned(),
         false => "their processes had ended, or the look-up came too late".to_owned(),
@@ -79,6 +95,18 @@ fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
         format!(
             "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where \
              it mapped a huge page"
+        )
+    })
+}
+
+/// That pages may be of sizes that the kernel does not report.
+fn sizes_between(outcome: &LiveOutcome) -> Option<String> {
+    let between = outcome.sizes_asked.between;
+    (between > 0).then(|| {
+        format!(
+            "{between} page faults may have mapped several pages at once (multi-size THP is on, /sys/kernel/mm/transparent_hugepage/hugepages-*kB, and the \
+             kernel does not report such sizes): each counts as one page, so that counts of pages are lower bounds, and objects with larger pages have \
+             smaller shares than their memory"
         )
     })
 }
@@ -116,5 +144,12 @@ mod tests {
         assert!(words.contains("older than Linux 6.7"), "{words}");
         assert_eq!(said(SizesAsked { are_never_huge: true, ..asked }), None, "there are no huge pages");
         assert_eq!(said(SizesAsked { told: 10, late: 0, ..asked }), None);
+        let between = SizesAsked { between: 3, late: 0, ..asked };
+        assert_eq!(said(between), None, "of those another note speaks");
+        let told = |sizes_asked: SizesAsked| sizes_between(&LiveOutcome { sizes_asked, ..LiveOutcome::default() });
+        assert!(
+            told(between).is_some_and(|words| words.starts_with("3 page faults") && words.contains("lower bounds"))
+        );
+        assert_eq!(told(asked), None);
     }
 }

@@ -1,5 +1,6 @@
 //! The trace being written: assigns the numbers of threads and processes, and writes records to a ring per thread in the raw form, or passes them on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -17,6 +18,9 @@ use crate::error::SourceError;
 const RING_BYTES: usize = 64 << 10;
 /// Rings here are numbered from this on, beyond the slots of any arena.
 const FIRST_SLOT: u32 = 1 << 16;
+/// Threads of which a trace can hold records (`INDEX_MAX` of the join). A number beyond is one that the program must have scribbled over, or the recording is
+/// one of days.
+const THREADS_MAX: u32 = 1 << 22;
 
 /// The trace's chunk files, which several threads of the recorder may write to.
 #[derive(Clone)]
@@ -40,8 +44,17 @@ impl SharedWriter {
 }
 
 struct Ring {
+    id: RingId,
     encoder: Encoder,
     bytes: Vec<u8>,
+}
+
+impl Ring {
+    /// `generation`: no earlier ring of the thread had it.
+    fn new(thread: u32, generation: u64, clock: Clock) -> Ring {
+        let id = RingId { slot: FIRST_SLOT.saturating_add(thread), generation };
+        Ring { id, encoder: Encoder::new(clock), bytes: Vec::new() }
+    }
 }
 
 /// Source of the numbers of threads, processes and binaries.
@@ -54,8 +67,8 @@ enum Numbers {
 
 /// Destination of the records.
 enum Destination {
-    /// A raw trace: records are written to chunks.
-    Chunks(SharedWriter, Vec<Option<Ring>>),
+    /// A raw trace: records are written to chunks, by rings of the threads that have not ended.
+    Chunks(SharedWriter, BTreeMap<u32, Ring>),
     /// A buffer in memory, from which the caller takes the records.
     Records(Vec<Record>),
 }
@@ -66,22 +79,31 @@ pub(crate) struct Output {
     clock: Clock,
     numbers: Numbers,
     threads: u32,
+    /// Threads that have ended since everything was handed on last.
+    ended: Vec<u32>,
+    /// Number of rings whose threads have ended.
+    closed: u64,
     /// Records written, and accesses among them.
     records: u64,
     samples: u64,
+    /// Records of threads beyond those that a trace can hold.
+    left_out: u64,
 }
 
 impl Output {
     /// Stamps are ticks of `clock`. With an arena numbers are drawn from it.
     pub fn new(writer: SharedWriter, clock: Clock, arena: Option<Arc<Arena>>) -> Output {
         let numbers = arena.map_or(Numbers::Own(0, 1, 1), Numbers::Arena);
-        Output { to: Destination::Chunks(writer, Vec::new()), clock, numbers, threads: 0, records: 0, samples: 0 }
+        Output::with(Destination::Chunks(writer, BTreeMap::new()), clock, numbers)
     }
 
     /// Keeps records until they are [taken](Output::take).
     pub fn kept(clock: Clock) -> Output {
-        let numbers = Numbers::Own(0, 1, 1);
-        Output { to: Destination::Records(Vec::new()), clock, numbers, threads: 0, records: 0, samples: 0 }
+        Output::with(Destination::Records(Vec::new()), clock, Numbers::Own(0, 1, 1))
+    }
+
+    fn with(to: Destination, clock: Clock, numbers: Numbers) -> Output {
+        Output { to, clock, numbers, threads: 0, ended: Vec::new(), closed: 0, records: 0, samples: 0, left_out: 0 }
     }
 
     /// Number of buffered records.
@@ -114,9 +136,9 @@ impl Output {
             Numbers::Arena(arena) => arena.new_thread(),
         };
         if let Destination::Chunks(_, rings) = &mut self.to
-            && let Some(ring) = place(rings, index)
+            && index < THREADS_MAX
         {
-            *ring = Some(Ring { encoder: Encoder::new(self.clock), bytes: Vec::new() });
+            rings.insert(index, Ring::new(index, 0, self.clock));
         }
         ThreadIndex(index)
     }
@@ -152,42 +174,61 @@ impl Output {
     pub fn put(&mut self, thread: ThreadIndex, order: u64, event: Event) -> Result<(), SourceError> {
         let order = order.max(self.clock.origin_cycles);
         let stamp = Stamp { order: Order(order), time: self.clock.time(order) };
-        self.records += 1;
-        self.samples += u64::from(matches!(event, Event::Access(_)));
+        let (is_sample, is_end) = (matches!(event, Event::Access(_)), matches!(event, Event::ThreadEnd { .. }));
         let record = Record { stamp, thread, event };
         let (writer, rings) = match &mut self.to {
             Destination::Records(waiting) => {
                 waiting.push(record);
+                self.records += 1;
+                self.samples += u64::from(is_sample);
                 return Ok(());
             }
             Destination::Chunks(writer, rings) => (writer, rings),
         };
-        let id = RingId { slot: FIRST_SLOT.saturating_add(thread.0), generation: 0 };
-        let Some(place) = place(rings, thread.0) else { return Ok(()) };
-        // The tracker's threads have announced themselves in their own rings.
-        let ring = place.get_or_insert_with(|| {
-            writer.lock().open_ring(id, thread);
-            Ring { encoder: Encoder::new(self.clock), bytes: Vec::new() }
+        if thread.0 >= THREADS_MAX {
+            self.left_out += 1;
+            return Ok(());
+        }
+        self.records += 1;
+        self.samples += u64::from(is_sample);
+        self.ended.extend(is_end.then_some(thread.0));
+        // The tracker's threads have announced themselves in their own rings, and those that had ended in one that is closed.
+        let ring = rings.entry(thread.0).or_insert_with(|| {
+            let ring = Ring::new(thread.0, self.closed, self.clock);
+            writer.lock().open_ring(ring.id, thread);
+            ring
         });
         ring.encoder.encode(&record, &mut ring.bytes);
         if ring.bytes.len() >= RING_BYTES {
-            writer.lock().append(id, &ring.bytes)?;
+            writer.lock().append(ring.id, &ring.bytes)?;
             ring.bytes.clear();
         }
         Ok(())
+    }
+
+    /// A thread has ended, and hardly anything more comes of it.
+    pub fn ended(&mut self, thread: ThreadIndex) {
+        if let Destination::Chunks(..) = &self.to {
+            self.ended.push(thread.0);
+        }
     }
 
     /// Hands everything on, so that it survives this process's death.
     pub fn flush(&mut self) -> Result<(), SourceError> {
         let Destination::Chunks(writer, rings) = &mut self.to else { return Ok(()) };
         let mut writer = writer.lock();
-        for (thread, ring) in (0_u32..).zip(rings) {
-            let Some(ring) = ring.as_mut().filter(|ring| !ring.bytes.is_empty()) else { continue };
-            let id = RingId { slot: FIRST_SLOT.saturating_add(thread), generation: 0 };
-            writer.append(id, &ring.bytes)?;
-            writer.flush_ring(id)?;
-            // Most threads of a recorded machine have ended, or are idle.
+        for ring in rings.values_mut().filter(|ring| !ring.bytes.is_empty()) {
+            writer.append(ring.id, &ring.bytes)?;
+            writer.flush_ring(ring.id)?;
+            // Most threads of a recorded machine are idle.
             ring.bytes = Vec::new();
+        }
+        // Of a machine that builds programs, thousands of threads end in a minute.
+        for thread in self.ended.drain(..) {
+            if let Some(ring) = rings.remove(&thread) {
+                writer.close_ring(ring.id)?;
+                self.closed += 1;
+            }
         }
         Ok(())
     }
@@ -197,23 +238,21 @@ impl Output {
         if let Destination::Chunks(writer, _) = &self.to { writer.lock().bytes_written() } else { 0 }
     }
 
+    /// Records that are left out, because their threads came after those that a trace can hold.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// Rings of threads that have not ended.
+    #[cfg(test)]
+    pub fn open_rings(&self) -> usize {
+        if let Destination::Chunks(_, rings) = &self.to { rings.len() } else { 0 }
+    }
+
     /// Records written so far, and accesses among them.
     pub fn written(&self) -> (u64, u64) {
         (self.records, self.samples)
     }
-}
-
-/// Where a thread's ring is kept; `None` for a number that the program must have scribbled over.
-fn place(rings: &mut Vec<Option<Ring>>, thread: u32) -> Option<&mut Option<Ring>> {
-    const THREADS_MAX: usize = 1 << 22;
-    let at = thread as usize;
-    if at >= THREADS_MAX {
-        return None;
-    }
-    if at >= rings.len() {
-        rings.resize_with(at + 1, || None);
-    }
-    rings.get_mut(at)
 }
 
 fn post_increment(next: &mut u32) -> u32 {

@@ -45,7 +45,8 @@ pub(crate) struct Samples {
     places: Places,
     /// Node of each CPU, by CPU number.
     node_of_cpu: Vec<Option<NodeId>>,
-    stacks: HashMap<Box<[u64]>, StackId>,
+    /// Stacks of processes that have not ended: equal addresses are other code in another process.
+    stacks: HashMap<ProcessIndex, HashMap<Box<[u64]>, StackId>>,
     chain: Vec<u64>,
     /// Tasks that ran on each CPU, from context switches.
     running: HashMap<u32, RunningTasks>,
@@ -108,6 +109,12 @@ impl Samples {
     #[cfg(test)]
     pub fn kept(&self) -> (usize, usize, usize) {
         self.tasks.kept()
+    }
+
+    /// Number of stacks, and of threads whose CPU is known.
+    #[cfg(test)]
+    pub fn kept_of_threads(&self) -> (usize, usize) {
+        (self.stacks.values().map(HashMap::len).sum(), self.last_cpu.len())
     }
 
     /// The output of records.
@@ -226,10 +233,24 @@ impl Samples {
             SideBand::Exit(change) => self.tasks.exit(&mut self.out, change)?,
             _ => {}
         }
-        for image in self.tasks.ended() {
-            self.first_touches.forget(image);
-        }
+        self.forget_ended();
         Ok(())
+    }
+
+    /// Drops what is kept of processes that have ended.
+    fn forget_ended(&mut self) {
+        let mut threads = self.tasks.ended_threads();
+        for ended in self.tasks.ended() {
+            self.first_touches.forget(ended.image);
+            if let Some(process) = ended.process {
+                self.stacks.remove(&process);
+            }
+            threads.extend(ended.threads);
+        }
+        for thread in threads {
+            self.last_cpu.remove(&thread);
+            self.out.ended(thread);
+        }
     }
 
     /// Processes a sample of an event.
@@ -458,7 +479,7 @@ impl Samples {
         Ok(told.or_else(|| self.by_first_touch(access, task)))
     }
 
-    /// Puts the user part of a call chain into `self.chain` as return addresses, after a place for the process. Its first entry is the instruction itself (or
+    /// Puts the user part of a call chain into `self.chain` as return addresses, from its second place on. Its first entry is the instruction itself (or
     /// that of the system call): one byte is added, as readers take one off.
     fn frames(&mut self, callchain: Option<Words<'_>>) {
         self.chain.clear();
@@ -483,13 +504,12 @@ impl Samples {
         if self.chain.len() == 1 {
             return Ok(StackId(0));
         }
-        // Equal addresses are other code in another process.
-        self.chain[0] = u64::from(process.0);
-        if let Some(&stack) = self.stacks.get(self.chain.as_slice()) {
+        let known = self.stacks.entry(process).or_default();
+        if let Some(&stack) = known.get(&self.chain[1..]) {
             return Ok(stack);
         }
         let stack = self.out.new_stack(thread, time, &self.chain[1..])?;
-        self.stacks.insert(self.chain.as_slice().into(), stack);
+        known.insert(self.chain[1..].into(), stack);
         Ok(stack)
     }
 
@@ -497,14 +517,21 @@ impl Samples {
     /// described count as from then.
     pub fn announce(&mut self, announced: &Announcement) -> Result<(), SourceError> {
         let task = self.tasks.announce(announced);
-        self.release(task, announced.ready)
+        self.release(task, announced.ready)?;
+        self.tasks.settled(task);
+        self.forget_ended();
+        Ok(())
     }
 
     /// Waits no longer for the announcement of threads that began before `limit`.
     pub fn settle(&mut self, limit: u64) -> Result<(), SourceError> {
-        for task in self.tasks.settle(limit) {
+        let settled = self.tasks.settle(limit);
+        for &task in &settled {
             self.release(task, 0)?;
         }
+        // Several of them may be of one process, with which all are dropped.
+        settled.iter().for_each(|&task| self.tasks.settled(task));
+        self.forget_ended();
         Ok(())
     }
 

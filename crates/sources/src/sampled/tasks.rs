@@ -41,11 +41,13 @@ struct Image {
     index: Option<ProcessIndex>,
     /// The process has ended, or executed another image.
     has_ended: bool,
-    /// Its tasks: those that live, and those that are written.
+    /// It is written and has ended: its place is free once nothing needs it as a parent.
+    is_over: bool,
+    /// Its tasks: those that live, and those whose announcement may still come.
     tasks: Vec<usize>,
     /// Its thread that was written first.
     speaker: Option<ThreadIndex>,
-    /// Images that it forked and that are not written. Each would be written after this one.
+    /// Images that it forked, or executed once it was written, and that are not written. Each would be written after this one.
     heirs: Vec<usize>,
     /// What happened to it before it was written.
     waiting: Vec<(u64, Event)>,
@@ -71,6 +73,8 @@ struct Task {
     image: usize,
     /// Place and serial number of the task that created it.
     parent: Option<(usize, u64)>,
+    /// That task's thread, once it has ended and nothing is kept of it.
+    creator: Option<ThreadIndex>,
     start: u64,
     name: String,
     thread: Option<ThreadIndex>,
@@ -78,6 +82,17 @@ struct Task {
     is_tracked: bool,
     /// The tracker will send no more records about it.
     is_settled: bool,
+}
+
+/// A written process image that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedImage {
+    /// Its number among all images, which another one may get from now on.
+    pub image: usize,
+    /// Its number in the trace.
+    pub process: Option<ProcessIndex>,
+    /// Its threads that had not ended before, and the one that was written first.
+    pub threads: Vec<ThreadIndex>,
 }
 
 /// A thread that the tracker has announced.
@@ -121,8 +136,9 @@ pub(crate) struct Tasks {
     free_images: Vec<usize>,
     free_tasks: Vec<usize>,
     serial: u64,
-    /// Written images that have ended since [`Tasks::ended`].
+    /// Written images that have ended since [`Tasks::ended`], and threads of images that have not.
     ended: Vec<usize>,
+    ended_threads: Vec<ThreadIndex>,
     by_pid: HashMap<u32, usize>,
     by_tid: HashMap<u32, usize>,
     binaries: Binaries,
@@ -278,7 +294,8 @@ impl Tasks {
         task: usize,
         forker: Option<ThreadIndex>,
     ) -> Result<ThreadIndex, SourceError> {
-        let parent = self.creator(task).and_then(|creator| self.tasks[creator].thread).or(forker);
+        let creator = self.creator(task).and_then(|creator| self.tasks[creator].thread);
+        let parent = creator.or(self.tasks[task].creator).or(forker);
         let Task { tid, image, start, ref name, .. } = self.tasks[task];
         let name = name.clone();
         let image = &mut self.images[image];
@@ -344,13 +361,19 @@ impl Tasks {
         }
         if let Some(parent) = parent {
             self.images[parent].heirs.retain(|&heir| heir != image);
+            self.free_written(parent);
         }
         if self.known.writes_forks {
             for forked in std::mem::take(&mut self.images[image].heirs) {
                 let Image { pid, start, index, has_ended, .. } = self.images[forked];
-                if index.is_none() && !has_ended {
-                    let main = self.task(pid, pid, start);
-                    self.write_image(out, forked, main)?;
+                match (index, has_ended) {
+                    (Some(_), _) => {}
+                    (None, false) => {
+                        let main = self.task(pid, pid, start);
+                        self.write_image(out, forked, main)?;
+                    }
+                    // Its own children may still be written, and need this one.
+                    (None, true) => self.images[image].heirs.push(forked),
                 }
             }
         }
@@ -435,7 +458,10 @@ impl Tasks {
         if let Some(old) = old {
             self.end(old);
         }
-        self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
+        let new = self.new_image(Image { pid, parent, by_exec: true, start: time, ..Image::default() });
+        if let Some(parent) = parent {
+            self.images[parent].heirs.push(new);
+        }
         self.task(pid, tid, time);
         Ok(())
     }
@@ -487,7 +513,11 @@ impl Tasks {
         self.by_tid.remove(&change.tid);
         if is_last {
             self.end(image);
-        } else if thread.is_none() && is_settled {
+        } else if is_settled {
+            if let Some(index) = thread {
+                self.name_creator(image, task, index);
+                self.ended_threads.push(index);
+            }
             self.images[image].tasks.retain(|&other| other != task);
             self.free_task(task);
         }
@@ -514,6 +544,10 @@ impl Tasks {
     fn forget(&mut self, image: usize) {
         let mut next = Some(image);
         while let Some(image) = next.take() {
+            if self.images[image].is_over {
+                self.free_written(image);
+                return;
+            }
             let state = &mut self.images[image];
             // The tracker may still announce a thread, whose samples wait.
             let is_awaited = state.tasks.iter().any(|&task| !self.tasks[task].is_settled);
@@ -524,7 +558,7 @@ impl Tasks {
             let Image { pid, parent, by_exec, start, index, has_ended, speaker, is_tracked, .. } = *state;
             let old = std::mem::take(state);
             if index.is_some() {
-                let tasks = old.tasks;
+                let (tasks, heirs) = (old.tasks, old.heirs);
                 *state = Image {
                     pid,
                     parent,
@@ -532,7 +566,9 @@ impl Tasks {
                     start,
                     index,
                     has_ended,
+                    is_over: true,
                     tasks,
+                    heirs,
                     speaker,
                     is_tracked,
                     ..Image::default()
@@ -549,14 +585,58 @@ impl Tasks {
         }
     }
 
+    /// The threads of an image that a task has created and that are not written keep its number.
+    fn name_creator(&mut self, image: usize, task: usize, thread: ThreadIndex) {
+        let parent = Some((task, self.tasks[task].serial));
+        for &other in &self.images[image].tasks {
+            let created = &mut self.tasks[other];
+            if created.parent == parent && created.thread.is_none() {
+                created.creator = Some(thread);
+            }
+        }
+    }
+
+    /// Threads that have ended since the last call, of processes that had not.
+    pub fn ended_threads(&mut self) -> Vec<ThreadIndex> {
+        std::mem::take(&mut self.ended_threads)
+    }
+
     fn free_task(&mut self, task: usize) {
         self.tasks[task] = Task::default();
         self.free_tasks.push(task);
     }
 
+    /// Drops what is kept of an image because one of its tasks was unsettled, if it has ended. Nothing of the task may wait any more.
+    pub fn settled(&mut self, task: usize) {
+        let Task { serial, image, .. } = self.tasks[task];
+        if serial != 0 && self.images[image].has_ended {
+            self.forget(image);
+        }
+    }
+
+    /// Gives the place of a written image that has ended to others, unless an image that is not written may still need it as its parent.
+    fn free_written(&mut self, image: usize) {
+        let state = &mut self.images[image];
+        if !state.is_over || !state.heirs.is_empty() || self.ended.contains(&image) {
+            return;
+        }
+        let old = std::mem::take(state);
+        old.tasks.into_iter().for_each(|task| self.free_task(task));
+        self.free_images.push(image);
+    }
+
     /// Written process images that have ended since the last call.
-    pub fn ended(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.ended)
+    pub fn ended(&mut self) -> Vec<EndedImage> {
+        let ended = std::mem::take(&mut self.ended);
+        let mut told = Vec::with_capacity(ended.len());
+        for image in ended {
+            let Image { index, speaker, ref tasks, .. } = self.images[image];
+            // What came of the process last may have been written on behalf of a thread that had ended long before.
+            let threads = tasks.iter().filter_map(|&task| self.tasks[task].thread).chain(speaker).collect();
+            told.push(EndedImage { image, process: index, threads });
+            self.free_written(image);
+        }
+        told
     }
 
     /// Numbers of images and tasks of which something is kept, and of what else is kept of them.

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use numapilot_flows::Trace;
 use numapilot_machine::NodeId;
-use numapilot_perf::{Mapping, MemoryAccess, SampleId, SideBand, TaskChange};
+use numapilot_perf::abi::CONTEXT_USER;
+use numapilot_perf::{Bytes, Endian, EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, TaskChange};
 use numapilot_perf_events::places::{EventFact, Places};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
@@ -91,6 +92,16 @@ impl Lab {
         self.samples.access(&AuxAccess { access, last_task }, self.time).unwrap();
     }
 
+    /// A sample of a thread's with a call chain.
+    fn sample(&mut self, task: (u32, u32), address: u64) {
+        self.time += 10;
+        let words = [CONTEXT_USER, 0x40_1000, 0x40_2000].map(u64::to_le_bytes).concat();
+        let callchain = Bytes::new(&words, 0, Endian::Little).words(3, "a call chain").ok();
+        let (pid_tid, addr, cpu) = (Some(task), Some(address), Some(0));
+        let sample = Sample { pid_tid, addr, cpu, callchain, ..Sample::default() };
+        self.samples.sample(0, &EventAttr::default(), &sample, self.time).unwrap();
+    }
+
     fn finished(mut self) -> Trace {
         self.samples.settle(u64::MAX).unwrap();
         self.samples.out().flush().unwrap();
@@ -141,6 +152,93 @@ fn processes_that_end_without_a_sample_leave_nothing_behind() {
         kept.push(lab.samples.kept());
     }
     assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+}
+
+/// A build, all of whose processes are sampled.
+#[test]
+fn processes_that_end_with_samples_leave_nothing_behind() {
+    for writes_forks in [false, true] {
+        let mut lab = Lab::new(TaskSource { knows_all_mappings: true, writes_forks, ..TaskSource::default() });
+        lab.exec(7);
+        lab.sample((7, 7), BASE);
+        let mut kept = Vec::new();
+        for pid in 1000..1100 {
+            lab.fork((pid, pid), (7, 7));
+            lab.sample((pid, pid), BASE);
+            lab.exec(pid);
+            lab.map(anonymous(pid, BASE, 1));
+            let (thread, child) = ((pid, 6000 + pid), (2000 + pid, 2000 + pid));
+            lab.fork(thread, (pid, pid));
+            lab.fork(child, (pid, pid));
+            for task in [(pid, pid), thread, child] {
+                lab.sample(task, BASE);
+            }
+            lab.exit(pid, pid);
+            lab.samples.out().flush().unwrap();
+            lab.exit(thread.0, thread.1);
+            lab.exit(child.0, child.1);
+            lab.samples.out().flush().unwrap();
+            kept.push((lab.samples.kept(), lab.samples.kept_of_threads(), lab.samples.out().open_rings()));
+        }
+        assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+        let trace = lab.finished();
+        assert_eq!((trace.processes().len(), trace.accesses().count()), (301, 401), "{writes_forks}");
+        let ended = trace.processes().iter().filter(|process| process.end.is_some()).count();
+        assert_eq!((ended, trace.threads().len()), (300, 401), "{writes_forks}");
+    }
+}
+
+/// A server with a thread for each connection.
+#[test]
+fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+    lab.exec(7);
+    lab.sample((7, 7), BASE);
+    let mut kept = Vec::new();
+    for tid in 1000..1100 {
+        let (thread, created) = ((7, tid), (7, 2000 + tid));
+        lab.fork(thread, (7, 7));
+        lab.fork(created, thread);
+        lab.sample(thread, BASE);
+        lab.exit(thread.0, thread.1);
+        // Its creator has ended, and is named all the same.
+        lab.sample(created, BASE);
+        lab.exit(created.0, created.1);
+        lab.samples.out().flush().unwrap();
+        kept.push((lab.samples.kept(), lab.samples.kept_of_threads(), lab.samples.out().open_rings()));
+    }
+    assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+    let trace = lab.finished();
+    let of = |tid| trace.threads().iter().find(|thread| thread.tid == tid);
+    for tid in 1000..1100 {
+        let (creator, created) = (of(tid).unwrap(), of(2000 + tid).unwrap());
+        assert_eq!(created.parent, Some(creator.index), "{tid}");
+    }
+}
+
+/// A process whose parent has ended unsampled, and whose grandparent was written and has ended: no other process has its place meanwhile.
+#[test]
+fn a_grandchild_keeps_its_grandparent_although_that_has_ended() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, writes_forks: true, ..TaskSource::default() });
+    lab.exec(7);
+    lab.map(anonymous(7, BASE, 1));
+    lab.fork((8, 8), (7, 7));
+    lab.fork((9, 9), (8, 8));
+    lab.exit(8, 8);
+    lab.sample((7, 7), BASE);
+    lab.exit(7, 7);
+    for pid in 20..30 {
+        lab.exec(pid);
+        lab.sample((pid, pid), BASE);
+    }
+    lab.sample((9, 9), BASE);
+    let trace = lab.finished();
+    let processes = trace.processes();
+    let parent = |pid| {
+        let child = processes.iter().find(|process| process.pid == pid)?;
+        processes.iter().find(|process| Some(process.index) == child.parent).map(|process| process.pid)
+    };
+    assert_eq!([9, 8].map(parent), [Some(8), Some(7)]);
 }
 
 /// What a process that has ended had mapped is needed as long as a child that inherited it may be sampled.
