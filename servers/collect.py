@@ -111,7 +111,8 @@ class Collection:
         shutil.rmtree(self.path(server.name), ignore_errors=True)
         os.makedirs(environment["DIR"])
         if environment["AS"]:
-            os.chown(environment["DIR"], pwd.getpwnam(server.user).pw_uid, pwd.getpwnam(server.user).pw_gid)
+            for folder in (environment["DIR"], environment["OUT"]):
+                os.chown(folder, pwd.getpwnam(server.user).pw_uid, pwd.getpwnam(server.user).pw_gid)
         self.shell(server.prepare, environment, server.limit)
         subprocess.run(["cp", "-a", environment["DIR"], self.path(server.name, "prepared")], check=True)
 
@@ -125,11 +126,13 @@ class Collection:
         return done.stdout
 
     def command(self, server, engine, environment):
-        words = ["sh", "-c", TIMED, "sh", *shlex.split(string.Template(server.run).substitute(environment))]
+        own = environment if engine in ("native", "attach") else {**environment, "AS": ""}
+        words = ["sh", "-c", TIMED, "sh", *shlex.split(string.Template(server.run).substitute(own))]
         if engine in ("native", "attach"):
             return words
         machine = ["--machine", MACHINE] if engine == "emulate" else []
-        return [self.numapilot, "record", "--engine", engine, *machine, "-o", environment["TRACE"], "--", *words]
+        # As the server's user: what changes the user after the recorder has started cannot load the tracker.
+        return [*environment["AS"].split(), self.numapilot, "record", "--engine", engine, *machine, "-o", environment["TRACE"], "--", *words]
 
     def once(self, server, engine, environment):
         """One run: what all of it took, and of that the server's own processor time in seconds."""

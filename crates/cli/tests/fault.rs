@@ -87,7 +87,8 @@ fn shows_every_first_touch(ran: &Ran, folder: &Path) {
     assert_eq!(blocks, [("block".to_owned(), number("main"), number("block_faults"))]);
     assert_eq!(report["recording"]["losses"]["ring_full"].as_u64(), Some(0));
     let names = report["sites"].as_array().expect("sites").iter().map(|site| &site["place"]);
-    let own: Vec<&Value> = names.filter(|place| place.as_str().is_some_and(|at| at.contains("libnumapilot-"))).collect();
+    let own: Vec<&Value> =
+        names.filter(|place| place.as_str().is_some_and(|at| at.contains("libnumapilot-"))).collect();
     assert!(own.is_empty(), "numapilot's memory is shown as the program's: {own:?}");
 }
 

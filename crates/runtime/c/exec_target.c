@@ -5,6 +5,9 @@
  * loader that the kernel will run (PT_INTERP; a script's interpreter's) must be this process's own, or of a glibc that has what this library needs. A static
  * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
  * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
+ *
+ * A process that has given up its rights (`setpriv`, `runuser`, `su`, `gosu` before a server) or entered another root folder cannot open our file, which is in a
+ * folder of the recording user's alone: the loader would say so on the program's standard error.
  */
 #define _GNU_SOURCE
 #include "exec_target.h"
@@ -13,6 +16,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
@@ -156,21 +160,41 @@ static bool loader_takes_us(const char *path) {
 
 /* -- the program -- */
 
-static bool binary_takes_us(long fd, const char *path, const Elf64_Ehdr *header) {
-    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OWN_MACHINE) return false;
+/* The loader takes a library by LD_PRELOAD only for a program that has the rights of who starts it (AT_SECURE). */
+static bool is_secure(long fd) {
+    struct stat status;
+    if (NP_SYS2(SYS_fstat, fd, &status) != 0) return false;
+    bool by_user = (status.st_mode & S_ISUID) && status.st_uid != (uid_t)NP_SYS0(SYS_geteuid);
+    return by_user || ((status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != (gid_t)NP_SYS0(SYS_getegid));
+}
+
+static bool is_ours_closed(void) {
+    if (np_own_path[0] == 0) return false;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, np_own_path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    if (fd >= 0) NP_SYS1(SYS_close, fd);
+    return fd == -EACCES || fd == -EPERM || fd == -ENOENT; /* not: out of descriptors */
+}
+
+static enum np_exec_fit loader_fit(const char *path, long program) {
+    if (!loader_takes_us(path)) return NP_EXEC_FOREIGN;
+    return is_secure(program) || is_ours_closed() ? NP_EXEC_CLOSED : NP_EXEC_FITS;
+}
+
+static enum np_exec_fit binary_fit(long fd, const char *path, const Elf64_Ehdr *header) {
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OWN_MACHINE) return NP_EXEC_FOREIGN;
     for (unsigned i = 0; i < header->e_phnum && i < 64; i++) {
         Elf64_Phdr segment;
-        if (NP_SYS4(SYS_pread64, fd, &segment, sizeof segment, header->e_phoff + i * sizeof segment) != (long)sizeof segment) return true;
+        if (NP_SYS4(SYS_pread64, fd, &segment, sizeof segment, header->e_phoff + i * sizeof segment) != (long)sizeof segment) return NP_EXEC_FITS;
         if (segment.p_type != PT_INTERP) continue;
         char interpreter[512];
         size_t bytes = segment.p_filesz < sizeof interpreter ? segment.p_filesz : sizeof interpreter - 1;
         long got = NP_SYS4(SYS_pread64, fd, interpreter, bytes, segment.p_offset);
-        if (got <= 0) return true;
+        if (got <= 0) return NP_EXEC_FITS;
         interpreter[got] = 0;
-        return loader_takes_us(interpreter);
+        return loader_fit(interpreter, fd);
     }
     /* Static; or a loader that is started by its name, with the program as an argument. */
-    return strncmp(name_of(path), "ld-", 3) != 0 || loader_takes_us(path);
+    return strncmp(name_of(path), "ld-", 3) != 0 ? NP_EXEC_STATIC : loader_fit(path, fd);
 }
 
 bool np_script_words(char *line, char **interpreter, char **option) {
@@ -187,27 +211,27 @@ bool np_script_words(char *line, char **interpreter, char **option) {
     return **interpreter == '/';
 }
 
-bool np_exec_takes_us(const char *path) {
+enum np_exec_fit np_exec_fit_of(const char *path) {
     union {
         Elf64_Ehdr header;
         char line[256];
     } head;
     char next[sizeof head.line];
-    if (loader.name[0] == 0) return true;
+    if (loader.name[0] == 0) return NP_EXEC_FITS;
     for (int scripts = 0; path != NULL && scripts < SCRIPTS_MAX; scripts++) {
         long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-        if (fd < 0) return true;
+        if (fd < 0) return NP_EXEC_FITS;
         memset(&head, 0, sizeof head);
         long got = NP_SYS4(SYS_pread64, fd, &head, sizeof head - 1, 0);
         bool is_binary = got >= (long)sizeof head.header && memcmp(head.header.e_ident, ELFMAG, SELFMAG) == 0;
-        bool takes = !is_binary || binary_takes_us(fd, path, &head.header);
+        enum np_exec_fit fit = is_binary ? binary_fit(fd, path, &head.header) : NP_EXEC_FITS;
         NP_SYS1(SYS_close, fd);
         char *interpreter, *option;
-        if (is_binary || got <= 2 || !np_script_words(head.line, &interpreter, &option)) return takes;
+        if (is_binary || got <= 2 || !np_script_words(head.line, &interpreter, &option)) return fit;
         memcpy(next, interpreter, strlen(interpreter) + 1);
         path = next;
     }
-    return true;
+    return NP_EXEC_FITS;
 }
 
 /* By the rules of execvp: the first file of that name that can be run, on PATH. */

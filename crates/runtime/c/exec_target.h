@@ -9,9 +9,17 @@
 
 /* This library's loader and what it needs of the C library; at start. */
 void np_exec_init(void);
-/* Whether the loader of the program at `path` can load this library. True also where the file shows nothing: the system will refuse it, or run it by a
- * shell. No allocation: a child that shares its parent's memory may be calling. */
-bool np_exec_takes_us(const char *path);
+/* What a program can do with this library. */
+enum np_exec_fit {
+    NP_EXEC_FITS,    /* its loader loads us; or its file shows nothing: the system will refuse it, or run it by a shell */
+    NP_EXEC_STATIC,  /* it loads nothing itself; what it starts may */
+    NP_EXEC_FOREIGN, /* its loader cannot load us */
+    NP_EXEC_CLOSED,  /* its loader ignores us (set-user-ID), or may not or cannot open our file: another user, another root folder */
+};
+/* Of the program at `path`. No allocation: a child that shares its parent's memory may be calling. */
+enum np_exec_fit np_exec_fit_of(const char *path);
+/* Whether our name has to leave its environment. */
+static inline bool np_exec_must_strip(enum np_exec_fit fit) { return fit == NP_EXEC_FOREIGN || fit == NP_EXEC_CLOSED; }
 /* The file that a name means to execvp; `path` has room for it. NULL: none. */
 const char *np_exec_find(const char *file, char *path, size_t size);
 /* "/proc/self/fd/N", in `path` (of 32 bytes). */

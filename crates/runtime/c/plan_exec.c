@@ -9,7 +9,7 @@
 
 /* Declares `kept`: `given`, or a copy of it on this function's stack without this library. */
 #define KEEP(given, program)                                                 \
-    size_t bytes_ = np_exec_takes_us(program) ? 0 : np_exec_strip_bytes(given); \
+    size_t bytes_ = np_exec_must_strip(np_exec_fit_of(program)) ? np_exec_strip_bytes(given) : 0; \
     char preload_[bytes_ + 1];                                               \
     char *list_[bytes_ != 0 ? np_exec_list_length(given) + 1 : 1];           \
     char *const *kept = (given);                                             \

@@ -295,30 +295,32 @@ static void complete_environment(char *const *environment, char **list, char *pr
 }
 
 /* The program runs as it would without us; the recorder says so. */
-static void note_unrecorded(const char *path) {
-    if (np_arena == NULL || path == NULL) return;
-    uint32_t none = 0;
-    if (__atomic_compare_exchange_n(&np_arena->unrecorded_named, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-        memcpy(np_arena->unrecorded_name, path, strnlen(path, sizeof np_arena->unrecorded_name - 1));
-        __atomic_store_n(&np_arena->unrecorded_named, 2, __ATOMIC_RELEASE);
+static void note_unrecorded(const char *path, enum np_exec_fit fit) {
+    if (np_arena == NULL || path == NULL || fit == NP_EXEC_FITS) return;
+    struct np_arena *arena = np_arena;
+    uint32_t none = 0, why = (uint32_t)fit - NP_EXEC_STATIC;
+    if (__atomic_compare_exchange_n(&arena->unrecorded_named[why], &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        memcpy(arena->unrecorded_name[why], path, strnlen(path, sizeof arena->unrecorded_name[why] - 1));
+        __atomic_store_n(&arena->unrecorded_named[why], 2, __ATOMIC_RELEASE);
     }
-    __atomic_fetch_add(&np_arena->unrecorded_programs, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&arena->unrecorded_programs[why], 1, __ATOMIC_RELEASE);
 }
 
 /* Declares `completed`: `given`, or a copy of it on this function's stack (no allocation: a vfork child may be calling): completed for a program that can be
- * recorded, without this library for one that cannot. `fits_`: which it is. */
+ * recorded, without this library for one that cannot load it. `fit_`: which it is. */
 #define COMPLETE(given, program)                                             \
-    bool fits_ = np_exec_takes_us(program);                                  \
-    size_t preload_size_ = fits_ ? preload_bytes(given) : np_exec_strip_bytes(given); \
+    enum np_exec_fit fit_ = np_exec_fit_of(program);                         \
+    bool strips_ = np_exec_must_strip(fit_);                                 \
+    size_t preload_size_ = strips_ ? np_exec_strip_bytes(given) : preload_bytes(given); \
     char preload_[preload_size_ + 1];                                        \
     char *list_[preload_size_ != 0 ? np_exec_list_length(given) + 4 : 1];    \
     char *const *completed = (given);                                        \
     if (preload_size_ != 0) {                                                \
-        if (fits_) complete_environment((given), list_, preload_);           \
-        else np_exec_strip((given), list_, preload_);                        \
+        if (strips_) np_exec_strip((given), list_, preload_);                \
+        else complete_environment((given), list_, preload_);                 \
         completed = list_;                                                   \
     }                                                                        \
-    if (!fits_) note_unrecorded(program)
+    note_unrecorded(program, fit_)
 
 /* Also in a vfork child, which has its parent's slot. */
 static void before_launch(void) {
@@ -341,7 +343,7 @@ NP_EXPORT int execve(const char *path, char *const arguments[], char *const envi
     COMPLETE(environment, path);
     before_exec();
     struct np_emulated_program program;
-    if (fits_ && np_emulator_takes(path, &program))
+    if (!strips_ && np_emulator_takes(path, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execve)(path, arguments, completed);
 }
@@ -352,7 +354,7 @@ NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const env
     COMPLETE(environment, found);
     before_exec();
     struct np_emulated_program program;
-    if (fits_ && np_emulator_takes(found, &program))
+    if (!strips_ && np_emulator_takes(found, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
     return NP_REAL(execvpe)(file, arguments, completed);
 }
@@ -390,7 +392,7 @@ NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const 
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
     before_launch();
-    if (fits_ && np_emulator_takes(path, &program))
+    if (!strips_ && np_emulator_takes(path, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawn)(pid, path, actions, attributes, arguments, completed);
 }
@@ -403,7 +405,7 @@ NP_EXPORT int posix_spawnp(pid_t *restrict pid, const char *restrict file, const
     struct np_emulated_program program;
     struct spawn spawn = {pid, actions, attributes};
     before_launch();
-    if (fits_ && np_emulator_takes(found, &program))
+    if (!strips_ && np_emulator_takes(found, &program))
         return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), spawn_now, &spawn);
     return NP_REAL(posix_spawnp)(pid, file, actions, attributes, arguments, completed);
 }

@@ -141,10 +141,11 @@ struct np_arena {
     uint64_t failed_unwinds;               /* stacks that ended early */
     uint64_t lost_after_end;               /* records of threads whose slot had already gone to another */
 
-    _Alignas(64) uint32_t unrecorded_programs; /* executions of programs that cannot be given the tracker (exec_target.c) */
-    uint32_t unrecorded_named;             /* 2: unrecorded_name is whole */
-    uint32_t limited_processes;            /* that have a limit on addresses of which this arena would take too much (core.c) */
-    char unrecorded_name[244];             /* path of the first of those programs, ends with a zero */
+    _Alignas(64) uint32_t limited_processes; /* that have a limit on addresses of which this arena would take too much (core.c) */
+    /* By reason, in the order of enum np_exec_fit from NP_EXEC_STATIC on (exec_target.h): */
+    uint32_t unrecorded_programs[3];       /* executions of programs that run without the tracker */
+    uint32_t unrecorded_named[3];          /* 2: unrecorded_name is whole */
+    char unrecorded_name[3][244];          /* path of the first of those programs, ends with a zero */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 

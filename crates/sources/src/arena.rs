@@ -278,17 +278,17 @@ impl Arena {
         }
     }
 
-    /// Number of programs that the program's processes started without the tracker, because their loader cannot load it, and the path of the first.
-    pub fn unrecorded_programs(&self) -> (u32, Option<String>) {
+    /// Number of programs that the program's processes started without the tracker for this reason (`wire::layout::UNRECORDED_*`), and the path of the first.
+    pub fn unrecorded_programs(&self, reason: usize) -> (u32, Option<String>) {
         let header = self.header();
         // SAFETY: fields of the mapped header, naturally aligned.
         let (count, named) = unsafe {
             let unrecorded = &raw mut (*header).unrecorded.0;
-            let count = atomic32(&raw mut (*unrecorded).unrecorded_programs).load(Ordering::Acquire);
-            (count, atomic32(&raw mut (*unrecorded).unrecorded_named).load(Ordering::Acquire))
+            let count = atomic32(&raw mut (*unrecorded).unrecorded_programs[reason]).load(Ordering::Acquire);
+            (count, atomic32(&raw mut (*unrecorded).unrecorded_named[reason]).load(Ordering::Acquire))
         };
         // SAFETY: a field of the mapped header; whatever bytes the program has there, they are read once, as they are.
-        let name = unsafe { (&raw const (*header).unrecorded.0.unrecorded_name).read_volatile() };
+        let name = unsafe { (&raw const (*header).unrecorded.0.unrecorded_name[reason]).read_volatile() };
         let text = name.split(|byte| *byte == 0).next().unwrap_or_default();
         (count, (named == 2).then(|| String::from_utf8_lossy(text).into_owned()))
     }

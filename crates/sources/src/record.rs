@@ -347,13 +347,39 @@ fn drain_until_end(
 }
 
 /// What ran without the tracker, in whole sentences.
-fn unrecorded(arena: &Arena) -> Vec<String> {
+fn unrecorded(arena: &Arena, engine: Engine) -> Vec<String> {
     let mut notes = Vec::new();
-    if let (count @ 1.., name) = arena.unrecorded_programs() {
-        let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
-        notes.push(format!(
-            "{count} programs could not be recorded, nor what they started{first}: they are linked to another C library than the tracker; they ran without it"
-        ));
+    let by_kernel = matches!(engine, Engine::Fault | Engine::Pmu);
+    let missed = match by_kernel {
+        true => "programs, and what they started, were recorded by the kernel alone, without heap blocks",
+        false => "programs could not be recorded, nor what they started",
+    };
+    let reasons = [
+        (
+            wire::layout::UNRECORDED_FOREIGN,
+            missed,
+            "they are linked to another C library than the tracker; they ran without it",
+        ),
+        (
+            wire::layout::UNRECORDED_CLOSED,
+            missed,
+            "they are set-user-ID programs, or their user or root folder has no access to the tracker's file; start numapilot as that user \
+             (`runuser -u USER -- numapilot record ...`), or inside that root folder",
+        ),
+        (
+            wire::layout::UNRECORDED_STATIC,
+            match by_kernel {
+                true => "statically linked programs were recorded by the kernel alone, without heap blocks",
+                false => "statically linked programs were not recorded",
+            },
+            "they cannot load the tracker; dynamically linked programs that they started did",
+        ),
+    ];
+    for (reason, what, why) in reasons {
+        if let (count @ 1.., name) = arena.unrecorded_programs(reason) {
+            let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
+            notes.push(format!("{count} {what}{first}: {why}"));
+        }
     }
     if let limited @ 1.. = arena.limited_processes() {
         notes.push(format!(
@@ -598,7 +624,7 @@ impl Watch<'_, '_> {
                 "{dead} threads were killed or ended with their process; the records that they had written are kept"
             ));
         }
-        notes.extend(unrecorded(self.arena));
+        notes.extend(unrecorded(self.arena, selection.engine));
         let threads = self.totals.threads.load(Ordering::Relaxed);
         if threads == 0 && selection.has_tracker {
             notes.push(format!(

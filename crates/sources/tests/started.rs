@@ -72,3 +72,29 @@ fn a_program_of_another_c_library_runs_without_the_tracker_and_is_told() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(said, "LD_PRELOAD=libm.so.6\nloaded\n".repeat(3));
 }
+
+/// A static program loads nothing; a set-user-ID one ignores what it is given. Both run as they would, and the recording says so.
+#[test]
+fn programs_that_cannot_load_the_tracker_are_told_with_the_reason() {
+    let lab = Lab::new();
+    let fixed = compile(&lab, "busy.c", "fixed", &["-pthread", "-static"]);
+    let closed = compile(&lab, "busy.c", "closed", &["-pthread"]);
+    // SAFETY: geteuid has no conditions and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let mut commands = format!("{0} pairs 10; {0} pairs 10; ", fixed.display());
+    if is_root {
+        // Of another user, or the loader would take the library.
+        std::os::unix::fs::chown(&closed, Some(65534), None).expect("owned by another");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o4755);
+        std::fs::set_permissions(&closed, mode).expect("set-user-ID");
+        commands += &format!("{} pairs 10; ", closed.display());
+    }
+    let output = lab.record(&["engine=track"], &["sh", "-c", &commands]);
+    let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), said.lines().count()), (Some(0), 2 + usize::from(is_root)), "{said}{errors}");
+    assert!(!errors.contains("cannot be preloaded"), "the loader complains to the program's user: {errors}");
+    let notes = lab.result()["notes"].to_string();
+    assert!(notes.contains("2 statically linked programs were not recorded") && notes.contains("/fixed"), "{notes}");
+    assert_eq!(notes.contains("1 programs could not be recorded"), is_root, "{notes}");
+    assert_eq!(notes.contains("set-user-ID programs, or their user"), is_root, "{notes}");
+}

@@ -123,7 +123,7 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         "np_arena",
         ArenaUnrecorded,
         offset_of!(ArenaHeader, unrecorded),
-        [unrecorded_programs, unrecorded_named, limited_processes, unrecorded_name]
+        [limited_processes, unrecorded_programs, unrecorded_named, unrecorded_name]
     );
     offsets!(out, "np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
 }

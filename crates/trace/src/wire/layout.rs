@@ -115,13 +115,19 @@ pub struct ArenaLosses {
     pub lost_after_end: u64,
 }
 
+/// Why programs run without the tracker, as indices of the arrays of [`ArenaUnrecorded`].
+pub const UNRECORDED_STATIC: usize = 0;
+pub const UNRECORDED_FOREIGN: usize = 1;
+pub const UNRECORDED_CLOSED: usize = 2;
+const UNRECORDED_REASONS: usize = 3;
+
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaUnrecorded {
-    pub unrecorded_programs: u32,
-    pub unrecorded_named: u32,
     pub limited_processes: u32,
-    pub unrecorded_name: [u8; 244],
+    pub unrecorded_programs: [u32; UNRECORDED_REASONS],
+    pub unrecorded_named: [u32; UNRECORDED_REASONS],
+    pub unrecorded_name: [[u8; 244]; UNRECORDED_REASONS],
 }
 
 #[repr(C)]
