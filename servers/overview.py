@@ -33,7 +33,8 @@ def row_of(name, engine, row):
 
 def table(results):
     """One row for each server and engine."""
-    lines = ["| server | engine | server's CPU time x | recorder | memory x | without object | largest objects |", "| --- | --- | --- | --- | --- | --- | --- |"]
+    columns = ["server", "engine", "server's CPU time x", "recorder", "memory x", "without object", "largest objects"]
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     for one in results:
         name = f"{one['name']} ({cell(one['version'])})" if one["version"] else one["name"]
         if one["failed"]:

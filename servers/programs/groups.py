@@ -6,5 +6,6 @@ import duckdb
 
 database = duckdb.connect(config={"threads": 4, "memory_limit": "1GB"})
 database.execute("create table rows as select range % 1000 as kind, range * 31 as amount from range(4000000)")
-answers = {tuple(database.execute("select count(*), sum(total) from (select kind, sum(amount) as total from rows group by kind)").fetchone()) for _ in range(int(sys.argv[1]))}
+question = "select count(*), sum(total) from (select kind, sum(amount) as total from rows group by kind)"
+answers = {database.execute(question).fetchone() for _ in range(int(sys.argv[1]))}
 print(len(answers) == 1)

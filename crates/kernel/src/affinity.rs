@@ -75,7 +75,7 @@ pub fn is_still(shown: &CpuMask, set: &CpuMask) -> bool {
     shown == set || online().is_some_and(|online| set.shows_as(shown, &online))
 }
 
-/// What a thread is shown as having, `shown`, with those of its CPUs that are offline or have yet to be added: what it is to get back one day. Just `shown` where
+/// What a thread is shown as having, `shown`, with those of its CPUs that are offline or yet to be added: what it is to get back one day. Just `shown` where
 /// the kernel says no more, or its affinity has changed since.
 #[must_use]
 pub fn with_offline(tid: u32, shown: &CpuMask) -> CpuMask {

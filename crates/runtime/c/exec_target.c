@@ -6,8 +6,8 @@
  * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
  * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
  *
- * A process that has given up its rights (`setpriv`, `runuser`, `su`, `gosu` before a server) or entered another root folder cannot open our file, which is in a
- * folder of the recording user's alone: the loader would say so on the program's standard error.
+ * A process that has given up its rights (`setpriv`, `runuser`, `su`, `gosu` before a server) or entered another root folder cannot open our file, which is in
+ * a folder of the recording user's alone: the loader would say so on the program's standard error.
  */
 #define _GNU_SOURCE
 #include "exec_target.h"

@@ -425,7 +425,8 @@ fn a_file_of_another_root_directory_is_not_taken_for_the_one_here() {
     assert_eq!((&*same.module, &same.frames), (path.to_str().unwrap(), &here.frames));
 }
 
-/// The child of vfork(2) is an image of the same number until it executes its program. The tracker announces both after fork(2); after vfork(2), the program alone.
+/// The child of vfork(2) is an image of the same number until it executes its program. The tracker announces both after fork(2), but after vfork(2) only the
+/// program.
 #[test]
 fn an_announcement_is_of_the_image_that_ran_when_it_was_made() {
     let lab = Lab::new(TaskSource::default());
