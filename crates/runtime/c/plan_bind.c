@@ -3,7 +3,8 @@
  * Their calls of free go to the C library's own, past ours, which aborts when it is given a block of a rule ("free(): invalid pointer"). So what takes
  * blocks (free, realloc, ...) is bound to ours in them, once they are loaded. The loader searches a library relative to its caller, which it knows by the
  * return address; a hook of dlopen must not stand in between, and so cannot see the end of a load. It takes note and jumps on; the libraries are looked
- * at before the program can ask for a function of theirs (dlsym), and at the next load.
+ * at before the program can ask for a function of theirs (dlsym), and at the next load. Under a recording the tracker stands before us: it passes loads on,
+ * tells of searches, and what is bound is bound to its functions, which come to ours.
  */
 #define _GNU_SOURCE
 #include "plan.h"
@@ -165,11 +166,21 @@ static NP_COLD void bind_new_libraries(void) {
     if (!all.is_unfinished || __atomic_add_fetch(&tries, 1, __ATOMIC_RELAXED) > MOST_TRIES) __atomic_store_n(&seen_adds, all.adds, __ATOMIC_RELAXED);
 }
 
+/* The tracker's, where there is one: it stands before us, and what it is given it records and passes on. */
+extern char numapilot_tracker_callouts[] __attribute__((weak, visibility("default")));
+
+static bool is_of_us(uintptr_t function) {
+    if (function >= np_own.lo && function < np_own.hi) return true;
+    Dl_info tracker, info;
+    if (numapilot_tracker_callouts == NULL || dladdr(numapilot_tracker_callouts, &tracker) == 0) return false;
+    return dladdr((void *)function, &info) != 0 && info.dli_fbase == tracker.dli_fbase;
+}
+
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
     page_bytes = getauxval(AT_PAGESZ);
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
-    if (ours[0] < np_own.lo || ours[0] >= np_own.hi) return; /* the program has an allocator of its own: none of its blocks is ours */
+    if (!is_of_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
     for (unsigned i = 0; i < TAKERS; i++) {
         takers[i].ours = ours[i];
         takers[i].real = (uintptr_t)np_real(takers[i].name);
@@ -193,6 +204,10 @@ void np_bind_before_confined(void) {
     if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
 }
 
+void np_bind_before_lookup(void) {
+    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+}
+
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     if (np_unlikely(mode & RTLD_DEEPBIND) && takers[0].real != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELAXED);
@@ -201,6 +216,6 @@ NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
 }
 
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+    np_bind_before_lookup();
     return np_real_dlsym()(handle, name);
 }
