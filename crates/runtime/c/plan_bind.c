@@ -42,6 +42,14 @@ struct image {
     const ElfW(Rela) *tables[2];
     size_t bytes[2];
 };
+/* Where the tracker is loaded, if it is: it stands before us, and what it is given it records and passes on. */
+extern char numapilot_tracker_callouts[] __attribute__((weak, visibility("default")));
+static struct np_own_range tracker;
+
+static bool is_of_us(uintptr_t function) {
+    return (function >= np_own.lo && function < np_own.hi) || (function >= tracker.lo && function < tracker.hi);
+}
+
 struct looking { uint64_t adds; bool has_other_allocator, is_unfinished; };
 
 /* -- one library -- */
@@ -142,7 +150,7 @@ static int look_for_allocators(struct dl_phdr_info *info, size_t bytes, void *co
             const ElfW(Sym) *symbol = &image.symbols[ELF64_R_SYM(image.tables[table][i].r_info)];
             bool is_free = symbol->st_name != 0 && strcmp(image.strings + symbol->st_name, "free") == 0;
             uintptr_t now = is_free ? *(uintptr_t *)(image.bias + image.tables[table][i].r_offset) : 0;
-            bool is_known = now == takers[0].ours || now == takers[0].real;
+            bool is_known = now == takers[0].ours || now == takers[0].real || is_of_us(now);
             if (is_free && !is_known && (symbol->st_shndx != SHN_UNDEF || now < image.low || now >= image.high)) all->has_other_allocator = true;
         }
     }
@@ -166,21 +174,31 @@ static NP_COLD void bind_new_libraries(void) {
     if (!all.is_unfinished || __atomic_add_fetch(&tries, 1, __ATOMIC_RELAXED) > MOST_TRIES) __atomic_store_n(&seen_adds, all.adds, __ATOMIC_RELAXED);
 }
 
-/* The tracker's, where there is one: it stands before us, and what it is given it records and passes on. */
-extern char numapilot_tracker_callouts[] __attribute__((weak, visibility("default")));
+static int find_tracker(struct dl_phdr_info *info, size_t bytes, void *context) {
+    (void)bytes, (void)context;
+    struct image image;
+    uintptr_t inside = (uintptr_t)numapilot_tracker_callouts;
+    if (!read_image(&image, info) || inside < image.low || inside >= image.high) return 0;
+    tracker = (struct np_own_range){image.low, image.high};
+    return 1;
+}
 
-static bool is_of_us(uintptr_t function) {
-    if (function >= np_own.lo && function < np_own.hi) return true;
-    Dl_info tracker, info;
-    if (numapilot_tracker_callouts == NULL || dladdr(numapilot_tracker_callouts, &tracker) == 0) return false;
-    return dladdr((void *)function, &info) != 0 && info.dli_fbase == tracker.dli_fbase;
+/* A program with fixed addresses that takes the address of a function has an entry of its own for it (undefined, with a value), which leads to the first
+ * definition. Whose that is, another function of the family tells: what defines one of them defines all. */
+static bool leads_to_us(uintptr_t function) {
+    if (is_of_us(function)) return true;
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    if (dladdr1((void *)function, &info, (void **)&symbol, RTLD_DL_SYMENT) == 0 || symbol == NULL || symbol->st_shndx != SHN_UNDEF) return false;
+    return is_of_us((uintptr_t)realloc) || is_of_us((uintptr_t)calloc) || is_of_us((uintptr_t)malloc);
 }
 
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
     page_bytes = getauxval(AT_PAGESZ);
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
-    if (!is_of_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
+    if (numapilot_tracker_callouts != NULL) dl_iterate_phdr(find_tracker, NULL);
+    if (!leads_to_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
     for (unsigned i = 0; i < TAKERS; i++) {
         takers[i].ours = ours[i];
         takers[i].real = (uintptr_t)np_real(takers[i].name);

@@ -135,14 +135,21 @@ fn calloc_is_zero_where_a_locked_block_was() {
 #[test]
 fn libraries_that_prefer_their_own_symbols_may_free_blocks() {
     let deep = compile("plan_deep.c", "plan_deep", &["-O1", "-fno-builtin", "-Wl,-rpath,$ORIGIN"]);
+    let fixed = compile(
+        "plan_deep.c",
+        "plan_deep_fixed",
+        &["-O1", "-fno-builtin", "-fno-pie", "-no-pie", "-Wl,-rpath,$ORIGIN"],
+    );
     let image = image("deep", 0, 1 << 62, 1);
     for (kind, flag) in [("now", "-Wl,-z,now"), ("lazy", "-Wl,-z,lazy")] {
         let name = format!("libplan_deep_{kind}.so");
         compile("plan_deep.c", &name, &["-O1", "-fno-builtin", "-DLIBRARY", "-shared", "-fPIC", flag]);
         for binding in ["now", "lazy"] {
-            let output = under(&image, Command::new(&deep).args([&name, binding]));
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{kind}, {binding}: {} {said}", output.status);
+            for program in [&deep, &fixed] {
+                let output = under(&image, Command::new(program).args([&name, binding]));
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{}, {kind}, {binding}: {} {said}", program.display(), output.status);
+            }
         }
     }
     assert!(taken(&image).0 > 4);
