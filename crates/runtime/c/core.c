@@ -117,16 +117,25 @@ static void meet_callouts(void) {
 
 static struct np_planner_abi *planner;
 
-static void meet_planner(void) {
+static void find_planner(void) {
     struct np_planner_abi *found = dlsym(RTLD_DEFAULT, "numapilot_planner");
-    if (found == NULL || found->version != NP_PLANNER_ABI) return;
-    found->is_tracked = 1;
-    np_other_ranges = found->ranges;
-    planner = found;
+    if (found != NULL && found->version == NP_PLANNER_ABI) np_store(planner, found);
+}
+
+static void meet_planner(void) {
+    if (planner == NULL) find_planner();
+    if (planner == NULL) return;
+    planner->is_tracked = 1;
+    np_other_ranges = planner->ranges;
 }
 
 void np_planner_thread_began(uintptr_t start) {
     if (planner != NULL) planner->thread_began(start);
+}
+
+void np_planner_before_lookup(void) {
+    struct np_planner_abi *found = np_load(planner);
+    if (np_unlikely(found != NULL)) found->before_lookup();
 }
 
 void np_tell_callouts(struct np_slot *slot) {
@@ -141,6 +150,7 @@ void np_set_callouts_slot(struct np_slot *slot) {
 
 static void attach(void) {
     np_find_ourselves();
+    if (np_initial_environment("NUMAPILOT_PLAN=") != NULL) find_planner(); /* it places, and we stand before it, also where nothing can be recorded */
     const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);

@@ -271,6 +271,7 @@ NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
 
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
     if (np_unlikely(np_load(list_may_have_changed))) scan_if_changed();
+    np_planner_before_lookup();
     return np_real_dlsym()(handle, name);
 }
 

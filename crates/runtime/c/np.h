@@ -234,8 +234,9 @@ struct np_planner_abi {
     uint32_t is_tracked; /* set by the tracker */
     void (*thread_began)(uintptr_t start);
     const struct np_own_range *ranges; /* NP_OWN_RANGES of them (track.h) */
+    void (*before_lookup)(void); /* the program asks for a function by its name: the tracker's search goes past the planner's hook of dlsym */
 };
-#define NP_PLANNER_ABI 2u
+#define NP_PLANNER_ABI 3u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -150,6 +150,8 @@ void np_match_fork(int phase);
 
 /* -- plan_bind.c -- */
 void np_bind_init(void);
+/* The program asks for a function by its name: what it loaded since is bound first. */
+void np_bind_before_lookup(void);
 /* While what it takes is allowed still: the program is about to restrict its system calls. */
 void np_bind_before_confined(void);
 

@@ -3,7 +3,8 @@
  * Their calls of free go to the C library's own, past ours, which aborts when it is given a block of a rule ("free(): invalid pointer"). So what takes
  * blocks (free, realloc, ...) is bound to ours in them, once they are loaded. The loader searches a library relative to its caller, which it knows by the
  * return address; a hook of dlopen must not stand in between, and so cannot see the end of a load. It takes note and jumps on; the libraries are looked
- * at before the program can ask for a function of theirs (dlsym), and at the next load.
+ * at before the program can ask for a function of theirs (dlsym), and at the next load. Under a recording the tracker stands before us: it passes loads on,
+ * tells of searches, and what is bound is bound to its functions, which come to ours.
  */
 #define _GNU_SOURCE
 #include "plan.h"
@@ -41,6 +42,14 @@ struct image {
     const ElfW(Rela) *tables[2];
     size_t bytes[2];
 };
+/* Where the tracker is loaded, if it is: it stands before us, and what it is given it records and passes on. */
+extern char numapilot_tracker_callouts[] __attribute__((weak, visibility("default")));
+static struct np_own_range tracker;
+
+static bool is_of_us(uintptr_t function) {
+    return (function >= np_own.lo && function < np_own.hi) || (function >= tracker.lo && function < tracker.hi);
+}
+
 struct looking { uint64_t adds; bool has_other_allocator, is_unfinished; };
 
 /* -- one library -- */
@@ -141,7 +150,7 @@ static int look_for_allocators(struct dl_phdr_info *info, size_t bytes, void *co
             const ElfW(Sym) *symbol = &image.symbols[ELF64_R_SYM(image.tables[table][i].r_info)];
             bool is_free = symbol->st_name != 0 && strcmp(image.strings + symbol->st_name, "free") == 0;
             uintptr_t now = is_free ? *(uintptr_t *)(image.bias + image.tables[table][i].r_offset) : 0;
-            bool is_known = now == takers[0].ours || now == takers[0].real;
+            bool is_known = now == takers[0].ours || now == takers[0].real || is_of_us(now);
             if (is_free && !is_known && (symbol->st_shndx != SHN_UNDEF || now < image.low || now >= image.high)) all->has_other_allocator = true;
         }
     }
@@ -165,11 +174,31 @@ static NP_COLD void bind_new_libraries(void) {
     if (!all.is_unfinished || __atomic_add_fetch(&tries, 1, __ATOMIC_RELAXED) > MOST_TRIES) __atomic_store_n(&seen_adds, all.adds, __ATOMIC_RELAXED);
 }
 
+static int find_tracker(struct dl_phdr_info *info, size_t bytes, void *context) {
+    (void)bytes, (void)context;
+    struct image image;
+    uintptr_t inside = (uintptr_t)numapilot_tracker_callouts;
+    if (!read_image(&image, info) || inside < image.low || inside >= image.high) return 0;
+    tracker = (struct np_own_range){image.low, image.high};
+    return 1;
+}
+
+/* A program with fixed addresses that takes the address of a function has an entry of its own for it (undefined, with a value), which leads to the first
+ * definition. Whose that is, another function of the family tells: what defines one of them defines all. */
+static bool leads_to_us(uintptr_t function) {
+    if (is_of_us(function)) return true;
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    if (dladdr1((void *)function, &info, (void **)&symbol, RTLD_DL_SYMENT) == 0 || symbol == NULL || symbol->st_shndx != SHN_UNDEF) return false;
+    return is_of_us((uintptr_t)realloc) || is_of_us((uintptr_t)calloc) || is_of_us((uintptr_t)malloc);
+}
+
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
     page_bytes = getauxval(AT_PAGESZ);
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
-    if (ours[0] < np_own.lo || ours[0] >= np_own.hi) return; /* the program has an allocator of its own: none of its blocks is ours */
+    if (numapilot_tracker_callouts != NULL) dl_iterate_phdr(find_tracker, NULL);
+    if (!leads_to_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
     for (unsigned i = 0; i < TAKERS; i++) {
         takers[i].ours = ours[i];
         takers[i].real = (uintptr_t)np_real(takers[i].name);
@@ -193,6 +222,10 @@ void np_bind_before_confined(void) {
     if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
 }
 
+void np_bind_before_lookup(void) {
+    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+}
+
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     if (np_unlikely(mode & RTLD_DEEPBIND) && takers[0].real != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELAXED);
@@ -201,6 +234,6 @@ NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
 }
 
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+    np_bind_before_lookup();
     return np_real_dlsym()(handle, name);
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use support::{compile, programs, scratch};
+use support::{Arena, compile, programs, record_with, scratch, tracker};
 
 const POLICIES: [(&str, u32); 7] = [
     ("node", 1),
@@ -135,12 +135,44 @@ fn calloc_is_zero_where_a_locked_block_was() {
 #[test]
 fn libraries_that_prefer_their_own_symbols_may_free_blocks() {
     let deep = compile("plan_deep.c", "plan_deep", &["-O1", "-fno-builtin", "-Wl,-rpath,$ORIGIN"]);
+    let fixed = compile(
+        "plan_deep.c",
+        "plan_deep_fixed",
+        &["-O1", "-fno-builtin", "-fno-pie", "-no-pie", "-Wl,-rpath,$ORIGIN"],
+    );
     let image = image("deep", 0, 1 << 62, 1);
     for (kind, flag) in [("now", "-Wl,-z,now"), ("lazy", "-Wl,-z,lazy")] {
         let name = format!("libplan_deep_{kind}.so");
         compile("plan_deep.c", &name, &["-O1", "-fno-builtin", "-DLIBRARY", "-shared", "-fPIC", flag]);
         for binding in ["now", "lazy"] {
-            let output = under(&image, Command::new(&deep).args([&name, binding]));
+            for program in [&deep, &fixed] {
+                let output = under(&image, Command::new(program).args([&name, binding]));
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{}, {kind}, {binding}: {} {said}", program.display(), output.status);
+            }
+        }
+    }
+    assert!(taken(&image).0 > 4);
+}
+
+/// The tracker stands before the planner, whether it records or finds no arena to record to: its functions are found first, and its search for functions goes
+/// past the planner's.
+#[test]
+fn libraries_that_prefer_their_own_symbols_may_free_blocks_under_a_recording() {
+    let deep = compile("plan_deep.c", "plan_deep", &["-O1", "-fno-builtin", "-Wl,-rpath,$ORIGIN"]);
+    let image = image("deep-recorded", 0, 1 << 62, 1);
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    for (kind, flag) in [("now", "-Wl,-z,now"), ("lazy", "-Wl,-z,lazy")] {
+        let name = format!("libplan_deep_{kind}.so");
+        compile("plan_deep.c", &name, &["-O1", "-fno-builtin", "-DLIBRARY", "-shared", "-fPIC", flag]);
+        for binding in ["now", "lazy"] {
+            let with_plan = |command: &mut Command| {
+                command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+            };
+            record_with(Arena::new(192, 4 << 20), &deep, &[&name, binding], with_plan).assert_success();
+            let mut unrecorded = Command::new(&deep);
+            with_plan(unrecorded.args([&name, binding]));
+            let output = unrecorded.output().expect("the program starts");
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{kind}, {binding}: {} {said}", output.status);
         }

@@ -16,8 +16,9 @@ void (*const table[])(void *) = {free};
 void give_by_table(void *block) { table[0](block); }
 void *own(void) { return malloc(100); }
 #else
+void (*volatile taken)(void *) = free; /* in a program with fixed addresses, an entry of its own */
 int main(int count, char **arguments) {
-    if (count < 3) return 2;
+    if (count < 3 || taken == NULL) return 2;
     char *early = malloc(1 << 20);
     void *library = dlopen(arguments[1], RTLD_DEEPBIND | (strcmp(arguments[2], "now") == 0 ? RTLD_NOW : RTLD_LAZY));
     if (library == NULL) {
