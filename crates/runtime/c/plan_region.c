@@ -210,9 +210,9 @@ static void link_free(struct np_span *span) {
 
 static bool give_access(uintptr_t end) {
     if (end <= usable_end) return true;
-    if (!give_table(np_region, end)) return false;
     uintptr_t to = (end + STEP_BYTES - 1) & ~(STEP_BYTES - 1);
     if (to > np_region + np_region_bytes) to = np_region + np_region_bytes;
+    if (!give_table(np_region, to)) return false; /* of all that has access: the next spans do not come here */
     if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) {
         to = end; /* as little as will do: memory may be strictly accounted */
         if (NP_SYS3(SYS_mprotect, usable_end, to - usable_end, PROT_READ | PROT_WRITE) != 0) return false;
