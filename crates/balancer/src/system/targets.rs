@@ -30,8 +30,8 @@ const LOOK_SHARE: f64 = 0.0015;
 const LOOK_ADVANCE: Duration = Duration::from_millis(250);
 /// Share of the time that reading the mappings of one process may take: 1 over this.
 const MAPS_SHARE: u32 = 1000;
-/// Share of the time that reading the mappings of all processes may take: 1 over this.
-const MAPS_SHARE_OF_ALL: u32 = 200;
+/// Share of the time that reading the mappings of all small processes may take, and of all large ones: 1 over this.
+const MAPS_SHARE_OF_ALL: u32 = 400;
 /// The same for those of new processes, which have priority, once the advance is used up.
 const NEW_MAPS_SHARE: f64 = 0.05;
 const NEW_MAPS_ADVANCE: Duration = Duration::from_secs(5);
@@ -313,26 +313,28 @@ impl Targets {
 
     /// Reads the mappings that are due. A process that is new is read at once, as far as its share of the time allows.
     fn read_all_mappings(&mut self, machine: &Machine, alive: &mut dyn FnMut()) {
-        let took_all: Duration = self.all.values().map(|managed| managed.mapping_took).sum();
+        let (took_all, count) = (self.all.values().map(|managed| managed.mapping_took).sum(), self.all.len() as u32);
         let begun = Instant::now();
-        for managed in self.all.values_mut() {
-            let is_new = managed.mapped_at.is_none();
-            let may_be_read = if is_new {
-                self.new_maps_allowance.is_left()
-            } else {
-                managed.mapped_at.is_none_or(|then| then.elapsed() >= until_next_maps(managed.mapping_took, took_all))
-            };
-            if !may_be_read {
-                continue;
-            }
-            let before = clock::own_cpu();
-            read_mappings(managed, &mut self.query, machine);
-            if is_new {
-                self.new_maps_allowance.spent(clock::own_cpu().saturating_sub(before));
-            }
-            alive();
-            if begun.elapsed() >= MAPS_AT_ONCE {
-                break;
+        // New ones first: of them nothing is known.
+        for of_new in [true, false] {
+            for managed in self.all.values_mut() {
+                let may_be_read = match managed.mapped_at {
+                    None => of_new && self.new_maps_allowance.is_left(),
+                    Some(then) => !of_new && then.elapsed() >= until_next_maps(managed.mapping_took, took_all, count),
+                };
+                if !may_be_read {
+                    continue;
+                }
+                let before = clock::own_cpu();
+                read_mappings(managed, &mut self.query, machine);
+                if of_new {
+                    // One large process does not put off all others for minutes.
+                    self.new_maps_allowance.spent(clock::own_cpu().saturating_sub(before).min(NEW_MAPS_ADVANCE));
+                }
+                alive();
+                if begun.elapsed() >= MAPS_AT_ONCE {
+                    return;
+                }
             }
         }
     }
@@ -392,9 +394,11 @@ pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.mapped_at = None;
 }
 
-/// Time between two readings of a process's mappings, of which the last took `took`, and the last ones of all processes together `took_all`.
-fn until_next_maps(took: Duration, took_all: Duration) -> Duration {
-    MAPS_EVERY.max((took * MAPS_SHARE).min(MAPS_LATEST)).max(took_all * MAPS_SHARE_OF_ALL)
+/// Time between two readings of a process's mappings, of which the last took `took`, and the last ones of all `count` processes together `took_all`. Those
+/// that take less than most are read as if all took as little: they do not wait for the large ones.
+fn until_next_maps(took: Duration, took_all: Duration, count: u32) -> Duration {
+    let all_like_it = took.saturating_mul(count).min(took_all).saturating_mul(MAPS_SHARE_OF_ALL);
+    MAPS_EVERY.max(took.saturating_mul(MAPS_SHARE).min(MAPS_LATEST)).max(all_like_it)
 }
 
 /// Reads the mappings, the ranges with huge pages, and (the first time) the home nodes of the pages.
@@ -412,9 +416,13 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     managed.mappings = mappings;
     let resident: u64 = managed.mappings.iter().map(|range| range.resident_bytes / 4096).sum();
     if is_first {
+        // Once only: later readings take as long as what was done until here.
+        managed.mapping_took = clock::own_cpu().saturating_sub(begun);
         managed.known_since_ns = clock::raw_ns();
         take_census(managed, query, machine, (resident / CENSUS_PAGES).max(1), |_| true);
-    } else if !managed.huge.is_empty() {
+        return;
+    }
+    if !managed.huge.is_empty() {
         // One fault allocates a whole huge page, so faults alone do not show which pages are present.
         take_census(managed, query, machine, 512, |range| range.huge_bytes > 0);
     }
@@ -482,11 +490,19 @@ mod tests {
     #[test]
     fn the_share_of_time_for_mappings_is_that_of_all_processes() {
         let ms = Duration::from_millis;
-        assert_eq!(until_next_maps(ms(1), ms(1)), Duration::from_secs(2));
-        assert_eq!(until_next_maps(ms(100), ms(100)), Duration::from_secs(60));
+        assert_eq!(until_next_maps(ms(1), ms(1), 1), Duration::from_secs(2));
+        assert_eq!(until_next_maps(ms(100), ms(100), 1), Duration::from_secs(60));
+        // A large one is read rarely, and the small ones beside it are not.
+        let (large, small, all) = (ms(10_000), ms(2), ms(10_000 + 9 * 2));
+        assert_eq!(until_next_maps(small, all, 10), Duration::from_secs(8));
+        assert!(until_next_maps(large, all, 10) > Duration::from_secs(3600));
+        let times = [(large, 1.0), (small, 9.0)];
+        let shares =
+            times.map(|(took, count)| count * took.as_secs_f64() / until_next_maps(took, all, 10).as_secs_f64());
+        assert!(shares.iter().sum::<f64>() <= 0.005, "{shares:?}");
         for (processes, took) in [(500, ms(2)), (300, ms(500)), (4096, ms(1))] {
             let took_all = took * processes;
-            let share = took_all.as_secs_f64() / until_next_maps(took, took_all).as_secs_f64();
+            let share = took_all.as_secs_f64() / until_next_maps(took, took_all, processes).as_secs_f64();
             assert!(share <= 0.005, "{processes} processes take {share} of a processor");
         }
     }

@@ -51,6 +51,7 @@ const TICK: Duration = Duration::from_millis(100);
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Between two looks for processes that have joined.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
+const JOIN_LATEST: Duration = Duration::from_secs(5);
 /// Of the time, looking takes no more than one part in so many: for a tree of processes the lines of all of the machine's are read.
 const LOOK_PARTS: u32 = 20;
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
@@ -281,9 +282,9 @@ struct Watch<'a> {
     joined: u64,
 }
 
-/// Time from one look for members, which took so long, to the next.
+/// Time from one look for members, which took so long, to the next: no longer than a while, as what joins meanwhile, or that all have ended, is not seen.
 fn pause_after(cost: Duration) -> Duration {
-    JOIN_EVERY.max(cost.saturating_mul(LOOK_PARTS))
+    JOIN_EVERY.max(cost.saturating_mul(LOOK_PARTS).min(JOIN_LATEST))
 }
 
 impl<'a> Watch<'a> {
