@@ -72,15 +72,22 @@ pub fn online() -> Option<CpuMask> {
 /// Whether a thread that was given `set` has it still, if it is shown as having `shown`: CPUs may have gone offline since.
 #[must_use]
 pub fn is_still(shown: &CpuMask, set: &CpuMask) -> bool {
-    shown == set || online().is_some_and(|online| set.shows_as(shown, &online))
+    shown == set || is_still_with(shown, set, online().as_ref())
+}
+
+/// As [`is_still`], with the CPUs that are [`online`], which are read once for many threads.
+#[must_use]
+pub fn is_still_with(shown: &CpuMask, set: &CpuMask, online: Option<&CpuMask>) -> bool {
+    shown == set || online.is_some_and(|online| set.shows_as(shown, online))
 }
 
 /// What a thread is shown as having, `shown`, with those of its CPUs that are offline or yet to be added: what it is to get back one day. Just `shown` where
-/// the kernel says no more, or its affinity has changed since.
+/// the kernel says no more, or its affinity has changed since. `online`: the CPUs that are ([`online`]).
 #[must_use]
-pub fn with_offline(tid: u32, shown: &CpuMask) -> CpuMask {
+pub fn with_offline(tid: u32, shown: &CpuMask, online: Option<&CpuMask>) -> CpuMask {
+    let Some(online) = online else { return shown.clone() };
     let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    online().and_then(|online| named(&text, shown, &online)).unwrap_or_else(|| shown.clone())
+    named(&text, shown, online).unwrap_or_else(|| shown.clone())
 }
 
 /// The affinity in the text of a `status` file, if a thread that has it is shown as having `shown`.
@@ -151,6 +158,8 @@ mod tests {
         // No kernel has so many CPUs.
         let here = super::online().unwrap().cpus()[0].0;
         assert!(is_still(&mask(&[here]), &mask(&[here, 8191])) && !is_still(&mask(&[here, 8191]), &mask(&[here])));
+        let with = |online: Option<&CpuMask>| is_still_with(&mask(&[1, 2]), &mask(&[1, 2, 3]), online);
+        assert!(with(Some(&online)) && !with(Some(&mask(&[1, 2, 3]))) && !with(None));
     }
 
     /// A thread that might run anywhere was given back the CPUs that were online when it was bound: it never ran on those that were added later.
@@ -164,7 +173,8 @@ mod tests {
         // SAFETY: has no preconditions.
         let tid = unsafe { libc::gettid() } as u32;
         let shown = of_thread(tid).unwrap();
-        assert!(is_still(&shown, &with_offline(tid, &shown)));
+        assert!(is_still(&shown, &with_offline(tid, &shown, super::online().as_ref())));
+        assert_eq!(with_offline(tid, &shown, None), shown, "nobody says what is offline");
     }
 
     #[test]

@@ -70,9 +70,32 @@ impl TooMany {
     }
 }
 
+/// An event per thread and CPU takes many descriptors: as many as are allowed without asking. Failing that shows when they run out.
+pub fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the calls read and write one rlimit of our own.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::open::EventSet;
+    use crate::open::RingSize;
+    use crate::open::Scope;
+
+    /// Each process that joined a group later had a set of its own, of which none knew of the others: there was no limit on all of them.
+    #[test]
+    fn events_of_other_sets_count() {
+        let own = Scope::Processes(vec![std::process::id()]);
+        let error = EventSet::open_beside(EVENTS_MAX, &[], &own, RingSize { bytes: 1 << 16 }).unwrap_err().to_string();
+        assert!(error.contains(&format!("beside the {EVENTS_MAX} that are open")), "{error}");
+    }
 
     #[test]
     fn a_server_gets_no_more_events_than_the_kernel_has_memory_for() {

@@ -25,6 +25,7 @@ use crate::error::EventsError;
 use crate::event::EventRequest;
 use crate::event_limit::TooMany;
 use crate::event_limit::cost_note;
+pub use crate::event_limit::raise_descriptor_limit;
 use crate::locked_memory::Limits;
 use crate::locked_memory::NoRoom;
 use crate::locked_memory::Sizes;
@@ -33,11 +34,11 @@ use crate::rights::explain;
 use crate::ring::Ring;
 use crate::syscall::open_event;
 use crate::syscall::open_or_less;
+use crate::syscall::redirect;
 
-/// `_IO('$', 0)`, `_IO('$', 1)`, `_IO('$', 5)` and `_IOR('$', 7, u64)` of the perf header.
+/// `_IO('$', 0)`, `_IO('$', 1)` and `_IOR('$', 7, u64)` of the perf header.
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// Index of the side band among the requests.
 const SIDE_BAND: usize = 0;
@@ -198,13 +199,26 @@ impl EventSet {
     /// # Errors
     /// The system refuses, with the reason and the remedy; or there is no task left to look at.
     pub fn open(requests: &[EventRequest], scope: &Scope, size: RingSize) -> Result<EventSet, EventsError> {
+        EventSet::open_beside(0, requests, scope, size)
+    }
+
+    /// As [`EventSet::open`], beside `so_far` events of other sets ([`EventSet::count`]), which count against the limit on them.
+    ///
+    /// # Errors
+    /// As [`EventSet::open`].
+    pub fn open_beside(
+        so_far: usize,
+        requests: &[EventRequest],
+        scope: &Scope,
+        size: RingSize,
+    ) -> Result<EventSet, EventsError> {
         let mut all = vec![EventRequest::side_band()];
         all.extend_from_slice(requests);
         let cpus = online_cpus()?;
         raise_descriptor_limit();
         let mut memory = Memory::new(&all, &cpus, size);
         loop {
-            match Opening::new(memory.fit(all.clone()), scope, memory, cpus.clone()).all() {
+            match Opening::new(memory.fit(all.clone()), scope, memory, cpus.clone()).all(so_far) {
                 // Other processes of this user have rings too: how much they take, nobody says.
                 Err(error) if is_no_room(&error) => match memory.sizes.less(memory.limits.page) {
                     Some(less) => memory.sizes = less,
@@ -224,7 +238,8 @@ impl EventSet {
         let scope = Scope::Processes(vec![pid]);
         let (rings, others) = (self.rings.len(), self.others.len());
         let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(false) };
-        let mut opening = Opening { requests, attrs, scope: &scope, memory, cpus, set: std::mem::take(self) };
+        let mut opening =
+            Opening { requests, attrs, scope: &scope, memory, cpus, beside: 0, set: std::mem::take(self) };
         let opened = opening.process(pid);
         let result = match opened {
             Ok(opened) => Ok(opened),
@@ -331,20 +346,23 @@ struct Opening<'a> {
     scope: &'a Scope,
     memory: Memory,
     cpus: Vec<u32>,
+    /// Number of events of other sets.
+    beside: usize,
     set: EventSet,
 }
 
 impl<'a> Opening<'a> {
     fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
-        let mut opening = Opening { requests, attrs, scope, memory, cpus, set: EventSet::default() };
+        let mut opening = Opening { requests, attrs, scope, memory, cpus, beside: 0, set: EventSet::default() };
         opening.set.of_cpus = *scope == Scope::System;
         opening.describe();
         opening
     }
 
-    /// Opens everything.
-    fn all(mut self) -> Result<EventSet, EventsError> {
+    /// Opens everything, beside as many events of other sets.
+    fn all(mut self, beside: usize) -> Result<EventSet, EventsError> {
+        self.beside = beside;
         match self.scope {
             Scope::Children => self.explained(|opening| opening.task(0, None))?,
             Scope::System => self.explained(|opening| opening.task(-1, None))?,
@@ -398,7 +416,7 @@ impl<'a> Opening<'a> {
         for _ in 0..SCAN_ROUNDS {
             let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
             let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
-            TooMany::check(self.set.count(), fresh.len(), self.events_of_a_thread())
+            TooMany::check(self.beside + self.set.count(), fresh.len(), self.events_of_a_thread())
                 .map_err(|error| (SIDE_BAND, error))?;
             let mut opened = 0;
             for tid in fresh {
@@ -564,15 +582,6 @@ fn event_id(fd: &OwnedFd) -> io::Result<u64> {
     }
 }
 
-/// Sends an event's records to another one's ring.
-fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    // SAFETY: a request without a pointer, on two descriptors of ours.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, to.as_raw_fd()) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 fn online_cpus() -> Result<Vec<u32>, EventsError> {
     let path = PathBuf::from("/sys/devices/system/cpu/online");
     let fail = |source| EventsError::File {
@@ -583,18 +592,6 @@ fn online_cpus() -> Result<Vec<u32>, EventsError> {
     let text = std::fs::read_to_string(&path).map_err(fail)?;
     let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
     Ok(list.into_iter().collect())
-}
-
-/// An event per thread and CPU takes many descriptors: as many as are allowed without asking. Failing that shows when they run out.
-pub fn raise_descriptor_limit() {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls read and write one rlimit of our own.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One `perf_event_open(2)`, and doing without what the running kernel is too old for.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 
@@ -13,6 +14,8 @@ use crate::event::ATTR_BYTES;
 
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOEXEC: libc::c_ulong = 8;
+/// `_IO('$', 5)` of the perf header.
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// For [`open_event`]: every CPU on which the task runs.
 pub const ANY_CPU: u32 = u32::MAX;
@@ -66,6 +69,15 @@ pub fn open_event(bytes: &[u8; ATTR_BYTES], pid: libc::pid_t, cpu: u32, leader: 
     match i32::try_from(fd) {
         // SAFETY: `fd` is open and owned by nobody else.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Sends an event's records to another one's ring.
+pub(crate) fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    // SAFETY: a request without a pointer, on two descriptors of ours.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, to.as_raw_fd()) } {
+        0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }

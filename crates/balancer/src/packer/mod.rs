@@ -20,6 +20,7 @@ use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
+use numapilot_kernel::affinity;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
@@ -508,7 +509,8 @@ impl Packer {
                 placed.is_ended = true;
                 break;
             }
-            held.by_affinity(*pid, &self.machine, progress.undo_log(), &mut placed);
+            let online = affinity::online();
+            held.by_affinity(*pid, &self.machine, online.as_ref(), progress.undo_log(), &mut placed);
             if placed.is_refused {
                 held.release(progress.undo_log());
                 return placed;
@@ -542,11 +544,15 @@ impl Packer {
         found: &[(Unit, Vec<u32>, Demand, units::Allowed)],
         control_port: &mut dyn ControlPort,
     ) {
+        let online = if self.held.is_empty() { None } else { affinity::online() };
         for (unit, pids, ..) in found {
             let Unit::Process(_) = unit else { continue };
             let Some(held) = self.held.get_mut(unit) else { continue };
             let mut placed = Placed::default();
-            pids.iter().for_each(|pid| held.by_affinity(*pid, &self.machine, control_port, &mut placed));
+            for pid in pids {
+                held.by_affinity(*pid, &self.machine, online.as_ref(), control_port, &mut placed);
+                control_port.alive();
+            }
             self.counters.threads_moved += placed.threads;
             placed.troubles.into_iter().for_each(|what| self.trouble(what, control_port));
         }
@@ -664,7 +670,7 @@ mod tests {
     #[test]
     fn an_idle_child_gets_back_what_its_placed_parent_had() {
         use crate::system::binding;
-        let all = numapilot_kernel::affinity::of_thread(std::process::id()).unwrap();
+        let all = affinity::of_thread(std::process::id()).unwrap();
         if all.cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
@@ -678,20 +684,20 @@ mod tests {
         let first = all.cpus().into_iter().take(1).collect();
         let start_ticks = task::stat(pid).unwrap().start_ticks;
         let id = crate::system::undo_log::ThreadId { pid, tid: pid, start_ticks };
-        let bound = binding::planned(id, None, &first, &mut Vec::new()).unwrap();
+        let bound = binding::planned(id, None, &first, None, &mut Vec::new()).unwrap();
         let mut held = Held::default();
         held.bind(bound, &mut desk);
         std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
         let child: u32 = line.trim().parse().unwrap();
-        assert_eq!(numapilot_kernel::affinity::of_thread(child).unwrap(), first, "inherited");
+        assert_eq!(affinity::of_thread(child).unwrap(), first, "inherited");
         let who = Who::Group(Group::Processes(vec![pid]));
         let mut packer =
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
         packer.held.insert(Unit::Process(pid), held);
         packer.end("the test is over".to_owned(), &mut desk);
-        let now = [pid, child].map(|pid| numapilot_kernel::affinity::of_thread(pid).unwrap());
+        let now = [pid, child].map(|pid| affinity::of_thread(pid).unwrap());
         // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
         unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
         shell.kill().unwrap();

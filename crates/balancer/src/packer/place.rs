@@ -140,8 +140,15 @@ impl Held {
         };
     }
 
-    /// Binds the threads of a process to the CPUs of the nodes that it may use.
-    pub fn by_affinity(&mut self, pid: u32, machine: &Machine, undo_log: &mut dyn UndoLog, placed: &mut Placed) {
+    /// Binds the threads of a process to the CPUs of the nodes that it may use. `online`: the CPUs that are, read once for many threads.
+    pub fn by_affinity(
+        &mut self,
+        pid: u32,
+        machine: &Machine,
+        online: Option<&CpuMask>,
+        undo_log: &mut dyn UndoLog,
+        placed: &mut Placed,
+    ) {
         let wanted = cpus(machine, self.nodes);
         // The affinity that a new thread inherits from a bound thread.
         let born = self.threads.iter().find(|(id, _)| id.pid == pid).map(|(_, bound)| bound.clone());
@@ -149,7 +156,8 @@ impl Held {
         for _ in 0..PASSES {
             let ids = threads_of(pid);
             let is_born = |id: &&ThreadId| {
-                !self.threads.contains_key(id) && born.as_ref().is_some_and(|born| binding::is_ours(**id, born))
+                let is_as_born = |born: &Bound| binding::is_ours_with(**id, born, online);
+                !self.threads.contains_key(id) && born.as_ref().is_some_and(is_as_born)
             };
             let adopted: Vec<ThreadId> = ids.iter().filter(is_born).copied().collect();
             let inherited =
@@ -160,11 +168,9 @@ impl Held {
                 .map(|one| (one.thread, Bound { before: one.was.clone(), ours: one.now.clone(), is_inherited: true }));
             self.threads.extend(known);
             for id in ids {
-                match binding::planned(id, self.threads.get(&id), &wanted, &mut placed.troubles) {
-                    // What it may use of the CPUs that are offline is none of its nodes' today.
-                    Ok(binding) if !affinity::is_still(&binding.now, &binding.was) => bindings.push(binding),
-                    _ => {}
-                }
+                let bound = self.threads.get(&id);
+                let planned = binding::planned_change(id, bound, &wanted, online, &mut placed.troubles);
+                bindings.extend(planned.ok().flatten());
             }
             if bindings.is_empty() {
                 return;

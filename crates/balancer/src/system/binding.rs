@@ -68,11 +68,12 @@ impl Binder {
     /// Carries out orders. The threads' affinities are recorded before the first of them changes.
     pub fn carry_out(&self, orders: &[ThreadOrder], targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Moves {
         let mut moves = Moves::default();
+        let online = if orders.is_empty() { None } else { affinity::online() };
         let planned: Vec<Result<Binding, Refusal>> = orders
             .iter()
             .map(|order| {
                 let (thread, bound) = find(targets, order.thread).ok_or(Refusal::Gone)?;
-                planned(thread, bound.as_ref(), &self.cpus[order.to], &mut moves.troubles)
+                planned(thread, bound.as_ref(), &self.cpus[order.to], online.as_ref(), &mut moves.troubles)
             })
             .collect();
         let bindings: Vec<Binding> = planned.iter().filter_map(|plan| plan.as_ref().ok().cloned()).collect();
@@ -268,6 +269,11 @@ pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
     is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| affinity::is_still(&mask, &bound.ours))
 }
 
+/// As [`is_ours`], with the CPUs that are online, which are read once for many threads.
+pub(crate) fn is_ours_with(id: ThreadId, bound: &Bound, online: Option<&CpuMask>) -> bool {
+    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| affinity::is_still_with(&mask, &bound.ours, online))
+}
+
 /// Finds a thread by the number that policies use, with its binding.
 fn find(targets: &Targets, number: u32) -> Option<(ThreadId, Option<Bound>)> {
     targets.all.values().find_map(|managed| {
@@ -284,28 +290,70 @@ fn thread_mut(targets: &mut Targets, number: u32) -> Option<(&mut ManagedProcess
     })
 }
 
-/// The affinity for a thread on a node: within its affinity before the first binding, or within the one that another program has set since.
+/// The affinity for a thread on a node: within its affinity before the first binding, or within the one that another program has set since. `online`: the CPUs
+/// that are, read once for all threads of a pass.
 pub(crate) fn planned(
     id: ThreadId,
     bound: Option<&Bound>,
     cpus: &CpuMask,
+    online: Option<&CpuMask>,
     troubles: &mut Vec<String>,
 ) -> Result<Binding, Refusal> {
-    let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
-    let bound = bound.filter(|bound| affinity::is_still(&shown, &bound.ours));
-    // What was set, by which the binding is known afterwards: not without the CPUs that are offline now.
-    let was = bound.map_or_else(|| affinity::with_offline(id.tid, &shown), |bound| bound.ours.clone());
-    // Only CPUs that are online: kernels differ in whether they keep the others.
-    let own = match (bound, affinity::online()) {
-        (None, _) => shown,
-        (Some(bound), Some(online)) => bound.before.and(&online),
-        (Some(bound), None) => bound.before.clone(),
-    };
-    let now = own.and(cpus);
-    if now.is_empty() {
-        return Err(Refusal::Unsupported);
+    Ok(Aim::of(id, bound, cpus, online, troubles)?.binding(id, online))
+}
+
+/// As [`planned`]; `None`: the thread has that affinity already. That is so of most threads at most looks, and their status files are then not read.
+pub(crate) fn planned_change(
+    id: ThreadId,
+    bound: Option<&Bound>,
+    cpus: &CpuMask,
+    online: Option<&CpuMask>,
+    troubles: &mut Vec<String>,
+) -> Result<Option<Binding>, Refusal> {
+    let aim = Aim::of(id, bound, cpus, online, troubles)?;
+    Ok(if aim.is_reached(online) { None } else { Some(aim.binding(id, online)) })
+}
+
+/// A thread's affinity, and the one that it is to have.
+struct Aim<'b> {
+    shown: CpuMask,
+    /// Its binding, if no other program has changed that since.
+    bound: Option<&'b Bound>,
+    now: CpuMask,
+}
+
+impl<'b> Aim<'b> {
+    fn of(
+        id: ThreadId,
+        bound: Option<&'b Bound>,
+        cpus: &CpuMask,
+        online: Option<&CpuMask>,
+        troubles: &mut Vec<String>,
+    ) -> Result<Aim<'b>, Refusal> {
+        let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
+        let bound = bound.filter(|bound| affinity::is_still_with(&shown, &bound.ours, online));
+        // Only CPUs that are online: kernels differ in whether they keep the others.
+        let now = match (bound, online) {
+            (None, _) => shown.and(cpus),
+            (Some(bound), Some(online)) => bound.before.and(online).and(cpus),
+            (Some(bound), None) => bound.before.and(cpus),
+        };
+        if now.is_empty() { Err(Refusal::Unsupported) } else { Ok(Aim { shown, bound, now }) }
     }
-    Ok(Binding { thread: id, was, now })
+
+    /// Whether the thread has that affinity. What it may use of the CPUs that are offline is none of its nodes' today.
+    fn is_reached(&self, online: Option<&CpuMask>) -> bool {
+        affinity::is_still_with(&self.now, self.bound.map_or(&self.shown, |bound| &bound.ours), online)
+    }
+
+    fn binding(self, id: ThreadId, online: Option<&CpuMask>) -> Binding {
+        // What was set, by which the binding is known afterwards: not without the CPUs that are offline now.
+        let was = match self.bound {
+            Some(bound) => bound.ours.clone(),
+            None => affinity::with_offline(id.tid, &self.shown, online),
+        };
+        Binding { thread: id, was, now: self.now }
+    }
 }
 
 pub(crate) fn bind(binding: &Binding) -> Result<(), KernelError> {
@@ -374,9 +422,34 @@ mod tests {
         // No kernel has CPU 8191 online.
         let bound = Bound { before: all.clone(), ours: mask(&[cpus[0], CpuId(8191)]), is_inherited: false };
         assert!(is_ours(id, &bound));
-        let next = planned(id, Some(&bound), &mask(&cpus[1..2]), &mut Vec::new()).unwrap();
+        let online = affinity::online();
+        let next = planned(id, Some(&bound), &mask(&cpus[1..2]), online.as_ref(), &mut Vec::new()).unwrap();
         assert_eq!((&next.was, &next.now), (&bound.ours, &mask(&cpus[1..2])), "within what it might do before");
         assert_eq!(Bound::after(&next, Some(bound)).before, all);
+    }
+
+    /// The list of online CPUs was read for every thread at every look, and the status of each thread, although nothing was to be bound.
+    #[test]
+    fn what_is_online_is_handed_down_and_a_thread_that_is_where_it_should_be_is_left() {
+        let Some((child, _, all, _)) = sleeper() else { return };
+        let (tid, cpus) = (child.0.id(), all.cpus());
+        let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
+        let id = ThreadId { pid: tid, tid, start_ticks: task::stat(tid).unwrap().start_ticks };
+        let change = |bound: Option<&Bound>, cpus: &CpuMask, online: &CpuMask| {
+            planned_change(id, bound, cpus, Some(online), &mut Vec::new())
+        };
+        assert_eq!(change(None, &all, &all), Ok(None), "it may run on all of them");
+        let first = change(None, &mask(&cpus[..1]), &all).unwrap().unwrap();
+        assert!(first.now == mask(&cpus[..1]) && affinity::is_still(&all, &first.was));
+        bind(&first).unwrap();
+        let bound = Bound::after(&first, None);
+        assert_eq!(change(Some(&bound), &mask(&cpus[..1]), &all), Ok(None), "bound already");
+        assert!(is_ours_with(id, &bound, None));
+        // Nothing is online but the first CPU, as far as it is told.
+        let online = mask(&cpus[..1]);
+        assert_eq!(change(Some(&bound), &mask(&cpus[1..2]), &online), Err(Refusal::Unsupported));
+        let next = change(Some(&bound), &mask(&cpus[1..2]), &all).unwrap().unwrap();
+        assert_eq!((next.was, next.now), (bound.ours, mask(&cpus[1..2])));
     }
 
     #[test]

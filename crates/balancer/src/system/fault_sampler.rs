@@ -108,7 +108,8 @@ impl FaultSampler {
     pub fn open(&mut self, scope: &Scope) -> Result<Vec<u32>, EventsError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
-        let set = EventSet::open(&[request], scope, RingSize { bytes: RING_BYTES })?;
+        let so_far = self.sets.iter().map(|watched| watched.set.count()).sum();
+        let set = EventSet::open_beside(so_far, &[request], scope, RingSize { bytes: RING_BYTES })?;
         if *scope != Scope::Children {
             set.enable();
         }

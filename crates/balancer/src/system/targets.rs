@@ -41,6 +41,8 @@ const MAPS_AT_ONCE: Duration = Duration::from_millis(500);
 const MAPS_LATEST: Duration = Duration::from_secs(60);
 /// Shortest interval between two readings of mappings.
 const MAPS_EVERY: Duration = Duration::from_secs(2);
+/// Interval between two readings of the nodes on which a process may have memory: its cpuset may be changed while its mappings are read rarely.
+const NODES_EVERY: Duration = Duration::from_secs(10);
 /// Bindings of a process that its new threads' affinities are compared with, the latest.
 const BINDINGS_MAX: usize = 64;
 /// Longest chain of parents that is followed.
@@ -104,6 +106,7 @@ pub struct ManagedProcess {
     pub numa: NumaLook,
     /// Nodes on which its cpuset allows memory, as last read; `None`: not known.
     pub allowed_nodes: Option<Vec<NodeId>>,
+    nodes_at: Option<Instant>,
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -132,6 +135,7 @@ impl ManagedProcess {
 
     /// Reads on which nodes it may have memory.
     pub fn look_at_nodes(&mut self) {
+        self.nodes_at = Some(Instant::now());
         self.allowed_nodes = cgroup::allowed_nodes(Path::new("/"), self.target.pid);
     }
 
@@ -234,6 +238,7 @@ impl Targets {
             bindings,
             numa: NumaLook::default(),
             allowed_nodes: None,
+            nodes_at: None,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
@@ -302,6 +307,9 @@ impl Targets {
         for managed in self.all.values_mut() {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(managed.target.clone());
+            }
+            if managed.nodes_at.is_none_or(|then| then.elapsed() >= NODES_EVERY) {
+                managed.look_at_nodes();
             }
             alive();
         }
@@ -531,6 +539,29 @@ mod tests {
         targets.looked_at = None;
         targets.look_at_all(&machine, &mut || ());
         assert!(!targets.all[&pid].mappings.is_empty());
+    }
+
+    /// Nodes were read with the mappings, of which those of large processes are read once in minutes: pages were ordered to nodes that were forbidden since.
+    #[test]
+    fn a_changed_cpuset_is_seen_between_two_readings_of_the_mappings() {
+        let machine = Machine::live().unwrap();
+        let mut targets = Targets::default();
+        let pid = targets.add(std::process::id()).unwrap().unwrap().pid;
+        targets.look(&machine);
+        let nodes = cgroup::allowed_nodes(Path::new("/"), pid);
+        assert_eq!(targets.all[&pid].allowed_nodes, nodes);
+        let of_another_time = Some(vec![NodeId(u16::MAX)]);
+        let mut look_after = |passed: Duration| {
+            let managed = targets.all.get_mut(&pid).unwrap();
+            managed.allowed_nodes.clone_from(&of_another_time);
+            managed.nodes_at = Instant::now().checked_sub(passed);
+            (managed.mapped_at, managed.mapping_took) = (Some(Instant::now()), Duration::from_secs(1));
+            targets.looked_at = None;
+            targets.look(&machine);
+            targets.all[&pid].allowed_nodes.clone()
+        };
+        assert_eq!(look_after(Duration::ZERO), of_another_time, "not at every look");
+        assert_eq!(look_after(NODES_EVERY), nodes);
     }
 
     #[test]

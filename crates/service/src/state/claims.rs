@@ -4,8 +4,10 @@
 //! Byte 0 stands for the settings, byte N for process N, and all bytes from 1 on for the whole machine. The locks are those of fcntl(2): the kernel releases
 //! them when the process ends, and names the holder. There is one file for root and one for each other user. Root's is readable, so that users see what root's
 //! daemon manages. A lock that another user puts on root's file is ignored. A user may have a second file, from before or after a session; claims in it count,
-//! too, for root and for the user's own daemons.
+//! too, for root and for the user's own daemons. The own lock comes first, the look into other files second: of two daemons that start at the same moment, at
+//! least one sees the other's lock (where both do, both refuse).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::fs::OpenOptions;
 use std::fs::Permissions;
@@ -35,6 +37,8 @@ pub struct Claims {
     uid: u32,
     has_all: bool,
     has_settings: bool,
+    /// Processes that are claimed one by one.
+    pids: BTreeSet<u32>,
     /// Folders of a user's files; tests set their own.
     places_of: fn(u32) -> Vec<PathBuf>,
 }
@@ -63,7 +67,7 @@ impl Claims {
             .map_err(|source| ServiceError::file(&path, "record which processes this numapilot manages", source))?;
         let_others_read(&file, uid)
             .map_err(|source| ServiceError::file(&path, "let other users read what this numapilot manages", source))?;
-        Ok(Claims { file, uid, has_all: false, has_settings: false, places_of })
+        Ok(Claims { file, uid, has_all: false, has_settings: false, pids: BTreeSet::new(), places_of })
     }
 
     /// Claims the machine's settings. True: they were not claimed before.
@@ -74,7 +78,7 @@ impl Claims {
         if self.has_settings {
             return Ok(false);
         }
-        match self.in_own_others(SETTINGS, 1).map_or_else(|| self.lock(SETTINGS, 1), |holder| Ok(Some(holder)))? {
+        match self.lock_unless(SETTINGS, 1, |claims| Ok(claims.in_own_others(SETTINGS, 1)))? {
             Some(holder) => Err(format!("{} already changes the kernel's settings", named(holder))),
             None => {
                 self.has_settings = true;
@@ -89,29 +93,74 @@ impl Claims {
     /// Another numapilot manages it; the message names that one and the remedy.
     pub fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
         let Some(pid) = pid else {
-            let found = self.in_own_others(1, 0).map_or_else(|| self.lock(1, 0), |holder| Ok(Some(holder)))?;
-            self.has_all = match found {
-                None => true,
-                Some(holder) => return Err(refusal(holder, "processes of this machine")),
+            if self.has_all {
+                return Ok(());
+            }
+            return match self.lock_unless(1, 0, |claims| Ok(claims.in_own_others(1, 0)))? {
+                Some(holder) => Err(refusal(holder, "processes of this machine")),
+                None => {
+                    self.has_all = true;
+                    self.pids.clear();
+                    Ok(())
+                }
             };
-            return Ok(());
         };
-        let what = format!("process {pid}");
-        if let Some(holder) = self.elsewhere(pid)? {
-            return Err(refusal(holder, &what));
+        // What is claimed already stays so, whatever the look finds.
+        let found = if self.has_all || self.pids.contains(&pid) {
+            self.elsewhere(pid)?
+        } else {
+            self.lock_unless(i64::from(pid), 1, |claims| claims.elsewhere(pid))?
+        };
+        if let Some(holder) = found {
+            return Err(refusal(holder, &format!("process {pid}")));
         }
-        if self.has_all {
-            return Ok(());
+        if !self.has_all {
+            self.pids.insert(pid);
         }
-        self.lock(i64::from(pid), 1)?.map_or(Ok(()), |holder| Err(refusal(holder, &what)))
+        Ok(())
+    }
+
+    /// Takes a lock, and releases it again where `look` finds a holder elsewhere, or fails. `Some`: the holder.
+    fn lock_unless(
+        &self,
+        first: i64,
+        length: i64,
+        look: impl FnOnce(&Claims) -> Result<Option<Holder>, String>,
+    ) -> Result<Option<Holder>, String> {
+        if let Some(holder) = self.lock(first, length)? {
+            return Ok(Some(holder));
+        }
+        let found = look(self);
+        if !matches!(found, Ok(None)) {
+            self.unlock_unclaimed(first, length);
+        }
+        found
+    }
+
+    /// Releases a lock (`length` 0: to the end), but for the claims on single processes that it has taken in: they are held all the time.
+    fn unlock_unclaimed(&self, first: i64, length: i64) {
+        let mut from = first;
+        for pid in self.pids.iter().map(|pid| i64::from(*pid)).filter(|_| length == 0) {
+            if pid > from {
+                self.unlock(from, pid - from);
+            }
+            from = pid + 1;
+        }
+        self.unlock(from, length);
+    }
+
+    /// Releases a lock. That it is not held is not an error.
+    fn unlock(&self, first: i64, length: i64) {
+        let mut lock = flock(libc::F_UNLCK, first, length);
+        // SAFETY: the descriptor is open and the structure is ours.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw mut lock) };
     }
 
     /// Releases the claim on a process.
     pub fn unclaim(&mut self, pid: u32) {
         if !self.has_all {
-            let mut lock = flock(libc::F_UNLCK, i64::from(pid), 1);
-            // SAFETY: the descriptor is open and the structure is ours. Releasing a lock that is not held is not an error.
-            unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETLK, &raw mut lock) };
+            self.pids.remove(&pid);
+            self.unlock(i64::from(pid), 1);
         }
     }
 
@@ -258,6 +307,7 @@ mod tests {
     use std::process::Child;
     use std::process::Command;
     use std::process::Stdio;
+    use std::sync::Mutex;
     use std::sync::OnceLock;
 
     use super::*;
@@ -365,6 +415,8 @@ mod tests {
                 _ => claims.claim(claimed).unwrap_err(),
             };
             assert!(refused.contains(&format!("process {})", other.0.id())), "{what}: {refused}");
+            // What was refused is not held in the own file either.
+            drop(Other::holding(&now, if what == "all" { "4711" } else { what }));
         }
         claims.claim(Some(4711)).unwrap();
         // The own file by another path: looking into it must not release what is claimed.
@@ -377,6 +429,39 @@ mod tests {
             .env(HOLD, format!("4713 {}", now.display()));
         let output = child.stdin(Stdio::null()).output().unwrap();
         assert!(!output.status.success(), "4713 is claimed still");
+    }
+
+    /// What is claimed in this test, and where; and whether another daemon could claim it at the moment at which this one looks into other files.
+    static AT_THE_LOOK: Mutex<Option<(&str, PathBuf)>> = Mutex::new(None);
+    static COULD_CLAIM: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+
+    fn another_tries(_: u32) -> Vec<PathBuf> {
+        let (what, folder) = AT_THE_LOOK.lock().unwrap().clone().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child
+            .args(["--exact", "state::claims::tests::hold", "--nocapture"])
+            .env(HOLD, format!("{what} {}", folder.display()));
+        let output = child.stdin(Stdio::null()).output().unwrap();
+        COULD_CLAIM.lock().unwrap().push(output.status.success());
+        Vec::new()
+    }
+
+    /// Two daemons that started at the same moment looked into each other's files first and locked their own second: neither found the other.
+    #[test]
+    fn the_own_lock_is_held_before_others_files_are_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        for what in ["settings", "all", "4711"] {
+            let folder = folder.path().join(what);
+            *AT_THE_LOOK.lock().unwrap() = Some((what, folder.clone()));
+            let mut claims = Claims { places_of: another_tries, ..open(&folder) };
+            match what {
+                "settings" => assert!(claims.settings().unwrap()),
+                "all" => claims.claim(None).unwrap(),
+                _ => claims.claim(Some(4711)).unwrap(),
+            }
+            let tries = std::mem::take(&mut *COULD_CLAIM.lock().unwrap());
+            assert!(!tries.is_empty() && !tries.contains(&true), "{what}: {tries:?}");
+        }
     }
 
     #[test]

@@ -190,11 +190,16 @@ impl<S: System> SettingsGuard<S> {
             Ok(None) => return None,
             Err(error) => return Some(failed(setting, String::new(), &error)),
         };
-        let is = |value: &String| self.system.is_same(setting, &held, value);
-        if is(&change.was) {
+        if self.system.is_same(setting, &held, &change.was) {
             return None;
         }
-        if !change.ours.iter().any(|value| self.system.is_still(setting, &held, value)) {
+        let is_still = |value: &String| self.system.is_still(setting, &held, value);
+        let is_ours = change.ours.iter().any(is_still);
+        // It was never written, if the earlier holder was killed just before that; the value may name CPUs that are offline.
+        if !is_ours && is_still(&change.was) {
+            return None;
+        }
+        if !is_ours {
             let why = String::new();
             return Some(Done {
                 setting: setting.clone(),
@@ -321,6 +326,10 @@ mod tests {
             Ok(())
         }
 
+        fn is_still(&self, setting: &Setting, held: &str, value: &str) -> bool {
+            super::super::Live.is_still(setting, held, value)
+        }
+
         fn boot(&self) -> String {
             self.boot.clone()
         }
@@ -440,6 +449,28 @@ mod tests {
         drop(guard);
         let (_, done) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
         assert_eq!((done[0].done, values(&system)), (SettingDone::Restored, vec!["1".to_owned()]));
+    }
+
+    /// A process killed between its record and the change: the affinity before it named CPUs that are offline, and was taken for another program's.
+    #[test]
+    fn what_was_recorded_and_never_changed_is_no_ones_later_change() {
+        let online = super::super::system::numbers(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap());
+        let first = online.unwrap().first().copied().unwrap();
+        let setting = Setting::Affinity { pid: 1, tid: 1, start_ticks: 1 };
+        let folder = tempfile::tempdir().unwrap();
+        let system = made(&[]);
+        system.values.borrow_mut().insert(setting.clone(), first.to_string());
+        let (mut guard, _) = SettingsGuard::open(folder.path(), system.clone()).unwrap();
+        // No kernel has CPUs 8190 and 8191 online.
+        guard.intend(&[(setting.clone(), format!("{first},8191"), "8190".to_owned())]).unwrap();
+        assert_eq!(guard.restore().unwrap(), [], "not written yet");
+        // What shows as both is ours: it is to get back all that it had.
+        guard.intend(&[(setting.clone(), format!("{first},8191"), format!("{first},8190"))]).unwrap();
+        let done = guard.restore().unwrap();
+        assert_eq!(
+            (done.len(), done[0].done, done[0].now.clone()),
+            (1, SettingDone::Restored, format!("{first},8191"))
+        );
     }
 
     #[test]
