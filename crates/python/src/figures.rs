@@ -63,7 +63,9 @@ impl PyStatistics {
             let half = (estimate.high - estimate.low) / 2.0;
             format!("{:.1} ± {:.1} %", 100.0 * estimate.value, 100.0 * half)
         };
-        let (remote, writes, share) = (percent(&self.remote), percent(&self.writes), percent(&self.share));
+        let (writes, share) = (percent(&self.writes), percent(&self.share));
+        let is_open = self.remote.low <= 0.0 && self.remote.high >= 1.0;
+        let remote = if is_open { "an unknown share".to_owned() } else { percent(&self.remote) };
         let (accesses, samples) = (self.accesses.value, self.samples);
         format!(
             "<Statistics: {accesses:.0} accesses ({samples} samples), {share} of all, {remote} remote, {writes} writes>"

@@ -17,7 +17,7 @@ use numapilot_query::output::{self, Format, WriteError};
 use numapilot_query::session::{Limits, Parameters, Query};
 use numapilot_query::source::{Recording, Source};
 use numapilot_query::{elsewhere, ready, views};
-use numapilot_text::destination::Destination;
+use numapilot_text::destination::{Destination, open_stream};
 use numapilot_trace::meta::Evidence;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -186,8 +186,7 @@ async fn answer(
         let out: Box<dyn Write + Send> = match (&mut file, &arguments.output) {
             (Some(file), _) => Box::new(BufWriter::new(file.as_file_mut())),
             (None, Some(path)) if !to_stdout => {
-                let opened = File::options().write(true).open(path).map_err(|error| failed(error.into()))?;
-                Box::new(BufWriter::new(opened))
+                Box::new(BufWriter::new(open_stream(path).map_err(|error| failed(error.into()))?))
             }
             _ => Box::new(BufWriter::new(stdout())),
         };
@@ -206,7 +205,7 @@ async fn answer(
     Ok(())
 }
 
-/// A temporary file in the folder of `path`, with a new file's permissions; it is renamed to `path` when it is complete.
+/// A temporary file in the folder of `path`, with the permissions of the file that is there, or a new file's; it is renamed to `path` when it is complete.
 fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -214,6 +213,9 @@ fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     let mut half_written = HALF_WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
     let file = tempfile::Builder::new().prefix(".numapilot-query-").permissions(rights).tempfile_in(folder)?;
     *half_written = Some(file.path().to_owned());
+    if let Ok(replaced) = std::fs::metadata(path) {
+        file.as_file().set_permissions(replaced.permissions())?;
+    }
     Ok(file)
 }
 

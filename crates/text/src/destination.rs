@@ -5,6 +5,8 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -40,6 +42,24 @@ impl Destination {
     }
 }
 
+/// Opens what must stay what it is. A file that is standard output or error already is written where these are: opened anew, it would be written from its
+/// beginning, over what is there. Any other regular file (`/dev/fd/3`) is appended to.
+///
+/// # Errors
+/// The system's.
+pub fn open_stream(path: &Path) -> io::Result<File> {
+    let named = fs::metadata(path)?;
+    if !named.is_file() {
+        return File::options().write(true).open(path);
+    }
+    let own = [io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned()];
+    let is_it = |file: &File| file.metadata().is_ok_and(|is| (is.dev(), is.ino()) == (named.dev(), named.ino()));
+    match own.into_iter().flatten().map(File::from).find(is_it) {
+        Some(file) => Ok(file),
+        None => File::options().append(true).open(path),
+    }
+}
+
 fn is_below_proc(link: &Path) -> bool {
     let folder = link.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     fs::canonicalize(folder).is_ok_and(|folder| folder.starts_with("/proc"))
@@ -60,7 +80,7 @@ impl PendingFile {
     /// The system's.
     pub fn create(path: &Path) -> io::Result<PendingFile> {
         let Destination::File(name) = Destination::of(path) else {
-            return Ok(PendingFile { file: File::options().write(true).open(path)?, names: None });
+            return Ok(PendingFile { file: open_stream(path)?, names: None });
         };
         let mut temporary = name.as_os_str().to_owned();
         temporary.push(format!(".{}.tmp", std::process::id()));
@@ -132,7 +152,8 @@ mod tests {
         assert_eq!(Destination::of(Path::new(&by_number)), Destination::Stream);
         assert_eq!(Destination::of(Path::new("/dev/null")), Destination::Stream);
         write(Path::new(&by_number));
-        assert_eq!(fs::read(folder.path().join("open")).expect("a file"), b"new");
+        write(Path::new(&by_number));
+        assert_eq!(fs::read(folder.path().join("open")).expect("a file"), b"newnew");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 import { KNOWN_LEAST } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
-import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
+import { imbalance, isExact, isOfNothing, margin, shareOf, sumIndependent, total } from "../estimate";
 import { count, interval, percent, plural, share, timeNs } from "../format";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
@@ -70,6 +70,9 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     }
     const unshown = NO_SHARES[head.headline.verdict];
     if (unshown) return [h("p", { class: "nothing" }, `${unshown}, so no shares are shown.`)];
+    if (isFiltered && isOfNothing(remote)) {
+        return [h("p", { class: "nothing" }, `No home node of these ${said.inFull} is known, so no shares are shown.`)];
+    }
     return [
         figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} ${said.inFull}, ${how}`),
         figure(

@@ -96,10 +96,16 @@ impl Fix {
     /// Whether a plan file can apply it to some of its objects in `trace`, without a change of the source.
     #[must_use]
     pub fn works_by_plan(&self, trace: &Trace) -> bool {
-        let can_lie_elsewhere =
-            |site: &SiteId| trace.site(*site).is_none_or(|site| is_placeable(site.kind, &site.name));
+        let can_lie_elsewhere = |site: &SiteId| {
+            trace.site(*site).is_none_or(|site| has_rules(site.kind) && is_placeable(site.kind, &site.name))
+        };
         self.kind.works_by_plan() && (self.sites.is_empty() || self.sites.iter().any(can_lie_elsewhere))
     }
+}
+
+/// Whether rules of a plan can name such memory: the planner sees no blocks of a program's own pools, no stacks, and no memory of allocators.
+fn has_rules(kind: ObjectKind) -> bool {
+    !matches!(kind, ObjectKind::Pool | ObjectKind::Stack | ObjectKind::Allocator | ObjectKind::Unknown)
 }
 
 /// Whether the pages of a site's objects go where a policy of their mapping says. The kernel places the page cache by the policy of the thread that reads a

@@ -70,6 +70,7 @@ fn no_plan_is_promised_for_the_pages_of_files() {
         site(ObjectKind::File, "/data/index"),
         site(ObjectKind::File, "/dev/shm/index"),
         site(ObjectKind::Heap, "block"),
+        site(ObjectKind::Pool, "node in requests"),
     ];
     let trace = Trace::from_tables(Tables { sites, ..Tables::default() });
     let fix = |kind, sites: &[u32]| Fix {
@@ -84,6 +85,9 @@ fn no_plan_is_promised_for_the_pages_of_files() {
     let of_file = fix(FixKind::Interleave, &[0]);
     assert!(!of_file.works_by_plan(&trace));
     assert!(means_words(&of_file, &trace).contains("No plan moves the pages of a file"));
+    // Nor for blocks of a program's own pools, which the planner does not see.
+    let of_pool = fix(FixKind::Interleave, &[3]);
+    assert!(!of_pool.works_by_plan(&trace) && means_words(&of_pool, &trace).contains("Needs a change of the source"));
     for sites in [&[1][..], &[2], &[0, 2]] {
         let fix = fix(FixKind::Interleave, sites);
         assert!(fix.works_by_plan(&trace) && means_words(&fix, &trace).is_empty(), "{sites:?}");

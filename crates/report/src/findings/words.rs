@@ -2,7 +2,7 @@
 
 use numapilot_flows::{SiteId, Trace};
 use numapilot_insight::{
-    Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Uncertainty, Unit,
+    Estimate, Evidence, Finding, Findings, Fix, FixKind, Nothing, PatternKind, Subject, Uncertainty, Unit, is_placeable,
 };
 use numapilot_machine::Machine;
 
@@ -109,11 +109,15 @@ fn what_happens(pattern: PatternKind) -> &'static str {
 pub(crate) fn means_words(fix: &Fix, trace: &Trace) -> &'static str {
     if fix.works_by_plan(trace) || fix.kind == FixKind::InterleaveAll {
         ""
-    } else if fix.kind.works_by_plan() {
+    } else if fix.kind.works_by_plan() && fix.sites.iter().all(|site| is_of_page_cache(*site, trace)) {
         " No plan moves the pages of a file, which lie where they were read in: `numapilot run --interleave` acts on what the program itself reads in."
     } else {
         " Needs a change of the source."
     }
+}
+
+fn is_of_page_cache(site: SiteId, trace: &Trace) -> bool {
+    trace.site(site).is_some_and(|site| !is_placeable(site.kind, &site.name))
 }
 
 /// What a fix does: `interleave block (streamcluster.cpp:138) over all nodes with memory`.

@@ -41,7 +41,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
         units::bytes(bytes),
         units::share(&row.share),
         export.counted().in_full(),
-        units::share(&row.remote)
+        if row.knows_homes() { units::share(&row.remote) } else { "an unknown share".to_owned() }
     );
     let count = export.analysis.nodes().len();
     let height = (ROWS / count as f64).min(ROW);
