@@ -514,12 +514,7 @@ impl Tasks {
         if is_last {
             self.end(image);
         } else if is_settled {
-            if let Some(index) = thread {
-                self.name_creator(image, task, index);
-                self.ended_threads.push(index);
-            }
-            self.images[image].tasks.retain(|&other| other != task);
-            self.free_task(task);
+            self.drop_task(task);
         }
         Ok(())
     }
@@ -601,16 +596,32 @@ impl Tasks {
         std::mem::take(&mut self.ended_threads)
     }
 
+    /// Keeps nothing of a thread that has ended while its process runs.
+    fn drop_task(&mut self, task: usize) {
+        let Task { image, thread, .. } = self.tasks[task];
+        if let Some(index) = thread {
+            self.name_creator(image, task, index);
+            self.ended_threads.push(index);
+        }
+        self.images[image].tasks.retain(|&other| other != task);
+        self.free_task(task);
+    }
+
     fn free_task(&mut self, task: usize) {
         self.tasks[task] = Task::default();
         self.free_tasks.push(task);
     }
 
-    /// Drops what is kept of an image because one of its tasks was unsettled, if it has ended. Nothing of the task may wait any more.
+    /// Drops what is kept of a task that was unsettled, or of its image, if it has ended meanwhile. Nothing of the task may wait any more.
     pub fn settled(&mut self, task: usize) {
-        let Task { serial, image, .. } = self.tasks[task];
-        if serial != 0 && self.images[image].has_ended {
+        let Task { tid, serial, image, .. } = self.tasks[task];
+        if serial == 0 {
+            return;
+        }
+        if self.images[image].has_ended {
             self.forget(image);
+        } else if self.by_tid.get(&tid) != Some(&task) {
+            self.drop_task(task);
         }
     }
 

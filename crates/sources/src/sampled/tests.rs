@@ -216,6 +216,28 @@ fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
     }
 }
 
+/// Where the tracker announces threads, a short one has ended before that is waited for no longer.
+#[test]
+fn threads_that_end_before_they_are_announced_leave_nothing_behind_either() {
+    let tracker = Some("/lib/tracker.so".to_owned());
+    let mut lab = Lab::new(TaskSource { tracker, knows_all_mappings: true, ..TaskSource::default() });
+    lab.exec(7);
+    lab.sample((7, 7), BASE);
+    lab.samples.settle(u64::MAX).unwrap();
+    let mut kept = Vec::new();
+    for tid in 1000..1100 {
+        lab.fork((7, tid), (7, 7));
+        lab.sample((7, tid), BASE);
+        lab.exit(7, tid);
+        lab.samples.settle(u64::MAX).unwrap();
+        lab.samples.out().flush().unwrap();
+        kept.push((lab.samples.kept(), lab.samples.kept_of_threads(), lab.samples.out().open_rings()));
+    }
+    assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+    let trace = lab.finished();
+    assert_eq!((trace.threads().len(), trace.accesses().count()), (101, 101));
+}
+
 /// A process whose parent has ended unsampled, and whose grandparent was written and has ended: no other process has its place meanwhile.
 #[test]
 fn a_grandchild_keeps_its_grandparent_although_that_has_ended() {
