@@ -514,14 +514,20 @@ impl Tasks {
         if is_last {
             self.end(image);
         } else if is_settled {
-            if let Some(index) = thread {
-                self.name_creator(image, task, index);
-                self.ended_threads.push(index);
-            }
-            self.images[image].tasks.retain(|&other| other != task);
-            self.free_task(task);
+            self.drop_task(task);
         }
         Ok(())
+    }
+
+    /// Drops what is kept of a thread that has ended while its process runs.
+    fn drop_task(&mut self, task: usize) {
+        let Task { image, thread, .. } = self.tasks[task];
+        if let Some(index) = thread {
+            self.name_creator(image, task, index);
+            self.ended_threads.push(index);
+        }
+        self.images[image].tasks.retain(|&other| other != task);
+        self.free_task(task);
     }
 
     /// An image has ended: its process, or it executed another.
@@ -606,11 +612,17 @@ impl Tasks {
         self.free_tasks.push(task);
     }
 
-    /// Drops what is kept of an image because one of its tasks was unsettled, if it has ended. Nothing of the task may wait any more.
+    /// Drops what is kept of a task because it was unsettled, if it has ended, and of its image if that has. Nothing of the task may wait any more.
     pub fn settled(&mut self, task: usize) {
-        let Task { serial, image, .. } = self.tasks[task];
-        if serial != 0 && self.images[image].has_ended {
+        let Task { tid, serial, image, .. } = self.tasks[task];
+        if serial == 0 {
+            return;
+        }
+        if self.images[image].has_ended {
             self.forget(image);
+        } else if self.by_tid.get(&tid) != Some(&task) {
+            // It ended while it waited.
+            self.drop_task(task);
         }
     }
 

@@ -216,6 +216,54 @@ fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
     }
 }
 
+/// Threads of connections that are shorter than a look: each has ended before it is announced, or before its announcement is waited for no longer.
+#[test]
+fn threads_that_end_before_they_are_settled_leave_nothing_behind_while_their_process_runs() {
+    for is_announced in [false, true] {
+        let tracker = Some("/lib/tracker.so".to_owned());
+        let mut lab = Lab::new(TaskSource { tracker, knows_all_mappings: true, ..TaskSource::default() });
+        let settle = |lab: &mut Lab, tid: u32, limit: u64| {
+            let (thread, process) = (ThreadIndex(tid), ProcessIndex(0));
+            let announced = Announcement { pid: 7, tid, thread, process, ready: lab.time, seen: lab.time };
+            let done = if is_announced { lab.samples.announce(&announced) } else { lab.samples.settle(limit) };
+            done.unwrap();
+        };
+        lab.exec(7);
+        lab.sample((7, 7), BASE);
+        let limit = lab.time;
+        settle(&mut lab, 7, limit);
+        let mut kept = Vec::new();
+        for tid in 1000..1100 {
+            let (thread, created) = ((7, tid), (7, 2000 + tid));
+            lab.fork(thread, (7, 7));
+            lab.fork(created, thread);
+            let limit = lab.time;
+            lab.sample(thread, BASE);
+            lab.exit(thread.0, thread.1);
+            // It began before the one that it created, which waits on.
+            settle(&mut lab, thread.1, limit);
+            lab.sample(created, BASE);
+            lab.exit(created.0, created.1);
+            let limit = lab.time;
+            settle(&mut lab, created.1, limit);
+            lab.samples.out().flush().unwrap();
+            kept.push((lab.samples.kept(), lab.samples.kept_of_threads(), lab.samples.out().open_rings()));
+        }
+        assert_eq!((kept[0].0.1, kept[0].1.1), (1, 1), "the process's first thread alone: {:?}", kept[0]);
+        assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
+        // What the tracker announces, it writes.
+        if is_announced {
+            continue;
+        }
+        let trace = lab.finished();
+        let of = |tid| trace.threads().iter().find(|thread| thread.tid == tid);
+        for tid in 1000..1100 {
+            let (creator, created) = (of(tid).unwrap(), of(2000 + tid).unwrap());
+            assert_eq!(created.parent, Some(creator.index), "{tid}");
+        }
+    }
+}
+
 /// A process whose parent has ended unsampled, and whose grandparent was written and has ended: no other process has its place meanwhile.
 #[test]
 fn a_grandchild_keeps_its_grandparent_although_that_has_ended() {
