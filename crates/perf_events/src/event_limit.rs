@@ -66,7 +66,7 @@ impl TooMany {
 
     /// The next step, as a clause.
     pub fn remedy(&self) -> &'static str {
-        "take the whole machine (`--system`), whose events are few, or fewer processes (`--no-children`)"
+        "take the whole machine (`--system`), whose events are few, or, with `--pid`, fewer processes (`--no-children`)"
     }
 }
 
@@ -106,6 +106,9 @@ mod tests {
         let error = TooMany::check(1024, 500, 1024).unwrap_err();
         let reason = TooMany::in_error(&error).unwrap().reason();
         assert!(reason.starts_with("500 threads with 1024 events each") && reason.contains("1024 that are open"));
+        // Commands refuse `--no-children` with a unit or a cgroup.
+        let remedy = TooMany::in_error(&error).unwrap().remedy();
+        assert!(remedy.contains("or, with `--pid`, fewer processes (`--no-children`)"), "{remedy}");
         assert!(TooMany::in_error(&io::Error::from_raw_os_error(libc::EMFILE)).is_none());
     }
 

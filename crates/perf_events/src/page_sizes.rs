@@ -15,8 +15,6 @@ use numapilot_kernel::maps;
 use numapilot_kernel::pagemap::PageMap;
 
 const PAGE_SHIFT: u32 = 12;
-/// Ranges of the largest pages' size of which is remembered how large their pages are.
-const GIANTS_MAX: usize = 1 << 12;
 
 /// Bytes of pages that the kernel was asked for, by process id and page number.
 pub type Sizes = foldhash::HashMap<(u32, u64), u64>;
@@ -100,10 +98,10 @@ fn sizes_in(folder: &Path) -> Vec<(u64, PathBuf)> {
     entries.filter_map(|entry| size(entry.path())).collect()
 }
 
-/// Page size in bytes of the mapping at an address, in the text of `smaps`; `None`: no mapping is there, or the kernel does not say.
-fn size_of_mapping(text: &[u8], address: u64) -> Option<u64> {
-    let (_, used) = maps::uses(text).find(|(line, _)| (line.start..line.end).contains(&address))?;
-    (used.page_kib > 0).then(|| used.page_kib.saturating_mul(1024))
+/// First address, end and page size in bytes of the mapping at an address, in the text of `smaps`; `None`: no mapping is there, or the kernel does not say.
+fn size_of_mapping(text: &[u8], address: u64) -> Option<(u64, u64, u64)> {
+    let (line, used) = maps::uses(text).find(|(line, _)| (line.start..line.end).contains(&address))?;
+    (used.page_kib > 0).then(|| (line.start, line.end, used.page_kib.saturating_mul(1024)))
 }
 
 /// The pages whose sizes are to be looked up, by process.
@@ -113,8 +111,9 @@ pub struct PageSizes {
     huge_bytes: u64,
     offer: Offer,
     wanted: HashMap<u32, Vec<u64>>,
-    /// Sizes of pages in ranges of the largest size that are all huge pages, by process id and first address.
-    giants: HashMap<(u32, u64), u64>,
+    /// First addresses, ends and page sizes of mappings that may have pages of the largest size, by process id. They are those of one [`PageSizes::ask`]:
+    /// later, the process may have mapped others there, or another have its number.
+    giants: HashMap<u32, Vec<(u64, u64, u64)>>,
     text: Vec<u8>,
     /// Counts of the look-ups.
     pub asked: SizesAsked,
@@ -144,6 +143,7 @@ impl PageSizes {
 
     /// Asks for everything that is wanted.
     pub fn ask(&mut self, sizes: &mut Sizes) {
+        self.giants.clear();
         let (mut wanted, is_too_old) = (std::mem::take(&mut self.wanted), self.asked.is_too_old);
         for (&pid, pages) in &mut wanted {
             pages.sort_unstable();
@@ -193,22 +193,22 @@ impl PageSizes {
     }
 
     /// Size of a huge page, which may be a larger one of those that are reserved (hugetlb): the size that its mapping has, where all of that range is huge.
+    /// Of each mapping that is found once: for `smaps` the kernel walks all of the process's page tables, with its memory map locked.
     fn giant(&mut self, map: &PageMap, pid: u32, address: u64) -> Result<u64, KernelError> {
         let Some(giant) = self.offer.giant.filter(|bytes| bytes.is_power_of_two()) else { return Ok(self.huge_bytes) };
+        let mut known = self.giants.get(&pid).into_iter().flatten();
+        if let Some(&(.., bytes)) = known.find(|(start, end, _)| (*start..*end).contains(&address)) {
+            return Ok(bytes.max(self.huge_bytes));
+        }
         let start = address & !(giant - 1);
         if map.is_huge(start, start + giant)? != Some(true) {
             return Ok(self.huge_bytes);
         }
-        if let Some(&bytes) = self.giants.get(&(pid, start)) {
-            return Ok(bytes);
-        }
         maps::read(pid, "smaps", &mut self.text)?;
-        let bytes = size_of_mapping(&self.text, address).unwrap_or(0).max(self.huge_bytes);
-        if self.giants.len() >= GIANTS_MAX {
-            self.giants.clear();
-        }
-        self.giants.insert((pid, start), bytes);
-        Ok(bytes)
+        // It may be gone meanwhile.
+        let found = size_of_mapping(&self.text, address).unwrap_or((start, start + giant, 0));
+        self.giants.entry(pid).or_default().push(found);
+        Ok(found.2.max(self.huge_bytes))
     }
 
     fn size(&mut self, map: &mut PageMap, start: u64, address: u64) -> Result<Option<u64>, KernelError> {
@@ -336,8 +336,56 @@ mod tests {
     fn a_mapping_of_larger_pages_says_so() {
         let text = b"40000000-c0000000 rw-p 00000000 00:0f 7 /anon_hugepage (deleted)\nSize: 2097152 kB\nKernelPageSize: 1048576 kB\n\
             c0000000-c0001000 rw-p 00000000 00:00 0 \nKernelPageSize: 4 kB\n";
-        let sizes = [0x4000_0000, 0xbfff_ffff, 0xc000_0000, 0xd000_0000].map(|at| size_of_mapping(text, at));
-        assert_eq!(sizes, [Some(1 << 30), Some(1 << 30), Some(4096), None]);
+        let found = [0x4000_0000, 0xbfff_ffff, 0xc000_0000, 0xd000_0000].map(|at| size_of_mapping(text, at));
+        let giant = Some((0x4000_0000, 0xc000_0000, 1 << 30));
+        assert_eq!(found, [giant, giant, Some((0xc000_0000, 0xc000_1000, 4096)), None]);
+    }
+
+    #[test]
+    fn a_mapping_is_looked_up_once_for_all_of_its_large_pages_and_anew_when_asked_again() {
+        let (mut asker, pid) = (PageSizes::default(), std::process::id());
+        asker.offer.giant = Some(1 << 30);
+        asker.giants.insert(pid, vec![(0x4000_0000, 0xc000_0000, 1 << 30)]);
+        let map = PageMap::open(pid).unwrap();
+        for (address, bytes) in [(0x4000_0000, 1 << 30), (0x8123_4000, 1 << 30), (0xc000_0000, asker.huge_bytes)] {
+            assert_eq!(asker.giant(&map, pid, address).unwrap(), bytes, "{address:x}");
+        }
+        assert!(asker.text.is_empty(), "nothing was read");
+        asker.ask(&mut Sizes::default());
+        assert!(asker.giants.is_empty());
+    }
+
+    /// Ordinary huge pages, as if a larger size were no larger than they are: each might be one of those.
+    #[test]
+    fn huge_pages_of_one_mapping_are_told_by_one_look() {
+        let (mut asker, mut sizes, pid) = (PageSizes::default(), Sizes::default(), std::process::id());
+        let huge = asker.huge_bytes as usize;
+        asker.offer.giant = Some(asker.huge_bytes);
+        let bytes = 5 * huge;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, of which only bytes within are written, and which ends with the process.
+        let pages = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            assert_ne!(at, libc::MAP_FAILED);
+            libc::madvise(at, bytes, libc::MADV_HUGEPAGE);
+            let first = (at as usize).next_multiple_of(huge);
+            [0, 1, 2, 3].map(|number| {
+                let page = first + number * huge;
+                (page as *mut u8).write_volatile(1);
+                page as u64
+            })
+        };
+        // Once more, as if another mapping had been there before.
+        for _ in 0..2 {
+            sizes.clear();
+            pages.iter().for_each(|&page| asker.want(pid, page));
+            asker.ask(&mut sizes);
+            let is_any = pages.iter().any(|page| sizes.get(&(pid, page >> PAGE_SHIFT)) == Some(&asker.huge_bytes));
+            let looks: Vec<_> = asker.giants.get(&pid).into_iter().flatten().collect();
+            assert_eq!(looks.len(), usize::from(is_any), "{looks:x?}");
+            let holds = |page: &u64| looks.iter().all(|(start, end, _)| (*start..*end).contains(page));
+            assert!(pages.iter().all(holds), "{looks:x?}");
+        }
     }
 
     #[test]
