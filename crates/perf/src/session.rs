@@ -69,7 +69,7 @@ pub struct Session {
     id_from_end: Option<usize>,
     /// All events ask for the same, so that the event does not matter for the layout.
     is_uniform: bool,
-    /// Events whose samples may bear the id of another event, of this session or not ([`shares_data`]).
+    /// Events whose samples may bear the id of another event, one of these or another program's ([`shares_data`]).
     sharing: Vec<u32>,
 }
 
@@ -171,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Whether a sample bears the id of an event that is not of this session: the kernel has filled it in for another program's event on the same page fault
+    /// Whether a sample bears the id of none of these events: the kernel has filled it in for another program's event on the same page fault
     /// (or its like), and its time is by that event's clock, whichever that is.
     #[must_use]
     pub fn is_filled_for_another(&self, header: Header, body: &[u8]) -> bool {

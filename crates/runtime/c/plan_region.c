@@ -124,17 +124,17 @@ static bool give_addresses(void) {
 /* Takes the access from free spans, great ones first, and with it what the kernel charges. Only new mappings do: it charges what lost its access by mprotect
  * as before. The lock is held. */
 static bool close_free(void) {
-    static uint32_t closed;
+    uint32_t closed = 0;
     bool has_closed = false;
     for (uint32_t list = FREE_LISTS; list-- > LEAST_CLOSED_LOG2;) {
         for (struct np_span *span = free_spans[list]; span != NULL && closed < MOST_CLOSED; span = span->next) {
+            closed++;
             if (!span->has_open) continue;
             uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
             int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
             has_closed |= NP_SYS6(SYS_mmap, span->base, bytes, PROT_NONE, flags, -1, 0) == (long)span->base;
             span->has_closed = true; /* also where that failed: it may have no mapping then, and whoever takes it finds out */
             span->has_open = false;
-            closed++;
         }
     }
     return has_closed;

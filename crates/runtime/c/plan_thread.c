@@ -470,7 +470,7 @@ static void in_child(void) {
     np_match_forked();
     threads = thread;
     threads_made = 0;
-    memset(pool, 0, sizeof pool);
+    /* Starts of the parent's other threads stay taken: they are few, and another library's handler may have made a thread here already. */
     if (thread != NULL) {
         thread->next = NULL;
         if (!np_is_confined) {

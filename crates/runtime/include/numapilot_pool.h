@@ -12,8 +12,8 @@
  * Without a recording np_pool_create returns 0, and the others compare the pool with 0 and return.
  *
  * Threads: all functions may be called from any thread at any time; the program orders the calls for one block itself, as it orders the block's own life.
- * They take no lock, allocate nothing and keep errno. Signal handlers: all but np_pool_create may be called from one; what happens in the midst of another
- * record of the same thread is lost, and counted. A forked child goes on with its parent's pools.
+ * They take no lock, allocate nothing and keep errno. Signal handlers: all but np_pool_create may be called from one, in the program or library that has
+ * called np_pool_create; what happens in the midst of another record of the same thread is lost, and counted. A forked child goes on with its parent's pools.
  *
  * The function that calls np_pool_alloc counts as the pool's allocator, and the line that called it as the allocation site. What a pool gets from malloc or
  * mmap needs no call; when that memory is freed or unmapped, blocks of pools in it end with it. A pool may lie in a block of another, four deep. A block
@@ -50,47 +50,51 @@ struct np_pool_functions {
 };
 #define NP_POOL_VERSION 1u
 
-/* Weak: in a program without it (linked statically, or to an older C library without libdl) there is nothing to find. */
-extern void *np_pool_dlsym_(void *handle, const char *name) __asm__("dlsym") __attribute__((weak));
+/* Weak: in a program without it (linked statically, or to an older C library without libdl) there is nothing to find. Under a name of its own, so that the
+ * program's own calls of dlsym are not weak with it. */
+static void *np_pool_dlsym_(void *handle, const char *name) __attribute__((weakref("dlsym")));
+
+/* One for all source files of a program or library. */
+__attribute__((weak, visibility("hidden"))) const struct np_pool_functions *np_pool_found_;
 
 /* NULL without a recording. */
 static inline const struct np_pool_functions *np_pool_functions_(void) {
-    static const struct np_pool_functions *found;
-    const struct np_pool_functions *known = __atomic_load_n(&found, __ATOMIC_ACQUIRE);
+    const struct np_pool_functions *known = __atomic_load_n(&np_pool_found_, __ATOMIC_ACQUIRE);
     if (known != NULL) return known;
     /* A search in vain would allocate a message; this may be the program's allocator. */
     if (getenv("NUMAPILOT_ARENA") == NULL || np_pool_dlsym_ == NULL) return NULL;
     known = (const struct np_pool_functions *)np_pool_dlsym_(NULL /* RTLD_DEFAULT */, "numapilot_pools");
     if (known == NULL || known->version < NP_POOL_VERSION) return NULL;
-    __atomic_store_n(&found, known, __ATOMIC_RELEASE);
+    __atomic_store_n(&np_pool_found_, known, __ATOMIC_RELEASE);
     return known;
 }
 
-/* No call may be the last thing that a function does: the allocator's own frame would be gone from the stack. */
-#define NP_POOL_CALL_(pool, ...)                                                        \
+/* No call may be the last thing that a function does: the allocator's own frame would be gone from the stack. The brackets are for allocators, which have
+ * macros of these names (`#define free(p) ...`). */
+#define NP_POOL_CALL_(pool, function, ...)                                              \
     do {                                                                                \
         const struct np_pool_functions *functions_ = (pool) != 0 ? np_pool_functions_() : NULL; \
-        if (functions_ != NULL) functions_->__VA_ARGS__;                                \
+        if (functions_ != NULL) (functions_->function)(__VA_ARGS__);                    \
         __asm__ __volatile__("" ::: "memory");                                          \
     } while (0)
 
 /* A new pool; `name` is copied, and cut after 200 bytes. Pools of one name share their allocation sites. */
 static inline np_pool np_pool_create(const char *name) {
     const struct np_pool_functions *functions = np_pool_functions_();
-    return functions != NULL ? functions->create(name) : 0;
+    return functions != NULL ? (functions->create)(name) : 0;
 }
 
 /* `bytes` at `address` are a block of the pool now. */
-static inline void np_pool_alloc(np_pool pool, const void *address, size_t bytes) { NP_POOL_CALL_(pool, alloc(pool, address, bytes)); }
+static inline void np_pool_alloc(np_pool pool, const void *address, size_t bytes) { NP_POOL_CALL_(pool, alloc, pool, address, bytes); }
 
 /* The block that begins at `address` is about to be given back. */
-static inline void np_pool_free(np_pool pool, const void *address) { NP_POOL_CALL_(pool, free(pool, address)); }
+static inline void np_pool_free(np_pool pool, const void *address) { NP_POOL_CALL_(pool, free, pool, address); }
 
 /* All blocks of the pool are about to be given back; the pool is used again. */
-static inline void np_pool_reset(np_pool pool) { NP_POOL_CALL_(pool, reset(pool)); }
+static inline void np_pool_reset(np_pool pool) { NP_POOL_CALL_(pool, reset, pool); }
 
 /* The pool is about to end, with all its blocks. */
-static inline void np_pool_destroy(np_pool pool) { NP_POOL_CALL_(pool, destroy(pool)); }
+static inline void np_pool_destroy(np_pool pool) { NP_POOL_CALL_(pool, destroy, pool); }
 
 #else
 

@@ -1,5 +1,10 @@
 /* Memory pools of the program's own: each call that it makes, in order, is said in the truth. Usage: pools, or pools unrecorded (without a recorder). */
+#include <stdlib.h>
+
+#define free(block) own_free(block) /* allocators have macros of such names */
 #include "../../include/numapilot_pool.h"
+#undef free
+
 #include "truth.h"
 
 #include <errno.h>
