@@ -329,10 +329,8 @@ mod tests {
         let site = |kind, name: &str| numapilot_flows::Site {
             kind,
             name: name.into(),
-            function: "".into(),
-            file: "".into(),
-            line: 0,
             module: "/bin/app".into(),
+            ..numapilot_flows::Site::default()
         };
         let kinds = [
             site(numapilot_flows::ObjectKind::File, "/data/index"),

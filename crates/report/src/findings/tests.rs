@@ -58,14 +58,7 @@ fn programs_get_the_words_too() {
 /// "By plan: interleave /data/index" was a promise that no plan keeps: the kernel places the page cache by the thread that reads a file in.
 #[test]
 fn no_plan_is_promised_for_the_pages_of_files() {
-    let site = |kind, name: &str| Site {
-        kind,
-        name: name.into(),
-        function: "".into(),
-        file: "".into(),
-        line: 0,
-        module: "/bin/app".into(),
-    };
+    let site = |kind, name: &str| Site { kind, name: name.into(), module: "/bin/app".into(), ..Site::default() };
     let sites = vec![
         site(ObjectKind::File, "/data/index"),
         site(ObjectKind::File, "/dev/shm/index"),
