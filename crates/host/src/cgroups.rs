@@ -161,10 +161,11 @@ impl Hierarchies {
         }
     }
 
-    /// As [`of_unit`].
+    /// The cgroups of a systemd unit: `postgresql` is `postgresql.service`. A unit without processes stands for its running instances
+    /// (`postgresql@15-main.service`), as on Debian.
     ///
     /// # Errors
-    /// As those of [`of_unit`].
+    /// No such unit runs, or no cgroups are mounted.
     pub fn unit(&self, name: &str) -> Result<Unit, CgroupError> {
         if self.mounts.is_empty() {
             return Err(CgroupError::NoHierarchy { mount: self.first.clone() });
@@ -197,15 +198,6 @@ impl Hierarchies {
         let alike = if names.is_empty() { String::new() } else { format!(" (running are {})", names.join(", ")) };
         Err(if exists { CgroupError::EmptyUnit { unit, alike } } else { CgroupError::NoUnit { unit, alike } })
     }
-}
-
-/// The cgroups of a systemd unit: `postgresql` is `postgresql.service`. A unit without processes stands for its running instances
-/// (`postgresql@15-main.service`), as on Debian.
-///
-/// # Errors
-/// No such unit runs, or no cgroups are mounted.
-pub fn of_unit(root: &Root, name: &str) -> Result<Unit, CgroupError> {
-    Hierarchies::of(root).unit(name)
 }
 
 /// Name and folder of every cgroup below a mount that is named as units are; those of users' managers too.
@@ -265,11 +257,11 @@ mod tests {
         }
 
         fn pids(&self, name: &str) -> Vec<u32> {
-            processes(&of_unit(&self.root(), name).unwrap().folders)
+            processes(&Hierarchies::of(&self.root()).unit(name).unwrap().folders)
         }
 
         fn why(&self, name: &str) -> String {
-            of_unit(&self.root(), name).unwrap_err().to_string()
+            Hierarchies::of(&self.root()).unit(name).unwrap_err().to_string()
         }
     }
 
@@ -297,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_unit_without_processes_stands_for_its_instances() {
-        let unit = of_unit(&debian().root(), "postgresql").unwrap();
+        let unit = Hierarchies::of(&debian().root()).unit("postgresql").unwrap();
         assert_eq!(unit.names, ["postgresql@15-main.service", "postgresql@16-other.service"]);
         assert_eq!(debian().pids("postgresql.service"), [40, 41, 50]);
     }

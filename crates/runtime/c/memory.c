@@ -65,13 +65,15 @@ uintptr_t np_page_bytes(void) {
     return bytes;
 }
 
-uint64_t np_bytes_mapped(void) {
-    char text[64] = {0};
-    uint64_t pages = 0;
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+uint64_t np_number_in(const char *path) {
+    char text[32] = {0};
+    uint64_t number = 0;
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return 0;
     NP_SYS3(SYS_read, fd, text, sizeof text - 1);
     NP_SYS1(SYS_close, fd);
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++) pages = pages * 10 + (uint64_t)(*at - '0');
-    return pages * np_page_bytes();
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++) number = number * 10 + (uint64_t)(*at - '0');
+    return number;
 }
+
+uint64_t np_bytes_mapped(void) { return np_number_in("/proc/self/statm") * np_page_bytes(); }

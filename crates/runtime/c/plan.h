@@ -150,10 +150,8 @@ void np_match_fork(int phase);
 
 /* -- plan_bind.c -- */
 void np_bind_init(void);
-/* The program asks for a function by its name: what it loaded since is bound first. */
-void np_bind_before_lookup(void);
-/* While what it takes is allowed still: the program is about to restrict its system calls. */
-void np_bind_before_confined(void);
+/* What the program loaded since is bound: before it asks for a function by its name, and while what that takes is allowed still (seccomp). */
+void np_bind_loaded(void);
 
 /* -- plan_thread.c -- */
 #define NP_PLAN_MEMOS_LOG2 6

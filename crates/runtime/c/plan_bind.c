@@ -15,7 +15,6 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #if defined(__x86_64__)
@@ -33,7 +32,6 @@ static struct { const char *name; uintptr_t ours, real; } takers[] = {
 
 static bool is_deep;   /* a library was loaded so, or is being loaded */
 static uint64_t seen_adds;
-static uintptr_t page_bytes = 4096;
 
 struct image {
     uintptr_t bias, low, high, relro_low, relro_high;
@@ -77,8 +75,8 @@ static bool read_image(struct image *image, const struct dl_phdr_info *info) {
         if (segment->p_type == PT_LOAD && low < image->low) image->low = low;
         if (segment->p_type == PT_LOAD && high > image->high) image->high = high;
         if (segment->p_type == PT_GNU_RELRO) {
-            image->relro_low = low & -page_bytes;
-            image->relro_high = high & -page_bytes;
+            image->relro_low = low & -np_page_bytes();
+            image->relro_high = high & -np_page_bytes();
         }
         if (segment->p_type == PT_DYNAMIC) read_dynamic(image, (const void *)low);
     }
@@ -104,9 +102,9 @@ static bool bind_to(const struct image *image, uintptr_t *slot, uintptr_t target
     if (np_is_confined) return false; /* bound before, unless it was loaded since: then its calls of free stay the C library's */
     struct page page = {at, true};
     np_maps_each(holds_page, &page);
-    if (page.is_writable || NP_SYS3(SYS_mprotect, at & -page_bytes, page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+    if (page.is_writable || NP_SYS3(SYS_mprotect, at & -np_page_bytes(), np_page_bytes(), PROT_READ | PROT_WRITE) != 0) return false;
     __atomic_store_n(slot, target, __ATOMIC_RELAXED);
-    NP_SYS3(SYS_mprotect, at & -page_bytes, page_bytes, PROT_READ);
+    NP_SYS3(SYS_mprotect, at & -np_page_bytes(), np_page_bytes(), PROT_READ);
     return true;
 }
 
@@ -195,7 +193,6 @@ static bool leads_to_us(uintptr_t function) {
 
 void np_bind_init(void) {
     if (np_plan->min_size > np_plan->max_size) return;
-    page_bytes = getauxval(AT_PAGESZ);
     uintptr_t ours[TAKERS] = {(uintptr_t)free, (uintptr_t)realloc, (uintptr_t)reallocarray, (uintptr_t)malloc_usable_size};
     if (numapilot_tracker_callouts != NULL) dl_iterate_phdr(find_tracker, NULL);
     if (!leads_to_us(ours[0])) return; /* the program has an allocator of its own: none of its blocks is ours */
@@ -218,22 +215,18 @@ static NP_COLD void look(void) {
     errno = saved;
 }
 
-void np_bind_before_confined(void) {
-    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
-}
-
-void np_bind_before_lookup(void) {
+void np_bind_loaded(void) {
     if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
 }
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     if (np_unlikely(mode & RTLD_DEEPBIND) && takers[0].real != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELAXED);
-    if (np_unlikely(__atomic_load_n(&is_deep, __ATOMIC_RELAXED))) look();
+    np_bind_loaded();
     return real(path, mode);
 }
 
 NP_EXPORT JUMPS void *dlsym(void *restrict handle, const char *restrict name) {
-    np_bind_before_lookup();
+    np_bind_loaded();
     return np_real_dlsym()(handle, name);
 }

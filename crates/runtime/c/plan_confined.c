@@ -22,7 +22,7 @@ static NP_COLD long first_syscall(long number, long a, long b, long c, long d, l
 }
 
 static NP_COLD void begin(void) {
-    np_bind_before_confined();
+    np_bind_loaded();
     np_is_confined = true;
 }
 

@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 enum { MODE_DEFAULT, MODE_PREFERRED, MODE_BIND, MODE_INTERLEAVE, MODE_LOCAL, MODE_PREFERRED_MANY, MODE_WEIGHTED };
@@ -68,15 +67,8 @@ static uint32_t nth_node(uint64_t nodes, uint32_t n) {
 static int64_t mappings_left;
 
 static void count_mappings(void) {
-    char text[16] = {0};
-    int64_t most = 0;
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC, 0);
-    if (fd >= 0) {
-        NP_SYS3(SYS_read, fd, text, sizeof text - 1);
-        NP_SYS1(SYS_close, fd);
-    }
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++) most = most * 10 + (*at - '0');
-    mappings_left = (most != 0 ? most : MAPPINGS_UNKNOWN) / 4;
+    uint64_t most = np_number_in("/proc/sys/vm/max_map_count");
+    mappings_left = (int64_t)(most != 0 ? most : MAPPINGS_UNKNOWN) / 4;
 }
 
 static bool charge(uint32_t mappings) {

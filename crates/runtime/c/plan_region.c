@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "plan.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -54,12 +53,7 @@ static uint64_t most_bytes(void) {
 static bool charges_access(void) {
     struct rlimit limit;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) return true;
-    char mode = 0;
-    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return false;
-    NP_SYS3(SYS_read, fd, &mode, 1);
-    NP_SYS1(SYS_close, fd);
-    return mode == '2';
+    return np_number_in("/proc/sys/vm/overcommit_memory") == 2;
 }
 
 /* The table's entries for the granules before `end` may be written. */
@@ -121,6 +115,12 @@ static bool give_addresses(void) {
     return true;
 }
 
+/* New mappings in place of a span's: nothing is in them, advised of them, or locked. */
+static bool map_anew(const struct np_span *span, int protection) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    return NP_SYS6(SYS_mmap, span->base, span->granules << NP_GRANULE_SHIFT, protection, flags, -1, 0) == (long)span->base;
+}
+
 /* Takes the access from free spans, great ones first, and with it what the kernel charges. Only new mappings do: it charges what lost its access by mprotect
  * as before. The lock is held. */
 static bool close_free(void) {
@@ -130,9 +130,7 @@ static bool close_free(void) {
         for (struct np_span *span = free_spans[list]; span != NULL && closed < MOST_CLOSED; span = span->next) {
             closed++;
             if (!span->has_open) continue;
-            uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
-            int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-            has_closed |= NP_SYS6(SYS_mmap, span->base, bytes, PROT_NONE, flags, -1, 0) == (long)span->base;
+            has_closed |= map_anew(span, PROT_NONE);
             span->has_closed = true; /* also where that failed: it may have no mapping then, and whoever takes it finds out */
             span->has_open = false;
         }
@@ -141,8 +139,8 @@ static bool close_free(void) {
 }
 
 /* Before a span that was free serves again. False: there is no memory. */
-static bool open_span(uintptr_t base, uint64_t granules) {
-    return NP_SYS3(SYS_mprotect, base, granules << NP_GRANULE_SHIFT, PROT_READ | PROT_WRITE) == 0;
+static bool open_span(const struct np_span *span) {
+    return !span->has_closed || NP_SYS3(SYS_mprotect, span->base, span->granules << NP_GRANULE_SHIFT, PROT_READ | PROT_WRITE) == 0;
 }
 
 bool np_region_shrink(void) {
@@ -222,6 +220,14 @@ static bool give_access(uintptr_t end) {
     return true;
 }
 
+static void link_part(struct np_span *part, const struct np_span *of, uintptr_t base, uint64_t granules) {
+    part->base = base;
+    part->granules = granules;
+    part->has_open = of->has_open;
+    part->has_closed = of->has_closed;
+    link_free(part);
+}
+
 /* Cuts what is before `base` and behind the wanted granules off a span that is in no list. */
 static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
     uint64_t before = (base - span->base) >> NP_GRANULE_SHIFT, behind = span->granules - before - granules;
@@ -230,20 +236,8 @@ static bool trim(struct np_span *span, uintptr_t base, uint64_t granules) {
         if (head != NULL) drop_span(head);
         return false;
     }
-    if (head != NULL) {
-        head->base = span->base;
-        head->granules = before;
-        head->has_open = span->has_open;
-        head->has_closed = span->has_closed;
-        link_free(head);
-    }
-    if (tail != NULL) {
-        tail->base = base + (granules << NP_GRANULE_SHIFT);
-        tail->granules = behind;
-        tail->has_open = span->has_open;
-        tail->has_closed = span->has_closed;
-        link_free(tail);
-    }
+    if (head != NULL) link_part(head, span, span->base, before);
+    if (tail != NULL) link_part(tail, span, base + (granules << NP_GRANULE_SHIFT), behind);
     span->base = base;
     span->granules = granules;
     return true;
@@ -269,7 +263,7 @@ static struct np_span *take_free(uint64_t granules, uint64_t alignment, uint64_t
     for (uint32_t list = list_of(granules); span == NULL && list < FREE_LISTS; list++) span = best_of(free_spans[list], granules, alignment, steps);
     if (span == NULL) return NULL;
     unlink_free(span);
-    if (trim(span, aligned_in(span, alignment), granules) && (!span->has_closed || open_span(span->base, granules))) return span;
+    if (trim(span, aligned_in(span, alignment), granules) && open_span(span)) return span;
     link_free(span);
     return NULL;
 }
@@ -298,7 +292,7 @@ bool np_region_extend(struct np_span *span, uint64_t more) {
     bool done = false;
     if (behind != NULL && behind->kind == NP_SPAN_FREE && behind->granules >= more) {
         unlink_free(behind);
-        done = trim(behind, behind->base, more) && (!behind->has_closed || open_span(behind->base, more));
+        done = trim(behind, behind->base, more) && open_span(behind);
         if (done) drop_span(behind);
         else link_free(behind);
     } else if (end == next_granule && more <= left && give_access(np_region + ((end + more) << NP_GRANULE_SHIFT))) {
@@ -370,8 +364,7 @@ static bool empty(const struct np_span *span) {
     uint64_t bytes = span->granules << NP_GRANULE_SHIFT;
     bool is_empty = !span->advised && madvise(base, bytes, MADV_DONTNEED) == 0;
     if (!is_empty) {
-        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-        is_empty = NP_SYS6(SYS_mmap, base, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == (long)span->base;
+        is_empty = map_anew(span, PROT_READ | PROT_WRITE);
         if (!is_empty) NP_SYS2(SYS_munlock, base, bytes); /* more than the program may lock (mlockall) */
         bool is_given = madvise(base, bytes, MADV_DONTNEED) == 0;
         is_empty = is_empty || is_given;
@@ -381,9 +374,14 @@ static bool empty(const struct np_span *span) {
     return is_empty;
 }
 
-static void joined(struct np_span *span, const struct np_span *other) {
+/* A free neighbour becomes part of a span. The lock is held. */
+static void join(struct np_span *span, struct np_span *other) {
+    unlink_free(other);
+    if (other->base < span->base) span->base = other->base;
+    span->granules += other->granules;
     span->has_open |= other->has_open;
     span->has_closed |= other->has_closed;
+    drop_span(other);
 }
 
 /* Emptied first, and outside the lock: whoever takes it next finds zeroes. What cannot be emptied is never handed out again. */
@@ -401,19 +399,8 @@ void np_region_give(struct np_span *span) {
     struct np_span *before = first > 1 ? table[first - 1] : NULL;
     struct np_span *behind = first + span->granules < next_granule ? table[first + span->granules] : NULL;
     span->arena = NULL;
-    if (before != NULL && before->kind == NP_SPAN_FREE) {
-        unlink_free(before);
-        span->base = before->base;
-        span->granules += before->granules;
-        joined(span, before);
-        drop_span(before);
-    }
-    if (behind != NULL && behind->kind == NP_SPAN_FREE) {
-        unlink_free(behind);
-        span->granules += behind->granules;
-        joined(span, behind);
-        drop_span(behind);
-    }
+    if (before != NULL && before->kind == NP_SPAN_FREE) join(span, before);
+    if (behind != NULL && behind->kind == NP_SPAN_FREE) join(span, behind);
     link_free(span);
     np_plan_unlock(&lock);
 }

@@ -24,7 +24,7 @@ static bool has_end_key;
 
 static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
-NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began, np_own_ranges, np_bind_before_lookup};
+NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began, np_own_ranges, np_bind_loaded};
 
 /* -- a thread's state -- */
 

@@ -24,24 +24,25 @@ static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     return NULL;
 }
 
-static void put_event(struct np_slot *slot, np_pool pool, enum np_pool_event event, const char *name, size_t bytes) {
-    unsigned count = 3 + np_words_for(bytes);
-    uint64_t *words = np_begin(slot, NP_REC_POOL, pool, count, np_order());
-    if (words == NULL) return;
-    words[2] = bytes | (uint64_t)event << 32;
-    np_put_bytes(words + 3, name, bytes);
-    np_commit(slot, count);
-}
-
-static np_pool create(const char *name) {
+static void tell(np_pool pool, enum np_pool_event event, const char *name, size_t bytes) {
     int saved = errno;
-    np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        put_event(slot, pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0);
+        unsigned count = 3 + np_words_for(bytes);
+        uint64_t *words = np_begin(slot, NP_REC_POOL, pool, count, np_order());
+        if (words != NULL) {
+            words[2] = bytes | (uint64_t)event << 32;
+            np_put_bytes(words + 3, name, bytes);
+            np_commit(slot, count);
+        }
         np_leave(slot);
     }
     errno = saved;
+}
+
+static np_pool create(const char *name) {
+    np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
+    tell(pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0);
     return np_arena != NULL ? pool : 0;
 }
 
@@ -78,17 +79,7 @@ static void given_back(np_pool pool, const void *address) {
     errno = saved;
 }
 
-static void all_end(np_pool pool, enum np_pool_event event) {
-    int saved = errno;
-    struct np_slot *slot = enter();
-    if (slot != NULL) {
-        put_event(slot, pool, event, NULL, 0);
-        np_leave(slot);
-    }
-    errno = saved;
-}
-
-static void reset(np_pool pool) { all_end(pool, NP_POOL_RESET); }
-static void destroy(np_pool pool) { all_end(pool, NP_POOL_DESTROYED); }
+static void reset(np_pool pool) { tell(pool, NP_POOL_RESET, NULL, 0); }
+static void destroy(np_pool pool) { tell(pool, NP_POOL_DESTROYED, NULL, 0); }
 
 NP_EXPORT const struct np_pool_functions numapilot_pools = {NP_POOL_VERSION, 0, create, made, given_back, reset, destroy};

@@ -314,6 +314,8 @@ void *np_pages_reserve(size_t bytes);
 void np_pages_free(void *pages, size_t bytes);
 /* Of the kernel's pages, by which mbind and mprotect go: 4 KiB, on arm64 also 16 or 64. Simulated machines have pages of 4 KiB (NP_PAGE_SHIFT). */
 uintptr_t np_page_bytes(void);
+/* The number with which a file of the kernel's begins. 0: none, or it cannot be read. */
+uint64_t np_number_in(const char *path);
 /* Bytes of address space that the process has, as the kernel counts them. 0: unknown. */
 uint64_t np_bytes_mapped(void);
 /* Large memory of our own, which must not be locked with the program's (lock_all.c); lo 0: free. */

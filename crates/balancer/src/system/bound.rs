@@ -34,8 +34,7 @@ impl Bound {
 
     /// `online`: the CPUs that are, where some of those that a thread was bound to may not be.
     fn inherited_with(mask: &CpuMask, bindings: &[Bound], online: Option<&CpuMask>) -> Option<Bound> {
-        let shows = |bound: &&Bound| online.map_or(bound.ours == *mask, |online| bound.ours.shows_as(mask, online));
-        let mut alike = bindings.iter().filter(shows);
+        let mut alike = bindings.iter().filter(|bound| affinity::is_still_with(mask, &bound.ours, online));
         let first = alike.next()?;
         let before = alike.fold(first.before.clone(), |all, one| all.and(&one.before));
         Some(Bound { before, ours: first.ours.clone(), is_inherited: true })

@@ -55,13 +55,14 @@ pub fn pinned_threads(
     let wanted = |thread: &Thread| node_of.get(&thread.index).copied();
     let program_of = |thread: &Thread| trace.process(thread.process).map_or("", |process| base(&process.exe));
     let named = lasting(trace, &wanted, &program_of);
+    let numbers = creation_numbers(trace);
     let mut by_number: BTreeMap<(&str, u64), Vec<Option<NodeId>>> = BTreeMap::new();
-    for (thread, number) in trace.threads().iter().zip(creation_numbers(trace)) {
+    for (thread, &number) in trace.threads().iter().zip(&numbers) {
         by_number.entry((program_of(thread), number)).or_default().push(wanted(thread));
     }
     let mut chosen: BTreeMap<(Which, NodeId, &str), BTreeSet<u64>> = BTreeMap::new();
     let mut placed = 0;
-    for (thread, number) in trace.threads().iter().zip(creation_numbers(trace)) {
+    for (thread, &number) in trace.threads().iter().zip(&numbers) {
         let (program, Some(node)) = (program_of(thread), wanted(thread)) else { continue };
         if let Some(which) = named.get(&thread.index) {
             placed += 1;

@@ -51,6 +51,7 @@ const TICK: Duration = Duration::from_millis(100);
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Between two looks for processes that have joined.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// Longest time between them, however long a look takes.
 const JOIN_LATEST: Duration = Duration::from_secs(5);
 /// Of the time, looking takes no more than one part in so many: for a tree of processes the lines of all of the machine's are read.
 const LOOK_PARTS: u32 = 20;
