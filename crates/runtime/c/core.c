@@ -126,6 +126,7 @@ static void meet_planner(void) {
     if (planner == NULL) find_planner();
     if (planner == NULL) return;
     planner->is_tracked = 1;
+    np_thread_meet_planner(planner);
     np_other_ranges = planner->ranges;
 }
 

@@ -22,7 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 
 #define SCRIPTS_MAX 5 /* as many interpreters in a row as the kernel takes (fs/exec.c) */
 #define VERSION_PREFIX "GLIBC_2."
@@ -160,12 +163,20 @@ static bool loader_takes_us(const char *path) {
 
 /* -- the program -- */
 
-/* The loader takes a library by LD_PRELOAD only for a program that has the rights of who starts it (AT_SECURE). */
+/* The loader takes a library by LD_PRELOAD only for a program that has the rights of who starts it (AT_SECURE; security/commoncap.c, bprm_fill_uid in
+ * fs/exec.c). A process that has set its effective user starts all programs so; file systems and processes that take no new rights (nosuid,
+ * PR_SET_NO_NEW_PRIVS: containers, systemd units) start none so by the file's bits. */
 static bool is_secure(long fd) {
+    uid_t user = (uid_t)NP_SYS0(SYS_geteuid);
+    gid_t group = (gid_t)NP_SYS0(SYS_getegid);
+    if ((uid_t)NP_SYS0(SYS_getuid) != user || (gid_t)NP_SYS0(SYS_getgid) != group) return true;
     struct stat status;
-    if (NP_SYS2(SYS_fstat, fd, &status) != 0) return false;
-    bool by_user = (status.st_mode & S_ISUID) && status.st_uid != (uid_t)NP_SYS0(SYS_geteuid);
-    return by_user || ((status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != (gid_t)NP_SYS0(SYS_getegid));
+    struct statfs mounted;
+    if (NP_SYS1(SYS_prctl, PR_GET_NO_NEW_PRIVS) == 1 || NP_SYS2(SYS_fstat, fd, &status) != 0) return false;
+    if (NP_SYS2(SYS_fstatfs, fd, &mounted) == 0 && (mounted.f_flags & ST_NOSUID)) return false;
+    bool by_user = (status.st_mode & S_ISUID) && status.st_uid != user;
+    bool by_group = (status.st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && status.st_gid != group;
+    return by_user || by_group || (user != 0 && NP_SYS4(SYS_fgetxattr, fd, "security.capability", 0, 0) > 0);
 }
 
 static bool is_ours_closed(void) {

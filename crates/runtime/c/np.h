@@ -225,18 +225,20 @@ struct np_callouts_abi {
     void (*release)(struct np_slot *slot, uintptr_t address);
     void (*rmw)(struct np_slot *slot, uintptr_t address); /* instead of acquire + release, for read-modify-writes */
 };
-/* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
- * `numapilot_planner`. Threads begin in the tracker, which reports them. */
 /* Memory of ours in the program's process. */
 struct np_own_range { uintptr_t lo, hi; };
+/* The seam between the tracker and the planner (plan.h), which stands behind it when a recording has a plan: exported by the planner as
+ * `numapilot_planner`. Threads begin in the tracker, which reports them. */
 struct np_planner_abi {
     uint32_t version;
-    uint32_t is_tracked; /* set by the tracker */
+    uint32_t is_tracked;           /* set by the tracker, and the routines with it */
+    void *(*begin_pthread)(void *); /* where the threads begin that it reports; it has no part in others, for want of a slot */
+    int (*begin_c11)(void *);
     void (*thread_began)(uintptr_t start);
     const struct np_own_range *ranges; /* NP_OWN_RANGES of them (track.h) */
     void (*before_lookup)(void); /* the program asks for a function by its name: the tracker's search goes past the planner's hook of dlsym */
 };
-#define NP_PLANNER_ABI 3u
+#define NP_PLANNER_ABI 4u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -24,7 +24,9 @@ static bool has_end_key;
 
 static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
-NP_EXPORT struct np_planner_abi numapilot_planner = {NP_PLANNER_ABI, 0, thread_began, np_own_ranges, np_bind_loaded};
+NP_EXPORT struct np_planner_abi numapilot_planner = {
+    .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded
+};
 
 /* -- a thread's state -- */
 
@@ -266,7 +268,8 @@ static TRAMPOLINE void *begin_pthread(void *given) {
     struct start start = *(struct start *)given;
     give_start(given);
     np_plan_tls.order = start.order;
-    if (!numapilot_planner.is_tracked) began((uintptr_t)start.routine, start.cpus); /* else the tracker, whose routine this is, says so */
+    /* Else the tracker says so, with the program's own routine. */
+    if (start.routine != numapilot_planner.begin_pthread) began((uintptr_t)start.routine, start.cpus);
     void *result = start.routine(start.argument);
     __asm__ volatile("" : "+r"(result)); /* not a tail call */
     return result;
@@ -276,7 +279,7 @@ static TRAMPOLINE int begin_c11(void *given) {
     struct start start = *(struct start *)given;
     give_start(given);
     np_plan_tls.order = start.order;
-    if (!numapilot_planner.is_tracked) began((uintptr_t)start.c11_routine, start.cpus);
+    if (start.c11_routine != numapilot_planner.begin_c11) began((uintptr_t)start.c11_routine, start.cpus);
     int result = start.c11_routine(start.argument);
     __asm__ volatile("" : "+r"(result));
     return result;

@@ -343,6 +343,11 @@ static TRAMPOLINE int begin_c11(void *entry) {
     return result;
 }
 
+void np_thread_meet_planner(struct np_planner_abi *planner) {
+    planner->begin_pthread = begin_pthread;
+    planner->begin_c11 = begin_c11;
+}
+
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
     struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);

@@ -85,6 +85,7 @@ void np_set_callouts_slot(struct np_slot *slot);
 void np_tell_callouts(struct np_slot *slot);
 /* In a thread that was made through our hooks, once it has its slot: a plan may send it elsewhere. */
 void np_planner_thread_began(uintptr_t start);
+void np_thread_meet_planner(struct np_planner_abi *planner);
 /* Before the program is given a function that it asks for by name: a plan may have to look at what was loaded since (plan_bind.c). */
 void np_planner_before_lookup(void);
 

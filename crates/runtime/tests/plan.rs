@@ -346,6 +346,24 @@ fn threads_are_numbered_as_they_are_created() {
     assert!(first > 1 || std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1), "{said}");
 }
 
+/// Threads that the tracker has no slot for, and those that they create, are not recorded: their rules hold all the same.
+#[test]
+fn threads_that_cannot_be_recorded_are_pinned() {
+    let include = format!("-I{}", Path::new(env!("CARGO_MANIFEST_DIR")).join("c").display());
+    let program = compile("plan_pins.c", "plan_nested", &["-pthread", &include]);
+    let image = scratch().join("nested");
+    assert!(Command::new(&program).arg("second").arg(&image).status().expect("it runs").success());
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    for slots in [1, 8] {
+        let run = record_with(Arena::new(slots, 4 << 20), &program, &["nested"], |command| {
+            command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+        });
+        run.assert_success();
+        assert_eq!(run.arena.losses().lost_no_slot > 0, slots == 1, "{slots} slots");
+        assert_eq!(String::from_utf8_lossy(&run.output.stdout), "1\n", "{slots} slots");
+    }
+}
+
 /// The kernel takes a policy for the pages of a regular file, and does not go by it.
 #[test]
 fn pages_of_regular_files_do_not_count_as_placed() {

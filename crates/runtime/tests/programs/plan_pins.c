@@ -5,6 +5,7 @@
  *   plan_pins second FILE  the same for the second thread that is created
  *   plan_pins late         creates four threads; prints for how many CPUs each is allowed. Behind a library from this file with -DSHIM, which must see the
  *                          symbols of the program (-rdynamic), each begins after those that are created later
+ *   plan_pins nested       a thread creates a thread, which prints for how many CPUs it is allowed
  *   plan_pins rename       takes a longer name that begins so; prints for how many CPUs it is allowed then
  *   plan_pins              prints for how many CPUs main thread, a worker, its forked child and a child of the main thread are allowed; a worker that
  *                          was created with CPUs of its own, and a worker of a main thread that has moved itself */
@@ -112,7 +113,22 @@ static int run_late(void) {
     return 0;
 }
 
+static void *nest(void *result) {
+    run_one(result, NULL);
+    return NULL;
+}
+
+static int run_nested(void) {
+    pthread_t thread;
+    int result;
+    if (pthread_create(&thread, NULL, nest, &result) != 0) return 3;
+    pthread_join(thread, NULL);
+    printf("%d\n", result);
+    return 0;
+}
+
 int main(int count, char **arguments) {
+    if (count == 2 && strcmp(arguments[1], "nested") == 0) return run_nested();
     if (count == 2 && strcmp(arguments[1], "late") == 0) return run_late();
     if (count == 3) return write_image(arguments[2], arguments[1]);
     if (count == 2) {
