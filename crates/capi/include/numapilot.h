@@ -457,7 +457,7 @@ typedef struct numapilot_statistics {
   uint64_t write_samples;
   // Memory accesses that the samples represent.
   struct numapilot_estimate accesses;
-  // Share of these accesses that is remote, among those whose home is known.
+  // Share of these accesses that is remote, among those whose home is known. NaN if no home is known.
   struct numapilot_estimate remote;
   // Share of these accesses that writes. If no sample writes, `high` is the upper bound on that share.
   struct numapilot_estimate writes;

@@ -34,7 +34,7 @@ pub struct StatisticsRow {
     pub write_samples: u64,
     /// Memory accesses that the samples represent.
     pub accesses: EstimateRow,
-    /// Share of these accesses that is remote, among those whose home is known.
+    /// Share of these accesses that is remote, among those whose home is known. NaN if no home is known.
     pub remote: EstimateRow,
     /// Share of these accesses that writes. If no sample writes, `high` is the upper bound on that share.
     pub writes: EstimateRow,

@@ -5,7 +5,9 @@
 
 use serde::Serialize;
 
-use crate::compare::{Change, ObjectSummary, Repeatability, RunSummary, TimeSource, merge_objects, repeated};
+use crate::compare::{
+    Change, ObjectSummary, Repeatability, RunSummary, TimeSource, merge_objects, no_accesses, repeated,
+};
 use crate::estimate::Estimate;
 use crate::totals::UNKNOWN_MAX;
 
@@ -86,7 +88,8 @@ fn judge_one(
         values.filter(|values| !values.is_empty()).map(|values| repeated(&values).estimate)
     };
     let most = |weight: fn(&ObjectSummary) -> f64| {
-        objects.iter().max_by(|a, b| weight(a).total_cmp(&weight(b))).filter(|object| weight(object) > 0.0).cloned()
+        let weighty = objects.iter().filter(|object| weight(object) > 0.0);
+        weighty.max_by(|a, b| weight(a).total_cmp(&weight(b))).cloned()
     };
     let remote = || most(|object| object.share * object.remote);
     let (found, object) = match limit {
@@ -117,15 +120,7 @@ fn judge_one(
 
 /// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason.
 fn of_accesses(runs: &[RunSummary]) -> Result<(), String> {
-    match runs.iter().find(|run| !run.is_of_accesses) {
-        None => Ok(()),
-        Some(run) => {
-            let engine = run.engine.name();
-            Err(format!(
-                "a recording by engine {engine} does not show how often memory is accessed; record with `--engine instrument` or `emulate`"
-            ))
-        }
-    }
+    runs.iter().find_map(no_accesses).map_or(Ok(()), Err)
 }
 
 /// Remote share among the accesses to all objects of a name, over the recordings.
@@ -198,9 +193,10 @@ mod tests {
             is_of_accesses: true,
             remote_share: Some(remote),
             imbalance: None,
-            accesses: Estimate::exact(1e6),
+            accesses: Some(Estimate::exact(1e6)),
             latency_cycles: None,
             lost_records: 0,
+            damaged_chunks: 0,
             objects: Vec::new(),
         }
     }

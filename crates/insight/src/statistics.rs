@@ -5,7 +5,7 @@ use numapilot_flows::{Evidence, Filter, Trace};
 use crate::estimate::{Estimate, Tally};
 
 /// Figures over some accesses. Shares lie between 0 and 1. Of page faults, and of samples of other events, only the samples are counted: all else is NaN,
-/// because their rates measure no accesses.
+/// because their rates measure no accesses. So are shares of nothing: the remote share where no home is known, the share of writes where nothing passes the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Number of samples that pass the filter.
@@ -47,14 +47,17 @@ impl Statistics {
         }
         let is_known = trace.evidence() == Evidence::Accesses;
         let figure = |estimate: Estimate| if is_known { estimate } else { Estimate::exact(f64::NAN) };
+        let share = |estimate: Estimate| {
+            if estimate.is_share_of_nothing() { Estimate::exact(f64::NAN) } else { figure(estimate) }
+        };
         Statistics {
             samples: all.samples,
             remote_samples: remote.samples,
             write_samples: writes.samples,
             accesses: figure(all.total()),
-            remote: figure(remote.share_of(&known)),
-            writes: figure(writes.share_of(&all)),
-            share: figure(all.share_of(&whole)),
+            remote: share(remote.share_of(&known)),
+            writes: share(writes.share_of(&all)),
+            share: share(all.share_of(&whole)),
         }
     }
 }

@@ -216,9 +216,33 @@ fn hypervisor(cpuinfo: &str, kind: Option<String>) -> Option<String> {
         let compatible = fs::read_to_string("/proc/device-tree/hypervisor/compatible").ok();
         let maker = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
         let product = fs::read_to_string("/sys/class/dmi/id/product_name").unwrap_or_default();
-        let is_guest = maker.contains("QEMU") || maker.contains("Amazon EC2") && !product.contains(".metal");
-        kind.or(compatible.map(|text| text.trim_end_matches('\0').to_owned())).or(is_guest.then(|| "KVM".to_owned()))
+        kind.or(compatible.map(|text| text.trim_end_matches('\0').to_owned()))
+            .or(guest_by_firmware(&maker, &product).map(str::to_owned))
     }
+}
+
+/// The hypervisor of machines whose processors do not tell of one, by the maker and product that their firmware names (as systemd-detect-virt has them).
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn guest_by_firmware(maker: &str, product: &str) -> Option<&'static str> {
+    if maker.contains("Amazon EC2") && product.contains(".metal") {
+        return None;
+    }
+    let known = [
+        ("Amazon EC2", "KVM"),
+        ("QEMU", "KVM"),
+        ("KVM", "KVM"),
+        ("OpenStack", "KVM"),
+        ("KubeVirt", "KVM"),
+        ("Google Compute Engine", "KVM"),
+        ("Alibaba Cloud ECS", "KVM"),
+        ("VMware", "VMware"),
+        ("Parallels", "Parallels"),
+    ];
+    let named =
+        known.into_iter().find(|(mark, _)| maker.contains(mark) || product.contains(mark)).map(|(_, name)| name);
+    // Microsoft makes machines, too.
+    let is_hyper_v = maker.contains("Microsoft") && product.contains("Virtual Machine");
+    named.or(is_hyper_v.then_some("Hyper-V"))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -241,6 +265,26 @@ mod tests {
     //! The parsers of what the kernel writes, and one look at the machine under the test.
 
     use super::*;
+
+    #[test]
+    fn guests_are_told_by_their_firmware() {
+        let guests = [
+            ("QEMU", "QEMU Virtual Machine", "KVM"),
+            ("Amazon EC2", "m7g.large", "KVM"),
+            ("Google", "Google Compute Engine", "KVM"),
+            ("Microsoft Corporation", "Virtual Machine", "Hyper-V"),
+            ("OpenStack Foundation", "OpenStack Nova", "KVM"),
+            ("VMware, Inc.", "VMware20,1", "VMware"),
+        ];
+        for (maker, product, name) in guests {
+            assert_eq!(guest_by_firmware(maker, product), Some(name), "{maker} {product}");
+        }
+        for (maker, product) in
+            [("Amazon EC2", "m7g.metal"), ("Microsoft Corporation", "C2080"), ("Ampere(TM)", "Mt. Jade")]
+        {
+            assert_eq!(guest_by_firmware(maker, product), None, "{maker} {product}");
+        }
+    }
 
     #[test]
     fn this_machine_gives_facts() {

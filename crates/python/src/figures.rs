@@ -61,11 +61,12 @@ impl PyStatistics {
     fn __repr__(&self) -> String {
         let percent = |estimate: &PyEstimate| {
             let half = (estimate.high - estimate.low) / 2.0;
+            if estimate.value.is_nan() {
+                return "an unknown share".to_owned();
+            }
             format!("{:.1} ± {:.1} %", 100.0 * estimate.value, 100.0 * half)
         };
-        let (writes, share) = (percent(&self.writes), percent(&self.share));
-        let is_open = self.remote.low <= 0.0 && self.remote.high >= 1.0;
-        let remote = if is_open { "an unknown share".to_owned() } else { percent(&self.remote) };
+        let [writes, share, remote] = [&self.writes, &self.share, &self.remote].map(percent);
         let (accesses, samples) = (self.accesses.value, self.samples);
         format!(
             "<Statistics: {accesses:.0} accesses ({samples} samples), {share} of all, {remote} remote, {writes} writes>"

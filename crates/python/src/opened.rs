@@ -33,7 +33,9 @@ impl Opened {
         let trace = Trace::open(path)?;
         let machine = trace.machine();
         let heading = Heading::of(path, &trace, machine.as_ref());
-        Ok(Opened { trace, path: path.to_path_buf(), machine, heading })
+        // Tables and simulations read it again, when the program may be in another folder.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        Ok(Opened { trace, path, machine, heading })
     }
 
     /// The analysis of the accesses that pass a filter.

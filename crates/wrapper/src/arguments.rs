@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
+use crate::target;
+
 /// Options whose value is the next word.
 const WITH_VALUE: &[&str] = &[
     "-o",
@@ -83,6 +85,8 @@ pub(super) struct Invocation {
     pub(super) has_frame_option: bool,
     /// Some input is compiled that the preprocessor sees first. Options for it disturb what needs none: clang warns of them.
     pub(super) preprocesses: bool,
+    /// The code is for another architecture or word size than this one's, for which there are no call-outs.
+    pub(super) is_foreign: bool,
     /// `-x` was given: it would hold for what we append too.
     pub(super) language_was_set: bool,
     pub(super) static_option: Option<String>,
@@ -109,6 +113,7 @@ impl Invocation {
         found.preprocesses = found.compiles && scan.sources + scan.headers > scan.preprocessed;
         found.runs_linker = has_parts && !scan.stops_early && !scan.only_preprocesses;
         found.links = found.runs_linker && !scan.relocatable;
+        found.is_foreign = scan.has_other_words || scan.has_other_target;
         found
     }
 
@@ -125,6 +130,10 @@ impl Invocation {
             "-static" | "--static" | "-static-pie" => self.static_option = Some(word.to_owned()),
             "-x" => self.set_language(scan, value.unwrap_or("none")),
             "-l" => scan.others += 1,
+            "-m32" | "-mx32" | "-m16" => scan.has_other_words = true,
+            "-m64" => scan.has_other_words = false,
+            "-target" => scan.has_other_target = value.is_some_and(|target| !target::is_own(target)),
+            "-Xlinker" => scan.relocatable |= value.is_some_and(is_relocatable),
             "-" => scan.input(word),
             _ if !word.starts_with('-') => scan.input(word),
             _ => self.option(scan, word),
@@ -138,7 +147,9 @@ impl Invocation {
             // A library can be all that a link is of: `-shared -Wl,--whole-archive -lparts -Wl,--no-whole-archive`.
             scan.others += 1;
         } else if let Some(list) = word.strip_prefix("-Wl,") {
-            scan.relocatable |= list.split(',').any(|option| matches!(option, "-r" | "-i" | "--relocatable"));
+            scan.relocatable |= list.split(',').any(is_relocatable);
+        } else if let Some(target) = word.strip_prefix("--target=") {
+            scan.has_other_target = !target::is_own(target);
         } else if let Some(list) = word.strip_prefix("-fsanitize=") {
             self.sanitizers.extend(list.split(',').map(str::to_owned));
         } else if let Some(list) = word.strip_prefix("-fno-sanitize=") {
@@ -155,8 +166,11 @@ impl Invocation {
         scan.language = (language != "none").then(|| language.to_owned());
     }
 
-    /// The option that cannot be combined with ours.
+    /// The option that cannot be combined with ours, where code is made.
     pub(super) fn conflict(&self) -> Option<String> {
+        if !self.compiles && !self.runs_linker {
+            return None;
+        }
         let name = self.sanitizers.iter().find(|name| CONFLICTING.contains(&name.as_str()))?;
         Some(format!("-fsanitize={name}"))
     }
@@ -168,6 +182,9 @@ struct Scan {
     stops_early: bool,
     only_preprocesses: bool,
     relocatable: bool,
+    /// By `-m32` and its kin, and by clang's `-target`; of each the last one holds.
+    has_other_words: bool,
+    has_other_target: bool,
     language: Option<String>,
     sources: usize,
     /// Of the sources: those that went through the preprocessor before, and clang's intermediate code.
@@ -201,6 +218,11 @@ impl Scan {
     }
 }
 
+/// Of the linker: one object comes out.
+fn is_relocatable(option: &str) -> bool {
+    matches!(option, "-r" | "-i" | "--relocatable")
+}
+
 fn is_versioned_library(word: &str) -> bool {
     Path::new(word).file_name().and_then(OsStr::to_str).is_some_and(|name| name.contains(".so."))
 }
@@ -220,14 +242,16 @@ fn is_debug_option(word: &str) -> bool {
             .any(|name| rest.starts_with(name))
 }
 
-/// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do.
+/// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do. Paths in it may be in any
+/// encoding.
 fn expand(args: &[OsString], words: &mut Vec<String>, depth: u32) {
     for arg in args {
         let word = arg.to_string_lossy();
         let text = word
             .strip_prefix('@')
             .filter(|_| depth < RESPONSE_DEPTH_MAX)
-            .and_then(|path| fs::read_to_string(path).ok());
+            .and_then(|path| fs::read(path).ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match text {
             Some(text) => expand(&split_response(&text), words, depth + 1),
             None => words.push(word.into_owned()),

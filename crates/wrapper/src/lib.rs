@@ -11,6 +11,7 @@
 mod arguments;
 mod error;
 mod names;
+mod target;
 mod toolchain;
 mod wrapper;
 
@@ -36,6 +37,7 @@ pub fn installed() -> Vec<String> {
     let languages = [Language::C, Language::Cxx, Language::Fortran].into_iter();
     languages
         .filter_map(|language| toolchain::find(&language.into()).ok())
+        .filter(|found| found.program.is_file())
         .map(|found| found.program.display().to_string())
         .collect()
 }
@@ -61,7 +63,9 @@ pub fn command(wrapper: &Wrapper, args: &[OsString]) -> Result<(Command, PathBuf
     command.args(&toolchain.leading).env(toolchain::DEPTH_VARIABLE, toolchain.depth.to_string());
     // What a wrapped compiler starts (ccache, a script) finds the wrapper on PATH again: the first call added everything.
     let is_inner = toolchain.depth > 1 && wrapper.compiler.is_some();
-    if invocation.is_query || is_inner {
+    // Code for another machine, in a build that makes some (programs for the kernel's BPF, firmware, `-m32`), is none of the program's.
+    let is_foreign = invocation.is_foreign || target::is_foreign_compiler(&toolchain.program);
+    if invocation.is_query || is_inner || is_foreign {
         command.args(args);
         return Ok((command, toolchain.program));
     }

@@ -92,8 +92,22 @@ fn questions_pass_through() {
 fn values_of_options_are_no_inputs() {
     assert!(parse("-o out.c -I -x").is_query);
     assert!(!parse("-include config.h -c a.c").links);
-    let linked = parse("-Xlinker -r a.o");
-    assert!(linked.links);
+    assert!(parse("-Xlinker -s a.o").links);
+    for line in ["-Xlinker -r a.o", "-Wl,-r a.o", "-Xlinker --relocatable a.o"] {
+        assert!(parse(line).runs_linker && !parse(line).links, "{line:?}");
+    }
+}
+
+#[test]
+fn code_for_other_machines_is_left_alone() {
+    for line in ["-target bpf -c a.c", "--target=riscv64-linux-gnu -c a.c", "-m32 a.c", "-m64 -m32 a.c", "-mx32 -c a.c"]
+    {
+        assert!(parse(line).is_foreign, "{line:?}");
+    }
+    let own = format!("--target={}-linux-gnu -c a.c", std::env::consts::ARCH);
+    for line in ["-c a.c", "-m32 -m64 a.c", "-mavx2 a.c", own.as_str(), "-MT -m32 -c a.c", "-o -m32 a.c"] {
+        assert!(!parse(line).is_foreign, "{line:?}");
+    }
 }
 
 #[test]
@@ -111,6 +125,9 @@ fn conflicts_are_named() {
     assert_eq!(parse("-fsanitize=undefined,address a.c").conflict().as_deref(), Some("-fsanitize=address"));
     assert_eq!(parse("-fsanitize=thread -c a.c").conflict().as_deref(), Some("-fsanitize=thread"));
     assert_eq!(parse("-fsanitize=undefined a.c").conflict(), None);
+    for line in ["-fsanitize=address -E a.c", "-fsanitize=thread -M a.c"] {
+        assert_eq!(parse(line).conflict(), None, "{line:?}: nothing is compiled");
+    }
     assert_eq!(parse("-fsanitize=address -fno-sanitize=address a.c").conflict(), None);
     assert_eq!(parse("-static a.c").static_option.as_deref(), Some("-static"));
     assert_eq!(parse("-static-libgcc -static-libstdc++ a.c").static_option, None);
@@ -123,4 +140,6 @@ fn response_files_are_read() {
     std::fs::write(&file, "-c \"a b.c\"\n'-o' a\\ b.o -g").expect("written");
     let found = Invocation::parse(&[OsString::from(format!("@{}", file.display()))]);
     assert!(found.compiles && !found.links && found.has_debug_option);
+    std::fs::write(&file, b"-shared caf\xe9.o").expect("written");
+    assert!(Invocation::parse(&[OsString::from(format!("@{}", file.display()))]).shared, "a path in Latin-1");
 }

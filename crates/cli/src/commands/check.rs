@@ -11,6 +11,7 @@ use numapilot_machine::Machine;
 use numapilot_report::check as shown;
 use numapilot_sources::{EngineChoice, Existing, RecordOptions};
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::exit::BEYOND_LIMITS;
 use super::record::{binding, cpu_list};
@@ -49,11 +50,20 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         }
         (false, false) => output::print(&shown::render(&judgements, is_failure, output::look(&arguments.look)))?,
     }
-    for run in runs.iter().filter(|run| run.lost_records > 0) {
+    let all = || baseline.iter().flatten().chain(&runs);
+    for run in all().filter(|run| run.lost_records > 0) {
         eprintln!(
             "numapilot: {} records of {} were lost while it was recorded: the figures are of the rest",
             run.lost_records, run.trace
         );
+    }
+    for run in all().filter(|run| run.damaged_chunks > 0) {
+        eprintln!("numapilot: parts of {} are damaged or cut off: the figures are of the rest", run.trace);
+    }
+    if let (Some([base]), Some(run)) = (&baseline, runs.first())
+        && base.program != run.program
+    {
+        eprintln!("numapilot: the baseline is a recording of `{}`, and this one of `{}`", base.program, run.program);
     }
     match unknown {
         // A limit that is exceeded fails the check, whatever else is known.
@@ -112,28 +122,24 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
         .collect()
 }
 
-/// The folder of the recordings; removed on drop if it is temporary.
+/// The folder of the recordings.
 struct Scratch {
     folder: PathBuf,
-    is_temporary: bool,
+    /// Removes it on drop. It is this user's alone, under a name that nobody can have taken before.
+    _temporary: Option<TempDir>,
 }
 
 impl Scratch {
     fn new(kept: Option<&Path>) -> Result<Scratch> {
-        let (folder, is_temporary) = match kept {
-            Some(folder) => (folder.to_owned(), false),
-            None => (std::env::temp_dir().join(format!("numapilot-check-{}", std::process::id())), true),
-        };
-        std::fs::create_dir_all(&folder).with_context(|| format!("{}: cannot create this folder", folder.display()))?;
-        Ok(Scratch { folder, is_temporary })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.is_temporary {
-            let _ = std::fs::remove_dir_all(&self.folder);
+        let refused = |folder: &Path| format!("{}: cannot create this folder", folder.display());
+        if let Some(folder) = kept {
+            std::fs::create_dir_all(folder).with_context(|| refused(folder))?;
+            return Ok(Scratch { folder: folder.to_owned(), _temporary: None });
         }
+        let parent = std::env::temp_dir();
+        let made = tempfile::Builder::new().prefix("numapilot-check-").tempdir_in(&parent);
+        let temporary = made.with_context(|| format!("{}: cannot create a folder there", parent.display()))?;
+        Ok(Scratch { folder: temporary.path().to_owned(), _temporary: Some(temporary) })
     }
 }
 

@@ -82,7 +82,7 @@ fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> 
     }
     if let Some(limit) = arguments.max_more_remote {
         let Some(change) = of(Metric::RemoteShare) else {
-            bail!("--max-more-remote: a recording has no home nodes, so its remote accesses are unknown");
+            bail!("--max-more-remote: the remote accesses of a recording are unknown (see the notes)");
         };
         if change.difference.low > limit {
             exceeded.push(format!(

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use change::{Change, ChangeVerdict, Repeatability, Repeated, repeated};
 pub use matching::{MatchKind, Matched, match_objects};
-pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_objects};
+pub use run::{Metric, ObjectSummary, RunSummary, RunTime, TimeSource, merge_objects, no_accesses};
 
 use crate::estimate::Estimate;
 
@@ -55,8 +55,8 @@ pub struct ObjectChange {
     pub before: Option<ObjectSummary>,
     /// The object after; `None` if it is gone.
     pub after: Option<ObjectSummary>,
-    /// Share of the program's memory accesses that are remote accesses to it.
-    pub remote: Change,
+    /// Share of the program's memory accesses that are remote accesses to it; `None` where the homes of most of its accesses are unknown on a side.
+    pub remote: Option<Change>,
     /// Mean latency of its accesses in cycles, where both sides know it.
     pub latency_cycles: Option<Change>,
 }
@@ -107,7 +107,9 @@ pub fn compare(
         }
         metrics.push(MetricChange { metric, change: Change::of(old, new, metric.repeatability()) });
     }
-    let objects = object_changes(&before, &after);
+    // Objects that a side says nothing of are not new or gone.
+    let is_of_accesses = before.iter().chain(&after).all(|run| run.is_of_accesses);
+    let objects = if is_of_accesses { object_changes(&before, &after) } else { Vec::new() };
     let notes = notes(&before, &after, time_source);
     let prediction = prediction.map(|predicted| Judged {
         predicted,
@@ -155,10 +157,11 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
             let remote = |object: Option<&ObjectSummary>, runs: &[RunSummary]| {
                 object.map_or_else(|| Repeated::nothing(runs.len()), |object| repeated(&object.remote_of_all))
             };
+            let is_known = [b, a].into_iter().flatten().all(ObjectSummary::knows_homes);
             let latency = |object: Option<&ObjectSummary>| object.and_then(|object| object.latency_cycles);
             ObjectChange {
                 matched: kind,
-                remote: Change::of(remote(b, before), remote(a, after), Repeatability::OF_SHARES),
+                remote: is_known.then(|| Change::of(remote(b, before), remote(a, after), Repeatability::OF_SHARES)),
                 latency_cycles: latency(b).zip(latency(a)).map(|(b, a)| {
                     let (b, a) = (repeated(&[Estimate::exact(b)]), repeated(&[Estimate::exact(a)]));
                     Change::of(b, a, Repeatability::OF_AMOUNTS).without_verdict()
@@ -168,7 +171,8 @@ fn object_changes(before: &[RunSummary], after: &[RunSummary]) -> Vec<ObjectChan
             }
         })
         .collect();
-    let weight = |change: &ObjectChange| change.remote.before.value.max(change.remote.after.value);
+    let weight =
+        |change: &ObjectChange| change.remote.map_or(0.0, |remote| remote.before.value.max(remote.after.value));
     let accesses = |change: &ObjectChange| {
         let of = |object: &Option<ObjectSummary>| object.as_ref().map_or(0.0, |object| object.share);
         of(&change.before).max(of(&change.after))
@@ -212,9 +216,87 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
             notes.push("Run times are not compared, because some recordings have measured run times and others have modelled ones or none.".to_owned());
         }
     }
-    let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).sum();
+    notes.extend(not_compared(before, after));
+    let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).fold(0, u64::saturating_add);
     if lost > 0 {
         notes.push(format!("{lost} records were lost while recording, so the figures may miss accesses."));
     }
+    let damaged: u64 = before.iter().chain(after).map(|run| run.damaged_chunks).fold(0, u64::saturating_add);
+    if damaged > 0 {
+        notes.push("Parts of the recordings are damaged or cut off, so the figures may miss accesses (`numapilot report` names them).".to_owned());
+    }
     notes
+}
+
+/// Which figures are left out, and why.
+fn not_compared(before: &[RunSummary], after: &[RunSummary]) -> Option<String> {
+    let runs = || before.iter().chain(after);
+    if let Some(why) = runs().find_map(no_accesses) {
+        return Some(format!("Accesses and objects are not compared: {why}."));
+    }
+    let unknown = runs().find(|run| run.remote_share.is_none() || run.imbalance.is_none())?;
+    Some(format!(
+        "Remote accesses and controller imbalance are not compared: the home node of more than half of the accesses in {} is unknown.",
+        unknown.trace
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_trace::engine::Engine;
+
+    use super::*;
+
+    fn run(name: &str) -> RunSummary {
+        RunSummary {
+            trace: name.to_owned(),
+            program: "p".to_owned(),
+            machine: "m".to_owned(),
+            engine: Engine::Instrument.into(),
+            time: Some(RunTime { ns: 1e9, source: TimeSource::Measured }),
+            is_of_accesses: true,
+            remote_share: Some(Estimate::exact(0.5)),
+            imbalance: Some(Estimate::exact(0.1)),
+            accesses: Some(Estimate::exact(1e6)),
+            latency_cycles: None,
+            lost_records: 0,
+            damaged_chunks: 0,
+            objects: Vec::new(),
+        }
+    }
+
+    fn shown(found: &Comparison) -> Vec<Metric> {
+        found.metrics.iter().map(|line| line.metric).collect()
+    }
+
+    #[test]
+    fn page_faults_are_not_compared_as_accesses() {
+        let faults = || RunSummary {
+            engine: Engine::Fault.into(),
+            is_of_accesses: false,
+            remote_share: None,
+            imbalance: None,
+            accesses: None,
+            ..run("faults")
+        };
+        for (before, after) in [(faults(), faults()), (run("a"), faults())] {
+            let found = compare(vec![before], vec![after], None).unwrap();
+            assert_eq!(shown(&found), [Metric::RunTime]);
+            let why = "Accesses and objects are not compared: a recording by engine fault";
+            assert!(
+                found.objects.is_empty() && found.notes.iter().any(|note| note.starts_with(why)),
+                "{:?}",
+                found.notes
+            );
+        }
+    }
+
+    #[test]
+    fn what_unknown_homes_leave_out_is_said() {
+        let unknown = RunSummary { remote_share: None, imbalance: None, damaged_chunks: 1, ..run("b.numatrace") };
+        let found = compare(vec![run("a")], vec![unknown], None).unwrap();
+        assert_eq!(shown(&found), [Metric::RunTime, Metric::Accesses]);
+        assert!(found.notes.iter().any(|note| note.contains("b.numatrace is unknown")), "{:?}", found.notes);
+        assert!(found.notes.iter().any(|note| note.contains("damaged or cut off")), "{:?}", found.notes);
+    }
 }

@@ -10,6 +10,7 @@ use super::change::Repeatability;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
 use crate::estimate::Estimate;
+use crate::totals::UNKNOWN_MAX;
 
 /// A figure of a whole program. Of each, less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -82,12 +83,14 @@ pub struct RunSummary {
     pub remote_share: Option<Estimate>,
     /// Controller imbalance (population definition) as a share; `None` likewise.
     pub imbalance: Option<Estimate>,
-    /// Number of memory accesses.
-    pub accesses: Estimate,
+    /// Number of memory accesses; `None` where the samples are no accesses.
+    pub accesses: Option<Estimate>,
     /// Mean measured latency in cycles.
     pub latency_cycles: Option<f64>,
     /// Number of records that were lost while recording.
     pub lost_records: u64,
+    /// Number of the trace's chunks that are damaged or cut off, whose records are not counted.
+    pub damaged_chunks: u64,
     /// Objects, one for each allocation site.
     #[serde(skip)]
     pub objects: Vec<ObjectSummary>,
@@ -116,12 +119,13 @@ pub struct ObjectSummary {
     pub peak_live_bytes: u64,
     /// Share of the program's memory accesses (mean over recordings).
     pub share: f64,
-    /// Of its accesses, the share that is remote (mean over recordings).
+    /// Of its accesses, the share that is remote (mean over recordings). Not a number (`null` in JSON) where the home of more than half of them is unknown,
+    /// as [`ObjectSummary::knows_homes`] says.
     pub remote: f64,
     /// Of its accesses, the share with a known home node: the least of all recordings.
     #[serde(skip)]
     pub known_homes: f64,
-    /// Of its accesses, the share served by the node that serves most of them (mean over recordings).
+    /// Of its accesses, the share served by the node that serves most of them (mean over recordings). Not a number likewise.
     pub busiest_node: f64,
     /// Share of the program's memory accesses that are remote accesses to it, per recording.
     #[serde(skip)]
@@ -137,7 +141,9 @@ impl RunSummary {
         let meta = analysis.trace().meta();
         let totals = analysis.totals();
         let rows = analysis.sites();
-        let knows_homes = totals.knows_homes();
+        let losses = analysis.trace().losses();
+        let is_of_accesses = analysis.trace().evidence() == Evidence::Accesses;
+        let knows_homes = is_of_accesses && totals.knows_homes();
         let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
         RunSummary {
             trace: trace.to_owned(),
@@ -145,16 +151,14 @@ impl RunSummary {
             machine: meta.machine_name.clone(),
             engine: meta.engine.clone(),
             time,
-            is_of_accesses: analysis.trace().evidence() == Evidence::Accesses,
+            is_of_accesses,
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
-            accesses: totals.accesses,
-            latency_cycles: mean_latency(&rows),
-            lost_records: {
-                let losses = analysis.trace().losses();
-                losses.ring_full.saturating_add(losses.no_slot).saturating_add(losses.stopped)
-            },
-            objects: objects_of(&rows, analysis.trace()),
+            accesses: is_of_accesses.then_some(totals.accesses),
+            latency_cycles: mean_latency(&rows).filter(|_| is_of_accesses),
+            lost_records: losses.records(),
+            damaged_chunks: losses.damaged_chunks.saturating_add(losses.torn_chunks),
+            objects: if is_of_accesses { objects_of(&rows, analysis.trace()) } else { Vec::new() },
         }
     }
 
@@ -165,10 +169,34 @@ impl RunSummary {
             Metric::RunTime => self.time.map(|time| Estimate::exact(time.ns)),
             Metric::RemoteShare => self.remote_share,
             Metric::Imbalance => self.imbalance,
-            Metric::Accesses => Some(self.accesses),
+            Metric::Accesses => self.accesses,
             Metric::Latency => self.latency_cycles.map(Estimate::exact),
         }
     }
+}
+
+impl ObjectSummary {
+    /// Whether enough home nodes of its accesses are known to speak of remote ones. Where it was not accessed there is nothing to know.
+    #[must_use]
+    pub fn knows_homes(&self) -> bool {
+        self.share <= 0.0 || self.known_homes >= 1.0 - UNKNOWN_MAX
+    }
+
+    /// The same object with what its unknown homes leave open.
+    fn without_unknown(self) -> ObjectSummary {
+        if self.knows_homes() { self } else { ObjectSummary { remote: f64::NAN, busiest_node: f64::NAN, ..self } }
+    }
+}
+
+/// Why a recording's samples do not stand for memory accesses, if so.
+#[must_use]
+pub fn no_accesses(run: &RunSummary) -> Option<String> {
+    (!run.is_of_accesses).then(|| {
+        format!(
+            "a recording by engine {} does not show how often memory is accessed; record with `--engine instrument` or `emulate`",
+            run.engine.name()
+        )
+    })
 }
 
 /// Mean over all rows that know a latency, by accesses.
@@ -298,7 +326,7 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
         object.remote = if object.share > 0.0 { remote / object.share } else { 0.0 };
         object.busiest_node = if object.share > 0.0 { object.busiest_node / object.share } else { 0.0 };
     }
-    merged
+    merged.into_iter().map(ObjectSummary::without_unknown).collect()
 }
 
 #[cfg(test)]
@@ -336,9 +364,10 @@ mod tests {
             is_of_accesses: true,
             remote_share: None,
             imbalance: None,
-            accesses: Estimate::exact(1.0),
+            accesses: Some(Estimate::exact(1.0)),
             latency_cycles: None,
             lost_records: 0,
+            damaged_chunks: 0,
             objects,
         }
     }
@@ -354,6 +383,16 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
+    }
+
+    #[test]
+    fn the_remote_share_of_unknown_homes_is_no_number() {
+        let of = |known_homes: f64, share: f64| {
+            let object = ObjectSummary { known_homes, ..object(share, 0.0, None) };
+            merge_objects(&[run(vec![object])])[0].clone()
+        };
+        assert!(of(0.4, 0.2).remote.is_nan() && of(0.4, 0.2).busiest_node.is_nan());
+        assert_eq!((of(0.6, 0.2).remote, of(0.0, 0.0).remote), (0.0, 0.0));
     }
 
     #[test]

@@ -364,7 +364,7 @@ class Estimate:
 
 @final
 class Statistics:
-    """Figures over the accesses that pass a filter."""
+    """Figures over the accesses that pass a filter. NaN is unknown: `remote` where no home node is known; every estimate of a recording that holds no accesses."""
 
     @property
     def samples(self) -> int: ...

@@ -19,8 +19,10 @@ pub fn html(comparison: &Comparison, top: usize) -> String {
         let _ = writeln!(out, "<p>{}</p>", escape(&line));
     }
     metrics(&mut out, comparison);
-    let _ = write!(out, "<h2>Remote accesses by object</h2>\n<figure>{}</figure>\n", svg(comparison, top));
-    objects(&mut out, comparison, top);
+    if !comparison.objects.is_empty() {
+        let _ = write!(out, "<h2>Remote accesses by object</h2>\n<figure>{}</figure>\n", svg(comparison, top));
+        objects(&mut out, comparison, top);
+    }
     plain_page::notes(&mut out, &comparison.notes);
     let origin = format!(
         "{} Before: {}. After: {}.",
@@ -72,6 +74,7 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize) {
     );
     for change in comparison.objects.iter().take(top) {
         let (name, place) = words::object(change);
+        let [before, after, difference] = words::remote(change);
         let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.peak_live_bytes);
         let _ = writeln!(
             out,
@@ -79,11 +82,11 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize) {
             escape(&name),
             escape(&place),
             units::bytes(bytes),
-            units::percent(change.remote.before.value),
-            units::percent(change.remote.after.value),
-            words::points(&change.remote.difference),
+            before,
+            after,
+            difference,
             escape(&words::busiest(change)),
-            words::verdict(change.remote.verdict),
+            words::verdict_on(change),
             words::matched(change.matched)
         );
     }

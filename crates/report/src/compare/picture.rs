@@ -23,10 +23,11 @@ pub fn svg(comparison: &Comparison, top: usize) -> String {
     let shown: Vec<_> = comparison
         .objects
         .iter()
-        .filter(|change| change.remote.before.value.max(change.remote.after.value) >= LEAST)
+        .filter_map(|change| Some((change, change.remote.as_ref()?)))
+        .filter(|(_, remote)| remote.before.value.max(remote.after.value) >= LEAST)
         .take(top)
         .collect();
-    let most = shown.iter().map(|change| change.remote.before.high.max(change.remote.after.high)).fold(0.01, f64::max);
+    let most = shown.iter().map(|(_, remote)| remote.before.high.max(remote.after.high)).fold(0.01, f64::max);
     let x = |share: f64| LEFT + share / most * BAR;
     let (width, height) = (LEFT + BAR + 90.0, TOP + ROW * shown.len().max(1) as f64 + 40.0);
     let mut writer = SvgWriter::new(width, height, "Remote accesses by object, before and after");
@@ -42,18 +43,22 @@ pub fn svg(comparison: &Comparison, top: usize) -> String {
         writer.text(
             (24.0, TOP + 24.0),
             Type::new(13.0, FAINT),
-            "no object has a visible share of remote accesses on either side",
+            if comparison.objects.iter().any(|change| change.remote.is_some()) {
+                "no object has a visible share of remote accesses on either side"
+            } else {
+                "no object's remote accesses are known on both sides"
+            },
         );
     }
-    let words: Vec<(String, String)> = shown.iter().map(|change| words::object(change)).collect();
+    let words: Vec<(String, String)> = shown.iter().map(|(change, _)| words::object(change)).collect();
     let names: Vec<String> = words.iter().map(|(name, _)| clean(name)).collect();
     let names = elide_all(&names.iter().map(String::as_str).collect::<Vec<_>>(), 32);
-    for (index, (change, (name, (_, place)))) in shown.iter().zip(names.iter().zip(&words)).enumerate() {
+    for (index, ((_, remote), (name, (_, place)))) in shown.iter().zip(names.iter().zip(&words)).enumerate() {
         let y = TOP + ROW * index as f64;
         writer.text((LEFT - 12.0, y + 14.0), Type::new(13.0, INK).anchored("end"), name);
         writer.text((LEFT - 12.0, y + 30.0), Type::new(11.0, FAINT).anchored("end"), &shorten(&clean(place), 38));
-        bar(&mut writer, y, change.remote.before, BEFORE, &x);
-        bar(&mut writer, y + 17.0, change.remote.after, AFTER, &x);
+        bar(&mut writer, y, remote.before, BEFORE, &x);
+        bar(&mut writer, y + 17.0, remote.after, AFTER, &x);
     }
     let foot = "Remote accesses to the object as a share of all memory accesses of the program; line: 95 % interval.";
     writer.text((24.0, height - 14.0), Type::new(11.5, FAINT), foot);

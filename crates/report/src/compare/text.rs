@@ -66,18 +66,17 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize, look: Look) {
     for change in comparison.objects.iter().take(top) {
         let (name, place) = words::object(change);
         let bytes = change.after.as_ref().or(change.before.as_ref()).map_or(0, |object| object.peak_live_bytes);
-        let verdict = match change.remote.verdict {
-            ChangeVerdict::NoEvidence => String::new(),
-            found => words::verdict(found).to_owned(),
-        };
+        let is_told = change.remote.as_ref().is_none_or(|remote| remote.verdict != ChangeVerdict::NoEvidence);
+        let verdict = if is_told { words::verdict_on(change).to_owned() } else { String::new() };
+        let [before, after, difference] = words::remote(change);
         let remarks = [verdict, words::matched(change.matched).to_owned()];
         table.row([
             name,
             place,
             units::bytes(bytes),
-            units::percent(change.remote.before.value),
-            units::percent(change.remote.after.value),
-            words::points(&change.remote.difference),
+            before,
+            after,
+            difference,
             words::busiest(change),
             remarks.into_iter().filter(|remark| !remark.is_empty()).collect::<Vec<_>>().join(", "),
         ]);

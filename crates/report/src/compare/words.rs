@@ -53,6 +53,18 @@ pub fn points(difference: &Estimate) -> String {
     format!("{value:+.1} ± {:.1} points", units::margin_percent(difference))
 }
 
+/// What a table says of an object's remote accesses: their share before and after, and the difference; `-` where homes are unknown.
+pub fn remote(change: &ObjectChange) -> [String; 3] {
+    change.remote.as_ref().map_or(["-", "-", "-"].map(str::to_owned), |remote| {
+        [units::percent(remote.before.value), units::percent(remote.after.value), points(&remote.difference)]
+    })
+}
+
+/// The verdict on an object in one or two words.
+pub fn verdict_on(change: &ObjectChange) -> &'static str {
+    change.remote.as_ref().map_or("home unknown", |remote| verdict(remote.verdict))
+}
+
 /// A signed share with its interval, in percent.
 pub fn signed(estimate: Estimate) -> String {
     if estimate.is_exact() {
@@ -125,7 +137,8 @@ pub fn matched(kind: MatchKind) -> &'static str {
 /// `100 > 26 %`: the share of an object's accesses that its busiest node serves, on both sides.
 pub fn busiest(change: &ObjectChange) -> String {
     let share = |object: &Option<ObjectSummary>| {
-        object.as_ref().map_or_else(|| "-".to_owned(), |object| units::bare_percent(object.busiest_node))
+        let known = object.as_ref().filter(|object| object.knows_homes());
+        known.map_or_else(|| "-".to_owned(), |object| units::bare_percent(object.busiest_node))
     };
     format!("{} > {} %", share(&change.before), share(&change.after))
 }

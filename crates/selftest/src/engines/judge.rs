@@ -10,6 +10,9 @@ use crate::outcome::Check;
 /// Least share of the block's accesses that must be where the truth has all of them: sampling, and a thread's first reading of its CPU, blur the rest.
 const SHARE_MIN: f64 = 0.95;
 
+/// Of the block's pages, one part in so many may move while it is read.
+const MOVED_PARTS: u64 = 20;
+
 /// The object that a trace has at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
@@ -66,6 +69,18 @@ pub fn judge(engine: &EngineTrial, evidence: &Evidence<'_>) -> Check {
         let words = "the recording has no object at the block's address: it missed the allocation";
         return Check::judged(name(engine), false, words).with(format!("{} bytes", truth.bytes), "nothing");
     };
+    if engine.sees == Sees::Accesses
+        && !engine.engine.is_simulated()
+        && truth.moved_pages() > truth.pages() / MOVED_PARTS
+    {
+        let words = format!(
+            "the kernel moved {} of the block's {} pages while they were read, so they had no home node for all of the time (NUMA balancing does so: \
+             `sudo sysctl kernel.numa_balancing=0` for the time of the test)",
+            truth.moved_pages(),
+            truth.pages()
+        );
+        return Check::not_judged(name(engine), words);
+    }
     let mut pieces = Pieces::default();
     let (bytes, found) = (truth.bytes.to_string(), recorded.bytes.to_string());
     pieces.compare("bytes", bytes, found, recorded.bytes == truth.bytes);
@@ -159,7 +174,14 @@ mod tests {
     const TRACK: EngineTrial = ENGINES[4];
 
     fn truth() -> Truth {
-        Truth { address: 4096, bytes: 1000, owner_tid: 11, reader_tid: 12, homes: Some([(NodeId(0), 9)].into()) }
+        Truth {
+            address: 4096,
+            bytes: 1000,
+            owner_tid: 11,
+            reader_tid: 12,
+            homes: Some([(NodeId(0), 9)].into()),
+            first_homes: None,
+        }
     }
 
     fn report(on: [f64; 2], from: [f64; 2], reader: f64) -> Value {
@@ -215,5 +237,17 @@ mod tests {
         let check =
             judge(&INSTRUMENT, &Evidence { truth: &truth, placement: &placement, recorded: RIGHT, report: &report });
         assert_eq!(check.verdict, Verdict::Pass, "{check:?}");
+    }
+
+    #[test]
+    fn pages_that_the_kernel_moved_meanwhile_leave_it_open() {
+        let placement = ThreadPlacement { owner: (CpuId(0), NodeId(0)), reader: (CpuId(1), NodeId(1)) };
+        let report = report([0.5, 0.5], [0.2, 0.8], 400.0);
+        let judged = |left: u64| {
+            let (first, last) = ([(NodeId(0), 100)].into(), [(NodeId(0), left), (NodeId(1), 100 - left)].into());
+            let truth = Truth { homes: Some(last), first_homes: Some(first), ..truth() };
+            judge(&PMU, &Evidence { truth: &truth, placement: &placement, recorded: RIGHT, report: &report }).verdict
+        };
+        assert_eq!((judged(94), judged(10), judged(95)), (Verdict::NotJudged, Verdict::NotJudged, Verdict::Fail));
     }
 }

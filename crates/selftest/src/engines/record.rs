@@ -40,6 +40,21 @@ enum Ended {
     Badly(String),
 }
 
+/// Why there is no program to record.
+struct Unbuilt {
+    reason: String,
+    /// It is numapilot's fault, and not the machine's.
+    is_ours: bool,
+}
+
+/// Whether the compiler that `numapilot cc` runs takes these arguments without it.
+fn compiles_alone(arguments: &[&OsStr]) -> bool {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec ${NUMAPILOT_CC:-cc} \"$@\"", "cc"]).args(arguments);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Tries every engine; `progress` is called before each. `executable` is numapilot's own.
 ///
 /// # Errors
@@ -85,7 +100,8 @@ impl Recorder<'_> {
         let order = Order { owner: placement.owner.0, reader: placement.reader.0, bytes, passes };
         let program = match self.program(engine, &order) {
             Ok(program) => program,
-            Err(reason) => return Check::not_judged(name(engine), reason),
+            Err(Unbuilt { reason, is_ours }) if is_ours => return Check::judged(name(engine), false, reason),
+            Err(Unbuilt { reason, .. }) => return Check::not_judged(name(engine), reason),
         };
         match self.recorded(engine, &placement, program) {
             Ok(check) => check,
@@ -93,23 +109,31 @@ impl Recorder<'_> {
         }
     }
 
-    /// The program and its arguments. The error says why there is none.
-    fn program(&self, engine: &EngineTrial, order: &Order) -> Result<Vec<OsString>, String> {
+    /// The program and its arguments.
+    fn program(&self, engine: &EngineTrial, order: &Order) -> Result<Vec<OsString>, Unbuilt> {
         let order = OsString::from(order.to_string());
         if !engine.is_compiled {
             let words = ["selftest", "--worker"].map(OsString::from);
             return Ok([self.executable.into()].into_iter().chain(words).chain([order]).collect());
         }
         let (source, program) = (self.folder.join("truth.c"), self.folder.join("truth"));
-        fs::write(&source, SOURCE).map_err(|error| format!("{}: {error}", source.display()))?;
-        let arguments =
-            [OsStr::new("cc"), OsStr::new("-O1"), OsStr::new("-g"), OsStr::new("-pthread"), OsStr::new("-o")];
-        let arguments = arguments.into_iter().chain([program.as_os_str(), source.as_os_str()]);
-        match self.numapilot(arguments) {
-            Ok(Ended::Well(_)) => Ok(vec![program.into(), order]),
-            Ok(Ended::Badly(words)) => Err(format!("the test program could not be compiled: {words}")),
-            Err(error) => Err(format!("the test program could not be compiled: {error}")),
-        }
+        fs::write(&source, SOURCE)
+            .map_err(|error| Unbuilt { reason: format!("{}: {error}", source.display()), is_ours: false })?;
+        let options = ["-O1", "-g", "-pthread", "-o"].map(OsStr::new);
+        let arguments: Vec<&OsStr> = options.into_iter().chain([program.as_os_str(), source.as_os_str()]).collect();
+        let words = match self.numapilot([OsStr::new("cc")].into_iter().chain(arguments.iter().copied())) {
+            Ok(Ended::Well(_)) => return Ok(vec![program.into(), order]),
+            Ok(Ended::Badly(words)) => words,
+            Err(error) => error.to_string(),
+        };
+        Err(if compiles_alone(&arguments) {
+            Unbuilt {
+                reason: format!("`numapilot cc` fails where the compiler alone does not: {words}"),
+                is_ours: true,
+            }
+        } else {
+            Unbuilt { reason: format!("the test program could not be compiled: {words}"), is_ours: false }
+        })
     }
 
     /// Records, reports, judges. The error is why the engine, which should work here, did not: a clause.

@@ -67,9 +67,25 @@ pub struct Truth {
     pub reader_tid: u64,
     /// Pages by node, as the kernel reported; `None` where it was not asked, or reported nothing.
     pub homes: Option<BTreeMap<NodeId, u64>>,
+    /// The same before the reading.
+    #[serde(default)]
+    pub first_homes: Option<BTreeMap<NodeId, u64>>,
 }
 
 impl Truth {
+    /// Pages that the kernel reported at the end.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.homes.iter().flat_map(BTreeMap::values).sum()
+    }
+
+    /// Least number of pages that went to other nodes during the reading; 0 where homes are unknown.
+    #[must_use]
+    pub fn moved_pages(&self) -> u64 {
+        let Some((first, last)) = self.first_homes.as_ref().zip(self.homes.as_ref()) else { return 0 };
+        first.iter().map(|(node, pages)| pages.saturating_sub(last.get(node).copied().unwrap_or(0))).sum()
+    }
+
     /// The node with most of the block's pages, by the kernel's word.
     #[must_use]
     pub fn home(&self) -> Option<NodeId> {
@@ -90,6 +106,7 @@ pub fn carry_out(order: &Order) -> Result<Truth, String> {
         block
     });
     let (owner_tid, block) = own?;
+    let first_homes = homes_of(&block);
     let (reader_tid, block) = on_cpu(reader, move || {
         for _ in 0..passes {
             let seen: u64 = block.iter().step_by(LINE_WORDS).sum();
@@ -98,13 +115,19 @@ pub fn carry_out(order: &Order) -> Result<Truth, String> {
         }
         block
     })?;
+    let homes = homes_of(&block);
+    Ok(Truth { address: block.as_ptr() as u64, bytes: bytes as u64, owner_tid, reader_tid, homes, first_homes })
+}
+
+/// Pages by node, as the kernel reports.
+fn homes_of(block: &[u64]) -> Option<BTreeMap<NodeId, u64>> {
     let address = block.as_ptr() as u64;
-    let pages: Vec<u64> = (address..address + bytes as u64).step_by(PAGE).collect();
+    let pages: Vec<u64> = (address..address + size_of_val(block) as u64).step_by(PAGE).collect();
     let mut states = Vec::new();
     let answer = PageQuery::new().states(0, &pages, &mut states);
     let mut homes = BTreeMap::new();
     states.iter().filter_map(|state| state.node()).for_each(|node| *homes.entry(node).or_insert(0) += 1);
-    Ok(Truth { address, bytes: bytes as u64, owner_tid, reader_tid, homes: answer.is_ok().then_some(homes) })
+    answer.is_ok().then_some(homes)
 }
 
 /// Does the work in a thread on this CPU; returns the thread's number and the result.
