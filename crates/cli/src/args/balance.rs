@@ -160,7 +160,7 @@ Examples:
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
 It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use
-(cpuset, affinity) are left out. If the demand fits on no nodes, it prints those with the least loss, and a warning. docs/balance.md.")]
+(cpuset, affinity) are left out. If no nodes have enough free capacity, it prints those that come closest, and a warning. docs/balance.md.")]
 pub struct AdviseArgs {
     /// Demand: processors, and megabytes of memory
     #[arg(short = 'w', long = "want", value_name = "CPUS[:MB]", value_parser = want)]
