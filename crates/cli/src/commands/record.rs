@@ -305,7 +305,7 @@ impl Progress for Line {
 /// Prints why engines with more evidence were not taken.
 fn refused(refusals: &[Refusal]) {
     for refusal in refusals {
-        tell!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
+        tell!("numapilot: engine {} was not chosen: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
     }
 }
 
