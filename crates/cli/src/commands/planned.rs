@@ -139,7 +139,7 @@ fn bound_sizes(plan: &mut Plan, all: &Allocations<'_>) {
         if least >= LEAST_SIZE {
             rule.matches.min_size = Some(least);
             rule.evidence.push(format!(
-                "The recording has none below {}. Without `min_size` the call stack of every allocation would be walked.",
+                "The recording has no matching object below {}. Without `min_size`, the call stack of every allocation would be walked.",
                 units::bytes(smallest)
             ));
         }
