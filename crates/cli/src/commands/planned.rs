@@ -79,7 +79,7 @@ fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine
             plan.threads.extend(rules);
             if left_out > 0 {
                 plan.about.push(format!(
-                    "Left out: {left_out} threads that should be pinned: processes of one program need theirs on different nodes, and rules cannot tell \
+                    "Left out: threads that should be pinned ({left_out}): processes of one program need theirs on different nodes, and rules cannot tell \
                      these processes apart."
                 ));
             }

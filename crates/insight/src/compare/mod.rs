@@ -214,7 +214,8 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
     }
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).sum();
     if lost > 0 {
-        notes.push(format!("{lost} records were lost while recording, so the figures may miss accesses."));
+        let records = if lost == 1 { "record was" } else { "records were" };
+        notes.push(format!("{lost} {records} lost while recording, so the figures may miss accesses."));
     }
     notes
 }

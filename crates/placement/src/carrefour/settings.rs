@@ -199,7 +199,7 @@ impl Settings {
 /// The gate in accesses per microsecond of the whole machine, and where it came from.
 fn gate(options: &Options, facts: &NodeFacts, large: Large) -> Result<(f64, &'static str), PlacementError> {
     if options.text("gate") != "auto" {
-        return Ok((options.number("gate", 0.0, 1e9)?, "as told"));
+        return Ok((options.number("gate", 0.0, 1e9)?, "as set"));
     }
     let published = if large == Large::Split { PUBLISHED_LARGE_GATE_PER_US } else { PUBLISHED_GATE_PER_US };
     Ok(match facts.peak_bandwidth() {

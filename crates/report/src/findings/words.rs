@@ -15,8 +15,8 @@ const NAMES: usize = 3;
 pub(crate) fn subject_words(subject: &Subject, trace: &Trace, machine: Option<&Machine>) -> String {
     match subject {
         Subject::Site(site) => site_words(*site, trace),
-        Subject::Threads(threads) => format!("{} threads", threads.len()),
-        Subject::Processes(processes) => format!("{} processes", processes.len()),
+        Subject::Threads(threads) => units::counted(threads.len() as u64, "thread", "threads"),
+        Subject::Processes(processes) => units::counted(processes.len() as u64, "process", "processes"),
         Subject::Controller(node) => format!("node {node}'s memory controller"),
         Subject::Link(link) => match machine.and_then(|machine| machine.link(*link).map(|link| (machine, link))) {
             Some((machine, link)) => {
@@ -139,7 +139,9 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
         FixKind::Replicate => format!("keep a copy of {what} on each node, made after its initialisation"),
         FixKind::LocalArenas => format!("allocate {what} from arenas of the allocating thread's node"),
         FixKind::ParallelFirstTouch => format!("let each thread touch its own part of {what} first"),
+        FixKind::PinThreads if fix.threads.len() == 1 => "pin 1 thread to the node of its memory".to_owned(),
         FixKind::PinThreads => format!("pin {} threads to the nodes of their memory", fix.threads.len()),
+        FixKind::PinProcesses if fix.processes.len() == 1 => "pin the process to one node".to_owned(),
         FixKind::PinProcesses => format!("pin each of {} processes to one node", fix.processes.len()),
         FixKind::SpreadHot => format!("spread the data on the hot page of {what} over several pages"),
         FixKind::SplitOrAlign => {

@@ -337,15 +337,16 @@ fn remarks(answer: &Explanation) -> String {
     let mut out = String::new();
     let reading = &answer.reading;
     if answer.left_out > 0 {
-        let _ = writeln!(out, "{} earlier decisions are left out (-n shows more)", answer.left_out);
+        let earlier = units::counted(answer.left_out, "earlier decision is", "earlier decisions are");
+        let _ = writeln!(out, "{earlier} left out (-n shows more)");
     }
     for (count, what) in [
-        (reading.unreadable, "journal lines are damaged and were skipped"),
-        (reading.later, "journal lines were written by a later version of numapilot and were skipped"),
-        (reading.missing, "journal lines were lost, because the disk was full or too slow"),
+        (reading.unreadable, "skipped, because they are damaged"),
+        (reading.later, "skipped, because a later version of numapilot wrote them"),
+        (reading.missing, "lost, because the disk was full or too slow"),
     ] {
         if count > 0 {
-            let _ = writeln!(out, "{count} {what}");
+            let _ = writeln!(out, "journal lines {what}: {count}");
         }
     }
     out
