@@ -42,7 +42,7 @@ function figure(name: string, term: string, value: string, hint: string, says: C
 const NO_SHARES: Partial<Record<string, string>> = {
     blind: "Too few accesses were seen",
     "not-sampled": "No event of memory accesses was sampled",
-    "page-faults": "Page faults are no accesses: they show first touches",
+    "page-faults": "Page faults show first touches, not how often memory is accessed",
     "homes-unknown": "The home node of most accesses is unknown",
 };
 
