@@ -15,6 +15,7 @@ use numapilot_measure::{Figure, Results};
 pub use page::html;
 pub use picture::Picture;
 pub use text::render;
+pub use words::walk_words;
 
 /// Draws a picture; `None` where nothing of its kind was measured.
 #[must_use]
