@@ -391,10 +391,14 @@ fn line(event: &Event) -> Option<String> {
             format!("{}: {} to {} ({})", setting.name, setting.was, setting.now, setting.done.words())
         }
         Event::Targets(targets) => {
-            let names = |list: &[numapilot_balancer::event::Target]| {
-                list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect::<Vec<_>>().join(", ")
+            let named = |what: &str, list: &[numapilot_balancer::event::Target]| {
+                let names: Vec<String> =
+                    list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect();
+                (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
             };
-            format!("{}: {}{}", targets.because, names(&targets.added), names(&targets.removed))
+            let changes = [named("added", &targets.added), named("removed", &targets.removed)];
+            let changes: Vec<String> = changes.into_iter().flatten().collect();
+            format!("{}: {}", changes.join("; "), targets.because)
         }
         Event::Losses(losses) => {
             let lost: Vec<String> = losses.lost.iter().map(|loss| format!("{} {}", loss.count, loss.what)).collect();
