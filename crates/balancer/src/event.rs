@@ -532,7 +532,7 @@ pub enum SettingDone {
     Changed,
     /// Restored to the previous value.
     Restored,
-    /// Not restored, because another program has changed it since.
+    /// Not restored, because another program has changed it since; or not changed, in a dry run.
     LeftAlone,
     /// Could not be changed or restored.
     Failed,
@@ -545,7 +545,7 @@ impl SettingDone {
         match self {
             SettingDone::Changed => "changed",
             SettingDone::Restored => "restored",
-            SettingDone::LeftAlone => "left as it is, because another program changed it",
+            SettingDone::LeftAlone => "left as it is: dry run, or another program changed it",
             SettingDone::Failed => "could not be changed",
         }
     }
