@@ -1,4 +1,4 @@
-"""FaceRec (face recognition): one matrix out of hundreds, written once and read by everybody, draws nearly all remote accesses. Copy it to each node."""
+"""FaceRec (face recognition): one matrix out of hundreds, written once and read by everybody, receives nearly all remote accesses. Copy it to each node."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ arguments.add_argument("recording", type=Path)
 arguments.add_argument("--pictures", type=Path, help="folder for pictures")
 given = arguments.parse_args()
 
-# %% How much is remote, and which object draws it?
+# %% How much is remote, and which object receives it?
 trace = numapilot.open(given.recording)
 print(trace.report(top=3))
 row = trace.report(top=1)["sites"][0]
 site = trace.sites[row["key"]["site"]]
-print(f"{site.name} draws {row['share_of_remote']['value']:.1%} of the remote accesses; there are {len(trace.objects)} objects")
+print(f"{site.name} receives {row['share_of_remote']['value']:.1%} of the remote accesses; there are {len(trace.objects)} objects")
 
 # %% Who writes it, who reads it, when? Its flow tells, access by access.
 writes: Counter[int] = Counter()

@@ -22,7 +22,7 @@ served = [node["value"] for node in totals["served"]]
 busiest = served.index(max(served))
 print(f"{totals['remote_share']['value']:.1%} of the accesses are remote; node {busiest} serves {max(served) / sum(served):.1%} of them all")
 for row in report["sites"]:
-    print(f"  {row['name']} ({row['place']}) draws {row['share']['value']:.1%}, {row['remote']['value']:.1%} of its own remote")
+    print(f"  {row['name']} ({row['place']}) receives {row['share']['value']:.1%}, {row['remote']['value']:.1%} of its own remote")
 block = trace.sites[report["sites"][0]["key"]["site"]]
 
 # %% Why is it there? The first touch put it there, and others came later.

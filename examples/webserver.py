@@ -19,7 +19,7 @@ report = trace.report(top=1)
 row = report["sites"][0]
 pool = trace.sites[row["key"]["site"]]
 print(f"{report['headline']['totals']['remote_share']['value']:.1%} of the accesses are remote")
-print(f"{pool.name} ({row['place']}) draws {row['share']['value']:.1%} of all in {row['instances']} instances, {row['remote']['value']:.1%} remote")
+print(f"{pool.name} ({row['place']}) receives {row['share']['value']:.1%} of all in {row['instances']} instances, {row['remote']['value']:.1%} remote")
 
 # %% Who shares a pool: threads of one process, or of several?
 processes = [thread.process for thread in trace.threads]

@@ -1,4 +1,4 @@
--- Objects that nobody but the thread which allocated them reaches.
+-- Objects that only the allocating thread accesses.
 with by_object as (
   select
     a.object,

@@ -1,4 +1,4 @@
-/* false-sharing: pages on which objects meet that are each of one thread alone. Usage: false-sharing TRACE */
+/* false-sharing: pages that hold objects of several threads, each used by one thread only. Usage: false-sharing TRACE */
 #include "script.h"
 
 /* Of an object that several threads accessed. */

@@ -1,4 +1,4 @@
--- Pages on which objects meet that are each of one thread alone.
+-- Pages that hold objects of several threads, each used by one thread only.
 with private_objects as (
   select object
   from accesses

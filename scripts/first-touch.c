@@ -1,4 +1,4 @@
-/* first-touch: who touched the objects first, and who came later. Usage: first-touch TRACE */
+/* first-touch: threads that touched objects first, and threads that accessed them later. Usage: first-touch TRACE */
 #include "script.h"
 
 typedef struct first {

@@ -1,4 +1,4 @@
--- Who touched the objects first, and who came later.
+-- Threads that touched objects first, and threads that accessed them later.
 with steps as (
   select
     object, thread, node, weight,

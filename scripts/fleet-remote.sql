@@ -1,4 +1,4 @@
--- Of a fleet: how many accesses are remote on each host, all its runs together.
+-- Remote accesses on each host of a fleet, all its runs together.
 with sums as (
   select
     host,

@@ -1,4 +1,4 @@
--- Of a fleet: which object types are accessed most, over all hosts. Types are the same where kind, name, file and line are.
+-- Object types accessed most, over all hosts of a fleet. Types are equal if kind, name, file and line are.
 with by_type as (
   select
     kind, name, site_file as file, site_line as line,

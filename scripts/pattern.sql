@@ -1,4 +1,4 @@
--- Who accesses an object type ($site), or one instance ($object): from which node, to which, reading or writing, by which thread, when. Both null: everything.
+-- How an object type ($site) or one instance ($object) is accessed: from which node, to which, reading or writing, by which thread, when. Both null: everything.
 with ends as (
   select cast(max(time_ns) as bigint) as last_ns from accesses
 ),

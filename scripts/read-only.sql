@@ -1,4 +1,4 @@
--- What is written, and where nothing was seen to be: what "read-only" can mean.
+-- Writes to each object type; where none was observed, the upper bound of their share (95 %).
 with sites as (
   select o.site, o.kind, o.name
   from objects o

@@ -1,4 +1,4 @@
--- How many accesses are remote, and which share.
+-- Remote accesses, and their share.
 with sums as (
   select
     count(*) as samples,

@@ -53,7 +53,7 @@ export function prepare(canvas: HTMLCanvasElement, width: number, height: number
     canvas.height = Math.max(1, Math.round(height * ratio));
     canvas.style.height = `${height}px`;
     const context = canvas.getContext("2d");
-    if (!context) throw new Error("this browser draws no canvas");
+    if (!context) throw new Error("this browser cannot draw on a canvas");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     return context;
 }

@@ -468,6 +468,18 @@ pub enum Verdict {
     Undecided,
 }
 
+impl Verdict {
+    /// Its name in text and in the journal.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Kept => "kept",
+            Verdict::Undone => "undone",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
+
 /// A range of pages that moved back and forth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PingPong {
@@ -520,10 +532,23 @@ pub enum SettingDone {
     Changed,
     /// Restored to the previous value.
     Restored,
-    /// Not restored, because another program has changed it since.
+    /// Not restored, because another program has changed it since; or not changed, in a dry run.
     LeftAlone,
     /// Could not be changed or restored.
     Failed,
+}
+
+impl SettingDone {
+    /// What was done, in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            SettingDone::Changed => "changed",
+            SettingDone::Restored => "restored",
+            SettingDone::LeftAlone => "left as it is: dry run, or another program changed it",
+            SettingDone::Failed => "could not be changed",
+        }
+    }
 }
 
 /// Targets that were added or removed.

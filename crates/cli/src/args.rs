@@ -227,15 +227,15 @@ Examples:
   numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
   numapilot record --engine fault -- ./app                  on this machine: first toucher and home node of each page
-  numapilot record -- redis-server --daemonize yes          a daemon: until it ends, or Ctrl-C (the daemon runs on)
-  numapilot record --pid 4711 --for 10s                     a program that runs already, with all processes below it
+  numapilot record -- redis-server --daemonize yes          a daemon: until it ends, or Ctrl-C (the daemon continues)
+  numapilot record --pid 4711 --for 10s                     a running program, with all its child processes
   numapilot record --unit postgresql --for 10s              all processes of a systemd unit
   numapilot record --system --for 10s                       all processes of this machine (needs rights)
-  numapilot record --unit postgresql --detach -o pg         in the background, without a terminal, until:
-  numapilot record --stop pg
+  numapilot record --unit postgresql --detach -o pg         in the background, without a terminal
+  numapilot record --stop pg                                end that recording
 
-With engines `instrument` and `emulate` the program sees the simulated machine: its CPU count, sched_getcpu(), affinity and NUMA calls
-speak of it, and times are the program's own on that machine (docs/virtual-time.md).
+With engines `instrument` and `emulate` the program sees the simulated machine: CPU count, sched_getcpu(), affinity and NUMA calls
+describe that machine, and times are the time that the program takes on it (docs/virtual-time.md).
 Engine `fault`: docs/fault.md. The exit status is the program's (0 for programs that were running already).")]
 pub struct RecordArgs {
     /// Where the trace goes; `.numatrace` is added to a name without it [default: PROGRAM.numatrace]
@@ -262,11 +262,12 @@ pub struct RecordArgs {
     /// Place some objects and threads by this plan file: tries a fix without changing the program
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// The same program built without call-outs: runs first, up to three times, with the same arguments and no input; its processor time narrows predictions
+    /// The same program, built without call-outs. It is run first, up to three times, with the same arguments and no input; its processor time narrows the
+    /// intervals of predictions
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["pid", "system", "unit", "cgroup"])]
     pub native: Option<OsString>,
-    /// Functions that allocate for others, by a regular expression of their whole names (repeatable): heap objects are named after the callers. Those of common
-    /// names (`xmalloc`, `palloc`, `g_malloc`, ...), and in C and C++ those whose source shows it, are known
+    /// Allocation wrappers, by a regular expression of their whole names (repeatable): heap objects are named after the callers of these functions. Wrappers
+    /// with common names (`xmalloc`, `palloc`, `g_malloc`, ...) are known, and in C and C++ those whose source shows that they are wrappers
     #[arg(long, value_name = "REGEX", value_parser = wrapper)]
     pub wrapper: Vec<String>,
     /// Keep one memory access in N as a sample, on average (randomised)
@@ -299,10 +300,10 @@ pub struct RecordArgs {
     /// Set a variable in the program's environment
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<String>,
-    /// Stop recording after this many seconds; the program runs on
+    /// Stop recording after this many seconds; the program continues
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
-    /// Stop recording when the raw trace has this many MiB; the program runs on
+    /// Stop recording when the raw trace has this many MiB; the program continues
     #[arg(long, value_name = "MIB")]
     pub max_size: Option<u64>,
     /// Stop when the program itself ends, even if processes that it started (daemons, background jobs) still run
@@ -314,19 +315,20 @@ pub struct RecordArgs {
     /// Record in the background, without a terminal, until `--stop`, `--for` or the end; messages and the program's output go to TRACE.log
     #[arg(long)]
     pub detach: bool,
-    /// End the recording that is being written to this trace, as Ctrl-C would (a program that the recorder started is interrupted; processes that ran already
-    /// run on), and wait until the trace is complete
+    /// End the recording that is being written to this trace, as Ctrl-C would, and wait until the trace is complete. A program that the recorder started is
+    /// interrupted; processes that were running before continue
     #[arg(long, value_name = "TRACE", conflicts_with_all = RECORDING)]
     pub stop: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Record processes that run already, with their child processes, by their page faults, until they end or Ctrl-C
+    /// Record running processes, with their child processes, until they end or Ctrl-C: by samples of their accesses where the processor takes them, else by
+    /// their page faults
     #[arg(long, value_name = "PID,...", value_delimiter = ',', conflicts_with_all = ["system", "command"])]
     pub pid: Vec<u32>,
     #[command(flatten)]
     pub group: GroupArgs,
-    /// Record everything on this machine, by its page faults, until Ctrl-C
+    /// Record everything on this machine, in the same way, until Ctrl-C
     #[arg(long, conflicts_with_all = ["command", "unit", "cgroup"])]
     pub system: bool,
     /// Stop recording after this time, such as 10s, 2m or 500ms
@@ -381,7 +383,7 @@ Examples:
   numapilot report app.numatrace --findings             all findings, and the predicted gain of every fix
   numapilot report app.numatrace --plan app.toml        the first findings' fixes as a plan (docs/plan-format.md)
   numapilot report app.numatrace --functions --stacks
-  numapilot report app.numatrace --heap                 what the heap did; of a recording with --engine track, that is the report
+  numapilot report app.numatrace --heap                 the heap by allocation site (the default for recordings with --engine track)
   numapilot report app.numatrace --from 1.5 --to 2.0    seconds of program time
   numapilot report app.numatrace --svg traffic.svg      traffic between the nodes
   numapilot report app.numatrace --svg pages.svg --view pages --object block
@@ -389,7 +391,7 @@ Examples:
   numapilot report app.numatrace --csv - --table sites  one table, for spreadsheets and scripts
   numapilot report app.numatrace --html report.html     everything, as a page to explore in a browser
 
-Figures are defined in docs/metrics.md. `±` is half of a 95 % interval; figures without it were counted.")]
+docs/metrics.md defines every figure. `±` is half the width of the 95 % interval; figures without it were counted.")]
 pub struct ReportArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
@@ -458,10 +460,10 @@ pub struct ExportArgs {
     /// Write a picture to this file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Picture to write [default: traffic; with --heap, and of recordings of allocations alone: heap]
+    /// Picture to write [default: traffic; heap with --heap or if only allocations were recorded]
     #[arg(long, value_name = "VIEW", requires = "svg", value_parser = words(View::ALL.map(View::word), View::from_word))]
     pub view: Option<View>,
-    /// Write a profile for pprof: of memory accesses; with --heap, and of recordings of allocations alone, of the heap
+    /// Write a profile for pprof: of memory accesses, or of the heap with --heap or if only allocations were recorded
     #[arg(long, value_name = "FILE")]
     pub pprof: Option<PathBuf>,
     /// Write a profile for the Firefox Profiler (gzipped if the name ends in .gz)
@@ -553,7 +555,7 @@ pub struct SimulateArgs {
     /// Picture to write
     #[arg(long, value_enum, default_value_t = SimulateView::Bars)]
     pub view: SimulateView,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
@@ -576,9 +578,10 @@ pub struct WhatifArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
-    /// OBJECT=interleave, weights:0*3+1*1, bind:N, replicate, users (each page on the node that uses it most), local (the same), arenas (on the allocating
-    /// thread's node), first-touch, hand-over, near, spread or align. OBJECT: name or number as in `report` (S3 or 1734), or `*` for all memory. Or
-    /// processes=pin, threads=pin
+    /// OBJECT: name or number as in `report` (S3 or 1734), or `*` for all memory. WHERE: interleave, weights:0*3+1*1, bind:N, replicate, users or local (each
+    /// page on the node that uses it most), first-touch (on its first toucher's node, whatever memory policy the program set), arenas (on the allocating
+    /// thread's node), hand-over (pages follow the node that takes the object over), near (nodes with CPUs), spread (a hot page over several pages) or align
+    /// (separate cache lines for each node). Or processes=pin, threads=pin
     #[arg(long = "set", value_name = "OBJECT=WHERE", required_unless_present = "plan")]
     pub set: Vec<String>,
     /// Price all rules of a plan together, as `report --plan` writes it, on the machine of the recording
@@ -593,7 +596,7 @@ pub struct WhatifArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]

@@ -37,7 +37,7 @@ fn is_followed(engine: &str, program: &Path) {
     }
     assert_eq!(ran.code, 3, "{engine}: the launcher's own status: {}", ran.stderr);
     assert!(begun.elapsed() > Duration::from_millis(3900), "{engine}: {:?}: {}", begun.elapsed(), ran.stderr);
-    let named = format!("(process {}) goes on as a daemon", pid_in(&id));
+    let named = format!("(process {}) continues as a daemon", pid_in(&id));
     assert!(ran.stderr.contains(&named) && ran.stderr.contains("Ctrl-C (or `--for`)"), "{engine}: {}", ran.stderr);
     // 20 ms apart, each block is an object of its own.
     let objects =
@@ -89,7 +89,7 @@ fn a_time_or_a_signal_stops_the_recording_and_not_the_daemon() {
         assert_eq!(ended.status.code(), Some(3), "{how}: {said}");
         assert!(begun.elapsed() < Duration::from_secs(40), "{how}: {:?}: {said}", begun.elapsed());
         assert!(
-            how == "--main-only" || said.contains(&format!("(process {pid}) goes on as a daemon")),
+            how == "--main-only" || said.contains(&format!("(process {pid}) continues as a daemon")),
             "{how}: {said}"
         );
         run(&["report", trace.to_str().expect("UTF-8")]).succeeded();

@@ -69,7 +69,7 @@ fn processes_get_copies_of_what_they_only_read() {
             }
         }
         assert_eq!(output.matches("status 0").count(), 1 + policies.len(), "{output}");
-        assert!(output.contains("mappings show a copy"), "explain tells of it: {output}");
+        assert!(output.contains("mappings use a copy"), "explain tells of it: {output}");
         assert!(output.contains("LEFT 0"), "the folder of copies is gone: {output}");
     }
 }

@@ -79,7 +79,12 @@ fn a_short_measurement_of_this_machine_is_whole() {
 #[test]
 fn what_would_be_measured_is_told_and_what_cannot_be_is_refused() {
     let told = run(&["measure", "--full", "--dry-run"]).succeeded().stdout;
-    assert!(told.starts_with("About ") && told.contains("latency from CPU") && told.contains("`triad`"), "{told}");
+    assert!(
+        told.starts_with("The measurements take about ")
+            && told.contains("latency from CPU")
+            && told.contains("`triad`"),
+        "{told}"
+    );
     for (arguments, words) in [
         (vec!["--nodes", "999"], "there is no node 999"),
         (vec!["--cpus", "4000"], "CPU 4000"),

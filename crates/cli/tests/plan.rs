@@ -60,7 +60,7 @@ fn a_plan_is_applied_rule_by_rule_and_told() {
         ran.stderr
     );
     assert!(
-        ran.stderr.contains("rule no_such_function takes nothing: no code is function no_such_function"),
+        ran.stderr.contains("rule no_such_function matches nothing: no code is function no_such_function"),
         "{}",
         ran.stderr
     );

@@ -1,4 +1,4 @@
-//! Published measurements appear again: which object draws the accesses, how many of them are remote, how uneven the controllers
+//! Published measurements appear again: which object receives the accesses, how many of them are remote, how uneven the controllers
 //! are, and what the known remedies change. Programs, machine and figures: `workloads/README.md`.
 
 mod common;

@@ -95,7 +95,7 @@ fn a_decision_is_told_back_to_its_evidence() {
     let list = text(&numapilot(&["explain", "--journal", &file]));
     for part in [
         "Run r1 began",
-        "policy pilot, 4 nodes, Linux 6.1.0; 1 decisions; its end is not in the journal",
+        "policy pilot, 4 nodes, Linux 6.1.0; 1 decision; still running, or its end is not in the journal",
         "evidence from fault",
         "undone",
     ] {
@@ -104,15 +104,15 @@ fn a_decision_is_told_back_to_its_evidence() {
     let story = text(&numapilot(&["explain", "--journal", &file, "--page", "7f00001ff123"]));
     let expected = [
         "Decision 1 of run r1",
-        "Saw      in 1.00 s: 1234 samples (0 lost)",
+        "Evidence of 1.00 s: 1234 samples (0 lost)",
         "from node 1: 990 to 0, 234 to 1",
         "Policy   node 0 answers for node 1",
-        "Ordered  512 pages (2.00 MiB), 0 threads; predicted to save 1.50 ms per second",
+        "Ordered  512 pages (2.00 MiB), 0 threads; predicted to save 1.50 ms of thread time per second",
         "0x7f0000000000-0x7f0000200000 (512 x 4.00 KiB) of 4711 (app",
         "node 0 to 1; seen from node 1: 40 reads 3 writes; one remote user",
         "Done     510 moved, 2 busy",
         "Undone   510 moved",
-        "Judged   instructions per ns: -2.5 ± 0.4 % with changes",
+        "Verdict  undone: instructions per ns -2.5 ± 0.4 % with the changes",
     ];
     for part in expected {
         assert!(story.contains(part), "{part} not in\n{story}");
@@ -170,7 +170,7 @@ fn ctl_asks_and_steers() {
         }
     });
     let shown = text(&numapilot(&["ctl", "status", "--socket", &path]));
-    let stay = "process 4711: 3.00 MiB stay where they are";
+    let stay = "process 4711: 3.00 MiB stay in place";
     let forbidden = "process 4711: nothing is moved to nodes 1-2,5";
     for part in ["running", "policy pilot", "50.0 %", "1.00 GiB", "4711  app", stay, forbidden] {
         assert!(shown.contains(part), "{part} not in\n{shown}");

@@ -198,7 +198,7 @@ fn samples_are_told_by_node_and_labelled() {
     let all: f64 = value["nodes"].as_array().expect("nodes").iter().map(rate).sum();
     assert!(all > 10.0, "{}", value["nodes"]);
     let text = run(&["stat", "--", "true"]).stderr;
-    assert!(text.contains("estimates from") && text.contains("to own memory/s"), "{text}");
+    assert!(text.contains("estimates from") && text.contains("remote/s"), "{text}");
     let without = run(&["stat", "--no-samples", "--", "true"]).stderr;
     assert!(!without.contains("estimates from"), "{without}");
 }

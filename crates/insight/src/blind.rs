@@ -37,11 +37,13 @@ impl Blindness {
     #[must_use]
     pub fn says(&self) -> String {
         let seconds = |ns: u64| format!("{:.1} s", ns as f64 / 1e9);
+        let few =
+            |accesses: u64| if accesses == 1 { "1 access was".to_owned() } else { format!("{accesses} accesses were") };
         let seen = match (self.accesses, self.user_ns) {
             (0, Some(ns)) if ns >= JUDGED_FROM_NS => format!("no access was seen in {} of processor time", seconds(ns)),
             (0, _) => "no access was seen".to_owned(),
-            (accesses, Some(ns)) => format!("only {accesses} accesses were seen in {} of processor time", seconds(ns)),
-            (accesses, None) => format!("only {accesses} accesses were seen"),
+            (accesses, Some(ns)) => format!("only {} seen in {} of processor time", few(accesses), seconds(ns)),
+            (accesses, None) => format!("only {} seen", few(accesses)),
         };
         format!("Nothing can be judged: {seen}. {} {}", self.causes.join(" "), self.remedy)
     }

@@ -66,7 +66,8 @@ pub(crate) fn sentences(sites: &[UnseenSite]) -> Vec<String> {
         })
         .collect();
     if sites.len() > NAMED_MAX {
-        said.push(format!("The same holds for {} more objects.", sites.len() - NAMED_MAX));
+        let more = sites.len() - NAMED_MAX;
+        said.push(format!("The same holds for {more} more {}.", if more == 1 { "object" } else { "objects" }));
     }
     said
 }

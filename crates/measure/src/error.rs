@@ -43,7 +43,7 @@ pub enum MeasureError {
     },
     /// Memory was bound to a node, but the kernel allocated it on another.
     #[error(
-        "{strays} of {pages} pages requested on {wanted} are not there ({found}), so that a measurement would not be of {wanted}; \
+        "{strays} of {pages} pages requested on {wanted} are not there ({found}), so a measurement would not be of {wanted}; \
          free memory on {wanted} and run it again"
     )]
     Misplaced {
@@ -58,7 +58,7 @@ pub enum MeasureError {
     },
     /// The kernel does not say where pages are.
     #[error(
-        "cannot verify that the memory is on {wanted} ({why}), so that nothing is measured; allow move_pages (container: seccomp profile or CAP_SYS_NICE)"
+        "cannot verify that the memory is on {wanted} ({why}), so nothing is measured; allow move_pages (container: seccomp profile or CAP_SYS_NICE)"
     )]
     Unproved {
         /// The requested nodes, in words.

@@ -157,7 +157,7 @@ fn caches(out: &mut String, machine: &Machine, results: &Results) {
             let _ = writeln!(
                 out,
                 "latency_cycles = {}",
-                figure(round(cycles), "measured: the staircase's flat stretch", false)
+                figure(round(cycles), "measured: the flat part of latency against array size", false)
             );
         }
         let _ = writeln!(out, "{}", sharing(machine, caches));

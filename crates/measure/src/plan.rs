@@ -657,7 +657,7 @@ impl<'a> Planner<'a> {
             let words: Vec<String> = dropped.iter().map(|(sort, count)| format!("{sort} ({count})")).collect();
             if !words.is_empty() {
                 self.left_out
-                    .push(format!("to stay within {budget:.0} s (--full or --for allow more): {}", words.join(", ")));
+                    .push(format!("{}: no time within {budget:.0} s (--full or --for allow more)", words.join(", ")));
             }
         }
         let layout: f64 = groups.iter().map(layout_s).sum();

@@ -259,7 +259,7 @@ impl Relation {
             Relation::SameCache => "cores of one last-level cache",
             Relation::SameNode => "cores of one node",
             Relation::SamePackage => "nodes of one package",
-            Relation::Apart => "packages apart",
+            Relation::Apart => "different packages",
         }
     }
 }

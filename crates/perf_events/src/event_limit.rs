@@ -15,8 +15,8 @@ const TOLD_FROM: usize = 256;
 pub(crate) fn cost_note(of_a_thread: usize) -> Option<String> {
     (of_a_thread >= TOLD_FROM).then(|| {
         format!(
-            "each thread has {of_a_thread} events (one of each kind for each CPU), which every fork and every new thread copies: that takes the programs some \
-             microseconds for each; `--system` observes the whole machine without that"
+            "each thread has {of_a_thread} events (one of each kind for each CPU), and every fork and every new thread copies them, which takes the program \
+             some microseconds for each event; `--system` observes the whole machine without this cost"
         )
     })
 }
@@ -66,7 +66,7 @@ impl TooMany {
 
     /// The next step, as a clause.
     pub fn remedy(&self) -> &'static str {
-        "take the whole machine (`--system`), whose events are few, or, with `--pid`, fewer processes (`--no-children`)"
+        "observe the whole machine (`--system`), which needs few events, or, with `--pid`, fewer processes (`--no-children`)"
     }
 }
 

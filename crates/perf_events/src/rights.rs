@@ -193,7 +193,7 @@ fn paranoid(facts: &EventFacts, scope: Scope) -> Obstacle {
 fn files() -> Obstacle {
     Obstacle::new(
         "too many files are open (EMFILE): each thread needs one for each event and CPU",
-        "raise the limit (`ulimit -Hn` shows how far; a service: `LimitNOFILE=`), or take the whole machine (`--system`)",
+        "raise the limit (`ulimit -Hn` shows how far; a service: `LimitNOFILE=`), or observe the whole machine (`--system`)",
     )
 }
 

@@ -80,7 +80,7 @@ static POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "carrefour-as-coded",
-        summary: "the same with the thresholds and the draw of the released code",
+        summary: "the same with the thresholds and the random choice of targets of the released code",
         options: carrefour::OPTIONS,
         defaults: carrefour::AS_CODED,
         make: |options, _, facts, seed| Ok(Box::new(Carrefour::new("carrefour-as-coded", options, facts, seed)?)),

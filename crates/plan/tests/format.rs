@@ -11,7 +11,7 @@ program = "streamcluster"
 machine = "opteron-8385"
 
 [[object]]
-# block draws 95 % of all memory accesses, 74 % of them remote.
+# block receives 95 % of all memory accesses, 74 % of them remote.
 name = "block"
 function = "cluster_stream"
 file = "streamcluster.cpp"
@@ -49,7 +49,7 @@ fn an_example_is_read_as_meant() {
     assert_eq!(plan.about, ["Made for the naive variant.", "It gains 37 % (predicted)."]);
     let block = &plan.objects[0];
     assert_eq!((block.name.as_str(), block.line, block.matches.min_size), ("block", 7, Some(1 << 20)));
-    assert_eq!(block.evidence, ["block draws 95 % of all memory accesses, 74 % of them remote."]);
+    assert_eq!(block.evidence, ["block receives 95 % of all memory accesses, 74 % of them remote."]);
     assert_eq!(block.policy, Policy::Interleave(NodeSet::All));
     assert_eq!(block.matches.frame.lines, Some((138, 138)));
     assert_eq!(plan.objects[1].name, "table", "named after what it matches");

@@ -66,8 +66,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
     let source = Source::open(arguments.trace.as_deref().unwrap_or(Path::new(".")))?;
     if let Some(first) = source.unfinished.first() {
         let count = source.unfinished.len();
-        let _ =
-            writeln!(stderr(), "numapilot: skipped {count} unfinished traces (no meta.json): {} ...", first.display());
+        let _ = writeln!(
+            stderr(),
+            "numapilot: skipped unfinished traces (no meta.json): {count}, first {}",
+            first.display()
+        );
     }
     let interrupted: Vec<&Recording> =
         source.recordings.iter().filter(|recording| recording.reader.meta().interrupted).collect();
@@ -75,7 +78,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
         let (count, first) = (interrupted.len(), first.folder.display());
         let _ = writeln!(
             stderr(),
-            "numapilot: the recorder of {count} traces was killed, so what came later is missing: {first} ..."
+            "numapilot: traces whose recorder was killed, so that the end of the run is missing: {count}, first {first}"
         );
     }
     let is_other = |recording: &&Recording| recording.reader.meta().evidence() != Evidence::Accesses;
@@ -84,7 +87,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
         let (count, what, first) = (of_others.len(), first.reader.meta().evidence().name(), first.folder.display());
         let _ = writeln!(
             stderr(),
-            "numapilot: {count} traces hold no memory accesses, so their rows and shares are of something else: {first} ({what}) ..."
+            "numapilot: traces without memory accesses, whose rows and shares are of something else: {count}, first {first} ({what})"
         );
     }
     if let Some(engine) = arguments.views_for {

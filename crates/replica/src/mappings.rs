@@ -365,7 +365,7 @@ impl fmt::Display for Summary {
             }
         }
         if self.lines_lost > 0 {
-            writeln!(f, "mappings: {} lines of the log could not be read", self.lines_lost)?;
+            writeln!(f, "mappings: lines of the log that could not be read: {}", self.lines_lost)?;
         }
         Ok(())
     }
@@ -387,7 +387,7 @@ mod tests {
             summary.to_string(),
             "mappings: replaced 1 of /lib/a b.so, 0.0 MiB in 1 process\n\
              mappings: collapsed 1 of /x, 0.0 MiB in 1 process: written\n\
-             mappings: 2 lines of the log could not be read\n"
+             mappings: lines of the log that could not be read: 2\n"
         );
     }
 

@@ -371,6 +371,6 @@ void np_alloc_init(struct np_slot *slot) {
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
     if (first >= np_own.lo && first < np_own.hi) return;
     static const char text[] = "warning: the program has its own malloc, which the tracker cannot intercept; its blocks are not recorded, "
-                               "unless it tells of them (docs/guides/pools.md)";
+                               "unless it reports them (docs/guides/pools.md)";
     np_put_mark(slot, text, sizeof text - 1);
 }

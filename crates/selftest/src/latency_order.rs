@@ -9,8 +9,7 @@ use crate::outcome::Check;
 #[must_use]
 pub fn obstacle(machine: &Machine) -> Option<String> {
     let memories = machine.nodes().iter().filter(|node| node.has_memory()).count();
-    (memories < 2)
-        .then(|| "this machine has one node with memory, so that there are no distances to order by".to_owned())
+    (memories < 2).then(|| "this machine has one node with memory, so there are no distances to order by".to_owned())
 }
 
 /// One check for each node with CPUs: its latencies to all memories rise with their distances.

@@ -144,7 +144,7 @@ impl Daemon {
         if is_due(self.status_at) {
             self.status_at = Some(Instant::now());
             let moved = status.counters.pages.moved;
-            let words = format!("{}: {} processes, {moved} pages moved", status.state.name(), status.targets.len());
+            let words = format!("{}: processes: {}, pages moved: {moved}", status.state.name(), status.targets.len());
             if self.is_ready {
                 self.notify.status(&words);
             }

@@ -19,7 +19,8 @@ pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
     }
     if convergence.let_go > 0 {
         let count = convergence.let_go;
-        notes.push(format!("{count} waits for other threads ended early, because every thread was waiting."));
+        let waits = if count == 1 { "wait" } else { "waits" };
+        notes.push(format!("{count} {waits} for other threads ended early, because every thread was waiting."));
     }
     if run_stats.moves.samples_lost > 0 {
         notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));

@@ -11,6 +11,7 @@ use std::time::Instant;
 use std::time::SystemTime;
 
 use numapilot_machine::MachineSource;
+use numapilot_text::units;
 use numapilot_trace::wire;
 
 use crate::address_space;
@@ -351,40 +352,50 @@ fn unrecorded(arena: &Arena, engine: Engine) -> Vec<String> {
     let mut notes = Vec::new();
     let by_kernel = matches!(engine, Engine::Fault | Engine::Pmu);
     let missed = match by_kernel {
-        true => "programs, and what they started, were recorded by the kernel alone, without heap blocks",
-        false => "programs could not be recorded, nor what they started",
+        true => [
+            "program, and what it started, was recorded by the kernel alone, without heap blocks",
+            "programs, and what they started, were recorded by the kernel alone, without heap blocks",
+        ],
+        false => [
+            "program could not be recorded, nor what it started",
+            "programs could not be recorded, nor what they started",
+        ],
     };
     let reasons = [
         (
             wire::layout::UNRECORDED_FOREIGN,
             missed,
-            "they are linked to another C library than the tracker; they ran without it",
+            "linked to another C library than the tracker, so it was not loaded",
         ),
         (
             wire::layout::UNRECORDED_CLOSED,
             missed,
-            "they are set-user-ID programs, or their user or root folder has no access to the tracker's file; start numapilot as that user \
+            "set-user-ID programs, or programs whose user or root folder has no access to the tracker's file; start numapilot as that user \
              (`runuser -u USER -- numapilot record ...`), or inside that root folder",
         ),
         (
             wire::layout::UNRECORDED_STATIC,
             match by_kernel {
-                true => "statically linked programs were recorded by the kernel alone, without heap blocks",
-                false => "statically linked programs were not recorded",
+                true => [
+                    "statically linked program was recorded by the kernel alone, without heap blocks",
+                    "statically linked programs were recorded by the kernel alone, without heap blocks",
+                ],
+                false => ["statically linked program was not recorded", "statically linked programs were not recorded"],
             },
-            "they cannot load the tracker; dynamically linked programs that they started did",
+            "the tracker cannot be loaded there; dynamically linked programs that were started from there are recorded",
         ),
     ];
-    for (reason, what, why) in reasons {
+    for (reason, [one, many], why) in reasons {
         if let (count @ 1.., name) = arena.unrecorded_programs(reason) {
             let first = name.map(|name| format!(", {name} first")).unwrap_or_default();
-            notes.push(format!("{count} {what}{first}: {why}"));
+            notes.push(format!("{}{first}: {why}", units::counted(u64::from(count), one, many)));
         }
     }
     if let limited @ 1.. = arena.limited_processes() {
         notes.push(format!(
-            "{limited} processes were not recorded, because they have a limit on address space (`ulimit -v`) of which the recording would take more than a \
-             quarter; give a smaller `--max-threads` or `--ring-size`"
+            "{} not recorded, because the recording would take more than a quarter of the limit on address space (`ulimit -v`); give a smaller \
+             `--max-threads` or `--ring-size`",
+            units::counted(u64::from(limited), "process was", "processes were")
         ));
     }
     notes
@@ -429,8 +440,8 @@ impl Answering {
         let Untold { lost, late } = self.handle?.join().ok()?;
         (lost + late > 0).then(|| {
             format!(
-                "{lost} page faults were lost because they came faster than they could be read, and {late} look-ups of a page's first toucher timed out: \
-                 the first toucher of such pages may be unknown"
+                "page faults came faster than they could be read: {lost} were lost, and {late} look-ups of a page's first toucher timed out. The first \
+                 toucher of such pages may be unknown"
             )
         })
     }
@@ -621,7 +632,8 @@ impl Watch<'_, '_> {
         let dead = self.totals.dead_owners.load(Ordering::Relaxed);
         if dead > 0 {
             notes.push(format!(
-                "{dead} threads were killed or ended with their process; the records that they had written are kept"
+                "{} killed or ended with the process; the records written until then are kept",
+                units::counted(dead, "thread was", "threads were")
             ));
         }
         notes.extend(unrecorded(self.arena, selection.engine));

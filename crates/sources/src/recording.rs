@@ -1,7 +1,10 @@
 //! What a recording came to: sizes, losses, and the notes for the user.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use numapilot_text::units;
 
 use crate::apply;
 use crate::engine::Engine;
@@ -47,6 +50,18 @@ pub enum StopReason {
     MainEnded,
     /// The user interrupted the recording of processes that the program had left behind.
     Interrupted,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopReason::WriteFailed(error) => write!(f, "write failed: {error}"),
+            StopReason::BytesLimit => f.write_str("limit on bytes"),
+            StopReason::TimeLimit => f.write_str("limit on time"),
+            StopReason::MainEnded => f.write_str("main process ended"),
+            StopReason::Interrupted => f.write_str("interrupted"),
+        }
+    }
 }
 
 /// A finished recording: raw chunks in `dir`, to be decoded by `flows`.
@@ -109,31 +124,32 @@ pub(crate) fn explain(recording: &mut Recording, survivors: Option<String>) {
             notes.push("recording stopped while processes that the program left behind were still running".to_owned());
         }
         Some(StopReason::Interrupted) => {
-            notes.push("recording was stopped by a signal; processes that the program left behind run on".to_owned());
+            notes.push("recording was stopped by a signal; processes that the program left behind continue".to_owned());
         }
     }
     if losses.ring_full > 0 {
         notes.push(format!(
-            "{} records were lost because rings were full; raise `--ring-size`, or sample less with `--period`",
-            losses.ring_full
+            "{} lost because rings were full; raise `--ring-size`, or sample less with `--period`",
+            units::counted(losses.ring_full, "record was", "records were")
         ));
     }
     if losses.no_slot > 0 {
         notes.push(format!(
-            "{} records were lost because the program had more threads than `--max-threads`; raise it",
-            losses.no_slot
+            "{} lost because the program had more threads than `--max-threads`; raise it",
+            units::counted(losses.no_slot, "record was", "records were")
         ));
     }
     if losses.after_end > 0 {
         notes.push(format!(
-            "{} records of threads that had already ended were lost (what the C library frees after them); the report shows these blocks as never freed",
-            losses.after_end
+            "{} lost of threads that had already ended (frees by the C library after their end); the report shows these blocks as never freed",
+            units::counted(losses.after_end, "record was", "records were")
         ));
     }
     if losses.quarantined_slots > 0 {
         notes.push(format!(
-            "{} threads' shared memory was overwritten by the program (a stray write?): {} bytes of records were unusable",
-            losses.quarantined_slots, losses.discarded_bytes
+            "the program overwrote the recorder's memory of {} (a stray write?): {} bytes of records could not be used",
+            units::counted(losses.quarantined_slots, "thread", "threads"),
+            losses.discarded_bytes
         ));
     }
 }

@@ -32,7 +32,6 @@ use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::order::OrderSource;
 use crate::recording::Recording;
-use crate::recording::StopReason;
 use crate::sampled::SharedWriter;
 use crate::walk::walk;
 
@@ -211,7 +210,7 @@ impl TraceFiles {
             lost_full: recording.losses.ring_full,
             lost_stopped: recording.losses.stopped,
             failed_unwinds: recording.losses.failed_unwinds,
-            stopped_early: recording.stopped.as_ref().map(stop_name),
+            stopped_early: recording.stopped.as_ref().map(ToString::to_string),
             more: object(json!({
                 "order_khz": closing.end.khz_since(&closing.start).filter(|_| closing.order != OrderSource::Sequence),
                 "records": recording.records,
@@ -233,16 +232,6 @@ impl TraceFiles {
             // Somebody still writes: the missing end says so.
             None => Ok(()),
         }
-    }
-}
-
-fn stop_name(reason: &StopReason) -> String {
-    match reason {
-        StopReason::WriteFailed(error) => format!("write failed: {error}"),
-        StopReason::BytesLimit => "limit on bytes".to_owned(),
-        StopReason::TimeLimit => "limit on time".to_owned(),
-        StopReason::MainEnded => "main process ended".to_owned(),
-        StopReason::Interrupted => "interrupted".to_owned(),
     }
 }
 

@@ -101,8 +101,10 @@ pub fn replay(trace: &Path, machine: Option<Machine>, options: &ReplayOptions) -
     let inner = inner.map_err(|error| WatchError::Option { option: "--policy", why: error.to_string() })?;
     let requirements = inner.requirements();
     if requirements.samples_per_s_and_cpu > 0.0 || requirements.mapped {
-        let why =
-            format!("{} moves memory; a replay takes placements that do not: first-touch, interleave", inner.name());
+        let why = format!(
+            "{} moves memory; a replay supports only policies that do not: first-touch, interleave",
+            inner.name()
+        );
         return Err(WatchError::Option { option: "--policy", why });
     }
     let mut watcher = Watcher { inner, interval_ns: options.interval_ns, notes: Vec::new() };

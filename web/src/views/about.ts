@@ -27,7 +27,7 @@ export function about(context: Context): View {
     const element = h(
         "section",
         { class: "card about", id: "about-section", tabindex: -1, "aria-label": "About this recording" },
-        h("div", { class: "card-head" }, h("h2", {}, "What the figures rest on")),
+        h("div", { class: "card-head" }, h("h2", {}, "Basis of the figures")),
         h(
             "dl",
             {},
@@ -51,7 +51,7 @@ export function about(context: Context): View {
                 ].join(", "),
             ),
             ...line("Sampling", defined(sampling, "Counted or sampled")),
-            ...line("Intervals", defined("Figures with ± carry a 95 % interval of the sampling; another run may differ by more", "Uncertainty")),
+            ...line("Intervals", defined("± gives the 95 % interval of the sampling; another run may differ by more", "Uncertainty")),
             ...recording.notes.flatMap((note) => line("Note", note)),
             ...line(
                 "Lost",

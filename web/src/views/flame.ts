@@ -193,7 +193,7 @@ function drawTrail(
             h(
                 "button",
                 { type: "button", class: "quiet", click: () => store.toggle({ fn: last.fn }) },
-                chosenFn === last.fn ? "Lift this filter" : "Filter by this function",
+                chosenFn === last.fn ? "Remove this filter" : "Filter by this function",
             ),
         last.site >= 0 &&
             h("button", { type: "button", class: "quiet", click: () => store.toggle({ site: last.site, instance: -1 }) }, "Filter by this object"),

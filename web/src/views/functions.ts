@@ -95,7 +95,7 @@ export function functions(context: Context): View {
             "div",
             { class: "card-head" },
             h("h2", {}, defined("Functions", "Functions")),
-            h("span", { class: "faint hint" }, "A filter takes the function with all it calls"),
+            h("span", { class: "faint hint" }, "A filter includes a function and all that it calls"),
         ),
         table.element,
     );

@@ -147,7 +147,7 @@ function measures(
             known ? share(known.avoidable_by_allocating_elsewhere) : number(line.elsewhere),
         ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
-        fact("Before anybody else", "before_others", number(row?.before_others?.[0] ?? line.first)),
+        fact("Before any other thread", "before_others", number(row?.before_others?.[0] ?? line.first)),
         fact("Accessed from", "from_node", byNode(context, line.from)),
         fact("Served by", "on_node", Number.isNaN(line.remote) ? "–" : byNode(context, line.on)),
         fact("Threads", "threads", String(line.threads)),

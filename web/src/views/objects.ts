@@ -43,7 +43,7 @@ export function objects(context: Context): View & { focusSearch: () => void } {
         context,
         "objects.by",
         [
-            ["site", "by place that allocates"],
+            ["site", "by allocation site"],
             ["instance", "one by one"],
         ],
         "site",

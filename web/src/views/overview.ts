@@ -42,7 +42,7 @@ function figure(name: string, term: string, value: string, hint: string, says: C
 const NO_SHARES: Partial<Record<string, string>> = {
     blind: "Too few accesses were seen",
     "not-sampled": "No event of memory accesses was sampled",
-    "page-faults": "Page faults are no accesses: they show first touches",
+    "page-faults": "Page faults show first touches, not how often memory is accessed",
     "homes-unknown": "The home node of most accesses is unknown",
 };
 
@@ -105,7 +105,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
             "share",
             share(row.share),
             interval(row.share),
-            h("span", {}, link, ` ${row.place && `(${row.place}) `}draws them; ${remoteWords(row.remote[0], row.known_homes)}`),
+            h("span", {}, link, ` ${row.place && `(${row.place}) `}receives them; ${remoteWords(row.remote[0], row.known_homes)}`),
         );
     }
     const but = selection.filter.site >= 0 || selection.filter.instance >= 0 ? 0 : OBJECT;
@@ -122,7 +122,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
             "span",
             {},
             siteLink({ model, store }, model.sites[top].id, model.sites[top].name),
-            ` draws them; ${remoteWords(now.remote[0], sites.known.weight[top] / sites.all.weight[top])}`,
+            ` receives them; ${remoteWords(now.remote[0], sites.known.weight[top] / sites.all.weight[top])}`,
         ),
     );
 }

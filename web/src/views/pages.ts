@@ -33,7 +33,7 @@ export class PageMaps {
     private map: Map | null = null;
 
     constructor(private readonly context: Context) {
-        this.table = behind("Stretches of pages", ["Pages", sentence(said.many), "At home on", "Accessed from"], () => this.rows());
+        this.table = behind("Ranges of pages", ["Pages", sentence(said.many), "Home node", "Accessed from"], () => this.rows());
         this.element = h(
             "div",
             { class: "page-maps" },
@@ -41,7 +41,7 @@ export class PageMaps {
                 "div",
                 { class: "pair" },
                 h("figure", {}, h("figcaption", {}, "Where its pages are"), this.home),
-                h("figure", {}, h("figcaption", {}, said.areFaults ? "Who faults on them" : "Who accesses them"), this.from),
+                h("figure", {}, h("figcaption", {}, said.areFaults ? "Nodes that fault on them" : "Nodes that access them"), this.from),
             ),
             this.legend,
             this.note,

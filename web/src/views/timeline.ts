@@ -112,7 +112,7 @@ export function timeline(context: Context): View {
             class: "stage",
             tabindex: 0,
             role: "group",
-            "aria-label": "Program time. Arrow keys move, with shift they choose a range; escape lifts it.",
+            "aria-label": "Program time. Arrow keys move, with shift they choose a range; escape clears it.",
         },
         canvas,
         brush,

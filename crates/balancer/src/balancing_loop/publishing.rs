@@ -18,9 +18,11 @@ impl Balancer {
     pub(super) fn record_losses(&mut self, control_port: &mut dyn ControlPort) {
         let refused: u64 = self.targets.all.values().map(|managed| managed.homes.refused).sum();
         let run_stats = &mut self.run_stats;
-        run_stats.losses.insert("pages that found no room in the table", self.table.dropped);
-        run_stats.losses.insert("pages that the policy forgot for want of room (table-pages)", self.policy.forgotten());
-        let known = run_stats.losses.entry("pages whose homes found no room").or_default();
+        run_stats.losses.insert("pages beyond the size of the table (table-pages)", self.table.dropped);
+        run_stats
+            .losses
+            .insert("pages whose statistics the policy dropped at its limit (table-pages)", self.policy.forgotten());
+        let known = run_stats.losses.entry("pages whose home nodes exceed the size of their table").or_default();
         *known = (*known).max(refused);
         let new = |(what, count): (&&'static str, &u64)| {
             let count = count - run_stats.losses_recorded.get(what).copied().unwrap_or(0);

@@ -128,7 +128,7 @@ impl RunStats {
 
     /// Counts samples that were dropped because too many wait for a decision.
     pub fn dropped_samples(&mut self, samples: u64) {
-        *self.losses.entry("samples that no decision saw").or_default() += samples;
+        *self.losses.entry("samples that were dropped before a decision used them").or_default() += samples;
         self.counters.samples_lost += samples;
     }
 
@@ -178,7 +178,7 @@ impl RunStats {
         counters.samples += samples;
         counters.hint_faults += faults;
         counters.samples_lost += seen.lost;
-        *self.losses.entry("faults and samples that found a ring full").or_default() += seen.lost;
+        *self.losses.entry("faults and samples dropped because a ring buffer was full").or_default() += seen.lost;
         *self.losses.entry("records that could not be read").or_default() += seen.bad;
         self.rates.samples_per_s = samples as f64 / seconds;
         self.rates.hint_faults_per_s = faults as f64 / seconds;
@@ -226,7 +226,7 @@ impl RunStats {
     /// Counts an error. Returns the number of occurrences since it was last recorded; `None`: it is not due to be recorded.
     pub fn trouble(&mut self, what: &str) -> Option<u64> {
         if self.troubles.len() >= TROUBLES_MAX && !self.troubles.contains_key(what) {
-            *self.losses.entry("troubles that were not told").or_default() += 1;
+            *self.losses.entry("warnings that were not reported").or_default() += 1;
             return None;
         }
         let count = self.troubles.entry(what.to_owned()).or_default();

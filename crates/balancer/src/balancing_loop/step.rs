@@ -473,7 +473,7 @@ impl Balancer {
         let finite = judgement.plus_minus_percent.is_finite();
         control_port.record(Event::Comparison(event::Comparison {
             decisions: decisions.clone(),
-            measure: "1/us: inverse of the mean latency of the accesses seen, by probes".to_owned(),
+            measure: "inverse of the mean access latency (1/us, from probes)".to_owned(),
             with: windows(judgement.after),
             without: windows(judgement.before),
             change_percent: judgement.change_percent,

@@ -620,7 +620,7 @@ fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
 fn words(packing: &Packing, units: usize) -> String {
     let verdict = if packing.is_change { "worth the change" } else { "nothing to change" };
     format!(
-        "{units} units: {:.2} processors lost as they are, {:.2} with the best packing found: {verdict}",
+        "{units} processes and cgroups: the present placement loses {:.2} processors, the best one found {:.2}: {verdict}",
         packing.loss_now, packing.loss
     )
 }

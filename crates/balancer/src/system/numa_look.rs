@@ -70,7 +70,7 @@ impl NumaLook {
             .map(|(policy, bytes)| format!("{} by {policy}", mebibytes(*bytes)))
             .collect();
         Some(format!(
-            "process {pid} ({name}): {} of its memory stay where they are, because the program has set memory policies for them ({}; mbind, \
+            "process {pid} ({name}): {} of its memory stay in place, because the program has set memory policies for them ({}; mbind, \
              set_mempolicy, numactl); --bound-memory (bound-memory = true) moves them too",
             mebibytes(bytes),
             parts.join(", ")

@@ -17,7 +17,7 @@ use super::LookArgs;
 Examples:
   numapilot move 4711 --from 0 --to 1            all of its pages on node 0 to node 1
   numapilot move 4711 --from 0,1 --to 2,3        those on 0 to 2, those on 1 to 3
-  numapilot move 4711 --from 0 --to 1-3          dealt round robin over three nodes
+  numapilot move 4711 --from 0 --to 1-3          distributed round robin over three nodes
   numapilot move 4711 --from all --to 1 --rate 200M
   numapilot move 4711 --from 0 --to 1 --dry-run  what would move
 
@@ -109,7 +109,7 @@ pub struct BalanceArgs {
     /// End after this time
     #[arg(long = "for", value_name = "TIME", value_parser = super::time)]
     pub until: Option<Duration>,
-    /// Greatest number of pages to keep statistics of, 32 bytes each; the policy pilot takes as much again
+    /// Greatest number of pages to keep statistics of, 32 bytes each; the policy `pilot` may use as much again
     #[arg(long, value_name = "PAGES", default_value_t = 4 << 20)]
     pub table_pages: usize,
     /// Also move memory for which a program has set a memory policy itself (mbind, set_mempolicy, numactl)
@@ -160,7 +160,7 @@ Examples:
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
 It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use
-(cpuset, affinity) are left out. If the demand fits on no nodes, it prints those with the least loss, and a warning. docs/balance.md.")]
+(cpuset, affinity) are left out. If no nodes have enough free capacity, it prints those that come closest, and a warning. docs/balance.md.")]
 pub struct AdviseArgs {
     /// Demand: processors, and megabytes of memory
     #[arg(short = 'w', long = "want", value_name = "CPUS[:MB]", value_parser = want)]

@@ -67,7 +67,7 @@ pub struct CheckArgs {
     /// Write the exceeded limits as SARIF 2.1.0 to this file (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub sarif: Option<PathBuf>,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
@@ -82,10 +82,10 @@ fn simulating_engine(name: &str) -> Result<Engine, String> {
     match Engine::from_name(name) {
         Some(engine @ (Engine::Instrument | Engine::Emulate)) => Ok(engine),
         Some(engine) => Err(format!(
-            "engine {} records this machine and not a simulated one; take `instrument` or `emulate`, or judge a recording with --trace",
+            "engine {} records this machine and not a simulated one; use `instrument` or `emulate`, or judge a recording with --trace",
             engine.name()
         )),
-        None => Err("there is no such engine; take `instrument` or `emulate`".to_owned()),
+        None => Err("there is no such engine; use `instrument` or `emulate`".to_owned()),
     }
 }
 

@@ -55,7 +55,7 @@ pub struct CompareArgs {
     /// Write a picture to this file (`-`: standard output)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]

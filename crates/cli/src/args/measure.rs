@@ -18,7 +18,7 @@ Examples:
   numapilot measure --only loaded --load 2:1 --svg loaded.svg --picture loaded
   numapilot measure --full --dry-run                    what would be measured, and about how long it takes
 
-It needs no rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the
+It needs no special rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the
 measurement: stolen time, preemption and a changing clock are reported with the figures. docs/measure.md defines each figure.")]
 pub struct MeasureArgs {
     /// Take about 10 seconds, and leave out the least important measurements (the default)
@@ -88,7 +88,7 @@ pub struct MeasureArgs {
     /// Seed of the random chases
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]

@@ -8,7 +8,7 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  numapilot run --plan app.toml -- ./app --threads 16       objects and threads where the plan says, no source changed
+  numapilot run --plan app.toml -- ./app --threads 16       place objects and threads by a plan, without changing the source
   numapilot run --plan app.toml --json done.json -- ./app   what was placed, rule by rule
   numapilot run --interleave=all -- ./app                   numactl's options, with numactl's meaning
   numapilot run --cpunodebind=0 --membind=0,1 -- ./app
@@ -20,7 +20,7 @@ Examples:
 Nodes and CPUs: `all`, numbers, ranges (0-3,5), all but these (!0-1), relative to the process's cpuset (+0-1).
 docs/plan-format.md describes plans. The exit status is the program's (128 + n for signal n).")]
 pub struct RunArgs {
-    /// A plan file: what goes where, object by object
+    /// A plan file: the nodes of objects and threads
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
     /// Where the plan names a node N that this machine does not have, use N modulo the number of nodes
@@ -47,7 +47,7 @@ pub struct RunArgs {
 
 /// Memory policy and CPUs of the whole process, with numactl's options.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "For the whole process, as numactl has them")]
+#[command(next_help_heading = "Policy of the whole process (numactl's options)")]
 pub struct PolicyArgs {
     /// Interleave memory, page by page, over these nodes
     #[arg(long, short, value_name = "NODES", group = "memory")]

@@ -8,7 +8,7 @@ use super::LookArgs;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SelftestPart {
-    /// Pages lie where memory policies put them
+    /// Pages are where memory policies put them
     Placement,
     /// Recordings name the right object, home node and accessor
     Engines,
@@ -38,7 +38,7 @@ pub struct SelftestArgs {
     /// Print JSON: every figure and verdict, and the model that was measured
     #[arg(long)]
     pub json: bool,
-    /// No progress
+    /// Show no progress
     #[arg(long, short)]
     pub quiet: bool,
     /// Be the program that the engines record, and print what it did (OWNER_CPU:READER_CPU:BYTES:PASSES)

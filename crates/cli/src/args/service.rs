@@ -17,7 +17,7 @@ Examples:
   numapilot explain --page 0x7f12a4c01000               every decision about that page
   numapilot explain --pid 4711 --since 10m --json       decisions about one process, in the last ten minutes
 
-Each run numbers its decisions anew; without --run, a number means a decision of the last run.
+Each run numbers its decisions from 1; without --run, a number means a decision of the last run.
 The journal's lines are described in docs/service.md.")]
 pub struct ExplainArgs {
     /// Journal to read [default: the journal of this user's `balance`; root: /var/log/numapilot/journal.jsonl]
@@ -26,7 +26,7 @@ pub struct ExplainArgs {
     /// Show the decision with this number
     #[arg(long, value_name = "ID")]
     pub decision: Option<u64>,
-    /// Show the run whose name begins like this
+    /// Show the run whose name begins with this
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
     /// Show decisions about this process
@@ -35,7 +35,7 @@ pub struct ExplainArgs {
     /// Show decisions about the page at this address
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub page: Option<u64>,
-    /// Show decisions of the last 30 seconds (`30`), 10m or 2h
+    /// Show only decisions made within this time before now: 30 (seconds), 10m, 2h
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub since: Option<Duration>,
     /// Show at most this many decisions, the latest ones

@@ -13,15 +13,15 @@ use super::LookArgs;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  numapilot maps 4711                                  its objects by node, the largest first, and those of the processes below it
+  numapilot maps 4711                                  its objects by node, the largest first, and those of its child processes
   numapilot maps 4711 --no-children                    of this process alone
   numapilot maps --unit postgresql                     of all processes of a systemd unit
   numapilot maps 4711 --sort far                       most memory far from its threads first
   numapilot maps 4711 --watch 2                        again every 2 seconds
-  numapilot maps 4711 --all --pages --csv > maps.csv   every mapping, to the page
+  numapilot maps 4711 --all --pages --csv > maps.csv   every mapping, in pages
 
 Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where less than 5 % of the process's processor time is spent, while other memory is
-nearer to its threads; with --watch, the time between two readings counts. Of several processes, a table compares them first. docs/watch.md says more.")]
+nearer to its threads; with --watch, only the time between two readings counts. Several processes are first compared in a table. docs/watch.md says more.")]
 pub struct MapsArgs {
     /// Processes, with their child processes
     #[arg(value_name = "PID", required_unless_present_any = ["unit", "cgroup"])]
@@ -98,9 +98,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 #[command(after_help = "\
 Examples:
   numapilot stat -- ./app args                        a command, from its start to its end
-  numapilot stat -I 1 -- ./app args                   a line every second meanwhile
+  numapilot stat -I 1 -- ./app args                   also a line every second
   numapilot stat -r 5 -- ./app args                   five times, with the spread
-  numapilot stat --pid 4711 --for 10                  a running process and those below it, for 10 seconds, with their memory
+  numapilot stat --pid 4711 --for 10                  a running process and its child processes, for 10 seconds, with their memory
   numapilot stat --unit postgresql -I 1               all processes of a systemd unit
   numapilot stat --system --csv -I 500ms > stat.csv   the whole machine, until interrupted
   numapilot stat --replay app.numatrace --machine epyc-2s-nps4 -I 100ms    a recorded trace on a simulated machine
@@ -162,7 +162,7 @@ pub struct StatArgs {
 Examples:
   numapilot top
   numapilot top --interval 500ms
-  numapilot top --pid 4711                                       a process and those below it, with their total
+  numapilot top --pid 4711                                       a process and its child processes, with their total
   numapilot top --unit postgresql                                the processes of a systemd unit
   numapilot top --replay app.numatrace --machine memprof-c       a recorded trace on a simulated machine
   numapilot top --replay app.numatrace --snapshot screen.svg     a picture of the screen, without a terminal

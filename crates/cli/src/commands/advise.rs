@@ -69,7 +69,7 @@ fn reason(capacity: &MachineCapacity, nodes: NodeSet, fits: bool, settings: &Pac
         format!("the smallest set of nodes with enough free capacity: {here}")
     } else {
         format!(
-            "no nodes fit the demand within {share:.0} % of their processors and {memory:.0} % of their memory; these have the least loss: {here}"
+            "no nodes fit the demand within {share:.0} % of their processors and {memory:.0} % of their memory; these come closest: {here}"
         )
     }
 }

@@ -359,18 +359,18 @@ fn line(event: &Event) -> Option<String> {
             let assumed: Vec<&str> =
                 start.evidence.iter().filter(|source| !source.used).map(|source| source.detail.as_str()).collect();
             let dry = if start.dry_run { " (dry run: nothing is moved)" } else { "" };
-            let targets = start.targets.len();
-            let head = format!("policy {}, {targets} processes{dry}", start.policy);
+            let targets = units::counted(start.targets.len() as u64, "process", "processes");
+            let head = format!("policy {}, {targets}{dry}", start.policy);
             std::iter::once(head.as_str()).chain(assumed).collect::<Vec<_>>().join("; ")
         }
         Event::Decision(decision) => decision_line(decision),
         Event::Action(action) => action_line(action),
         Event::Comparison(comparison) => {
             let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));
-            format!(
-                "decisions {:?}: {:+.1}{margin} %: {:?}",
-                comparison.decisions, comparison.change_percent, comparison.verdict
-            )
+            let decisions: Vec<String> = comparison.decisions.iter().map(u64::to_string).collect();
+            let (measure, verdict) = (&comparison.measure, comparison.verdict.word());
+            let change = comparison.change_percent;
+            format!("decisions {}: {verdict}: {measure} {change:+.1}{margin} % with the changes", decisions.join(", "))
         }
         Event::Copies(copies) => {
             let describe = |one: &numapilot_balancer::event::CopyTold| {
@@ -383,16 +383,22 @@ fn line(event: &Event) -> Option<String> {
         }
         Event::PingPong(page) => {
             format!(
-                "{} pages of process {} at {:#x} stay where they are, because they moved back and forth",
+                "{} pages of process {} at {:#x} are not moved for now, because they moved back and forth",
                 page.pages, page.pid, page.first
             )
         }
-        Event::Setting(setting) => format!("{}: {} to {} ({:?})", setting.name, setting.was, setting.now, setting.done),
+        Event::Setting(setting) => {
+            format!("{}: {} to {} ({})", setting.name, setting.was, setting.now, setting.done.words())
+        }
         Event::Targets(targets) => {
-            let names = |list: &[numapilot_balancer::event::Target]| {
-                list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect::<Vec<_>>().join(", ")
+            let named = |what: &str, list: &[numapilot_balancer::event::Target]| {
+                let names: Vec<String> =
+                    list.iter().map(|target| format!("{} ({})", target.pid, target.name)).collect();
+                (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")))
             };
-            format!("{}: {}{}", targets.because, names(&targets.added), names(&targets.removed))
+            let changes = [named("added", &targets.added), named("removed", &targets.removed)];
+            let changes: Vec<String> = changes.into_iter().flatten().collect();
+            format!("{}: {}", changes.join("; "), targets.because)
         }
         Event::Losses(losses) => {
             let lost: Vec<String> = losses.lost.iter().map(|loss| format!("{} {}", loss.count, loss.what)).collect();
@@ -407,14 +413,18 @@ fn decision_line(decision: &Decision) -> String {
     let held =
         if decision.held_back.is_empty() { String::new() } else { format!(", held back: {}", decision.held_back) };
     let (pages, bytes) = (decision.pages, units::bytes(decision.bytes));
-    let threads = if decision.threads > 0 { format!(", {} threads", decision.threads) } else { String::new() };
+    let threads = match decision.threads {
+        0 => String::new(),
+        threads => format!(", {}", units::counted(threads, "thread", "threads")),
+    };
     format!("decision {}: {pages} pages ({bytes}){threads}{held}: {}", decision.decision, decision.because)
 }
 
 fn action_line(action: &Action) -> String {
     let counts = by_group(&action.pages).into_iter().filter(|(_, count)| *count > 0);
     let pages = counts.map(|(name, count)| format!("{count} {name}"));
-    let threads = (action.threads_moved > 0).then(|| format!("{} threads moved", action.threads_moved));
+    let threads =
+        (action.threads_moved > 0).then(|| units::counted(action.threads_moved, "thread moved", "threads moved"));
     let done: Vec<String> = pages.chain(threads).collect();
     let done = if done.is_empty() { "nothing".to_owned() } else { done.join(", ") };
     let verb = if action.undo { "undone" } else { "done" };
@@ -430,10 +440,12 @@ fn summary(stop: &Stop) -> String {
     let kernel = match counters.kernel_moved_bytes {
         None => "how much the kernel's NUMA balancing moved is not known".to_owned(),
         Some(0) => "the kernel's NUMA balancing moved none".to_owned(),
-        Some(bytes) => format!("the kernel's NUMA balancing moved {} on this machine meanwhile", units::bytes(bytes)),
+        Some(bytes) => {
+            format!("the kernel's NUMA balancing moved {} on this machine in that time", units::bytes(bytes))
+        }
     };
     format!(
-        "{}: {} observations, {} page uses seen ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
+        "{}: {} observations, {} page uses observed ({} lost), {} decisions; pages: {pages}; {} moved by numapilot in all, {} pages moved back; \
          {kernel}; {} threads moved; numapilot itself used {} of processor time and {} of memory\n",
         stop.because,
         counters.observations,

@@ -9,6 +9,7 @@ use numapilot_insight::check::{Limit, Verdict, judge};
 use numapilot_insight::compare::RunSummary;
 use numapilot_machine::Machine;
 use numapilot_report::check as shown;
+use numapilot_report::units;
 use numapilot_sources::{EngineChoice, Existing, RecordOptions};
 use serde_json::json;
 use tempfile::TempDir;
@@ -53,8 +54,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let all = || baseline.iter().flatten().chain(&runs);
     for run in all().filter(|run| run.lost_records > 0) {
         eprintln!(
-            "numapilot: {} records of {} were lost while it was recorded: the figures are of the rest",
-            run.lost_records, run.trace
+            "numapilot: {} lost while {} was recorded: the figures cover only the rest",
+            units::counted(run.lost_records, "record was", "records were"),
+            run.trace
         );
     }
     for run in all().filter(|run| run.damaged_chunks > 0) {
@@ -111,7 +113,7 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
                 bail!("the program ended with status {code}, so nothing was judged");
             }
             if let Some(reason) = &recording.stopped {
-                bail!("recording stopped before the program ended ({reason:?}), so nothing was judged");
+                bail!("recording stopped before the program ended ({reason}), so nothing was judged");
             }
             numapilot_flows::finalise(&recording.dir)?;
             if !arguments.quiet {

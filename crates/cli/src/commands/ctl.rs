@@ -78,7 +78,7 @@ fn text(report: &Report, look: Look) -> String {
         units::time_ns(status.unix_ns.saturating_sub(status.started_unix_ns)),
     );
     if !status.policy_says.is_empty() {
-        let _ = writeln!(out, "  says      {}", clean(&status.policy_says));
+        let _ = writeln!(out, "  policy    {}", clean(&status.policy_says));
     }
     out.push_str(&totals(report));
     for source in status.evidence.iter().filter(|source| source.used) {
@@ -107,9 +107,10 @@ fn totals(report: &Report) -> String {
     let (counters, rates, own) = (&status.counters, &status.rates, &status.own);
     let local = rates.local_share.map(|share| format!(", {} local", units::percent(share))).unwrap_or_default();
     format!(
-        "  sees      {:.0} samples and {:.0} hinting faults per second, every {}{local}\n  \
-           did       {} decisions; {} pages moved, {} stayed, {} moved back; {} copied; {} kept, {} undone, {} left alone\n  \
-           takes     {:.2} % of a CPU, {}, {} open files\n",
+        "  observes  {:.0} samples and {:.0} hinting faults per second, at intervals of {}{local}\n  \
+           actions   {} decisions; pages: {} moved, {} stayed, {} moved back; {} copied; changes: {} kept, {} undone; \
+           {} page ranges excluded for moving back and forth\n  \
+           costs     {:.2} % of a CPU, {} of memory, {} open files\n",
         rates.samples_per_s,
         rates.hint_faults_per_s,
         units::time_ns(status.interval_ns),
@@ -156,7 +157,7 @@ fn targets(report: &Report, look: Look) -> String {
         .flexible("name", 8)
         .column("user", Align::Right)
         .column("threads", Align::Right)
-        .column("seen", Align::Right)
+        .column("samples", Align::Right)
         .column("local", Align::Right)
         .column("copied", Align::Right);
     for target in targets {
@@ -177,12 +178,12 @@ fn targets(report: &Report, look: Look) -> String {
             let bytes = units::bytes(target.chosen_bytes);
             let _ = writeln!(
                 out,
-                "  process {pid}: {bytes} stay where they are: the program has set memory policies for them"
+                "  process {pid}: {bytes} stay in place: the program has set a memory policy for them (--bound-memory moves them)"
             );
         }
         if !target.forbidden_nodes.is_empty() {
             let nodes = format_cpu_list(target.forbidden_nodes.iter().map(|node| u32::from(*node)));
-            let _ = writeln!(out, "  process {pid}: nothing is moved to nodes {nodes}: its cpuset forbids them");
+            let _ = writeln!(out, "  process {pid}: nothing is moved to nodes {nodes}: its cpuset forbids these nodes");
         }
     }
     out

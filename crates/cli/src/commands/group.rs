@@ -28,7 +28,7 @@ pub fn all_found(pids: &[u32], members: &Members) -> Result<()> {
 pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Result<Option<Group>> {
     if !named.is_named() {
         return Ok(match (pids.is_empty(), named.no_children) {
-            (true, true) => bail!("--no-children says how --pid is meant; name processes with it"),
+            (true, true) => bail!("--no-children needs --pid; name the processes with --pid"),
             (true, false) => None,
             (false, true) => Some(Group::Processes(pids.to_vec())),
             (false, false) => Some(Group::Trees(pids.to_vec())),
@@ -46,7 +46,7 @@ pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Re
         let found = hierarchies.unit(unit)?;
         let is_itself = found.names.iter().any(|name| name == unit || *name == format!("{unit}.service"));
         if !is_itself && !is_quiet {
-            tell!("numapilot: {unit} has no processes of its own; its instances are taken: {}", found.names.join(", "));
+            tell!("numapilot: {unit} has no processes of its own; using its instances: {}", found.names.join(", "));
         }
         folders.extend(found.folders);
     }

@@ -9,7 +9,7 @@ use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_measure::{
     Calibration, Isa, Kernel, Options, Order, Pages, Part, Permit, Plan, Progress, Results, Task, calibrate, model_text,
 };
-use numapilot_report::measure::{Picture, html, render, svg};
+use numapilot_report::measure::{Picture, html, render, svg, walk_words};
 use numapilot_report::units;
 
 use crate::args::{MeasureArgs, MeasureIsa, MeasureOrder, MeasurePages, MeasurePart, MeasurePicture};
@@ -182,7 +182,7 @@ fn weights(text: &str) -> Result<Vec<(NodeId, u32)>> {
 
 /// The plan as text: for each memory node, the measurements, their CPUs and their estimated times.
 fn plan_text(plan: &Plan) -> String {
-    let mut out = format!("About {:.0} s.\n", plan.estimate().as_secs_f64());
+    let mut out = format!("The measurements take about {:.0} s.\n", plan.estimate().as_secs_f64());
     for group in &plan.groups {
         let _ = match &group.target {
             Some(target) => writeln!(
@@ -205,13 +205,15 @@ fn plan_text(plan: &Plan) -> String {
 
 fn task(task: &Task) -> String {
     match task {
-        Task::Latency { from, cpu, walk } => format!("latency from CPU {cpu} of node {from}, {walk:?}"),
-        Task::Stairs { cpu, walk, sizes, .. } => format!("cache steps of CPU {cpu}, {} sizes, {walk:?}", sizes.len()),
+        Task::Latency { from, cpu, walk } => format!("latency from CPU {cpu} of node {from}, {}", walk_words(*walk)),
+        Task::Stairs { cpu, walk, sizes, .. } => {
+            format!("cache steps of CPU {cpu}, {} sizes, {}", sizes.len(), walk_words(*walk))
+        }
         Task::Bandwidth { from, cpus, kernel } => {
             format!("bandwidth of `{}` on {} CPUs of node {from}", kernel.word(), cpus.len())
         }
         Task::Loaded { from, cpu, neighbours, shares } => format!(
-            "latency from CPU {cpu} of node {from}, while {} other CPUs load the memory, {} levels of load",
+            "latency from CPU {cpu} of node {from}, while {} other CPUs load the memory, at {} levels of load",
             neighbours.len(),
             shares.len()
         ),

@@ -98,9 +98,10 @@ fn as_json(done: &Migration, arguments: &MoveArgs) -> serde_json::Value {
 
 fn text(done: &Migration, arguments: &MoveArgs) -> String {
     let size = |pages: u64| units::bytes(pages * page_bytes());
+    let noun = |pages: u64| if pages == 1 { "page" } else { "pages" };
     let mut out = String::new();
     for ((from, to), pages) in &done.wanted {
-        out.push_str(&format!("node {from} to {to}: {pages} pages, {}\n", size(*pages)));
+        out.push_str(&format!("node {from} to {to}: {pages} {}, {}\n", noun(*pages), size(*pages)));
     }
     if done.wanted.is_empty() {
         out.push_str(&format!("nothing to move: none of the process's {} pages is on these nodes\n", done.looked_at));
@@ -113,7 +114,7 @@ fn text(done: &Migration, arguments: &MoveArgs) -> String {
         let width = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, count) in named {
             let hint = hint(name);
-            out.push_str(&format!("  {name:width$}  {count} pages, {}{hint}\n", size(count)));
+            out.push_str(&format!("  {name:width$}  {count} {}, {}{hint}\n", noun(count), size(count)));
         }
         let (moving, took) = (done.moving.as_secs_f64(), done.took.as_secs_f64());
         out.push_str(&format!("{}/s while moving: {moving:.3} s of {took:.3} s\n", units::bytes(rate as u64)));

@@ -41,8 +41,8 @@ pub fn overrides(plan: &Plan, trace: &Trace, machine: &Machine) -> Result<PlanOv
         if let Some(site) = objects.iter().filter_map(of_object).find(|site| !is_placeable(site.kind, &site.name)) {
             let at = if rule.line > 0 { format!("line {}: ", rule.line) } else { String::new() };
             bail!(
-                "{at}object {}: the kernel places the pages of {} by the thread that reads them in, not by their mapping, so no rule moves them; \
-                 `run --interleave` acts on what the program itself reads in",
+                "{at}object {}: the kernel places the pages of {} where they are read in, not by their mapping, so no rule can move them; `run --interleave` \
+                 places the pages that the program itself reads in",
                 rule.name,
                 site.name
             );

@@ -79,7 +79,7 @@ fn add(plan: &mut Plan, fix: &Fix, pattern: &str, all: &Allocations<'_>, machine
             plan.threads.extend(rules);
             if left_out > 0 {
                 plan.about.push(format!(
-                    "Left out: {left_out} threads that should be pinned: processes of one program need theirs on different nodes, and rules cannot tell \
+                    "Left out: threads that should be pinned ({left_out}): processes of one program need theirs on different nodes, and rules cannot tell \
                      these processes apart."
                 ));
             }
@@ -139,7 +139,7 @@ fn bound_sizes(plan: &mut Plan, all: &Allocations<'_>) {
         if least >= LEAST_SIZE {
             rule.matches.min_size = Some(least);
             rule.evidence.push(format!(
-                "The recording has none below {}. Without `min_size` the call stack of every allocation would be walked.",
+                "The recording has no matching object below {}. Without `min_size`, the call stack of every allocation would be walked.",
                 units::bytes(smallest)
             ));
         }

@@ -281,7 +281,7 @@ impl Progress for Line {
             for survivor in left {
                 let how = if survivor.is_daemon { "as a daemon" } else { "in the background" };
                 tell!(
-                    "numapilot: the program has ended, and {} goes on {how}; it is recorded until it ends: Ctrl-C (or `--for`) stops the recording, \
+                    "numapilot: the program has ended, and {} continues {how}; it is recorded until it ends: Ctrl-C (or `--for`) stops the recording, \
                      not the process",
                     survivor.words()
                 );
@@ -302,10 +302,10 @@ impl Progress for Line {
     }
 }
 
-/// Prints why engines with more evidence were not taken.
+/// Prints why engines with more evidence were not chosen.
 fn refused(refusals: &[Refusal]) {
     for refusal in refusals {
-        tell!("numapilot: engine {} was not taken: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
+        tell!("numapilot: engine {} was not chosen: {}; {}", refusal.engine, refusal.reason, refusal.remedy);
     }
 }
 
@@ -322,13 +322,13 @@ fn describe(recording: &Recording) {
     let lost = recording.losses.records();
     if lost > 0 {
         let lost = units::counted(lost, "record was", "records were");
-        tell!("numapilot: {lost} lost; the report says where");
+        tell!("numapilot: {lost} lost; the report names the causes");
     }
     tell!(
-        "numapilot: engine {}: {} of program time in {} of real time, {} records",
+        "numapilot: engine {}: {} of program time in {} of real time, {}",
         recording.engine,
         units::time_ns(u64::try_from(recording.program_time.as_nanos()).unwrap_or(u64::MAX)),
         units::time_ns(u64::try_from(recording.wall_time.as_nanos()).unwrap_or(u64::MAX)),
-        units::count(recording.records as f64)
+        units::counted(recording.records, "record", "records")
     );
 }

@@ -101,21 +101,21 @@ pub fn summary(fitted: &Fitted, outcome: &Outcome, is_reported: impl Fn(&ObjectR
     }
     if outcome.without_memory > 0 {
         lines.push(format!(
-            "{} processes could not reserve address space (`ulimit -v`), so nothing was placed in them",
-            outcome.without_memory
+            "{} could not reserve address space (`ulimit -v`), so nothing was placed there",
+            units::counted(outcome.without_memory, "process", "processes")
         ));
     }
     if outcome.unplaced_programs > 0 {
         lines.push(format!(
-            "{} programs that it started are static, or linked to another C library, so nothing was placed in them",
-            outcome.unplaced_programs
+            "{} static or linked to another C library, so nothing was placed there",
+            units::counted(outcome.unplaced_programs, "started program is", "started programs are")
         ));
     }
     if outcome.whole_objects > 0 {
         lines.push(format!(
-            "{} objects, or runs of small ones, went to one node each, in turn, and were not spread page by page: the kernel allows a process only so many \
-             mappings (`sysctl vm.max_map_count`)",
-            outcome.whole_objects
+            "{} (or groups of small ones) placed as a whole, on one node after the other, and not page by page, because the kernel limits the mappings of a \
+             process (raise it with `sysctl vm.max_map_count=N`)",
+            units::counted(outcome.whole_objects, "object was", "objects were")
         ));
     }
     let rules = fitted.plan.objects.iter().zip(&outcome.objects).filter(|(rule, _)| !is_reported(rule));
@@ -141,22 +141,22 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
         let noun = if rule.passed == 1 { "object" } else { "objects" };
         line.push_str(&format!("nothing was placed: {} matching {noun} went elsewhere", rule.passed));
     } else if rule.placed == 0 {
-        line.push_str(if rule.is_idle { "nothing in this program" } else { "no object matched" });
+        line.push_str(if rule.is_idle { "nothing in this program matches" } else { "no object matched" });
     } else {
         let noun = if rule.placed == 1 { "object" } else { "objects" };
         line.push_str(&format!("{} {noun}, {}", rule.placed, units::bytes(rule.placed_bytes)));
     }
     if rule.passed > 0 && planned.matches.mapped_file.is_some() {
-        line.push_str(" (the kernel does not place the pages of regular files by their mapping)");
+        line.push_str(" (the kernel places pages of regular files where they are read in, not by their mapping)");
     }
     if rule.moved > 0 {
-        line.push_str(&format!(", handed over {} times", rule.moved));
+        line.push_str(&format!(", handed over {}", units::counted(rule.moved, "time", "times")));
     }
     if rule.placed > 0 && rule.passed > 0 {
         line.push_str(&format!(", {} more elsewhere", rule.passed));
     }
     if rule.failures > 0 {
-        line.push_str(&format!("; the kernel refused {} calls", rule.failures));
+        line.push_str(&format!("; the kernel refused {}", units::counted(rule.failures, "call", "calls")));
         line.extend(rule.error.iter().map(|error| format!(" ({error})")));
     }
     line
@@ -165,7 +165,7 @@ fn object_line(planned: &ObjectRule, rule: &RuleOutcome) -> String {
 fn place_line(place: &PlaceOutcome) -> String {
     let mut line = format!("{} {} on {}: {} placed", place.kind, place.which, place.place, place.placed);
     if place.failures > 0 {
-        line.push_str(&format!("; the kernel refused {} calls", place.failures));
+        line.push_str(&format!("; the kernel refused {}", units::counted(place.failures, "call", "calls")));
         line.extend(place.error.iter().map(|error| format!(" ({error})")));
     }
     line
@@ -232,7 +232,7 @@ mod tests {
             object_line(&plan.objects[0], &outcome)
         };
         assert!(
-            line(0, 5, 1).contains("nothing was placed: 5 matching objects went elsewhere; the kernel refused 1 calls")
+            line(0, 5, 1).contains("nothing was placed: 5 matching objects went elsewhere; the kernel refused 1 call")
         );
         assert!(line(2, 5, 0).contains("2 objects, 0 B, 5 more elsewhere"), "{}", line(2, 5, 0));
         assert!(line(0, 0, 0).contains("no object matched"));

@@ -78,9 +78,9 @@ fn best(
     let found = optimal(&mut placed, machine, options(arguments).layout)?;
     let mut best: Option<(Report, &str)> = None;
     let tries = [
-        (&placed, "first-touch", "the search's"),
-        (program, "first-touch", "first touch's"),
-        (program, "interleave", "interleaving's"),
+        (&placed, "first-touch", "the search"),
+        (program, "first-touch", "first touch"),
+        (program, "interleave", "interleaving"),
     ];
     for (program, policy, whose) in tries {
         let mut policy = policy_by_name(policy, machine, arguments.seed)?;
@@ -92,8 +92,8 @@ fn best(
     let Some((mut report, whose)) = best else { bail!("no placement was simulated") };
     let budget = if found.out_of_budget { "; the search ended at its limit of evaluations" } else { "" };
     report.notes.push(format!(
-        "The optimum is the best static placement that was found, without moving threads or making copies: here {whose}. The search's takes {:.2} s \
-         by the model without synchronisation, and no such placement takes less than {:.2} s{budget}.",
+        "The optimum is the best static placement that was found, without moving threads or making copies: here that of {whose}. By the model without \
+         synchronisation, the search's placement takes {:.2} s, and no static placement takes less than {:.2} s{budget}.",
         found.predicted_s, found.bound_s
     ));
     Ok(report)

@@ -14,7 +14,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let meta = trace.meta();
     if meta.interrupted || trace.was_rebuilt() {
         eprintln!(
-            "numapilot: the recorder of {} was killed: the figures are of what it had written by then",
+            "numapilot: the recorder of {} was killed: the figures cover only what it had written until then",
             path.display()
         );
     }

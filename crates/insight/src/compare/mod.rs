@@ -219,7 +219,8 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
     notes.extend(not_compared(before, after));
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).fold(0, u64::saturating_add);
     if lost > 0 {
-        notes.push(format!("{lost} records were lost while recording, so the figures may miss accesses."));
+        let records = if lost == 1 { "record was" } else { "records were" };
+        notes.push(format!("{lost} {records} lost while recording, so the figures may miss accesses."));
     }
     let damaged: u64 = before.iter().chain(after).map(|run| run.damaged_chunks).fold(0, u64::saturating_add);
     if damaged > 0 {

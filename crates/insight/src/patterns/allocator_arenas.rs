@@ -1,4 +1,4 @@
-//! Allocator arenas across nodes: each object is used by the node that allocated it, and the allocator returned memory that lies on another node. Most
+//! Allocator arenas across nodes: each object is used by the node that allocated it, and the allocator returned memory of another node. Most
 //! often a thread of that other node freed or touched this memory before.
 
 use super::private_on_shared_pages::is_private;

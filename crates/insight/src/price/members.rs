@@ -29,11 +29,12 @@ const QUEUES: (f64, f64) = (0.76, 1.32);
 /// Approximate number of rounds that a member takes.
 const MEMBER_TURNS: usize = 2;
 
-const OF_CLOCK: &str = "a recording on the real machine (`--engine pmu`, or perf's imported), whose clock is measured";
+const OF_CLOCK: &str =
+    "a recording on the real machine (`--engine pmu`, or imported from perf), whose times are measured";
 const OF_NATIVE: &str =
     "`record --native PROGRAM`, which times the program without call-outs; or a recording on the real machine";
 const OF_SAME_CORES: &str = "`record --native PROGRAM` on the machine that is simulated; or a recording there";
-const OF_NOTHING: &str = "nothing that this program measures";
+const OF_NOTHING: &str = "nothing that numapilot can measure";
 const OF_MEASURE: &str = "`numapilot measure` on the machine itself, and `--machine` with what it writes";
 
 /// The core of the price itself: as the machine's description and native runs have it.
@@ -179,7 +180,7 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     if !usage.charged {
         return vec![open("program.scattered_outstanding", scattered, ranges.scattered, OF_NOTHING)];
     }
-    let own = "the program's own work between accesses, times what was charged";
+    let own = "the program's own work between accesses, relative to the recording's";
     let streamed = "accesses of streams that a core keeps outstanding";
     let own_work_by = if usage.own_work.is_some() { OF_SAME_CORES } else { OF_NATIVE };
     let own_work = open("program.own_work", own, ranges.own, own_work_by);
@@ -189,7 +190,7 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
     }
     let ahead = "instructions that a core looks ahead while it waits for memory";
     let most = "misses that a core keeps outstanding at most";
-    let there = "overlap of scattered accesses, times what their addresses allow";
+    let there = "overlap of scattered accesses, relative to what their addresses allow";
     vec![
         own_work,
         streams,
@@ -203,7 +204,7 @@ fn cores(machine: &Machine, usage: &Usage) -> Vec<Open> {
 fn queues() -> Open {
     Open {
         place: "traffic.queues".to_owned(),
-        words: "delay in queues, times what the traffic model says",
+        words: "queueing delay, relative to the traffic model's",
         value: 1.0,
         low: QUEUES.0,
         high: QUEUES.1,

@@ -97,7 +97,7 @@ impl Reason {
             Self::PageCache => "page cache",
             Self::ThreadStart => "thread start",
             Self::SameTime => "same time",
-            Self::Unknown => "told as unknown",
+            Self::Unknown => "recorded as unknown",
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
     OptionInfo::new(
         "collocate",
         "local-ratio",
-        "when a page with one user moves there: local-ratio (its gate), either (or the interleaving gate), never",
+        "when a page with one user moves to that user's node: local-ratio (below this gate), either (also above the interleaving gate), never",
     ),
     OptionInfo::new(
         "min-samples",
@@ -64,7 +64,7 @@ pub(crate) const OPTIONS: &[OptionInfo] = &[
     OptionInfo::new(
         "ibs-cycles-cheap",
         "262112",
-        "the same, while fewer than 10 pages were moved in a period or the traffic is below the gate",
+        "the same while fewer than 10 pages per period are moved or the traffic is below the gate",
     ),
     OptionInfo::new("large", "off", "2 MiB pages: off (left alone), on (like any page), split (Carrefour-LP)"),
 ];
@@ -199,7 +199,7 @@ impl Settings {
 /// The gate in accesses per microsecond of the whole machine, and where it came from.
 fn gate(options: &Options, facts: &NodeFacts, large: Large) -> Result<(f64, &'static str), PlacementError> {
     if options.text("gate") != "auto" {
-        return Ok((options.number("gate", 0.0, 1e9)?, "as told"));
+        return Ok((options.number("gate", 0.0, 1e9)?, "as set"));
     }
     let published = if large == Large::Split { PUBLISHED_LARGE_GATE_PER_US } else { PUBLISHED_GATE_PER_US };
     Ok(match facts.peak_bandwidth() {

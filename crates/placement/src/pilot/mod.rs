@@ -91,7 +91,7 @@ impl Pilot {
         OptionInfo::new(
             "finish-gain",
             "0.5",
-            "the same while started moves are completed: samples reveal pages one by one, and the last of them gain little each",
+            "the same for completing started moves: samples reveal pages one by one, and each of the last gains little",
         ),
         OptionInfo::new("max-harm", "1", "loss of progress in % beyond which a batch of moves is undone"),
         OptionInfo::new("threads", "on", "whether threads may move between nodes"),

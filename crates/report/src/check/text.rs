@@ -39,8 +39,8 @@ pub fn render(judgements: &[Judgement], is_failure: impl Fn(Verdict) -> bool, lo
     let line = match failed {
         0 if unknown => "not every limit could be judged".to_owned(),
         0 => "within all limits".to_owned(),
-        1 => "one limit is not kept".to_owned(),
-        n => format!("{n} limits are not kept"),
+        1 => "one limit is exceeded".to_owned(),
+        n => format!("{n} limits are exceeded"),
     };
     let line = if failed > 0 || unknown { look.warning(&line) } else { look.strong(&line) };
     format!("{line}\n\n{}{gap}{reasons}", table.render(look, 0))

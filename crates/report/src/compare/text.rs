@@ -92,6 +92,13 @@ fn objects(out: &mut String, comparison: &Comparison, top: usize, look: Look) {
         let _ = writeln!(out, "  {}", look.faint(line));
     });
     if hidden > 0 {
-        let _ = writeln!(out, "  {}", look.faint(&format!("{hidden} more objects: --top")));
+        let _ = writeln!(
+            out,
+            "  {}",
+            look.faint(&format!(
+                "{} not shown (--top N shows more)",
+                units::counted(hidden as u64, "object is", "objects are")
+            ))
+        );
     }
 }

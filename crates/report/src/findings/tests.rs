@@ -77,7 +77,7 @@ fn no_plan_is_promised_for_the_pages_of_files() {
     };
     let of_file = fix(FixKind::Interleave, &[0]);
     assert!(!of_file.works_by_plan(&trace));
-    assert!(means_words(&of_file, &trace).contains("No plan moves the pages of a file"));
+    assert!(means_words(&of_file, &trace).contains("No plan can move the pages of a file"));
     // Nor for blocks of a program's own pools, which the planner does not see.
     let of_pool = fix(FixKind::Interleave, &[3]);
     assert!(!of_pool.works_by_plan(&trace) && means_words(&of_pool, &trace).contains("Needs a change of the source"));

@@ -15,8 +15,8 @@ const NAMES: usize = 3;
 pub(crate) fn subject_words(subject: &Subject, trace: &Trace, machine: Option<&Machine>) -> String {
     match subject {
         Subject::Site(site) => site_words(*site, trace),
-        Subject::Threads(threads) => format!("{} threads", threads.len()),
-        Subject::Processes(processes) => format!("{} processes", processes.len()),
+        Subject::Threads(threads) => units::counted(threads.len() as u64, "thread", "threads"),
+        Subject::Processes(processes) => units::counted(processes.len() as u64, "process", "processes"),
         Subject::Controller(node) => format!("node {node}'s memory controller"),
         Subject::Link(link) => match machine.and_then(|machine| machine.link(*link).map(|link| (machine, link))) {
             Some((machine, link)) => {
@@ -52,7 +52,7 @@ pub(crate) fn explanation(finding: &Finding) -> String {
 fn what_happens(pattern: PatternKind) -> &'static str {
     match pattern {
         PatternKind::RemoteAfterAllocation => {
-            "This memory lies where it was allocated or first touched, but threads of another node use it. Their accesses are remote."
+            "This memory is on the node where it was allocated or first touched, but threads of another node use it. Their accesses are remote."
         }
         PatternKind::AlternateRemote => {
             "Several nodes use this object in turn, each for a while. Its pages stay where they are, so the other nodes' accesses are remote."
@@ -73,15 +73,15 @@ fn what_happens(pattern: PatternKind) -> &'static str {
             "Remote accesses queue at this interconnect link, so they take longer than their idle latency."
         }
         PatternKind::PrivateOnSharedPages => {
-            "Each object is used by the node that allocated it, but its pages also hold objects that other nodes use. A page lies on one node, \
+            "Each object is used by the node that allocated it, but its pages also hold objects that other nodes use. A page is on one node, \
              so the other nodes' accesses to it are remote."
         }
         PatternKind::SerialFirstTouch => {
-            "One thread touched this memory first, so its pages lie on that thread's node. Other nodes then use their parts of it remotely, and \
+            "One thread touched this memory first, so its pages are on that thread's node. Other nodes then use their parts of it remotely, and \
              all accesses compete for one memory controller."
         }
         PatternKind::ArenasAcrossNodes => {
-            "Each object is used by the node that allocated it, but the allocator returned memory that lies on another node. These accesses are \
+            "Each object is used by the node that allocated it, but the allocator returned memory of another node. These accesses are \
              remote."
         }
         PatternKind::ThreadsMoved => {
@@ -92,7 +92,7 @@ fn what_happens(pattern: PatternKind) -> &'static str {
              each process could run on one node."
         }
         PatternKind::HotPage => {
-            "One page receives more accesses than a whole node would under an even spread. A page lies on one node, so all of them go to one \
+            "One page receives more accesses than a whole node would under an even spread. A page is on one node, so all of them go to one \
              memory controller."
         }
         PatternKind::FalseSharing => {
@@ -100,7 +100,7 @@ fn what_happens(pattern: PatternKind) -> &'static str {
              although no data is shared."
         }
         PatternKind::TierMisplacement => {
-            "This memory is used often, but it lies on a node without CPUs. Such memory is slower for every thread."
+            "This memory is used often, but it is on a node without CPUs. Such memory is slower for every thread."
         }
     }
 }
@@ -110,7 +110,8 @@ pub(crate) fn means_words(fix: &Fix, trace: &Trace) -> &'static str {
     if fix.works_by_plan(trace) || fix.kind == FixKind::InterleaveAll {
         ""
     } else if fix.kind.works_by_plan() && fix.sites.iter().all(|site| is_of_page_cache(*site, trace)) {
-        " No plan moves the pages of a file, which lie where they were read in: `numapilot run --interleave` acts on what the program itself reads in."
+        " No plan can move the pages of a file: they stay on the node where they were read in. `numapilot run --interleave` places the \
+         pages that the program itself reads in."
     } else {
         " Needs a change of the source."
     }
@@ -138,7 +139,9 @@ pub fn fix_words(fix: &Fix, trace: &Trace) -> String {
         FixKind::Replicate => format!("keep a copy of {what} on each node, made after its initialisation"),
         FixKind::LocalArenas => format!("allocate {what} from arenas of the allocating thread's node"),
         FixKind::ParallelFirstTouch => format!("let each thread touch its own part of {what} first"),
+        FixKind::PinThreads if fix.threads.len() == 1 => "pin 1 thread to the node of its memory".to_owned(),
         FixKind::PinThreads => format!("pin {} threads to the nodes of their memory", fix.threads.len()),
+        FixKind::PinProcesses if fix.processes.len() == 1 => "pin the process to one node".to_owned(),
         FixKind::PinProcesses => format!("pin each of {} processes to one node", fix.processes.len()),
         FixKind::SpreadHot => format!("spread the data on the hot page of {what} over several pages"),
         FixKind::SplitOrAlign => {

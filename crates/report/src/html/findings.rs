@@ -48,8 +48,8 @@ pub struct Finding {
 #[must_use]
 pub fn heap_only() -> Vec<Words> {
     vec![
-        strong("Allocations were recorded, and no memory accesses: this is what the program's heap did."),
-        plain(" Whether memory lies far from the threads that use it is shown by recordings of accesses."),
+        strong("Allocations were recorded, but no memory accesses, so this page shows the heap alone."),
+        plain(" Record memory accesses to see which memory is remote for the threads that use it."),
     ]
 }
 
@@ -84,7 +84,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
             vec![
                 strong("Page faults were recorded, not accesses:"),
                 plain(
-                    " which thread touched each page first, and on which node it lies. How often memory is accessed is not known.",
+                    " which thread touched each page first, and on which node that page is. How often memory is accessed is not known.",
                 ),
             ]
         }
@@ -163,7 +163,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
     let mut says = vec![
         strong(&row.name),
         plain(&what),
-        plain(" draws "),
+        plain(" receives "),
         strong(&units::share(&row.share)),
         plain(" of all memory accesses"),
     ];
@@ -175,7 +175,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
             plain(&format!("{} of its own are remote", units::percent(row.remote.value))),
         ]);
     }
-    says.push(plain(&format!(". {}; {}.", users(row), lies(row, nodes))));
+    says.push(plain(&format!(". {}; {}.", users(row), homes(row, nodes))));
     Finding { site, says, advice: advice(row, nodes), evidence: Vec::new() }
 }
 
@@ -209,14 +209,14 @@ fn users(row: &DecisionRow) -> String {
     format!("{users} {verb} {them} ({writes})")
 }
 
-/// The node or nodes on which an object's pages lie.
-fn lies(row: &DecisionRow, nodes: &[NodeId]) -> String {
+/// The node or nodes on which an object's pages are.
+fn homes(row: &DecisionRow, nodes: &[NodeId]) -> String {
     let pages = if row.instances > 1 { "their pages" } else { "its pages" };
     let found = most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes);
     match found.filter(|_| row.knows_homes()) {
-        Some((node, share)) if share >= 0.995 => format!("all of {pages} lie on node {node}"),
+        Some((node, share)) if share >= 0.995 => format!("all of {pages} are on node {node}"),
         Some((node, share)) if share >= ONE_NODE => {
-            format!("{} of {pages} in use lie on node {node}", units::percent(share))
+            format!("{} of {pages} in use are on node {node}", units::percent(share))
         }
         Some(_) => format!("{pages} are spread over the nodes"),
         None => format!("the home node of {pages} is not known"),
@@ -233,7 +233,7 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
         }
         Pattern::Local => "Its accesses are local already: leave it where it is.".to_owned(),
         Pattern::PrivateRemote => {
-            "Only its allocating thread uses it, but its pages lie on another node: allocate it from a heap per thread or node."
+            "Only its allocating thread uses it, but its pages are on another node: allocate it from a heap per thread or node."
                 .to_owned()
         }
         Pattern::UsedElsewhere => {

@@ -15,6 +15,7 @@ use numapilot_measure::{Figure, Results};
 pub use page::html;
 pub use picture::Picture;
 pub use text::render;
+pub use words::walk_words;
 
 /// Draws a picture; `None` where nothing of its kind was measured.
 #[must_use]
@@ -56,7 +57,7 @@ fn remarks(results: &Results) -> Vec<String> {
         let mean = worst.involuntary_switches / disturbed.len().max(1) as u64;
         let at_worst = numapilot_measure::Disturbance { involuntary_switches: mean, ..worst };
         out.push(format!(
-            "{} of {} figures of {what} were disturbed while they were measured (at worst, with preemptions as a mean: {}).",
+            "Disturbed while measured: {} of {} figures of {what} (worst values; of preemptions the mean: {}).",
             disturbed.len(),
             figures.len(),
             at_worst.remarks().join(", ")

@@ -16,7 +16,7 @@ pub fn html(results: &Results, calibration: Option<&Calibration>) -> String {
     let mut out = String::new();
     let remarks = remarks(results);
     if !is_quiet(results) {
-        out.push_str("<p><strong>Other work disturbed some of these figures</strong>: what to know about them stands at the end.</p>\n");
+        out.push_str("<p><strong>Other work disturbed some of these figures</strong>: the notes at the end say which, and how much.</p>\n");
     }
     for picture in Picture::ALL {
         if let Some(svg) = svg(picture, results) {

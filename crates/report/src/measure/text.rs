@@ -196,7 +196,7 @@ fn bandwidth(out: &mut String, results: &Results, look: Look) {
         }
     }
     out.push_str(&table.render(look, 0));
-    let words = "NT: stores that pass the caches by. ON THE BUS: the greater of both, with the lines that caches read before they \
+    let words = "NT: non-temporal stores, which bypass the caches. ON THE BUS: the greater of both, with the lines that caches read before they \
                  write them: calculated, not measured. 1:1, 2:1, 3:1: lines read \
                  for each line written, in place.";
     paragraph(out, words, look);

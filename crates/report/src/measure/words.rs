@@ -49,7 +49,8 @@ pub(super) fn columns<'a>(targets: impl Iterator<Item = &'a Target>) -> Vec<Targ
 }
 
 /// The name of a walk.
-pub(super) fn walk_words(walk: Walk) -> String {
+#[must_use]
+pub fn walk_words(walk: Walk) -> String {
     match walk {
         Walk::Random => "random chase".to_owned(),
         Walk::RandomInPages => "random chase, page by page".to_owned(),
@@ -60,7 +61,7 @@ pub(super) fn walk_words(walk: Walk) -> String {
 /// How many misses a core keeps outstanding, and how that was measured.
 pub(super) fn overlap_words(overlap: &Overlap) -> String {
     format!(
-        "A core keeps {:.1} misses outstanding ({:.1} to {:.1}): {} random chases side by side on CPU {} take {} ns a load.",
+        "A core keeps {:.1} misses outstanding ({:.1} to {:.1}): {} random chases side by side on CPU {} take {} ns per load.",
         overlap.outstanding,
         overlap.range.0,
         overlap.range.1,

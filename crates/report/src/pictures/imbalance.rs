@@ -16,7 +16,7 @@ const HEIGHT: f64 = 290.0;
 const AXIS: f64 = 46.0;
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
-    let title = format!("What each memory controller serves: {}", export.heading.program());
+    let title = format!("Load of the memory controllers: {}", export.heading.program());
     let analysis = export.analysis;
     let totals = analysis.totals();
     let matrix = analysis.matrix();

@@ -21,7 +21,7 @@ const NUMBERED: f64 = 34.0;
 const BAR: f64 = 120.0;
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
-    let title = format!("Who reaches whose memory: {}", export.heading.program());
+    let title = format!("Memory accesses from node to node: {}", export.heading.program());
     let matrix = export.analysis.matrix();
     let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     if all <= 0.0 {

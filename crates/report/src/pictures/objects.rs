@@ -19,12 +19,12 @@ const FIGURES: f64 = 150.0;
 
 pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let what = export.counted().in_full();
-    let title = format!("What the {what} of {} reach", export.heading.program());
+    let title = format!("Objects by their {what}: {}", export.heading.program());
     let rows = export.analysis.sites();
     let Some(first) = rows.first() else { return nothing(export, scope, &title) };
     let shown = &rows[..rows.len().min(ROWS)];
     let finding = format!(
-        "{} draws {} of the {what}; {}",
+        "{} receives {} of the {what}; {}",
         first.name,
         units::share(&first.share),
         match first.knows_homes() {
@@ -52,7 +52,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let rest: f64 = rows[shown.len()..].iter().map(|row| row.share.value).sum();
     let more = rows.len() - shown.len();
     let words = if more > 0 {
-        format!("% of the {what}; {more} more draw {}", short_percent(rest))
+        format!("% of the {what}; {more} more receive {}", short_percent(rest))
     } else {
         format!("% of the {what}")
     };

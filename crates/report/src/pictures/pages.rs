@@ -54,7 +54,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     Ok(writer.finish())
 }
 
-/// The filter's object, or the instance that draws most accesses.
+/// The filter's object, or the instance that receives most accesses.
 fn chosen(export: &Export<'_>) -> Option<ObjectId> {
     if let Some(object) = export.analysis.filter().object {
         return Some(object);

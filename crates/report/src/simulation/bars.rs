@@ -32,7 +32,7 @@ pub fn svg(comparison: &Comparison<'_>) -> String {
         let name = shorten(&clean(&comparison.runs[index].policy), 26);
         writer.text((LEFT - 12.0, y + 15.0), Type::new(13.0, INK).anchored("end"), &name);
         let Some(gain) = gain else {
-            writer.text((x(0.0) + 6.0, y + 15.0), Type::new(12.0, FAINT), "did not come to its end");
+            writer.text((x(0.0) + 6.0, y + 15.0), Type::new(12.0, FAINT), "did not finish");
             continue;
         };
         let (from, to) = (x(gain.min(0.0)), x(gain.max(0.0)));

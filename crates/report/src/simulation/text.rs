@@ -14,16 +14,12 @@ use crate::units;
 pub fn render(comparison: &Comparison<'_>, look: Look) -> String {
     let first = &comparison.runs[comparison.base];
     let mut out = String::new();
-    let threads = first.threads.len();
+    let threads = units::counted(first.threads.len() as u64, "thread", "threads");
+    let nodes = units::counted(first.nodes.len() as u64, "node", "nodes");
     let _ = writeln!(
         out,
         "{}",
-        look.strong(&clean(&format!(
-            "{} on {}, {} nodes, {threads} threads: simulated",
-            first.program,
-            first.machine,
-            first.nodes.len()
-        )))
+        look.strong(&clean(&format!("{} on {}, {nodes}, {threads}: simulated", first.program, first.machine)))
     );
     for line in wrap(&clean(&origin(first)), look.width) {
         let _ = writeln!(out, "{line}");

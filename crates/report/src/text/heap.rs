@@ -40,8 +40,8 @@ pub fn heap(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> Str
 #[must_use]
 pub fn heap_headline(engine: &str, look: Look) -> String {
     let says = format!(
-        "Engine {engine} recorded allocations and no memory accesses: this is what the program's heap did. Whether memory lies far from the threads that use \
-         it is shown by the engines that record accesses (`numapilot doctor` says which work here; `--engine emulate` needs neither a PMU nor several nodes)."
+        "Engine {engine} recorded allocations and no memory accesses, so this report shows the heap alone. To see which memory is remote for the threads that \
+         use it, record accesses: `numapilot doctor` says which engines can here; `--engine emulate` needs neither a PMU nor several nodes."
     );
     wrap(&says, look.width).iter().map(|line| format!("{line}\n")).collect()
 }
@@ -85,7 +85,7 @@ fn sentences(profile: &HeapProfile) -> String {
 
 fn sites(rows: &[HeapRow], top: usize, look: Look) -> String {
     if rows.is_empty() {
-        return "  no block was allocated in the part that is looked at\n".to_owned();
+        return "  no block was allocated in the selected part of the recording\n".to_owned();
     }
     let has_rates = look.width >= 96;
     let mut table = Table::new()

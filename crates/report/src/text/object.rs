@@ -72,7 +72,8 @@ fn allocations(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> 
         text.push('\n');
     }
     if detail.objects.len() > top {
-        text.push_str(&look.faint(&format!("  and {} more instances\n", detail.objects.len() - top)));
+        let more = units::counted((detail.objects.len() - top) as u64, "more instance", "more instances");
+        text.push_str(&look.faint(&format!("  and {more}\n")));
     }
     if let Some(object) = detail.objects.first().and_then(|id| trace.object(*id)) {
         for (depth, frame) in stack_frames(trace, object.stack).iter().enumerate() {
@@ -127,7 +128,8 @@ fn by_thread(detail: &ObjectDetail, trace: &Trace, top: usize, look: Look) -> St
     }
     let mut text = table.render(look, 2);
     if detail.threads.len() > top {
-        text.push_str(&look.faint(&format!("  and {} more threads\n", detail.threads.len() - top)));
+        let more = units::counted((detail.threads.len() - top) as u64, "more thread", "more threads");
+        text.push_str(&look.faint(&format!("  and {more}\n")));
     }
     let counted = Counted::of(trace);
     let mut note = format!("One block is {}.", units::time_ns(detail.series.bin_ns));

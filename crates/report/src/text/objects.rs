@@ -203,8 +203,8 @@ pub fn usage(row: &DecisionRow) -> String {
         Pattern::Local => format!("local already; {writes}"),
         Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
-            Some(node) => format!("used from node {node}, lies on another; {writes}"),
-            None => format!("used from one node, lies on another; {writes}"),
+            Some(node) => format!("used from node {node}, placed on another; {writes}"),
+            None => format!("used from one node, placed on another; {writes}"),
         },
         Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
         Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),

@@ -82,10 +82,10 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
 /// Name, place, share and use of the top object, as far as they fit on the line.
 fn top_object(row: &DecisionRow, look: Look) -> String {
     let room = look.width.saturating_sub(LABEL);
-    let draws = format!(" draws {} of them", units::share(&row.share));
+    let receives = format!(" receives {} of them", units::share(&row.share));
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-    let name = shorten(&clean(&row.name), room.saturating_sub(draws.width()));
-    let mut left = room.saturating_sub(name.width() + draws.width());
+    let name = shorten(&clean(&row.name), room.saturating_sub(receives.width()));
+    let mut left = room.saturating_sub(name.width() + receives.width());
     let mut fitting = |text: String| {
         let fits = text.width() <= left;
         left -= if fits { text.width() } else { 0 };
@@ -97,7 +97,7 @@ fn top_object(row: &DecisionRow, look: Look) -> String {
     };
     let place = fitting(clean(&place));
     let usage = fitting(format!("; {}", usage(row)));
-    format!("{}{draws}{remote}{usage}", look.strong(&format!("{name}{place}")))
+    format!("{}{receives}{remote}{usage}", look.strong(&format!("{name}{place}")))
 }
 
 /// What was recorded, how, and what limits the figures.

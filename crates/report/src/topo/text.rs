@@ -43,7 +43,7 @@ fn header(machine: &Machine, paper: Paper) -> String {
         MachineSource::Live { root } => format!("read from {}", root.display()),
         MachineSource::Model { path } => format!("model file {}", path.display()),
         MachineSource::Builtin => "built-in model".to_owned(),
-        MachineSource::Recording { host } => format!("as a recording of {host} tells"),
+        MachineSource::Recording { host } => format!("from a recording on {host}"),
     };
     let cpu = machine.cpu_model().map_or_else(|| "processor unknown".to_owned(), clean);
     let name = clean(machine.name());
@@ -133,7 +133,7 @@ fn links(machine: &Machine, paper: Paper) -> String {
     if machine.links().is_empty() {
         return wrap(
             "\nLinks: ",
-            "unknown. The kernel does not tell how nodes are joined; a model file can (docs/machine-model.md).",
+            "unknown. The kernel does not show how nodes are connected; a model file can (docs/machine-model.md).",
             paper.width,
         );
     }
@@ -141,7 +141,7 @@ fn links(machine: &Machine, paper: Paper) -> String {
     out.push_str(&diagram::links(machine, paper));
     let detours = words::detours(machine);
     if !detours.is_empty() {
-        out.push_str(&format!("\n{}\n", paper.bold("Ways of more than one link")));
+        out.push_str(&format!("\n{}\n", paper.bold("Routes over more than one link")));
         for (via, pairs) in detours {
             let pairs: Vec<String> = pairs.iter().map(|(from, to)| format!("{from}→{to}")).collect();
             out.push_str(&wrap("  over ", &format!("{via}: {}", pairs.join(" ")), paper.width));
@@ -158,7 +158,7 @@ fn latencies(machine: &Machine, paper: Paper) -> String {
         machine.idle_latency_ns(from, from).or_else(|| row.min_by(f64::total_cmp))
     };
     if ids.iter().all(|&from| local(from).is_none()) {
-        return "\nIdle latency: unknown (the firmware does not tell).\n".to_owned();
+        return "\nIdle latency: unknown (the firmware does not report it).\n".to_owned();
     }
     let with_ratio = ids.len() <= 12;
     let cell = |from: NodeId, to: NodeId| match (machine.idle_latency_ns(from, to), local(from)) {

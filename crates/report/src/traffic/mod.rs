@@ -71,7 +71,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-        format!("{}{place} draws {} of them", row.name, units::share(&row.share))
+        format!("{}{place} receives {} of them", row.name, units::share(&row.share))
     });
     let top = if traffic.scope.is_empty() { top } else { format!("{top} · only {}", traffic.scope) };
     let how = units::found(traffic.matrix.source);
@@ -180,17 +180,17 @@ fn legend(writer: &mut SvgWriter, scene: &Scene<'_>, y: f64, width: f64) {
     let pairs = scene.traffic.machine.links().is_empty();
     let counted = scene.traffic.counted;
     let words = if pairs {
-        "Arrows: from home to thread; how the nodes are joined is not known."
+        "Arrows: from home to thread; how the nodes are connected is not known."
     } else {
         counted.or_faults(
             "Arrows: % of accesses whose data cross the link, from home to thread.",
-            "Arrows: % of page faults between which nodes the link is, from home to thread.",
+            "Arrows: % of page faults whose route from home to thread has the link.",
         )
     };
     let room = ((width - MARGIN * 2.0 - bar - 24.0) / 6.3) as usize;
     writer.text((MARGIN + bar + 24.0, y + 10.0), Type::new(11.5, FAINT), &shorten(words, room));
     let note = counted.or_faults(
-        "64 bytes each; probes, write-backs and prefetches are not in it.",
+        "64 bytes each; without probes, write-backs and prefetches.",
         "How much data crosses a link is not known from page faults.",
     );
     writer.text((MARGIN + bar + 24.0, y + 27.0), Type::new(11.5, FAINT), &shorten(note, room));

@@ -98,7 +98,7 @@ impl Stage<'_> {
         }
         if left_out > 0 {
             contention.notes.push(format!(
-                "{left_out} rows were left out: this machine is busy, and the rows before used all of the time."
+                "Rows left out, because this machine is busy and the rows before used all of the time: {left_out}."
             ));
         }
         contention.medians = medians(&contention.rows);

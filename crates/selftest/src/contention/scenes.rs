@@ -66,7 +66,7 @@ pub fn scenes(machine: &Machine, permit: &Permit, is_quick: bool) -> Result<Vec<
     let cpus = cores.keys().flat_map(|node| machine.node(*node)).flat_map(|node| &node.cpus);
     if count < 2 {
         return Err(match cpus.filter(|cpu| permit.cpus.contains(cpu)).count() {
-            0 | 1 => "this process has one CPU, so that no two programs can run at the same time".to_owned(),
+            0 | 1 => "this process has one CPU, so no two programs can run at the same time".to_owned(),
             _ => "this process has hardware threads of one core only, which share more than memory".to_owned(),
         });
     }

@@ -129,7 +129,7 @@ fn accesses(engine: &EngineTrial, evidence: &Evidence<'_>, recorded: Recorded, r
     };
     let told = |found: Option<(NodeId, f64)>| match found {
         Some((node, share)) => format!("node {node} ({:.0} %)", share * 100.0),
-        None => "not told".to_owned(),
+        None => "unknown".to_owned(),
     };
     let on = most("on_node");
     let is_home = on.is_some_and(|(node, share)| node == home && share >= SHARE_MIN);
@@ -147,7 +147,7 @@ fn accesses(engine: &EngineTrial, evidence: &Evidence<'_>, recorded: Recorded, r
     let accesses = |row: &&Value| row["accesses"]["value"].as_f64().unwrap_or(0.0);
     let busiest = threads.iter().max_by(|a, b| accesses(a).total_cmp(&accesses(b)));
     let tid = busiest.and_then(|row| row["tid"].as_u64());
-    let found = tid.map_or("not told".to_owned(), |tid| tid.to_string());
+    let found = tid.map_or("unknown".to_owned(), |tid| tid.to_string());
     pieces.compare("mostly by thread", truth.reader_tid.to_string(), found, tid == Some(truth.reader_tid));
 }
 

@@ -61,7 +61,7 @@ pub fn policies(machine: &Machine, permit: &Permit) -> Vec<(Policy, Option<Strin
     let room = |node: &Node| {
         let free = node.free_bytes.filter(|free| *free < FREE_MIN)?;
         Some(format!(
-            "node {} has only {} MiB of free memory, so that the kernel may have to take another node's",
+            "node {} has only {} MiB of free memory, so the kernel may have to use another node's",
             node.id,
             free >> 20
         ))
@@ -69,8 +69,7 @@ pub fn policies(machine: &Machine, permit: &Permit) -> Vec<(Policy, Option<Strin
     let ids: Vec<NodeId> = memories.iter().map(|node| node.id).collect();
     let mut out: Vec<_> = memories.iter().map(|node| (Policy::Bind(node.id), room(node))).collect();
     let one = (ids.len() < 2).then(|| {
-        "this machine has one node with memory that this process may use, so that there is nothing to interleave"
-            .to_owned()
+        "this machine has one node with memory that this process may use, so there is nothing to interleave".to_owned()
     });
     let tight = || memories.iter().find_map(|node| room(node));
     out.push((Policy::Interleave(ids), one.or_else(tight)));

@@ -46,7 +46,7 @@ impl Client {
                     }
                     io::ErrorKind::ConnectionRefused => "no process listens on it: that numapilot has ended".to_owned(),
                     io::ErrorKind::PermissionDenied => {
-                        "this user may not connect; the daemon's setting control.mode holds the socket's permissions"
+                        "this user may not connect; the setting control.mode of the daemon sets the socket's permissions"
                             .to_owned()
                     }
                     _ => error.to_string(),

@@ -24,16 +24,13 @@ pub fn families(status: &Status, per_process: bool) -> Vec<MetricFamily> {
         ),
         MetricFamily::gauge("numapilot_dry_run", "1 if decisions are only reported and nothing is moved")
             .value(f64::from(u8::from(status.dry_run))),
-        MetricFamily::gauge(
-            "numapilot_last_update_timestamp_seconds",
-            "When these figures were taken, in seconds since 1970",
-        )
-        .value(status.unix_ns as f64 / 1e9),
+        MetricFamily::gauge("numapilot_last_update_timestamp_seconds", "Time of these figures, in seconds since 1970")
+            .value(status.unix_ns as f64 / 1e9),
         MetricFamily::gauge("numapilot_interval_seconds", "Time between two observations")
             .value(status.interval_ns as f64 / 1e9),
         MetricFamily::gauge("numapilot_targets", "Managed processes").value(status.targets.len() as f64),
         maybe(
-            MetricFamily::gauge("numapilot_known_pages", "Pages of which something is remembered"),
+            MetricFamily::gauge("numapilot_known_pages", "Pages with statistics"),
             status.pages_known.map(|pages| pages as f64),
         ),
         used(&status.evidence),
@@ -82,7 +79,7 @@ fn counters(counters: &Counters) -> Vec<MetricFamily> {
             "Records of samples and faults that were lost; numapilot_lost_total has them by kind",
             counters.samples_lost,
         ),
-        one("numapilot_hint_faults_total", "Hinting faults seen", counters.hint_faults),
+        one("numapilot_hint_faults_total", "Hinting faults observed", counters.hint_faults),
         one("numapilot_file_uses_total", "Observed uses of file pages that are only read", counters.file_uses),
         pages,
         one("numapilot_pages_undone_total", "Pages moved back", counters.pages_undone),

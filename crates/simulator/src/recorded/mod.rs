@@ -182,7 +182,7 @@ impl Recording<'_> {
         let mut said = Vec::new();
         if !memory_recorded {
             let what = "The trace does not record how much program time its memory accesses took (it is older than format 1.1)";
-            said.push(format!("{what}: one outstanding access per thread was assumed, or more where its busy time leaves room for no less."));
+            said.push(format!("{what}. One outstanding access per thread was assumed, or as many as its accesses need to fit into its busy time."));
         }
         let all = self.trace.threads().iter().filter_map(|thread| thread.counters.as_ref());
         let all: u64 = all.map(|counters| counters.memory_accesses).sum();

@@ -66,7 +66,7 @@ pub fn compile(
     let (mut notes, mut dead) = (without_cpus(plan, &threads, &processes), vec![false; rules.len()]);
     for (index, (rule, object)) in rules.iter_mut().zip(&plan.objects).enumerate() {
         if let Some(problem) = problem(index, rule, &statics, &found, &frames) {
-            notes.push(format!("{}:{}: rule {} takes nothing: {problem}", plan.file, object.line, object.name));
+            notes.push(format!("{}:{}: rule {} matches nothing: {problem}", plan.file, object.line, object.name));
             dead[index] = true;
             (rule.min_size, rule.max_size) = (u64::MAX, 0);
         }
@@ -123,7 +123,7 @@ fn places(plan: &Plan, machine: &Machine, allowed: &[u64; CPU_WORDS], frames: &m
     (plan.threads.iter().map(thread).collect(), plan.processes.iter().map(process).collect())
 }
 
-/// Why a rule can take nothing in this program.
+/// Why a rule can match nothing in this program.
 fn problem(index: usize, rule: &Rule, statics: &[Static], found: &[Found], frames: &Frames) -> Option<String> {
     if rule.kind == KIND_STATIC {
         let has_some = statics.iter().any(|(_, owner, _, _)| *owner as usize == index);

@@ -236,7 +236,7 @@ fn cache_to_cache_transfers_are_told_from_hits() {
     assert_eq!((counts.core_cached, counts.shared_cached, counts.device, counts.level_unknown), (2, 1, 1, 1));
     assert_eq!((counts.transfers, counts.transfers_own_node, counts.transfers_other_node), (4, 2, 1));
     let said = note(&imported, "answered 4 of 9 sampled accesses (cache-to-cache transfers");
-    assert!(said.contains("2 on the own node, 1 on another node, 1 on an unknown node"), "{said}");
+    assert!(said.contains("2 on the same node, 1 on another node, 1 on an unknown node"), "{said}");
     note(
         &imported,
         "answered 3 of 9 sampled accesses, 2 by the core's own (L1, line fill buffer, L2), 1 by the shared one (L3)",

@@ -4,6 +4,7 @@ use std::io::Read;
 
 use numapilot_perf::abi::sample;
 use numapilot_perf::file::{Damage, Walker};
+use numapilot_text::units;
 use serde_json::{Value, json};
 
 use super::Counts;
@@ -57,7 +58,8 @@ pub(super) fn notes<R: Read>(
     lacking(facts, counts, &mut notes);
     losses(counts, &mut notes);
     if let Some(bad) = first_bad {
-        notes.push(format!("{} records could not be decoded and were skipped, the first in {bad}", counts.undecodable));
+        let records = units::counted(counts.undecodable, "record", "records");
+        notes.push(format!("skipped {records} that could not be decoded, the first in {bad}"));
     }
     let path = walker.path().display();
     let damage = walker.damage();
@@ -165,7 +167,7 @@ fn levels(counts: &Counts, notes: &mut Vec<String>) {
     if transfers > 0 {
         let unknown = transfers - counts.transfers_own_node - counts.transfers_other_node;
         let from = [
-            (counts.transfers_own_node, "on the own node"),
+            (counts.transfers_own_node, "on the same node"),
             (counts.transfers_other_node, "on another node"),
             (unknown, "on an unknown node"),
         ];
@@ -231,14 +233,14 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
 fn losses(counts: &Counts, notes: &mut Vec<String>) {
     if counts.lost > 0 {
         notes.push(format!(
-            "perf lost {} records because it could not keep up; record with a larger `-m`, or a longer period",
-            counts.lost
+            "perf lost {} because it could not keep up; record with a larger `-m`, or a longer period",
+            units::counted(counts.lost, "record", "records")
         ));
     }
     if counts.throttled > 0 {
         notes.push(format!(
-            "the kernel slowed sampling down {} times: shares over time are skewed there",
-            counts.throttled
+            "the kernel slowed sampling down {}: shares over time are skewed there",
+            units::counted(counts.throttled, "time", "times")
         ));
     }
     if counts.aux_flagged > 0 {

@@ -128,7 +128,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     recording.notes.splice(1..1, named.into_iter().flatten().chain(hidden));
     if watch.joined > 0 {
         let note = format!(
-            "{} joined without having been started by a recorded one, and recorded from then on",
+            "{} joined without having been started by a recorded process, and recorded from then on",
             units::counted(watch.joined, "process", "processes")
         );
         recording.notes.push(note);

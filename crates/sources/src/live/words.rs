@@ -1,5 +1,6 @@
 //! Notes and counts of a recording of events: what it holds, and what its evidence can and cannot show.
 
+use numapilot_text::units;
 use serde_json::Value;
 use serde_json::json;
 
@@ -33,9 +34,9 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     }
     if asked.gone + asked.late > 0 {
         notes.push(format!(
-            "for {} faults the node of the page could not be looked up in time (for {} of them because the process had ended): the first toucher's node is \
-             taken as the home node, which is correct under the default policy",
-            asked.gone + asked.late,
+            "for {} the page's node could not be looked up in time ({} because the process had ended): the first toucher's node is taken as the home \
+             node, which is correct under the default policy",
+            units::counted(asked.gone + asked.late, "page fault", "page faults"),
             asked.gone
         ));
     }
@@ -47,29 +48,29 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     notes.extend(counts.beyond_note());
     if counts.without_thread > 0 {
         notes.push(format!(
-            "{} samples are left out, because nothing says which thread they are of",
-            counts.without_thread
+            "{} left out, because the thread is unknown",
+            units::counted(counts.without_thread, "sample is", "samples are")
         ));
     }
     notes.extend(unknown_sizes(outcome));
     notes.extend(sizes_between(outcome));
     if outcome.filled_for_others > 0 {
         notes.push(format!(
-            "{} page faults were sampled by another program, too (perf, `numapilot top`), and the kernel may have given them the time and call stack that \
-             that program asked for: times are then right to within some 20 ms, and stacks may be missing or cut",
-            outcome.filled_for_others
+            "another program (perf, `numapilot top`) sampled {} too, and the kernel may have recorded time and call stack with that program's settings: \
+             such times are off by up to some 20 ms, and stacks may be missing or cut",
+            units::counted(outcome.filled_for_others, "page fault", "page faults")
         ));
     }
     if counts.throttled > 0 {
         notes.push(format!(
-            "the kernel slowed sampling down {} times: shares over time are skewed there",
-            counts.throttled
+            "the kernel slowed sampling down {}: shares over time are skewed there",
+            units::counted(counts.throttled, "time", "times")
         ));
     }
     if outcome.left_out > 0 {
         notes.push(format!(
-            "{} records are left out, because more threads were started than a trace can hold (4194304): record for a shorter time",
-            outcome.left_out
+            "{} left out, because more threads were started than a trace can hold (4,194,304): record for a shorter time",
+            units::counted(outcome.left_out, "record is", "records are")
         ));
     }
     notes.extend(outcome.aux.notes());
@@ -93,8 +94,8 @@ fn unknown_sizes(outcome: &LiveOutcome) -> Option<String> {
     };
     (unknown > 0 && !sizes.are_never_huge).then(|| {
         format!(
-            "for {unknown} page faults it is not known how large the page was that they mapped ({why}): each counts as one page of the base size, also where \
-             it mapped a huge page"
+            "for {} the size of the mapped page is unknown ({why}): each counts as one page of the base size, even if it mapped a huge page",
+            units::counted(unknown, "page fault", "page faults")
         )
     })
 }
@@ -104,9 +105,10 @@ fn sizes_between(outcome: &LiveOutcome) -> Option<String> {
     let between = outcome.sizes_asked.between;
     (between > 0).then(|| {
         format!(
-            "{between} page faults may have mapped several pages at once (multi-size THP is on, /sys/kernel/mm/transparent_hugepage/hugepages-*kB, and the \
-             kernel does not report such sizes): each counts as one page, so that counts of pages are lower bounds, and objects with larger pages have \
-             smaller shares than their memory"
+            "{} may have mapped several pages at once, because multi-size THP is on (/sys/kernel/mm/transparent_hugepage/hugepages-*kB) and the kernel \
+             does not report such sizes: each counts as one page, so counts of pages are lower bounds, and objects with larger pages have too small \
+             shares",
+            units::counted(between, "page fault", "page faults")
         )
     })
 }

@@ -196,7 +196,7 @@ fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
         ));
     }
     if lost > 0 {
-        notes.push(format!("{lost} records were lost."));
+        notes.push(format!("{} lost.", units::counted(lost, "record was", "records were")));
     }
     Some(MemoryView {
         title: format!("objects, {by}, of the recording {name} ({engine}, {samples} samples so far)"),

@@ -456,7 +456,7 @@ struct Total {
     is_known: bool,
 }
 
-const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CPUs, so that a thread would need too many events; `--system` counts them all";
+const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CPUs, so a thread would need too many events; `--system` counts them all";
 
 fn nodes_with_cpus(machine: &Machine) -> usize {
     machine.nodes().iter().filter(|node| !node.cpus.is_empty()).count()

@@ -56,7 +56,11 @@ pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Loo
         let _ = writeln!(
             out,
             "{}",
-            look.faint(&format!("and {} more objects, {}", objects.len() - shown, units::bytes(rest)))
+            look.faint(&format!(
+                "and {}, {}",
+                units::counted((objects.len() - shown) as u64, "more object", "more objects"),
+                units::bytes(rest)
+            ))
         );
     }
     out.push_str(&advice(map, look));
@@ -130,7 +134,7 @@ fn by_node(map: &MemoryMap, on: impl Fn(&NodeId) -> u64, options: TextOptions, i
     vec![parts.join(", ")]
 }
 
-/// The memory that lies far from the threads, and the remedy.
+/// The memory that is far from the threads.
 fn advice(map: &MemoryMap, look: Look) -> String {
     let far = map.far_bytes();
     let all: u64 = map.bytes_by_node().iter().sum();
@@ -141,7 +145,7 @@ fn advice(map: &MemoryMap, look: Look) -> String {
     let share = far as f64 / all as f64;
     let noun = if nodes.len() == 1 { "node" } else { "nodes" };
     let lead = format!(
-        "{} ({}) lies far from its threads: on {noun} {}.",
+        "{} ({}) is far from its threads: on {noun} {}.",
         units::bytes(far),
         units::percent(share),
         format_cpu_list(nodes)

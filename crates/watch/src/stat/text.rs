@@ -132,7 +132,7 @@ fn sampled(interval: &Interval, look: Look) -> String {
     let lost = if sampled.lost > 0 { format!(", {} more lost", sampled.lost) } else { String::new() };
     let title = format!("estimates from {} {}{lost}", sampled.samples, sampled.source);
     let mut table = Table::new().column("from node", Align::Right);
-    for column in ["to own memory/s", "to others'/s", "unknown/s", "latency"] {
+    for column in ["local/s", "remote/s", "unknown/s", "latency"] {
         table = table.column(column, Align::Right);
     }
     let rate = |value: f64| if value > 0.0 { units::count(value) } else { ".".to_owned() };

@@ -148,7 +148,7 @@ fn closest<'a>(
 fn of_loop(balanced: &Balanced, map: &MemoryMap, nodes: &[NodeId]) -> MemoryView {
     let moved = balanced.moved_bytes.map_or_else(String::new, |bytes| format!("; {} moved", units::bytes(bytes)));
     MemoryView {
-        title: format!("memory, by what `balance` has seen ({}, {}{moved})", balanced.policy, balanced.state),
+        title: format!("memory, by the evidence of `balance` ({}, {}{moved})", balanced.policy, balanced.state),
         areas: by_heat(map, &balanced.heat, nodes),
         notes: vec!["Hinting faults in the hottest ranges, not all accesses.".to_owned()],
     }

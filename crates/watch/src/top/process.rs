@@ -50,9 +50,9 @@ fn heading(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffe
     let line = vec![
         Span::styled(format!("{} (process {pid})", clean(&process.name)), palette.title()),
         Span::raw(format!(
-            ": {:.2} CPUs, {} threads, {}",
+            ": {:.2} CPUs, {}, {}",
             process.cpus,
-            process.threads,
+            units::counted(u64::from(process.threads), "thread", "threads"),
             units::bytes(process.resident_bytes)
         )),
         Span::styled(

@@ -9,8 +9,6 @@ use numapilot_balancer::event::CopyDone;
 use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
-use numapilot_balancer::event::SettingDone;
-use numapilot_balancer::event::Verdict;
 use numapilot_balancer::event::by_group;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
@@ -34,7 +32,7 @@ pub fn text(answer: &Explanation, is_detailed: bool, look: Look) -> String {
             out.push_str(&story_text(story, answer, look));
         }
         if answer.decisions.is_empty() {
-            out.push_str("no decision in the journal concerns it\n");
+            out.push_str("no decision in the journal is about it\n");
         }
     } else {
         for run in &answer.runs {
@@ -70,16 +68,16 @@ fn run_text(run: &Run, look: Look) -> String {
     let dry = if start.dry_run { ", dry run" } else { "" };
     let end = match &run.stop {
         Some(stop) => format!("ended: {}", clean(&stop.because)),
-        None => "its end is not in the journal".to_owned(),
+        None => "still running, or its end is not in the journal".to_owned(),
     };
     let mut out = format!(
-        "{} began {}: policy {}{dry}, {} nodes, Linux {}; {} decisions; {end}\n",
+        "{} began {}: policy {}{dry}, {}, Linux {}; {}; {end}\n",
         look.heading(&format!("Run {}", clean(&start.run))),
         moment(run.unix_ns),
         clean(&start.policy),
-        start.nodes.len(),
+        units::counted(start.nodes.len() as u64, "node", "nodes"),
         clean(&start.kernel),
-        run.decisions,
+        units::counted(run.decisions, "decision", "decisions"),
     );
     for source in &start.evidence {
         let how = if source.used { "evidence from" } else { "no evidence from" };
@@ -95,17 +93,10 @@ fn notes(run: &Run) -> String {
             Event::BackOff(e) => {
                 format!("observes every {} (was {}): {}", units::time_ns(e.now_ns), units::time_ns(e.was_ns), e.because)
             }
-            Event::Setting(e) => {
-                let done = match e.done {
-                    SettingDone::Changed => "changed",
-                    SettingDone::Restored => "restored",
-                    SettingDone::LeftAlone => "left as it is, because another program changed it",
-                    SettingDone::Failed => "could not be changed",
-                };
-                format!("{} {done}: {} to {}", e.name, e.was, e.now)
-            }
+            Event::Setting(e) => format!("{} {}: {} to {}", e.name, e.done.words(), e.was, e.now),
             Event::Targets(e) => {
-                format!("{} processes added, {} removed: {}", e.added.len(), e.removed.len(), e.because)
+                let added = units::counted(e.added.len() as u64, "process", "processes");
+                format!("{added} added, {} removed: {}", e.removed.len(), e.because)
             }
             Event::Steered(e) => format!(
                 "{}{}: {}",
@@ -122,7 +113,10 @@ fn notes(run: &Run) -> String {
                 let because = e.processes.iter().map(|one| one.because.as_str()).find(|why| !why.is_empty());
                 let because = because.map(|why| format!(" ({why})")).unwrap_or_default();
                 let of = if e.decision > 0 { format!(" of decision {}", e.decision) } else { String::new() };
-                format!("{}{of}: {copied} mappings show a copy, {back} given back, {left} left{because}", e.file)
+                format!(
+                    "{}{of}: {copied} mappings use a copy, {back} use the file again, {left} unchanged{because}",
+                    e.file
+                )
             }
             Event::Trouble(e) => format!("{} ({} times)", e.what, e.times),
             _ => continue,
@@ -154,19 +148,11 @@ fn table(answer: &Explanation, look: Look) -> String {
             units::count(story.decision.pages as f64),
             units::count(moved(false)),
             if back > 0.0 { units::count(back) } else { String::new() },
-            story.comparisons.last().map_or("", |comparison| verdict(comparison.verdict)).to_owned(),
+            story.comparisons.last().map_or("", |comparison| comparison.verdict.word()).to_owned(),
             story.decision.because.clone(),
         ]);
     }
     format!("\n{}", table.render(look, 0))
-}
-
-fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Kept => "kept",
-        Verdict::Undone => "undone",
-        Verdict::Undecided => "undecided",
-    }
 }
 
 fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
@@ -175,23 +161,28 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     let mut out = format!("{}, {}\n", look.heading(&head), moment(story.unix_ns));
     match &story.observation {
         Some(observation) => out.push_str(&seen(observation)),
-        None => out.push_str("  Saw      unknown: the journal has lost the observation\n"),
+        None => out.push_str("  Evidence unknown: the observation is not in the journal\n"),
     }
     if !decision.because.is_empty() {
         let _ = writeln!(out, "  Policy   {}", clean(&decision.because));
     }
     let bytes = if decision.bytes > 0 { format!(" ({})", units::bytes(decision.bytes)) } else { String::new() };
-    let _ =
-        write!(out, "  Ordered  {} pages{bytes}, {} threads", units::count(decision.pages as f64), decision.threads);
+    let (pages, threads) = (decision.pages, decision.threads);
+    let _ = write!(
+        out,
+        "  Ordered  {}{bytes}, {}",
+        units::counted(pages, "page", "pages"),
+        units::counted(threads, "thread", "threads")
+    );
     if let Some(gain) = decision.predicted_gain_ns_per_s {
-        let _ = write!(out, "; predicted to save {} per second", units::time_ns(gain.max(0.0) as u64));
+        let _ = write!(out, "; predicted to save {} of thread time per second", units::time_ns(gain.max(0.0) as u64));
     }
     if let Some(cost) = decision.predicted_cost_ns {
         let _ = write!(out, " for {}", units::time_ns(cost.max(0.0) as u64));
     }
     out.push('\n');
     if !decision.held_back.is_empty() {
-        let _ = writeln!(out, "  Held     not carried out: {}", clean(&decision.held_back));
+        let _ = writeln!(out, "  Withheld not carried out: {}", clean(&decision.held_back));
     }
     let name = |pid: u32| names(answer, story, pid);
     for batch in story.batches.iter().take(RANGES) {
@@ -202,7 +193,7 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
         let _ = writeln!(out, "    and {more} more ranges (--json has all)");
     }
     if story.other_batches > 0 {
-        let _ = writeln!(out, "    and {} ranges of other pages or processes", story.other_batches);
+        let _ = writeln!(out, "    and {} ranges that belong to other pages or processes", story.other_batches);
     }
     for order in &story.threads {
         let threads = order.tid.map_or("all threads".to_owned(), |tid| format!("thread {tid}"));
@@ -219,7 +210,7 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     for ping_pong in &story.ping_pongs {
         let _ = writeln!(
             out,
-            "  Stopped  {} pages at {:#x} of {} have moved {} times and stay where they are for now",
+            "  Stopped  {} pages at {:#x} of process {} moved back and forth {} times and are not moved for now",
             ping_pong.pages, ping_pong.first, ping_pong.pid, ping_pong.moves
         );
     }
@@ -234,12 +225,12 @@ fn seen(observation: &Observation) -> String {
         uses => format!(", {} uses of files", units::count(uses as f64)),
     };
     let mut out = format!(
-        "  Saw      in {}: {} samples ({} lost), {} hinting faults{of_files}, of {} threads; {} pages known\n",
+        "  Evidence of {}: {} samples ({} lost), {} hinting faults{of_files}, {}; {} pages known\n",
         units::time_ns(observation.elapsed_ns),
         units::count(observation.samples as f64),
         units::count(observation.samples_lost as f64),
         units::count(observation.hint_faults as f64),
-        observation.threads,
+        units::counted(observation.threads, "thread", "threads"),
         units::count(observation.pages_known as f64),
     );
     for node in observation.nodes.iter().filter(|node| node.to.iter().any(|count| *count > 0.0)) {
@@ -290,7 +281,7 @@ fn done(action: &Action) -> String {
         .collect();
     let counts = if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") };
     let mut out = format!(
-        "  {}  {counts}; {} threads moved, {} not; {} in {}\n",
+        "  {}  {counts}; threads: {} moved, {} refused; {} moved in {}\n",
         if action.undo { "Undone " } else { "Done   " },
         action.threads_moved,
         action.threads_refused,
@@ -300,7 +291,7 @@ fn done(action: &Action) -> String {
     for stayed in action.stayed.iter().take(RANGES) {
         let _ = writeln!(
             out,
-            "    {} pages at {:#x} of {} stayed: {}",
+            "    {} pages at {:#x} of process {} stayed: {}",
             stayed.pages,
             stayed.first,
             stayed.pid,
@@ -315,14 +306,14 @@ fn judged(comparison: &Comparison) -> String {
     let because =
         if comparison.because.is_empty() { String::new() } else { format!(" ({})", clean(&comparison.because)) };
     format!(
-        "  Judged   {}: {:+.1}{margin} % with changes ({:.4} in {} windows) against without ({:.4} in {}): {}{because}\n",
+        "  Verdict  {}{because}: {} {:+.1}{margin} % with the changes (mean {:.4} in {} windows) against without them ({:.4} in {})\n",
+        comparison.verdict.word(),
         clean(&comparison.measure),
         comparison.change_percent,
         comparison.with.mean,
         comparison.with.windows,
         comparison.without.mean,
         comparison.without.windows,
-        verdict(comparison.verdict),
     )
 }
 
@@ -346,15 +337,16 @@ fn remarks(answer: &Explanation) -> String {
     let mut out = String::new();
     let reading = &answer.reading;
     if answer.left_out > 0 {
-        let _ = writeln!(out, "{} earlier decisions are left out (-n shows more)", answer.left_out);
+        let earlier = units::counted(answer.left_out, "earlier decision is", "earlier decisions are");
+        let _ = writeln!(out, "{earlier} left out (-n shows more)");
     }
     for (count, what) in [
-        (reading.unreadable, "journal lines are damaged and were skipped"),
-        (reading.later, "journal lines were written by a later version of numapilot and were skipped"),
-        (reading.missing, "journal lines were lost, because the disk was full or too slow"),
+        (reading.unreadable, "skipped, because they are damaged"),
+        (reading.later, "skipped, because a later version of numapilot wrote them"),
+        (reading.missing, "lost, because the disk was full or too slow"),
     ] {
         if count > 0 {
-            let _ = writeln!(out, "{count} {what}");
+            let _ = writeln!(out, "journal lines {what}: {count}");
         }
     }
     out

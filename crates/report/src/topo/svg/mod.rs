@@ -106,7 +106,7 @@ fn draw_legend(writer: &mut SvgWriter, machine: &Machine, kinds: &[Kind], at: Po
     y += LEGEND_LINE;
     let (estimates, all) = (machine.figures().iter().filter(|f| f.estimate).count(), machine.figures().len());
     let note = match (estimates, machine.links().is_empty() && machine.nodes().len() > 1) {
-        (_, true) => "How the nodes are joined is not known.".to_owned(),
+        (_, true) => "How the nodes are connected is not known.".to_owned(),
         (0, _) => return,
         _ => format!("{estimates} of {all} figures are estimates."),
     };
