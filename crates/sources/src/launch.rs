@@ -12,9 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use numapilot_emulator::Emulator;
 use numapilot_kernel::inherited;
 
-use crate::emulated::Emulator;
 use crate::engine::Target;
 use crate::error::SourceError;
 use crate::processor_time::ProcessorTimes;
@@ -111,7 +111,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     become_subreaper()?;
     let preload = (!launch.preload.is_empty()).then(|| preload_list(launch)).transpose()?;
     let mut command = match launch.emulator {
-        Some(emulator) => emulator.command(launch.target, launch.command, preload.as_deref().unwrap_or_default())?,
+        Some(emulator) => emulated(emulator, launch, preload.as_deref().unwrap_or_default())?,
         None => {
             let mut command = Command::new(&launch.target.exec_path);
             command.arg0(&launch.command[0]).args(&launch.command[1..]);
@@ -154,6 +154,16 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
     })?;
     drop(blocked);
     Ok(Program { pid: child.id().cast_signed(), exit: None, foreign, times: ProcessorTimes::default() })
+}
+
+/// The command that runs the program in an emulator.
+fn emulated(emulator: &Emulator, launch: &Launch<'_>, preload: &OsStr) -> Result<Command, SourceError> {
+    let program = &launch.target.exec_path;
+    emulator.command(program, launch.command, preload).map_err(|error| SourceError::NotExecutable {
+        path: program.clone(),
+        reason: error.to_string(),
+        remedy: "run it without numapilot to see whether it works at all".to_owned(),
+    })
 }
 
 /// Variables that keep idle threads from spinning; none where the user has chosen in any of them.

@@ -13,7 +13,6 @@ mod clock;
 mod daemons;
 pub mod doctor;
 mod drain;
-mod emulated;
 pub mod engine;
 mod error;
 mod faulted;
@@ -39,7 +38,6 @@ mod simulated;
 mod walk;
 
 pub use daemons::Survivor;
-pub use emulated::Emulator;
 pub use engine::Engine;
 pub use engine::EngineChoice;
 pub use engine::Refusal;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 
+use numapilot_emulator::Emulator;
 use numapilot_machine::MachineSource;
 use numapilot_trace::wire;
 
@@ -24,7 +25,6 @@ use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
-use crate::emulated::Emulator;
 use crate::engine::Engine;
 use crate::engine::Selection;
 use crate::engine::Target;

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use numapilot_emulator::Emulator;
 use numapilot_perf_events::facts::Answer;
 use numapilot_perf_events::probe::answer;
 
 use super::facts::{EmulatorFact, Facts};
-use crate::emulated::Emulator;
 
 /// Collects the facts about this machine and this process. It opens and closes events, and changes nothing.
 #[must_use]

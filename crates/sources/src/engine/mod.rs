@@ -1,7 +1,7 @@
 //! Chooses the engine that records a program, and explains why not a better one.
 //!
 //! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
-//! it in QEMU (`crate::emulated`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
+//! it in QEMU (`crates/emulator`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
 //! lifecycles of any dynamically linked program. All preload the same library, so they need a program whose dynamic loader will load it; only `pmu` and
 //! `fault` work without it, and then know mappings, but no heap blocks. [`auto`] describes what `auto` chooses.
 

@@ -1,18 +1,16 @@
-//! The `emulate` engine's part of a recording: an emulator that takes our plugin, and the command that runs a program in it.
-//!
-//! Everything else is as for instrumented programs: the tracker in the program, the arena, the rings (`crates/emulator` says how accesses are seen).
+//! An emulator that takes our plugin, and the command that runs a program in it.
 
 use std::ffi::OsStr;
 use std::ffi::OsString;
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use numapilot_emulator::Emulation;
-use numapilot_emulator::Qemu;
-use numapilot_emulator::Unavailable;
-
-use crate::engine::Target;
-use crate::error::SourceError;
+use crate::command::Emulation;
+use crate::command::NotEmulated;
+use crate::qemu::Qemu;
+use crate::qemu::Unavailable;
+use crate::qemu::availability;
 
 /// Variables by which a user could pass an emulator options that would spoil a recording.
 const EMULATOR_VARIABLES: &[&str] =
@@ -36,23 +34,16 @@ impl Emulator {
             reason: error.to_string(),
             remedy: "check that the cache folder is writable".to_owned(),
         })?;
-        Ok(Emulator { qemu: numapilot_emulator::availability(&plugin)?, plugin })
+        Ok(Emulator { qemu: availability(&plugin)?, plugin })
     }
 
-    /// The command that runs `target` with `arguments` (the first as the user wrote it) and preloads `preload` in it.
-    pub(crate) fn command(
-        &self,
-        target: &Target,
-        arguments: &[OsString],
-        preload: &OsStr,
-    ) -> Result<Command, SourceError> {
-        let emulation =
-            Emulation { qemu: &self.qemu.path, plugin: &self.plugin, preload, program: &target.exec_path, arguments };
-        let line = emulation.command_line().map_err(|error| SourceError::NotExecutable {
-            path: target.exec_path.clone(),
-            reason: error.to_string(),
-            remedy: "run it without numapilot to see whether it works at all".to_owned(),
-        })?;
+    /// The command that runs `program` with `arguments` (the first as the user wrote it) and preloads `preload` in it.
+    ///
+    /// # Errors
+    /// A comma where QEMU takes none, or a script that leads nowhere.
+    pub fn command(&self, program: &Path, arguments: &[OsString], preload: &OsStr) -> Result<Command, NotEmulated> {
+        let line =
+            Emulation { qemu: &self.qemu.path, plugin: &self.plugin, preload, program, arguments }.command_line()?;
         let mut command = Command::new(&self.qemu.path);
         command.args(line);
         for name in EMULATOR_VARIABLES {
@@ -73,7 +64,6 @@ impl Emulator {
 /// No place does: with what each said.
 fn unpacked_plugin() -> Result<PathBuf, numapilot_runtime::UnpackError> {
     numapilot_runtime::first_that_takes(|folder| {
-        let (hash, name) = (numapilot_emulator::CONTENT_HASH, numapilot_emulator::PLUGIN_NAME);
-        numapilot_runtime::unpack_file(folder, hash, name, numapilot_emulator::PLUGIN)
+        numapilot_runtime::unpack_file(folder, crate::CONTENT_HASH, crate::PLUGIN_NAME, crate::PLUGIN)
     })
 }
