@@ -11,7 +11,6 @@ pub mod apply;
 mod arena;
 mod clock;
 mod daemons;
-pub mod doctor;
 mod drain;
 pub mod engine;
 mod error;

@@ -21,7 +21,6 @@ use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
 use crate::daemons::Survivors;
-use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
@@ -79,7 +78,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let mut listener = options.progress.take();
     let options = options;
     let target = resolve_target(&options.command)?;
-    let diagnose = || doctor::diagnose(&doctor::probe());
+    let diagnose = || numapilot_doctor::diagnose(&numapilot_doctor::probe());
     let selection = select(options.engine, &target, &options.command, options.machine, diagnose)?;
     if let Some(listener) = &mut listener {
         let is_left_out =

@@ -18,7 +18,6 @@ use numapilot_kernel::task::Process;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
 use numapilot_sources::Engine;
-use numapilot_sources::doctor;
 use numapilot_sources::engine::resolve_target;
 use numapilot_text::destination::PendingFile;
 use numapilot_watch::WatchError;
@@ -265,7 +264,7 @@ impl Watched {
 
 /// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
 pub fn options() -> LiveOptions {
-    let diagnosis = doctor::diagnose(&doctor::probe());
+    let diagnosis = numapilot_doctor::diagnose(&numapilot_doctor::probe());
     let pmu = diagnosis.engine(Engine::Pmu);
     let obstacle = pmu.and_then(|finding| finding.obstacles.first());
     let no_latency = match obstacle {

@@ -22,10 +22,10 @@ pub use resolve::Target;
 
 pub(crate) use resolve::find as find_program;
 
+use numapilot_doctor::Diagnosis;
 use numapilot_machine::Machine;
 use numapilot_machine::MachineSource;
 
-use crate::doctor::Diagnosis;
 use crate::error::SourceError;
 
 /// Programs whose business is to start another one that is named in their arguments.

@@ -23,7 +23,6 @@ use super::news::News;
 use super::time::ClockPair;
 use super::words;
 use crate::arena::Arena;
-use crate::doctor;
 use crate::engine::Engine;
 use crate::error::SourceError;
 use crate::options::RecordOptions;
@@ -233,7 +232,7 @@ impl Live {
 
 /// Why engine `pmu` cannot work here: the first reason, and what is to be done.
 fn no_sampling(facts: &EventFacts) -> SourceError {
-    let finding = doctor::pmu::finding(facts);
+    let finding = numapilot_doctor::pmu::finding(facts);
     let obstacle = finding.obstacles.first();
     let (reason, remedy) = obstacle.map_or_else(
         || {

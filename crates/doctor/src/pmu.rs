@@ -5,7 +5,9 @@ use numapilot_trace::engine::Engine;
 
 use super::{EventFacts, Finding, Obstacle, SamplerFact, Vendor};
 
-pub(crate) fn finding(facts: &EventFacts) -> Finding {
+/// Whether engine `pmu` works on a machine with these facts: what it gives there, or why it does not.
+#[must_use]
+pub fn finding(facts: &EventFacts) -> Finding {
     let working: Vec<&SamplerFact> =
         facts.samplers.iter().filter(|sampler| sampler.own.works() || sampler.system.works()).collect();
     let base = Finding { records_accesses: true, ..Finding::of(Engine::Pmu) };

@@ -1,12 +1,12 @@
-//! `numapilot doctor`: which engines work here, and for each that does not the exact reason and the remedy.
+//! Which engines work here, and for each that does not the exact reason and the remedy (`numapilot doctor`).
 //!
 //! [`probe`] gathers [`Facts`] (and really opens events); [`diagnose`] turns facts into findings and is pure, so that captured facts of other machines are
-//! tests. `--engine auto` uses the same findings (`crate::engine`), so both always say the same.
+//! tests. `--engine auto` uses the same findings (`crates/sources/src/engine`), so both always say the same. It needs Linux.
 
 mod facts;
 mod finding;
 mod others;
-pub(crate) mod pmu;
+pub mod pmu;
 mod probe;
 mod text;
 
