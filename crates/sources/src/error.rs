@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use numapilot_perf_events::EventsError;
 use numapilot_trace::engine::Engine;
+use numapilot_trace::output::OutputError;
 use thiserror::Error;
 
 /// Why a program could not be recorded (or built for recording).
@@ -79,18 +80,9 @@ pub enum SourceError {
         /// What the user can do about it.
         remedy: String,
     },
-    /// The output exists and is not a numapilot trace, so it is not replaced.
-    #[error("{}: exists and is not a numapilot trace, so it is left alone; give another name with `--output NAME.numatrace`", path.display())]
-    OutputForeign {
-        /// Path of the existing file or folder.
-        path: PathBuf,
-    },
-    /// Another recording is writing there.
-    #[error("{}: another recording is being written there; wait for its end, or give another name with `--output`", path.display())]
-    OutputBusy {
-        /// Path of the folder.
-        path: PathBuf,
-    },
+    /// The trace cannot be written where it was to be.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The machine cannot be simulated with the arena's fixed tables.
     #[error("machine {machine}: {reason}; {remedy}")]
     Machine {
@@ -104,16 +96,6 @@ pub enum SourceError {
     /// The preload library could not be put in place.
     #[error(transparent)]
     Runtime(#[from] numapilot_runtime::UnpackError),
-    /// A file of the trace could not be written.
-    #[error("{}: {source}; {remedy}", path.display())]
-    Output {
-        /// Path of the file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-        /// What the user can do about it.
-        remedy: &'static str,
-    },
     /// The system refused an operation.
     #[error("{what}: {source}; {remedy}")]
     System {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_trace::native::Native;
+use numapilot_trace::output::Existing;
 
 use crate::daemons::Survivor;
 use crate::engine::EngineChoice;
 use crate::engine::Selection;
 use crate::error::SourceError;
-use crate::output::Existing;
 
 /// Where pages of the simulated machine go at their first touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

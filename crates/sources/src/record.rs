@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use numapilot_emulator::Emulator;
 use numapilot_machine::MachineSource;
+use numapilot_trace::output;
 use numapilot_trace::wire;
 
 use crate::address_space;
@@ -46,7 +47,6 @@ use crate::options::ProgressState;
 use crate::options::RecordOptions;
 use crate::order;
 use crate::order::OrderSource;
-use crate::output;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;

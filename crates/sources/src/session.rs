@@ -13,6 +13,7 @@ use numapilot_trace::chunk::RingId;
 use numapilot_trace::chunk::SessionEnd;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::output::OutputError;
 use numapilot_trace::wire::layout as wire;
 use serde_json::Map;
 use serde_json::Value;
@@ -168,7 +169,7 @@ impl TraceFiles {
     /// # Errors
     /// The system refuses.
     pub fn create(dir: &Path, opening: &Opening<'_, '_>) -> Result<TraceFiles, SourceError> {
-        let writer = ChunkWriter::create(dir, &opening.session(), WriterOptions::default()).map_err(|e| SourceError::Output {
+        let writer = ChunkWriter::create(dir, &opening.session(), WriterOptions::default()).map_err(|e| OutputError::Refused {
             path: dir.to_owned(),
             source: std::io::Error::other(e.to_string()),
             remedy: "check the folder's permissions and space, or give another place with `--output NAME.numatrace`",

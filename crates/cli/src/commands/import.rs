@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use numapilot_report::units;
-use numapilot_sources::Existing;
 use numapilot_sources::import::ImportOptions;
 use numapilot_sources::import::Importer;
+use numapilot_trace::output::Existing;
 
 use super::record::named_output;
 use crate::args::ImportArgs;

@@ -24,7 +24,6 @@ use numapilot_plan::Plan;
 use numapilot_report::units;
 use numapilot_sources::Binding;
 use numapilot_sources::Engine;
-use numapilot_sources::Existing;
 use numapilot_sources::Follow;
 use numapilot_sources::Limits;
 use numapilot_sources::Progress;
@@ -40,6 +39,7 @@ use numapilot_sources::Survivor;
 use numapilot_sources::run_natively;
 use numapilot_trace::name::output_folder;
 use numapilot_trace::native::Native;
+use numapilot_trace::output::Existing;
 
 use super::background;
 use super::group::group;

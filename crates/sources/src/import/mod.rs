@@ -20,12 +20,12 @@ use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
 use numapilot_trace::chunk::{SessionEnd, SessionStart};
+use numapilot_trace::output::{Existing, OutputError, discard, prepare};
 use numapilot_trace::record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::wire::Clock;
 
 use crate::error::SourceError;
-use crate::output::{Existing, prepare};
 use crate::sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use facts::Facts;
 
@@ -89,7 +89,7 @@ impl Importer {
 impl Drop for Importer {
     fn drop(&mut self) {
         if let Some(output) = self.output.take() {
-            crate::output::discard(&output);
+            discard(&output);
         }
     }
 }
@@ -116,7 +116,7 @@ fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
         let walker = Walker::open_stream(std::io::stdin(), Path::new("standard input"))?;
         return Ok(Box::new(Import::new(walker, path)));
     }
-    let fail = |source| SourceError::Output {
+    let fail = |source| OutputError::Refused {
         path: path.to_owned(),
         source,
         remedy: "give the file that `perf record` wrote (perf.data, unless it was called otherwise)",

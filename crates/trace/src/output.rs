@@ -7,9 +7,36 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-use numapilot_trace::chunk::{Activity, activity};
+use thiserror::Error;
 
-use crate::error::SourceError;
+use crate::chunk::{Activity, activity};
+
+/// Why a trace cannot be written where it was to be.
+#[derive(Debug, Error)]
+pub enum OutputError {
+    /// The output exists and is not a numapilot trace, so it is not replaced.
+    #[error("{}: exists and is not a numapilot trace, so it is left alone; give another name with `--output NAME.numatrace`", path.display())]
+    Foreign {
+        /// Path of the existing file or folder.
+        path: PathBuf,
+    },
+    /// Another recording is writing there.
+    #[error("{}: another recording is being written there; wait for its end, or give another name with `--output`", path.display())]
+    Busy {
+        /// Path of the folder.
+        path: PathBuf,
+    },
+    /// The system refused an operation.
+    #[error("{}: {source}; {remedy}", path.display())]
+    Refused {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+        /// What the user can do about it.
+        remedy: &'static str,
+    },
+}
 
 /// What becomes of an older trace with the output's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,8 +52,8 @@ pub enum Existing {
 ///
 /// # Errors
 /// Something that is no trace is in the way, or the file system refuses.
-pub fn prepare(output: &Path, existing: Existing) -> Result<(), SourceError> {
-    let fail = |path: &Path, source: io::Error| SourceError::Output {
+pub fn prepare(output: &Path, existing: Existing) -> Result<(), OutputError> {
+    let fail = |path: &Path, source: io::Error| OutputError::Refused {
         path: path.to_owned(),
         source,
         remedy: "check the folder's permissions and space, or give another place with `--output NAME.numatrace`",
@@ -36,16 +63,16 @@ pub fn prepare(output: &Path, existing: Existing) -> Result<(), SourceError> {
         Err(e) => return Err(fail(output, e)),
         Ok(_) if is_empty_folder(output) => return Ok(()),
         Ok(_) if !matches!(activity(output), Activity::Ended) => {
-            return Err(SourceError::OutputBusy { path: output.to_owned() });
+            return Err(OutputError::Busy { path: output.to_owned() });
         }
-        Ok(_) if !is_trace(output) => return Err(SourceError::OutputForeign { path: output.to_owned() }),
+        Ok(_) if !is_trace(output) => return Err(OutputError::Foreign { path: output.to_owned() }),
         Ok(_) => match existing {
             Existing::Replace => fs::remove_dir_all(output).map_err(|e| fail(output, e))?,
             Existing::Rotate => {
                 let old = old_name(output);
                 if fs::symlink_metadata(&old).is_ok() {
                     if !is_trace(&old) && !is_empty_folder(&old) {
-                        return Err(SourceError::OutputForeign { path: old });
+                        return Err(OutputError::Foreign { path: old });
                     }
                     fs::remove_dir_all(&old).map_err(|e| fail(&old, e))?;
                 }
@@ -112,17 +139,17 @@ mod tests {
         fs::create_dir(&output).unwrap();
         fs::write(output.join("chapter-1"), "words").unwrap();
         for existing in [Existing::Rotate, Existing::Replace] {
-            assert!(matches!(prepare(&output, existing), Err(SourceError::OutputForeign { .. })));
+            assert!(matches!(prepare(&output, existing), Err(OutputError::Foreign { .. })));
         }
         discard(&output);
         assert_eq!(fs::read_to_string(output.join("chapter-1")).unwrap(), "words");
         let file = folder.path().join("file");
         fs::write(&file, "words").unwrap();
-        assert!(matches!(prepare(&file, Existing::Replace), Err(SourceError::OutputForeign { .. })));
+        assert!(matches!(prepare(&file, Existing::Replace), Err(OutputError::Foreign { .. })));
         let output = folder.path().join("b.numatrace");
         trace(&output, "new");
         fs::write(old_name(&output), "a file of the user's").unwrap();
-        assert!(matches!(prepare(&output, Existing::Rotate), Err(SourceError::OutputForeign { .. })));
+        assert!(matches!(prepare(&output, Existing::Rotate), Err(OutputError::Foreign { .. })));
         assert!(output.join("raw/mark").is_file());
     }
 }
