@@ -29,7 +29,6 @@ mod order;
 mod processor_time;
 mod record;
 mod recording;
-mod sampled;
 mod session;
 pub mod signals;
 mod simulated;

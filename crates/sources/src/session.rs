@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use numapilot_sampled::SharedWriter;
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::RingId;
@@ -34,7 +35,6 @@ use crate::options::Sampling;
 use crate::order::OrderSource;
 use crate::recording::Recording;
 use crate::recording::StopReason;
-use crate::sampled::SharedWriter;
 use crate::walk::walk;
 
 /// What is known when a recording begins.

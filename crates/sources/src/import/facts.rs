@@ -7,6 +7,7 @@ use std::path::Path;
 use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
+use numapilot_sampled::EventCounts;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::engine::Engine;
 use serde::Serialize;
@@ -15,8 +16,6 @@ use serde_json::{Map, Value, json};
 use super::events::EventKind;
 use super::{command, events};
 use numapilot_perf_events::places::{MemoryBlocks, Places};
-
-use crate::sampled::EventCounts;
 
 /// What the samples of one event are, for `meta.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

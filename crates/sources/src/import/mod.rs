@@ -1,6 +1,6 @@
 //! Engine `import`: a recording that `perf record` made (`perf mem record`, `perf record -d`) becomes records of a trace.
 //!
-//! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace ([`crate::sampled`]), which go straight
+//! One pass: records are put in order of time round by round, as perf itself does, and become records of the trace (`numapilot-sampled`), which go straight
 //! to the join: the recording stays where it is, so nothing is kept twice. What it does not hold stays unknown, and [`Imported::notes`]
 //! says so.
 
@@ -19,17 +19,17 @@ use std::path::{Path, PathBuf};
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
-use numapilot_trace::chunk::{SessionEnd, SessionStart};
+use numapilot_sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
+use numapilot_trace::chunk::{ChunkError, SessionEnd, SessionStart};
 use numapilot_trace::output::{Existing, OutputError, discard, prepare};
 use numapilot_trace::record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::wire::Clock;
 
 use crate::error::SourceError;
-use crate::sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use facts::Facts;
 
-pub use crate::sampled::Counts;
+pub use numapilot_sampled::Counts;
 
 /// The trace is a CPU's, not a thread's.
 const NO_TASK: u32 = u32::MAX;
@@ -310,7 +310,7 @@ impl<R: Read> Import<R> {
         is_enough
     }
 
-    fn handle(&mut self, entry: &Entry) -> Result<(), SourceError> {
+    fn handle(&mut self, entry: &Entry) -> Result<(), ChunkError> {
         let Some((samples, _)) = &mut self.begun else { return Ok(()) };
         self.last_time = self.last_time.max(entry.time);
         let Some(header) = entry.header else {

@@ -15,6 +15,7 @@ use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
 use numapilot_kernel::task::why_absent;
+use numapilot_sampled::SharedWriter;
 use numapilot_text::units;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
@@ -42,7 +43,6 @@ use crate::options::RecordOptions;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;
-use crate::sampled::SharedWriter;
 use crate::signals::Guard;
 use numapilot_perf_events::open::Scope;
 

@@ -69,7 +69,7 @@ pub struct Counts {
 
 impl Counts {
     /// A note on samples that the trace cannot hold; `None`: there are none.
-    pub(crate) fn beyond_note(&self) -> Option<String> {
+    pub fn beyond_note(&self) -> Option<String> {
         let count = self.beyond_addresses;
         let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
         (count > 0).then(|| format!("{count} {words}"))
@@ -78,7 +78,7 @@ impl Counts {
 
 /// Counts of one event's samples by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct EventCounts {
+pub struct EventCounts {
     /// Number of samples.
     pub samples: u64,
     /// Those that are memory accesses (or page faults), with an address in memory of the program or without.

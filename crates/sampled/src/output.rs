@@ -6,13 +6,10 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
-use numapilot_trace::chunk::{ChunkWriter, RingId};
+use numapilot_trace::chunk::{ChunkError, ChunkWriter, RingId};
 use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Event, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
-
-use crate::arena::Arena;
-use crate::error::SourceError;
 
 /// Bytes of a ring that are handed on at once.
 const RING_BYTES: usize = 64 << 10;
@@ -24,7 +21,7 @@ const THREADS_MAX: u32 = 1 << 22;
 
 /// The trace's chunk files, which several threads of the recorder may write to.
 #[derive(Clone)]
-pub(crate) struct SharedWriter(Arc<Mutex<ChunkWriter>>);
+pub struct SharedWriter(Arc<Mutex<ChunkWriter>>);
 
 impl SharedWriter {
     /// Wraps a writer, so that several threads can write to it.
@@ -57,12 +54,27 @@ impl Ring {
     }
 }
 
+/// Hands out numbers where others need some as well: the tracker in the program does too. No number is handed out twice.
+pub trait Numbering: Send + Sync {
+    /// A number for a thread.
+    fn new_thread(&self) -> u32;
+
+    /// A number for a process image.
+    fn new_process(&self) -> u32;
+
+    /// A number for a binary.
+    fn new_module(&self) -> u32;
+
+    /// A number for a call stack.
+    fn new_stack(&self) -> u32;
+}
+
 /// Source of the numbers of threads, processes and binaries.
 enum Numbers {
     /// Nobody else hands any out. In order: process, module, stack.
     Own(u32, u32, u32),
-    /// The tracker in the program does too.
-    Arena(Arc<Arena>),
+    /// Others do too.
+    Shared(Arc<dyn Numbering>),
 }
 
 /// Destination of the records.
@@ -74,7 +86,7 @@ enum Destination {
 }
 
 /// Writes records to a trace or to memory.
-pub(crate) struct Output {
+pub struct Output {
     to: Destination,
     clock: Clock,
     numbers: Numbers,
@@ -91,9 +103,9 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Stamps are ticks of `clock`. With an arena numbers are drawn from it.
-    pub fn new(writer: SharedWriter, clock: Clock, arena: Option<Arc<Arena>>) -> Output {
-        let numbers = arena.map_or(Numbers::Own(0, 1, 1), Numbers::Arena);
+    /// Stamps are ticks of `clock`. Numbers are drawn from `numbering`, where others need some as well.
+    pub fn new(writer: SharedWriter, clock: Clock, numbering: Option<Arc<dyn Numbering>>) -> Output {
+        let numbers = numbering.map_or(Numbers::Own(0, 1, 1), Numbers::Shared);
         Output::with(Destination::Chunks(writer, BTreeMap::new()), clock, numbers)
     }
 
@@ -123,17 +135,17 @@ impl Output {
     }
 
     /// Puts what is kept from the `from`th record on in order of its stamps.
-    pub fn sort(&mut self, from: usize) {
+    pub(crate) fn sort(&mut self, from: usize) {
         if let Destination::Records(waiting) = &mut self.to {
             waiting[from..].sort_by_key(|record| record.stamp.order);
         }
     }
 
     /// A new thread's number.
-    pub fn new_thread(&mut self) -> ThreadIndex {
+    pub(crate) fn new_thread(&mut self) -> ThreadIndex {
         let index = match &self.numbers {
             Numbers::Own(..) => post_increment(&mut self.threads),
-            Numbers::Arena(arena) => arena.new_thread(),
+            Numbers::Shared(others) => others.new_thread(),
         };
         if let Destination::Chunks(_, rings) = &mut self.to
             && index < THREADS_MAX
@@ -144,26 +156,26 @@ impl Output {
     }
 
     /// A new process image's number.
-    pub fn new_process(&mut self) -> ProcessIndex {
+    pub(crate) fn new_process(&mut self) -> ProcessIndex {
         ProcessIndex(match &mut self.numbers {
             Numbers::Own(next, ..) => post_increment(next),
-            Numbers::Arena(arena) => arena.new_process(),
+            Numbers::Shared(others) => others.new_process(),
         })
     }
 
     /// A new binary's number.
-    pub fn new_module(&mut self) -> ModuleId {
+    pub(crate) fn new_module(&mut self) -> ModuleId {
         ModuleId(match &mut self.numbers {
             Numbers::Own(_, next, _) => post_increment(next),
-            Numbers::Arena(arena) => arena.new_module(),
+            Numbers::Shared(others) => others.new_module(),
         })
     }
 
     /// Writes a new stack; its number.
-    pub fn new_stack(&mut self, thread: ThreadIndex, order: u64, frames: &[u64]) -> Result<StackId, SourceError> {
+    pub(crate) fn new_stack(&mut self, thread: ThreadIndex, order: u64, frames: &[u64]) -> Result<StackId, ChunkError> {
         let id = StackId(match &mut self.numbers {
             Numbers::Own(_, _, next) => post_increment(next),
-            Numbers::Arena(arena) => arena.new_stack(),
+            Numbers::Shared(others) => others.new_stack(),
         });
         let frames = frames.iter().map(|&frame| VirtAddr(frame)).collect();
         self.put(thread, order, Event::Stack { id, frames, truncated: false, failed: false })?;
@@ -171,7 +183,7 @@ impl Output {
     }
 
     /// Writes an event of a thread. Stamps before the recording's start count as the start.
-    pub fn put(&mut self, thread: ThreadIndex, order: u64, event: Event) -> Result<(), SourceError> {
+    pub(crate) fn put(&mut self, thread: ThreadIndex, order: u64, event: Event) -> Result<(), ChunkError> {
         let order = order.max(self.clock.origin_cycles);
         let stamp = Stamp { order: Order(order), time: self.clock.time(order) };
         let (is_sample, is_end) = (matches!(event, Event::Access(_)), matches!(event, Event::ThreadEnd { .. }));
@@ -207,14 +219,17 @@ impl Output {
     }
 
     /// A thread has ended, and hardly anything more comes of it.
-    pub fn ended(&mut self, thread: ThreadIndex) {
+    pub(crate) fn ended(&mut self, thread: ThreadIndex) {
         if let Destination::Chunks(..) = &self.to {
             self.ended.push(thread.0);
         }
     }
 
     /// Hands everything on, so that it survives this process's death.
-    pub fn flush(&mut self) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn flush(&mut self) -> Result<(), ChunkError> {
         let Destination::Chunks(writer, rings) = &mut self.to else { return Ok(()) };
         let mut writer = writer.lock();
         for ring in rings.values_mut().filter(|ring| !ring.bytes.is_empty()) {
@@ -245,7 +260,7 @@ impl Output {
 
     /// Rings of threads that have not ended.
     #[cfg(test)]
-    pub fn open_rings(&self) -> usize {
+    pub(crate) fn open_rings(&self) -> usize {
         if let Destination::Chunks(_, rings) = &self.to { rings.len() } else { 0 }
     }
 

@@ -5,6 +5,7 @@ use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
+use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
@@ -16,7 +17,6 @@ use super::output::Output;
 use super::running::RunningTasks;
 use super::shared::Sighting;
 use super::tasks::{Announcement, Tasks};
-use crate::error::SourceError;
 use numapilot_perf_events::page_sizes::Sizes;
 use numapilot_perf_events::places::Answers;
 use numapilot_perf_events::places::Places;
@@ -39,7 +39,7 @@ struct Held {
 }
 
 /// Turns samples and side band into records.
-pub(crate) struct Samples {
+pub struct Samples {
     out: Output,
     tasks: Tasks,
     places: Places,
@@ -140,12 +140,10 @@ impl Samples {
     }
 
     /// Pages of a process that were in memory before the recording: first address, number, node.
-    pub fn found(
-        &mut self,
-        pid: u32,
-        (address, pages, node): (u64, u32, NodeId),
-        time: u64,
-    ) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn found(&mut self, pid: u32, (address, pages, node): (u64, u32, NodeId), time: u64) -> Result<(), ChunkError> {
         let task = self.tasks.task(pid, pid, time);
         let Some(thread) = self.tasks.thread(&mut self.out, task)? else { return Ok(()) };
         let cause = layout::PLACED_FOUND as u8;
@@ -153,7 +151,10 @@ impl Samples {
     }
 
     /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
-    pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), ChunkError> {
         self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
     }
 
@@ -179,7 +180,7 @@ impl Samples {
     }
 
     /// A mapping that was made: what was mapped there before is gone, and with it its pages.
-    fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), SourceError> {
+    fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), ChunkError> {
         let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
         for (image, start, end) in renewed {
             self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
@@ -188,7 +189,10 @@ impl Samples {
     }
 
     /// A record that is no sample. `time`: its order stamp, as for all that follows.
-    pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), ChunkError> {
         if self.is_described(record, time) {
             return Ok(());
         }
@@ -224,7 +228,7 @@ impl Samples {
     }
 
     /// A task's name, start or end.
-    fn lifecycle(&mut self, record: &SideBand<'_>, time: u64) -> Result<(), SourceError> {
+    fn lifecycle(&mut self, record: &SideBand<'_>, time: u64) -> Result<(), ChunkError> {
         match record {
             SideBand::Comm { pid, tid, name, by_exec } => {
                 self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)?;
@@ -254,13 +258,10 @@ impl Samples {
     }
 
     /// Processes a sample of an event.
-    pub fn sample(
-        &mut self,
-        event: usize,
-        attr: &EventAttr,
-        sample: &Sample<'_>,
-        time: u64,
-    ) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn sample(&mut self, event: usize, attr: &EventAttr, sample: &Sample<'_>, time: u64) -> Result<(), ChunkError> {
         let fact = self.places.events.get(event).copied().unwrap_or_default();
         if fact.is_helper {
             return Ok(());
@@ -295,7 +296,7 @@ impl Samples {
     }
 
     /// A sample that is not a memory access: it only shows that its thread ran.
-    fn other_event(&mut self, sample: &Sample<'_>, time: u64) -> Result<(), SourceError> {
+    fn other_event(&mut self, sample: &Sample<'_>, time: u64) -> Result<(), ChunkError> {
         self.counts.other_events += 1;
         if let Some((pid, tid)) = sample.pid_tid {
             let task = self.tasks.task(pid, tid, time);
@@ -306,7 +307,7 @@ impl Samples {
 
     /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task
     /// that ran then: whose it is stays unknown where nothing says it.
-    pub fn access(&mut self, found: &AuxAccess, time: u64) -> Result<(), SourceError> {
+    pub fn access(&mut self, found: &AuxAccess, time: u64) -> Result<(), ChunkError> {
         let AuxAccess { access, last_task } = found;
         let running = || self.running.get(&access.cpu?)?.at(access.time?);
         let task = running().or(*last_task);
@@ -321,7 +322,7 @@ impl Samples {
         self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
     }
 
-    fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), SourceError> {
+    fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), ChunkError> {
         if access.address >= ADDRESS_END {
             let is_kernels = is_kernel_address(access.address);
             self.counts.kernel_addresses += u64::from(is_kernels);
@@ -364,7 +365,7 @@ impl Samples {
         time: u64,
         is_fault: bool,
         (told, page): (Option<NodeId>, FaultedPage),
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ChunkError> {
         let process = self.tasks.process(task);
         let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu as usize).copied().flatten());
         if let (Some(cpu), Some(node)) = (access.cpu, node)
@@ -464,7 +465,7 @@ impl Samples {
         (node, told): (Option<NodeId>, Option<NodeId>),
         (task, thread): (usize, ThreadIndex),
         time: u64,
-    ) -> Result<Option<NodeId>, SourceError> {
+    ) -> Result<Option<NodeId>, ChunkError> {
         let image = self.tasks.image_of(task);
         // What was there before, no fault of this recording has placed.
         let was_absent = access.page_bytes.is_none_or(|bytes| bytes == 0);
@@ -500,7 +501,7 @@ impl Samples {
     }
 
     /// Number of the stack in `self.chain`, written if it is new.
-    fn stack(&mut self, thread: ThreadIndex, process: ProcessIndex, time: u64) -> Result<StackId, SourceError> {
+    fn stack(&mut self, thread: ThreadIndex, process: ProcessIndex, time: u64) -> Result<StackId, ChunkError> {
         if self.chain.len() == 1 {
             return Ok(StackId(0));
         }
@@ -515,7 +516,10 @@ impl Samples {
 
     /// The tracker has announced a thread: samples that waited for that are written now. Samples from before its process's memory was
     /// described count as from then.
-    pub fn announce(&mut self, announced: &Announcement) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn announce(&mut self, announced: &Announcement) -> Result<(), ChunkError> {
         let task = self.tasks.announce(announced);
         self.release(task, announced.ready)?;
         self.tasks.settled(task);
@@ -524,7 +528,10 @@ impl Samples {
     }
 
     /// Waits no longer for the announcement of threads that began before `limit`.
-    pub fn settle(&mut self, limit: u64) -> Result<(), SourceError> {
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn settle(&mut self, limit: u64) -> Result<(), ChunkError> {
         let settled = self.tasks.settle(limit);
         for &task in &settled {
             self.release(task, 0)?;
@@ -535,7 +542,7 @@ impl Samples {
         Ok(())
     }
 
-    fn release(&mut self, task: usize, from: u64) -> Result<(), SourceError> {
+    fn release(&mut self, task: usize, from: u64) -> Result<(), ChunkError> {
         let Some(held) = self.held.remove(&task) else { return Ok(()) };
         for sample in held {
             let Some(thread) = self.tasks.thread(&mut self.out, task)? else { continue };
@@ -550,7 +557,7 @@ impl Samples {
 }
 
 /// The level in the trace's terms.
-pub(crate) fn level(level: data_src::Level) -> Level {
+fn level(level: data_src::Level) -> Level {
     match level {
         data_src::Level::L1 => Level::L1,
         data_src::Level::LineFill => Level::LineFill,
@@ -577,7 +584,7 @@ mod tests {
     use super::*;
     use numapilot_perf_events::places::EventFact;
 
-    use crate::sampled::{SharedWriter, TaskSource};
+    use crate::{SharedWriter, TaskSource};
 
     const KHZ: u32 = 1_000_000;
 

@@ -12,7 +12,7 @@ const NO_CPU: u32 = u32::MAX;
 
 /// One waiting record, or an access of an AUX trace, which has no header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
     /// Nanoseconds on the recording's clock.
     pub time: u64,
     sequence: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Entry {
 
 /// An access of an AUX trace.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AuxAccess {
+pub struct AuxAccess {
     /// The access; its time is unknown where the trace has none.
     pub access: MemoryAccess<'static>,
     /// Process and thread that ran at the end of the piece that it is in.
@@ -35,7 +35,7 @@ pub(crate) struct AuxAccess {
 
 /// Records that wait to be processed in the order of their times.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub struct Queue {
     bytes: Vec<u8>,
     last: (usize, usize),
     entries: Vec<Entry>,

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use numapilot_perf::{FileIdentity, Mapping};
+use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::Tasks;
-use crate::error::SourceError;
-use crate::sampled::binaries::LoadedBinary;
-use crate::sampled::extents::Changes;
-use crate::sampled::files::MappedFile;
-use crate::sampled::output::Output;
-use crate::sampled::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
+use crate::binaries::LoadedBinary;
+use crate::extents::Changes;
+use crate::files::MappedFile;
+use crate::output::Output;
+use crate::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
 
 /// Bits of a mapping's protection and flags, as mmap(2) has them.
 const PROT_WRITE: u32 = 2;
@@ -41,13 +41,13 @@ enum Part {
 impl Tasks {
     /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
     /// after the last.
-    pub fn map(
+    pub(crate) fn map(
         &mut self,
         out: &mut Output,
         mapping: &Mapping<'_>,
         sighting: Sighting,
         time: u64,
-    ) -> Result<Vec<(usize, u64, u64)>, SourceError> {
+    ) -> Result<Vec<(usize, u64, u64)>, ChunkError> {
         // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
         let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
         if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
@@ -74,7 +74,7 @@ impl Tasks {
         mapping: &Mapping<'_>,
         (sighting, changes): (Sighting, &Changes),
         time: u64,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ChunkError> {
         let path = String::from_utf8_lossy(mapping.path).into_owned();
         let is_file = is_disk_file(mapping.path);
         let is_anonymous = path.starts_with("//anon") || path.is_empty();
@@ -162,7 +162,7 @@ impl Tasks {
         mapping: &Mapping<'_>,
         (path, inode): (String, u64),
         time: u64,
-    ) -> Result<bool, SourceError> {
+    ) -> Result<bool, ChunkError> {
         // One whose file is here and that lies so has been recognised before.
         let bias = mapping.addr.wrapping_sub(mapping.file_offset);
         let is_told = |module: &LoadedBinary| {
@@ -234,12 +234,12 @@ impl Tasks {
     }
 
     /// Whether an instruction is the tracker's.
-    pub fn is_trackers(&self, image: usize, ip: u64) -> bool {
+    pub(crate) fn is_trackers(&self, image: usize, ip: u64) -> bool {
         self.images[image].tracker_code.get(ip) == Some(true)
     }
 
     /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
-    pub fn is_own(&self, image: usize, address: u64) -> bool {
+    pub(crate) fn is_own(&self, image: usize, address: u64) -> bool {
         match self.images[image].owners.get(address) {
             Some(Owner::File) => false,
             Some(Owner::Process) => true,
@@ -249,7 +249,7 @@ impl Tasks {
     }
 
     /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
-    pub fn page_key(&self, image: usize, address: u64) -> PageKey {
+    pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
         match self.images[image].owners.get(address) {
             Some(Owner::Shared(segment)) => {
                 PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use numapilot_perf::TaskChange;
+use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
 
@@ -28,7 +29,6 @@ use super::files::Files;
 use super::output::Output;
 use super::ranges::Ranges;
 use super::shared::{Owner, SharedMemory};
-use crate::error::SourceError;
 
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ pub(crate) struct EndedImage {
 
 /// A thread that the tracker has announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Announcement {
+pub struct Announcement {
     /// Process id.
     pub pid: u32,
     /// Thread id.
@@ -114,7 +114,7 @@ pub(crate) struct Announcement {
 
 /// How a recording knows of processes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskSource {
+pub struct TaskSource {
     /// Build ids of files, by path.
     pub build_ids: HashMap<String, Vec<u8>>,
     /// Where the `/proc` is that lists the processes; `None`: they ran elsewhere, or another time.
@@ -129,7 +129,7 @@ pub(crate) struct TaskSource {
 
 /// All tasks of a recording: process images and their threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
+pub struct Tasks {
     images: Vec<Image>,
     tasks: Vec<Task>,
     /// Places of images and tasks of which nothing is kept.
@@ -191,7 +191,7 @@ impl Tasks {
     }
 
     /// The living thread with these numbers, new if there was none.
-    pub fn task(&mut self, pid: u32, tid: u32, time: u64) -> usize {
+    pub(crate) fn task(&mut self, pid: u32, tid: u32, time: u64) -> usize {
         let image = self.image(pid, time);
         if let Some(&task) = self.by_tid.get(&tid)
             && self.images[self.tasks[task].image].pid == pid
@@ -209,12 +209,12 @@ impl Tasks {
     }
 
     /// Process of a thread that is known.
-    pub fn pid_of(&self, tid: u32) -> Option<u32> {
+    pub(crate) fn pid_of(&self, tid: u32) -> Option<u32> {
         self.by_tid.get(&tid).map(|&task| self.images[self.tasks[task].image].pid)
     }
 
     /// The thread of a sample, written if it was not yet. `None`: the tracker may still announce it.
-    pub fn thread(&mut self, out: &mut Output, task: usize) -> Result<Option<ThreadIndex>, SourceError> {
+    pub(crate) fn thread(&mut self, out: &mut Output, task: usize) -> Result<Option<ThreadIndex>, ChunkError> {
         match self.tasks[task].thread {
             Some(thread) => Ok(Some(thread)),
             None if self.tasks[task].is_settled => self.written(out, task).map(Some),
@@ -223,17 +223,17 @@ impl Tasks {
     }
 
     /// Number of a task's process image, among all images.
-    pub fn image_of(&self, task: usize) -> usize {
+    pub(crate) fn image_of(&self, task: usize) -> usize {
         self.tasks[task].image
     }
 
     /// Process number of a task whose process is written.
-    pub fn process(&self, task: usize) -> ProcessIndex {
+    pub(crate) fn process(&self, task: usize) -> ProcessIndex {
         self.images[self.tasks[task].image].index.unwrap_or_default()
     }
 
     /// The tracker has announced a thread: the task gets its number. Returns the task.
-    pub fn announce(&mut self, announced: &Announcement) -> usize {
+    pub(crate) fn announce(&mut self, announced: &Announcement) -> usize {
         let Announcement { pid, tid, ready, .. } = *announced;
         let is_it = |&task: &usize| {
             let Task { tid: other, image, start, .. } = self.tasks[task];
@@ -257,7 +257,7 @@ impl Tasks {
     }
 
     /// Waits no longer for the tracker's word on tasks that began before `limit`. Returns them.
-    pub fn settle(&mut self, limit: u64) -> Vec<usize> {
+    pub(crate) fn settle(&mut self, limit: u64) -> Vec<usize> {
         let tasks = &mut self.tasks;
         let count = self.unannounced.iter().position(|&task| tasks[task].start >= limit);
         let settled: Vec<usize> = self.unannounced.drain(..count.unwrap_or(self.unannounced.len())).collect();
@@ -265,7 +265,7 @@ impl Tasks {
         settled
     }
 
-    fn written(&mut self, out: &mut Output, task: usize) -> Result<ThreadIndex, SourceError> {
+    fn written(&mut self, out: &mut Output, task: usize) -> Result<ThreadIndex, ChunkError> {
         if let Some(thread) = self.tasks[task].thread {
             return Ok(thread);
         }
@@ -293,7 +293,7 @@ impl Tasks {
         out: &mut Output,
         task: usize,
         forker: Option<ThreadIndex>,
-    ) -> Result<ThreadIndex, SourceError> {
+    ) -> Result<ThreadIndex, ChunkError> {
         let creator = self.creator(task).and_then(|creator| self.tasks[creator].thread);
         let parent = creator.or(self.tasks[task].creator).or(forker);
         let Task { tid, image, start, ref name, .. } = self.tasks[task];
@@ -323,7 +323,7 @@ impl Tasks {
     }
 
     /// Writes a process, its first thread, and what waited. A forked one needs its parent written before.
-    fn write_image(&mut self, out: &mut Output, image: usize, task: usize) -> Result<(), SourceError> {
+    fn write_image(&mut self, out: &mut Output, image: usize, task: usize) -> Result<(), ChunkError> {
         let parent = self.images[image].parent;
         if let Some(parent) = parent
             && self.images[parent].index.is_none()
@@ -382,7 +382,7 @@ impl Tasks {
     }
 
     /// The thread that forked a process, whose first thread `first` is, written if it was not: the join knows by it that the process has its parent's memory.
-    fn forker(&mut self, out: &mut Output, image: usize, first: usize) -> Result<Option<ThreadIndex>, SourceError> {
+    fn forker(&mut self, out: &mut Output, image: usize, first: usize) -> Result<Option<ThreadIndex>, ChunkError> {
         let Image { parent: Some(parent), by_exec: false, .. } = self.images[image] else { return Ok(None) };
         match self.creator(first).filter(|&creator| self.tasks[creator].image == parent) {
             Some(creator) if self.tasks[creator].thread.is_some() => Ok(self.tasks[creator].thread),
@@ -400,7 +400,7 @@ impl Tasks {
     }
 
     /// Writes an event of a process, or keeps it until the process is written.
-    fn tell(&mut self, out: &mut Output, image: usize, time: u64, event: Event) -> Result<(), SourceError> {
+    fn tell(&mut self, out: &mut Output, image: usize, time: u64, event: Event) -> Result<(), ChunkError> {
         if self.images[image].is_tracked {
             return Ok(());
         }
@@ -419,7 +419,7 @@ impl Tasks {
     }
 
     /// A name, or with `by_exec` a new image.
-    pub fn comm(
+    pub(crate) fn comm(
         &mut self,
         out: &mut Output,
         pid: u32,
@@ -427,7 +427,7 @@ impl Tasks {
         name: &[u8],
         by_exec: bool,
         time: u64,
-    ) -> Result<(), SourceError> {
+    ) -> Result<(), ChunkError> {
         let name = String::from_utf8_lossy(name).into_owned();
         if by_exec {
             self.exec(out, pid, tid, time)?;
@@ -440,7 +440,7 @@ impl Tasks {
         }
     }
 
-    fn exec(&mut self, out: &mut Output, pid: u32, tid: u32, time: u64) -> Result<(), SourceError> {
+    fn exec(&mut self, out: &mut Output, pid: u32, tid: u32, time: u64) -> Result<(), ChunkError> {
         let old = self.by_pid.get(&pid).copied();
         let parent = old.filter(|&old| self.images[old].index.is_some());
         if let Some(old) = parent {
@@ -467,7 +467,7 @@ impl Tasks {
     }
 
     /// A new thread, or a new process.
-    pub fn fork(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), SourceError> {
+    pub(crate) fn fork(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), ChunkError> {
         let time = change.time;
         let parent = self.task(change.parent_pid, change.parent_tid, time);
         if change.pid != change.parent_pid {
@@ -497,7 +497,7 @@ impl Tasks {
     }
 
     /// A thread's end, and that of its process if it was the last.
-    pub fn exit(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), SourceError> {
+    pub(crate) fn exit(&mut self, out: &mut Output, change: &TaskChange) -> Result<(), ChunkError> {
         let Some(&task) = self.by_tid.get(&change.tid) else { return Ok(()) };
         let Task { image, thread, is_tracked, is_settled, .. } = self.tasks[task];
         self.images[image].living = self.images[image].living.saturating_sub(1);
@@ -592,7 +592,7 @@ impl Tasks {
     }
 
     /// Threads that have ended since the last call, of processes that had not.
-    pub fn ended_threads(&mut self) -> Vec<ThreadIndex> {
+    pub(crate) fn ended_threads(&mut self) -> Vec<ThreadIndex> {
         std::mem::take(&mut self.ended_threads)
     }
 
@@ -613,7 +613,7 @@ impl Tasks {
     }
 
     /// Drops what is kept of a task that was unsettled, or of its image, if it has ended meanwhile. Nothing of the task may wait any more.
-    pub fn settled(&mut self, task: usize) {
+    pub(crate) fn settled(&mut self, task: usize) {
         let Task { tid, serial, image, .. } = self.tasks[task];
         if serial == 0 {
             return;
@@ -637,7 +637,7 @@ impl Tasks {
     }
 
     /// Written process images that have ended since the last call.
-    pub fn ended(&mut self) -> Vec<EndedImage> {
+    pub(crate) fn ended(&mut self) -> Vec<EndedImage> {
         let ended = std::mem::take(&mut self.ended);
         let mut told = Vec::with_capacity(ended.len());
         for image in ended {
@@ -652,7 +652,7 @@ impl Tasks {
 
     /// Numbers of images and tasks of which something is kept, and of what else is kept of them.
     #[cfg(test)]
-    pub fn kept(&self) -> (usize, usize, usize) {
+    pub(crate) fn kept(&self) -> (usize, usize, usize) {
         let of = |image: &Image| image.waiting.len() + image.modules.len() + image.owners.len() + image.heirs.len();
         let images = self.images.len() - self.free_images.len();
         (images, self.tasks.len() - self.free_tasks.len(), self.images.iter().map(of).sum())
