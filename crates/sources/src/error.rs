@@ -109,9 +109,6 @@ pub enum SourceError {
     /// Events of the kernel cannot be opened.
     #[error(transparent)]
     Events(#[from] EventsError),
-    /// A recording of perf cannot be imported.
-    #[error(transparent)]
-    Import(#[from] numapilot_perf::file::FileError),
     /// The raw trace cannot be written.
     #[error(transparent)]
     Chunk(#[from] numapilot_trace::chunk::ChunkError),

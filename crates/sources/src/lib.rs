@@ -18,7 +18,6 @@ mod faulted;
 mod generated;
 mod holder;
 mod host;
-pub mod import;
 mod launch;
 pub mod live;
 mod machine_files;

@@ -5,6 +5,7 @@
 //! says so.
 
 mod command;
+mod error;
 mod events;
 mod facts;
 #[cfg(test)]
@@ -21,14 +22,14 @@ use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
 use numapilot_sampled::{Entry, Output, Queue, Samples, TaskSource, Tasks};
 use numapilot_trace::chunk::{ChunkError, SessionEnd, SessionStart};
-use numapilot_trace::output::{Existing, OutputError, discard, prepare};
+use numapilot_trace::output::{Existing, discard, prepare};
 use numapilot_trace::record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::wire::Clock;
 
-use crate::error::SourceError;
 use facts::Facts;
 
+pub use error::ImportError;
 pub use numapilot_sampled::Counts;
 
 /// The trace is a CPU's, not a thread's.
@@ -63,7 +64,7 @@ pub struct Importer {
 }
 
 /// Any form of recording being read.
-trait Reading: RecordSource<Error = SourceError> {
+trait Reading: RecordSource<Error = ImportError> {
     fn imported(&self) -> Imported;
 }
 
@@ -72,7 +73,7 @@ impl Importer {
     ///
     /// # Errors
     /// If the file cannot be read or is no sound `perf.data`, or the trace cannot be made.
-    pub fn open(options: &ImportOptions) -> Result<Importer, SourceError> {
+    pub fn open(options: &ImportOptions) -> Result<Importer, ImportError> {
         let reading = reading(&options.input)?;
         prepare(&options.output, options.existing)?;
         Ok(Importer { reading, output: Some(options.output.clone()) })
@@ -95,13 +96,13 @@ impl Drop for Importer {
 }
 
 impl RecordSource for Importer {
-    type Error = SourceError;
+    type Error = ImportError;
 
-    fn start(&mut self) -> Result<SessionStart, SourceError> {
+    fn start(&mut self) -> Result<SessionStart, ImportError> {
         self.reading.start()
     }
 
-    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, SourceError> {
+    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, ImportError> {
         self.reading.read(out)
     }
 
@@ -111,12 +112,12 @@ impl RecordSource for Importer {
 }
 
 /// Opens a recording of any form.
-fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
+fn reading(path: &Path) -> Result<Box<dyn Reading>, ImportError> {
     if path.as_os_str() == "-" {
         let walker = Walker::open_stream(std::io::stdin(), Path::new("standard input"))?;
         return Ok(Box::new(Import::new(walker, path)));
     }
-    let fail = |source| OutputError::Refused {
+    let fail = |source| ImportError::Input {
         path: path.to_owned(),
         source,
         remedy: "give the file that `perf record` wrote (perf.data, unless it was called otherwise)",
@@ -131,7 +132,7 @@ fn reading(path: &Path) -> Result<Box<dyn Reading>, SourceError> {
 }
 
 /// A folder that `perf record --threads` wrote: `data` says everything, `data.0`, `data.1`, ... have the records of one thread each.
-fn folder(path: &Path) -> Result<Walker<File>, SourceError> {
+fn folder(path: &Path) -> Result<Walker<File>, ImportError> {
     let open = |path: &Path| -> std::io::Result<(File, u64)> {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -182,9 +183,9 @@ impl<R: Read + Send> Reading for Import<R> {
 }
 
 impl<R: Read + Send> RecordSource for Import<R> {
-    type Error = SourceError;
+    type Error = ImportError;
 
-    fn start(&mut self) -> Result<SessionStart, SourceError> {
+    fn start(&mut self) -> Result<SessionStart, ImportError> {
         loop {
             if let Some((_, start)) = &self.begun {
                 return Ok(start.clone());
@@ -193,7 +194,7 @@ impl<R: Read + Send> RecordSource for Import<R> {
         }
     }
 
-    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, SourceError> {
+    fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, ImportError> {
         loop {
             while self.handled < self.ready.len() {
                 let entry = self.ready[self.handled];
@@ -264,7 +265,7 @@ impl<R: Read> Import<R> {
     }
 
     /// Reads up to the next mark behind which records can be handed on, or to the end.
-    fn read_on(&mut self) -> Result<(), SourceError> {
+    fn read_on(&mut self) -> Result<(), ImportError> {
         while let Some(item) = self.walker.next()? {
             match item.header.kind {
                 kind::FINISHED_ROUND => {
@@ -332,7 +333,7 @@ impl<R: Read> Import<R> {
     }
 
     /// Records about AUX traces, as they stand in the file: `queue` takes the accesses in them.
-    fn aux(&mut self) -> Result<(), SourceError> {
+    fn aux(&mut self) -> Result<(), ImportError> {
         let Some(item) = self.walker.current() else { return Ok(()) };
         match self.walker.session().decode(item.header, item.body, item.offset) {
             Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => {
