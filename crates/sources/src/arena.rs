@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_launch::Held;
 use numapilot_sampled::Numbering;
 use numapilot_trace::wire::layout as wire;
 
@@ -25,7 +26,6 @@ use crate::clock::HostInstant;
 use crate::clock::monotonic_ns;
 use crate::clock::order_now;
 use crate::error::SourceError;
-use crate::holder::Held;
 use crate::namespaces;
 use crate::order::OrderSource;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_launch::LaunchError;
 use numapilot_perf_events::EventsError;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::output::OutputError;
@@ -11,29 +12,9 @@ use thiserror::Error;
 /// Why a program could not be recorded (or built for recording).
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The command is empty.
-    #[error("no program given; write it after `--`, as in `numapilot record -- ./program arguments`")]
-    NoCommand,
-    /// No file of that name, here or on PATH.
-    #[error("{program}: not found{}",
-        if *.on_path { format!(" in any folder of PATH; check the spelling, or give the path (`./{program}` for this folder)") }
-        else { "; check the path".to_owned() })]
-    NotFound {
-        /// The program as the user wrote it.
-        program: String,
-        /// It was looked up on PATH (it has no slash).
-        on_path: bool,
-    },
-    /// It exists, but cannot be executed.
-    #[error("{}: {reason}; {remedy}", path.display())]
-    NotExecutable {
-        /// Path of the file.
-        path: PathBuf,
-        /// What is wrong, as part of a sentence.
-        reason: String,
-        /// What the user can do about it.
-        remedy: String,
-    },
+    /// The program cannot be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
     /// An engine that was asked for by name refuses this program.
     #[error("engine {engine} cannot record {}: {reason}; {remedy}", path.display())]
     EngineRefused {
@@ -112,19 +93,14 @@ pub enum SourceError {
     /// The raw trace cannot be written.
     #[error(transparent)]
     Chunk(#[from] numapilot_trace::chunk::ChunkError),
-    /// One recording at a time per process: it owns signal handlers and children.
-    #[error("this process is already recording; wait for that recording to end, or record from another process")]
-    Busy,
 }
 
 impl SourceError {
     /// The exit status by which shells know this failure: 127 not found, 126 not executable, 2 for bad options, 1 otherwise.
     pub fn exit_code(&self) -> i32 {
         match self {
-            SourceError::NotFound { .. } => 127,
-            SourceError::NotExecutable { .. } => 126,
-            SourceError::NoCommand
-            | SourceError::EngineNotAvailable { .. }
+            SourceError::Launch(error) => error.exit_code(),
+            SourceError::EngineNotAvailable { .. }
             | SourceError::EngineUnknown { .. }
             | SourceError::Option { .. }
             | SourceError::Machine { .. } => 2,

@@ -2,7 +2,7 @@
 //!
 //! [`record`] starts a program with the tracker library preloaded, shares an arena of rings with it, and drains them to the chunk files
 //! of a trace (`docs/trace-format.md`) until everything has ended. Which engine records, and why not a better one, is
-//! decided in [`engine`]. The shared memory's layout is `crates/runtime/c/wire.h`.
+//! decided in `engine`. The shared memory's layout is `crates/runtime/c/wire.h`.
 //!
 //! This crate touches the system: it needs Linux with memfd (3.17), and reads /proc.
 
@@ -12,24 +12,20 @@ mod arena;
 mod clock;
 mod daemons;
 mod drain;
-pub mod engine;
+mod engine;
 mod error;
 mod faulted;
 mod generated;
-mod holder;
 mod host;
-mod launch;
 pub mod live;
 mod machine_files;
 mod namespaces;
 mod native;
 mod options;
 mod order;
-mod processor_time;
 mod record;
 mod recording;
 mod session;
-pub mod signals;
 mod simulated;
 mod walk;
 
@@ -39,7 +35,6 @@ pub use engine::EngineChoice;
 pub use engine::Refusal;
 pub use engine::Selection;
 pub use error::SourceError;
-pub use launch::Exit;
 pub use live::Running;
 pub use live::record_running;
 pub use native::run_natively;

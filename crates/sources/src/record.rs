@@ -11,6 +11,14 @@ use std::time::Instant;
 use std::time::SystemTime;
 
 use numapilot_emulator::Emulator;
+use numapilot_launch::Exit;
+use numapilot_launch::Launch;
+use numapilot_launch::Program;
+use numapilot_launch::Standing;
+use numapilot_launch::Target;
+use numapilot_launch::resolve_target;
+use numapilot_launch::signals::Guard;
+use numapilot_launch::spawn;
 use numapilot_machine::MachineSource;
 use numapilot_trace::output;
 use numapilot_trace::wire;
@@ -27,17 +35,10 @@ use crate::drain::Drainer;
 use crate::drain::Totals;
 use crate::engine::Engine;
 use crate::engine::Selection;
-use crate::engine::Target;
-use crate::engine::resolve_target;
 use crate::engine::select;
 use crate::error::SourceError;
 use crate::faulted::FaultAnswers;
 use crate::faulted::Untold;
-use crate::launch;
-use crate::launch::Exit;
-use crate::launch::Launch;
-use crate::launch::Program;
-use crate::launch::Standing;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::machine_files;
@@ -54,7 +55,6 @@ use crate::recording::explain;
 use crate::session::Closing;
 use crate::session::Opening;
 use crate::session::TraceFiles;
-use crate::signals::Guard;
 use crate::simulated::Simulated;
 use crate::simulated::simulate;
 
@@ -229,7 +229,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
             emulator: self.emulator.as_ref(),
             small_pages: is_simulated,
         };
-        launch::spawn(&launch, guard)
+        Ok(spawn(&launch, guard)?)
     }
 
     /// The result of a recording that has ended, with the session's end written. `notes`: what is to be told besides.

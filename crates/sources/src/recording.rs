@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_launch::Exit;
+
 use crate::apply;
 use crate::engine::Engine;
 use crate::engine::Refusal;
-use crate::launch::Exit;
 
 /// Records lost, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

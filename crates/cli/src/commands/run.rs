@@ -44,7 +44,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     });
     let copies = copies.transpose()?;
     if planned.is_none() && copies.is_none() {
-        return Err(apply::exec_here(&arguments.command).into());
+        return Err(numapilot_launch::exec_here(&arguments.command).into());
     }
     let libraries: Vec<PathBuf> = copies.iter().map(Mappings::library).collect();
     let environment = copies.as_ref().map_or(Vec::new(), Mappings::environment);

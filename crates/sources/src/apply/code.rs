@@ -5,10 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numapilot_launch::{Binary, BinaryKind, Target, find_program};
 use numapilot_plan::{Frame, glob_matches};
 use numapilot_symbols::{CodeQuery, CodeRange, find_code, path_ends_with};
-
-use crate::engine::{Binary, BinaryKind, Target, find_program};
 
 /// Arguments in which binaries are looked for: `env`, `sh` and their kin start what they are given.
 const ARGUMENTS_MAX: usize = 64;

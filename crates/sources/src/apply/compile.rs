@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use numapilot_launch::Target;
 use numapilot_machine::Machine;
 use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, Policy};
 use numapilot_symbols::path_ends_with;
@@ -9,7 +10,6 @@ use numapilot_symbols::path_ends_with;
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
 use super::image::{CPU_WORDS, NO_PATTERN, Parts, Place, PlanImage, Rule};
 use super::policy;
-use crate::engine::Target;
 use crate::error::SourceError;
 
 const KIND_DYNAMIC: u32 = 0;

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use numapilot_launch::Held;
+
 use crate::error::SourceError;
-use crate::holder::Held;
 
 const NAME: &CStr = c"numapilot-plan";
 const MAGIC: u64 = 0x314e_414c_5041_554e;

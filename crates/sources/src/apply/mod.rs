@@ -15,4 +15,4 @@ pub use image::PlanImage;
 pub use outcome::{Outcome, PlaceOutcome, RuleOutcome};
 pub use policy::{Current, MemoryPolicy, ProcessPolicy, apply_here};
 pub(crate) use run::environment;
-pub use run::{Applied, ApplyOptions, check, exec_here, run};
+pub use run::{Applied, ApplyOptions, check, run};

@@ -1,12 +1,11 @@
-//! Running a program under a plan, with other libraries of ours, or in place of this process.
+//! Running a program under a plan, or with other libraries of ours.
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use numapilot_kernel::inherited;
+use numapilot_launch::signals::Guard;
+use numapilot_launch::{Exit, Launch, Standing, preload_obstacle, resolve_target, spawn};
 use numapilot_machine::Machine;
 use numapilot_plan::Fitted;
 
@@ -14,10 +13,7 @@ use super::compile::{Purpose, compile};
 use super::image::PlanImage;
 use super::outcome::Outcome;
 use super::policy::placement_problem;
-use crate::engine::{preload_refusal, resolve_target};
 use crate::error::SourceError;
-use crate::launch::{self, Exit, Launch, Standing};
-use crate::signals::Guard;
 
 const TICK: Duration = Duration::from_millis(200);
 
@@ -57,7 +53,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
         None => None,
     };
     let mut notes = plan.as_ref().map_or(Vec::new(), |(_, image)| image.notes.clone());
-    if let Some((reason, remedy)) = preload_refusal(&target) {
+    if let Some((reason, remedy)) = preload_obstacle(&target.binary) {
         let what = if plan.is_some() { "the plan" } else { "this" };
         notes.push(format!("{what} cannot be applied to {}: {reason}; {remedy}", target.binary.path.display()));
     }
@@ -80,7 +76,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
         small_pages: false,
         emulator: None,
     };
-    let mut program = launch::spawn(&launch, &guard)?;
+    let mut program = spawn(&launch, &guard)?;
     while program.reap() == Standing::Running {
         for arrived in guard.arrived().iter().filter(|arrived| arrived.forward) {
             program.signal(arrived.signal);
@@ -104,20 +100,4 @@ pub fn check(fitted: &Fitted, machine: &Machine, command: &[OsString]) -> Result
 /// By what the planner finds its plan.
 pub(crate) fn environment(image: &PlanImage) -> Vec<(OsString, OsString)> {
     vec![("NUMAPILOT_PLAN".into(), image.path().into())]
-}
-
-/// Becomes the program: returns only if that fails.
-#[must_use]
-pub fn exec_here(command: &[OsString]) -> SourceError {
-    let target = match resolve_target(command) {
-        Ok(target) => target,
-        Err(error) => return error,
-    };
-    let mut program = Command::new(&target.exec_path);
-    let source = inherited::restored(program.arg0(&command[0]).args(&command[1..])).exec();
-    SourceError::NotExecutable {
-        path: target.exec_path,
-        reason: format!("the system cannot run it ({source})"),
-        remedy: "run it without numapilot to see whether it works at all".to_owned(),
-    }
 }

@@ -15,7 +15,7 @@ use object::read::ReadCache;
 use object::read::elf::FileHeader;
 use object::read::elf::ProgramHeader;
 
-use crate::error::SourceError;
+use crate::error::LaunchError;
 
 /// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
 const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
@@ -55,8 +55,8 @@ impl Binary {
     ///
     /// # Errors
     /// The file cannot be read, or its ELF headers are damaged.
-    pub fn inspect(path: &Path) -> Result<Option<Binary>, SourceError> {
-        let unreadable = |e: std::io::Error| SourceError::NotExecutable {
+    pub fn inspect(path: &Path) -> Result<Option<Binary>, LaunchError> {
+        let unreadable = |e: std::io::Error| LaunchError::NotExecutable {
             path: path.to_owned(),
             reason: format!("it cannot be read ({e})"),
             remedy: "make it readable (`chmod +r`), so that its objects can be named".to_owned(),
@@ -72,7 +72,7 @@ impl Binary {
         if let Some(what) = foreign(&ident[..count]) {
             return Ok(Some(binary(BinaryKind::ForeignElf { what }, false)));
         }
-        let (kind, instrumented) = inspect_elf64(file).map_err(|e| SourceError::NotExecutable {
+        let (kind, instrumented) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
             path: path.to_owned(),
             reason: format!("its ELF headers are damaged ({e})"),
             remedy: "build it again".to_owned(),

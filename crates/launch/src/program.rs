@@ -14,13 +14,14 @@ use std::process::Command;
 
 use numapilot_emulator::Emulator;
 use numapilot_kernel::inherited;
+use numapilot_runtime::loader_can_take;
 
-use crate::engine::Target;
-use crate::error::SourceError;
+use crate::error::LaunchError;
 use crate::processor_time::ProcessorTimes;
+use crate::resolve::Target;
+use crate::resolve::resolve_target;
 use crate::signals::Blocked;
 use crate::signals::Guard;
-use numapilot_runtime::loader_can_take;
 
 /// How the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +107,7 @@ pub enum Standing {
 ///
 /// # Errors
 /// The system refuses to run it: with its reason.
-pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError> {
+pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, LaunchError> {
     let foreign = children().unwrap_or_default();
     become_subreaper()?;
     let preload = (!launch.preload.is_empty()).then(|| preload_list(launch)).transpose()?;
@@ -147,19 +148,35 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, SourceError>
             Ok(())
         });
     }
-    let child = command.spawn().map_err(|source| SourceError::NotExecutable {
-        path: command.get_program().into(),
-        reason: format!("the system cannot run it ({source})"),
-        remedy: "run it without numapilot to see whether it works at all".to_owned(),
-    })?;
+    let child = command.spawn().map_err(|source| cannot_run(command.get_program(), &source))?;
     drop(blocked);
     Ok(Program { pid: child.id().cast_signed(), exit: None, foreign, times: ProcessorTimes::default() })
 }
 
+/// Becomes the program: returns only if that fails.
+#[must_use]
+pub fn exec_here(command: &[OsString]) -> LaunchError {
+    let target = match resolve_target(command) {
+        Ok(target) => target,
+        Err(error) => return error,
+    };
+    let mut program = Command::new(&target.exec_path);
+    let source = inherited::restored(program.arg0(&command[0]).args(&command[1..])).exec();
+    cannot_run(target.exec_path.as_os_str(), &source)
+}
+
+fn cannot_run(path: &OsStr, source: &io::Error) -> LaunchError {
+    LaunchError::NotExecutable {
+        path: path.into(),
+        reason: format!("the system cannot run it ({source})"),
+        remedy: "run it without numapilot to see whether it works at all".to_owned(),
+    }
+}
+
 /// The command that runs the program in an emulator.
-fn emulated(emulator: &Emulator, launch: &Launch<'_>, preload: &OsStr) -> Result<Command, SourceError> {
+fn emulated(emulator: &Emulator, launch: &Launch<'_>, preload: &OsStr) -> Result<Command, LaunchError> {
     let program = &launch.target.exec_path;
-    emulator.command(program, launch.command, preload).map_err(|error| SourceError::NotExecutable {
+    emulator.command(program, launch.command, preload).map_err(|error| LaunchError::NotExecutable {
         path: program.clone(),
         reason: error.to_string(),
         remedy: "run it without numapilot to see whether it works at all".to_owned(),
@@ -173,7 +190,7 @@ pub fn passive_waits() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Our libraries first, then what the user preloads (an allocator, say), from the additions or the environment.
-fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
+fn preload_list(launch: &Launch<'_>) -> Result<OsString, LaunchError> {
     if let Some(path) = launch.preload.iter().find(|path| !loader_can_take(path)) {
         let reason =
             format!("the dynamic loader cannot preload {}, because its path holds a blank or a colon", path.display());
@@ -189,14 +206,14 @@ fn preload_list(launch: &Launch<'_>) -> Result<OsString, SourceError> {
     Ok(list)
 }
 
-fn become_subreaper() -> Result<(), SourceError> {
+fn become_subreaper() -> Result<(), LaunchError> {
     // SAFETY: prctl with integer arguments only.
     let result = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     if result == 0 {
         return Ok(());
     }
     let source = io::Error::last_os_error();
-    Err(SourceError::System {
+    Err(LaunchError::System {
         what: "cannot become the reaper of orphaned processes",
         source,
         remedy: "Linux 3.4 or later is needed",

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use numapilot_kernel::inherited;
 
-use crate::error::SourceError;
+use crate::error::LaunchError;
 
 /// The signals that would end the recorder and must not.
 pub const HANDLED: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
@@ -79,16 +79,16 @@ impl Guard {
     ///
     /// # Errors
     /// Another recording runs in this process, or the system is out of descriptors.
-    pub fn install() -> Result<Guard, SourceError> {
+    pub fn install() -> Result<Guard, LaunchError> {
         if RECORDING.swap(true, Ordering::AcqRel) {
-            return Err(SourceError::Busy);
+            return Err(LaunchError::Busy);
         }
         // SAFETY: eventfd takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             RECORDING.store(false, Ordering::Release);
             let source = io::Error::last_os_error();
-            return Err(SourceError::System {
+            return Err(LaunchError::System {
                 what: "cannot make an event descriptor",
                 source,
                 remedy: "raise `ulimit -n`",

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-use super::binary::Binary;
-use crate::error::SourceError;
+use crate::binary::Binary;
+use crate::error::LaunchError;
 
 /// How many interpreters deep the kernel follows `#!` lines (BINPRM_BUF chain limit in fs/exec.c).
 const MAX_SCRIPT_DEPTH: usize = 5;
@@ -27,7 +27,8 @@ pub struct Target {
 }
 
 /// The file that `execvp` would run for `program`, executable or not.
-pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
+#[must_use]
+pub fn find_program(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Path::new(program).is_file().then(|| PathBuf::from(program));
     }
@@ -43,24 +44,33 @@ pub(crate) fn find(program: &OsStr) -> Option<PathBuf> {
     Some(found.find(|file| is_executable(file)).unwrap_or(first))
 }
 
-pub(super) fn is_executable(path: &Path) -> bool {
+fn is_executable(path: &Path) -> bool {
     let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: `name` is a NUL-terminated string that outlives the call.
     unsafe { libc::access(name.as_ptr(), libc::X_OK) == 0 }
 }
 
-pub(super) fn resolve(program: &OsStr) -> Result<Target, SourceError> {
+/// Finds and inspects the program of `command`.
+///
+/// # Errors
+/// Not found, not executable, or neither a binary nor a script.
+pub fn resolve_target(command: &[OsString]) -> Result<Target, LaunchError> {
+    let program = command.first().filter(|p| !p.is_empty()).ok_or(LaunchError::NoCommand)?;
+    resolve(program)
+}
+
+fn resolve(program: &OsStr) -> Result<Target, LaunchError> {
     let shown = program.to_string_lossy().into_owned();
     let on_path = !program.as_bytes().contains(&b'/');
-    let Some(exec_path) = find(program) else {
+    let Some(exec_path) = find_program(program) else {
         if Path::new(program).is_dir() && !on_path {
             return Err(not_executable(program, "it is a folder", "name a program in it"));
         }
-        return Err(SourceError::NotFound { program: shown, on_path });
+        return Err(LaunchError::NotFound { program: shown, on_path });
     };
     if !is_executable(&exec_path) {
         let remedy = format!("make it executable with `chmod +x {}`", exec_path.display());
-        return Err(SourceError::NotExecutable { path: exec_path, reason: "it is not executable".to_owned(), remedy });
+        return Err(LaunchError::NotExecutable { path: exec_path, reason: "it is not executable".to_owned(), remedy });
     }
     let mut current = exec_path.clone();
     for depth in 0..=MAX_SCRIPT_DEPTH {
@@ -77,7 +87,7 @@ pub(super) fn resolve(program: &OsStr) -> Result<Target, SourceError> {
 }
 
 /// The binary behind a script's `#!` line, looking through `env`.
-fn interpreter(script: &Path) -> Result<PathBuf, SourceError> {
+fn interpreter(script: &Path) -> Result<PathBuf, LaunchError> {
     let mut head = [0_u8; 256];
     let count = File::open(script)
         .and_then(|mut file| file.read(&mut head))
@@ -102,14 +112,14 @@ fn interpreter(script: &Path) -> Result<PathBuf, SourceError> {
     let path = PathBuf::from(OsStr::from_bytes(name));
     if path.file_name() == Some(OsStr::new("env")) {
         let inner = words.find(|word| !word.starts_with(b"-") && !word.contains(&b'=')).unwrap_or_default();
-        return find(OsStr::from_bytes(inner))
+        return find_program(OsStr::from_bytes(inner))
             .ok_or_else(|| missing(&format!("`{}`, which is not on PATH", String::from_utf8_lossy(inner))));
     }
     if path.is_file() { Ok(path) } else { Err(missing(&format!("{}, which does not exist", path.display()))) }
 }
 
-fn not_executable(path: impl AsRef<OsStr>, reason: &str, remedy: &str) -> SourceError {
-    SourceError::NotExecutable {
+fn not_executable(path: impl AsRef<OsStr>, reason: &str, remedy: &str) -> LaunchError {
+    LaunchError::NotExecutable {
         path: PathBuf::from(path.as_ref()),
         reason: reason.to_owned(),
         remedy: remedy.to_owned(),

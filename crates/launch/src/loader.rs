@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::binary::Binary;
-use super::binary::BinaryKind;
+use crate::binary::Binary;
+use crate::binary::BinaryKind;
 
 /// Why the loader at `interpreter` cannot load the tracker; `None` where it can, or where nothing is known against it.
 pub(super) fn obstacle(interpreter: &str) -> Option<String> {
