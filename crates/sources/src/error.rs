@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_apply::ApplyError;
 use numapilot_launch::LaunchError;
 use numapilot_perf_events::EventsError;
 use numapilot_trace::engine::Engine;
@@ -15,6 +16,9 @@ pub enum SourceError {
     /// The program cannot be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    /// The plan cannot be applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// An engine that was asked for by name refuses this program.
     #[error("engine {engine} cannot record {}: {reason}; {remedy}", path.display())]
     EngineRefused {
@@ -100,6 +104,7 @@ impl SourceError {
     pub fn exit_code(&self) -> i32 {
         match self {
             SourceError::Launch(error) => error.exit_code(),
+            SourceError::Apply(error) => error.exit_code(),
             SourceError::EngineNotAvailable { .. }
             | SourceError::EngineUnknown { .. }
             | SourceError::Option { .. }

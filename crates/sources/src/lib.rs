@@ -7,7 +7,6 @@
 //! This crate touches the system: it needs Linux with memfd (3.17), and reads /proc.
 
 mod address_space;
-pub mod apply;
 mod arena;
 mod clock;
 mod daemons;
@@ -30,7 +29,6 @@ mod simulated;
 mod walk;
 
 pub use daemons::Survivor;
-pub use engine::Engine;
 pub use engine::EngineChoice;
 pub use engine::Refusal;
 pub use engine::Selection;

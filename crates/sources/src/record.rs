@@ -10,6 +10,10 @@ use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 
+use numapilot_apply::Outcome;
+use numapilot_apply::PlanImage;
+use numapilot_apply::Purpose;
+use numapilot_apply::compile;
 use numapilot_emulator::Emulator;
 use numapilot_launch::Exit;
 use numapilot_launch::Launch;
@@ -24,8 +28,6 @@ use numapilot_trace::output;
 use numapilot_trace::wire;
 
 use crate::address_space;
-use crate::apply;
-use crate::apply::PlanImage;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
@@ -188,9 +190,8 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if emulator.is_some() {
             arena.tell_of_emulator();
         }
-        let compile =
-            |fitted| apply::compile(fitted, options.machine, target, &options.command, apply::Purpose::Measure);
-        let image = options.plan.map(compile).transpose()?;
+        let compiled = |fitted| compile(fitted, options.machine, target, &options.command, Purpose::Measure);
+        let image = options.plan.map(compiled).transpose()?;
         Ok(Prepared { options, target, selection, stamps, emulator, simulated, arena, image })
     }
 
@@ -216,7 +217,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if let Some(image) = self.image.as_ref().filter(|_| tracker.is_some()) {
             // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
             preload.push(planner);
-            environment.extend(apply::environment(image));
+            environment.extend(image.environment());
         }
         let is_simulated = self.selection.engine.is_simulated();
         let launch = Launch {
@@ -247,7 +248,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         recording.notes.extend(notes);
         if let (Some(image), Some(fitted)) = (&self.image, self.options.plan) {
             recording.notes.splice(0..0, image.notes.iter().cloned());
-            recording.plan = Some(apply::Outcome::read(image, fitted));
+            recording.plan = Some(Outcome::read(image, fitted));
         }
         recording.notes.extend(self.emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
         if let (Some(live), Some(outcome)) = (watch.live, &drained.live) {

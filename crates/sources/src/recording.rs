@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_apply::Outcome;
 use numapilot_launch::Exit;
 
-use crate::apply;
 use crate::engine::Engine;
 use crate::engine::Refusal;
 
@@ -84,7 +84,7 @@ pub struct Recording {
     /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
     pub events: Option<serde_json::Value>,
     /// What the plan did, where there was one.
-    pub plan: Option<apply::Outcome>,
+    pub plan: Option<Outcome>,
     /// Processor time by process, for `meta.json`.
     pub processor_times: serde_json::Value,
 }

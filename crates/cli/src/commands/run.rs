@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use numapilot_apply::{ApplyOptions, Outcome, PlaceOutcome, RuleOutcome, apply_here};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Fitted, ObjectRule, Plan, Policy};
 use numapilot_replica::mappings::{Mappings, Rules};
 use numapilot_report::units;
-use numapilot_sources::apply::{self, ApplyOptions, Outcome, PlaceOutcome, RuleOutcome};
 use serde_json::{Value, json};
 
 use super::numactl;
@@ -20,12 +20,12 @@ use crate::output::tell;
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let policy = numactl::policy(&arguments.policy)?;
     if arguments.show {
-        apply::apply_here(&policy)?;
+        apply_here(&policy)?;
         output::print(&numactl::show()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut planned = arguments.plan.as_deref().map(|file| planned(file, arguments.fold)).transpose()?;
-    apply::apply_here(&policy)?;
+    apply_here(&policy)?;
     let say = |text: String| {
         if !arguments.quiet {
             tell!("numapilot: {text}");
@@ -48,7 +48,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     }
     let libraries: Vec<PathBuf> = copies.iter().map(Mappings::library).collect();
     let environment = copies.as_ref().map_or(Vec::new(), Mappings::environment);
-    let applied = apply::run(&ApplyOptions {
+    let applied = numapilot_apply::run(&ApplyOptions {
         command: arguments.command.clone(),
         plan: planned.as_ref().map(|(machine, fitted)| (fitted, machine)),
         libraries: &libraries,

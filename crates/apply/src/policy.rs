@@ -4,7 +4,7 @@ use std::io;
 
 use numapilot_plan::{NodeSet, Plan, Policy};
 
-use crate::error::SourceError;
+use crate::error::ApplyError;
 
 const MPOL_PREFERRED: libc::c_int = 1;
 const MPOL_BIND: libc::c_int = 2;
@@ -67,7 +67,7 @@ fn ids(mask: &Mask) -> Vec<u32> {
 ///
 /// # Errors
 /// The kernel refuses: with what it lacks.
-pub fn apply_here(policy: &ProcessPolicy) -> Result<(), SourceError> {
+pub fn apply_here(policy: &ProcessPolicy) -> Result<(), ApplyError> {
     if let Some(cpus) = &policy.cpus {
         let mask = mask(cpus);
         // SAFETY: reads a mask of the length given.
@@ -102,8 +102,8 @@ pub fn apply_here(policy: &ProcessPolicy) -> Result<(), SourceError> {
     if result == 0 { Ok(()) } else { Err(refused("set_mempolicy", remedy)) }
 }
 
-fn refused(what: &'static str, remedy: &'static str) -> SourceError {
-    SourceError::System { what, source: io::Error::last_os_error(), remedy }
+fn refused(what: &'static str, remedy: &'static str) -> ApplyError {
+    ApplyError::System { what, source: io::Error::last_os_error(), remedy }
 }
 
 /// What this process has, for `--show`.
@@ -135,7 +135,7 @@ fn get_mempolicy(flags: libc::c_ulong) -> io::Result<(i32, Mask)> {
 ///
 /// # Errors
 /// The machine has more CPUs than this version supports.
-pub(super) fn cpus_here() -> Result<Vec<u32>, SourceError> {
+pub(super) fn cpus_here() -> Result<Vec<u32>, ApplyError> {
     let mut cpus: Mask = [0; MASK_BITS / WORD_BITS];
     // SAFETY: writes a mask of the length given.
     let result = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), cpus.as_mut_ptr()) };
@@ -209,8 +209,8 @@ impl Current {
     ///
     /// # Errors
     /// The kernel has no memory policies, or forbids asking (seccomp in containers).
-    pub fn read() -> Result<Current, SourceError> {
-        let fail = |source| SourceError::System {
+    pub fn read() -> Result<Current, ApplyError> {
+        let fail = |source| ApplyError::System {
             what: "get_mempolicy",
             source,
             remedy: "this kernel has no NUMA support, or the container forbids asking (SYS_NICE)",

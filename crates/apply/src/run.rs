@@ -10,10 +10,9 @@ use numapilot_machine::Machine;
 use numapilot_plan::Fitted;
 
 use super::compile::{Purpose, compile};
-use super::image::PlanImage;
 use super::outcome::Outcome;
 use super::policy::placement_problem;
-use crate::error::SourceError;
+use crate::error::ApplyError;
 
 const TICK: Duration = Duration::from_millis(200);
 
@@ -45,7 +44,7 @@ pub struct Applied {
 ///
 /// # Errors
 /// Everything that keeps the program from starting.
-pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
+pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
     let target = resolve_target(&options.command)?;
     let library = numapilot_runtime::unpacked()?;
     let plan = match options.plan {
@@ -64,7 +63,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
     }
     let planner = plan.is_some().then_some(library.planner.as_path());
     let preload: Vec<&Path> = planner.into_iter().chain(options.libraries.iter().map(PathBuf::as_path)).collect();
-    let told = plan.as_ref().map_or(Vec::new(), |(_, image)| environment(image));
+    let told = plan.as_ref().map_or(Vec::new(), |(_, image)| image.environment());
     let guard = Guard::install()?;
     let launch = Launch {
         target: &target,
@@ -92,12 +91,7 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, SourceError> {
 ///
 /// # Errors
 /// The program is not there.
-pub fn check(fitted: &Fitted, machine: &Machine, command: &[OsString]) -> Result<Vec<String>, SourceError> {
+pub fn check(fitted: &Fitted, machine: &Machine, command: &[OsString]) -> Result<Vec<String>, ApplyError> {
     let target = resolve_target(command)?;
     Ok(compile(fitted, machine, &target, command, Purpose::Run)?.notes)
-}
-
-/// By what the planner finds its plan.
-pub(crate) fn environment(image: &PlanImage) -> Vec<(OsString, OsString)> {
-    vec![("NUMAPILOT_PLAN".into(), image.path().into())]
 }

@@ -1,15 +1,14 @@
 //! The compiled plan as bytes in a memfd that the program's processes map: writing it, and reading the counters back.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use numapilot_launch::Held;
 
-use crate::error::SourceError;
+use crate::error::ApplyError;
 
 const NAME: &CStr = c"numapilot-plan";
 const MAGIC: u64 = 0x314e_414c_5041_554e;
@@ -206,8 +205,8 @@ pub struct PlanImage {
 }
 
 impl PlanImage {
-    pub(super) fn create(parts: &Parts, notes: Vec<String>, dead: Vec<bool>) -> Result<PlanImage, SourceError> {
-        let fail = |source| SourceError::System {
+    pub(super) fn create(parts: &Parts, notes: Vec<String>, dead: Vec<bool>) -> Result<PlanImage, ApplyError> {
+        let fail = |source| ApplyError::System {
             what: "cannot make the shared memory of the plan",
             source,
             remedy: "check free memory and `ulimit -n`",
@@ -228,10 +227,10 @@ impl PlanImage {
         Ok(PlanImage { file, held, rules, threads, processes, notes, dead })
     }
 
-    /// Where the program's processes open it.
+    /// By what the planner finds its plan: variables of the program's environment.
     #[must_use]
-    pub fn path(&self) -> PathBuf {
-        self.held.path()
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
+        vec![("NUMAPILOT_PLAN".into(), self.held.path().into())]
     }
 
     fn words<const N: usize>(&self, at: usize) -> [u64; N] {

@@ -10,7 +10,7 @@ use numapilot_symbols::path_ends_with;
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
 use super::image::{CPU_WORDS, NO_PATTERN, Parts, Place, PlanImage, Rule};
 use super::policy;
-use crate::error::SourceError;
+use crate::error::ApplyError;
 
 const KIND_DYNAMIC: u32 = 0;
 const KIND_STATIC: u32 = 1;
@@ -41,7 +41,7 @@ pub fn compile(
     target: &Target,
     command: &[OsString],
     purpose: Purpose,
-) -> Result<PlanImage, SourceError> {
+) -> Result<PlanImage, ApplyError> {
     let plan = &fitted.plan;
     let mut frames = Frames::default();
     let mut rules: Vec<Rule> = plan.objects.iter().map(|rule| dynamic_part(rule, fitted, &mut frames)).collect();
@@ -51,8 +51,7 @@ pub fn compile(
     };
     let (threads, processes) = places(plan, machine, &allowed, &mut frames);
     if frames.list.len() > PATTERNS_MAX {
-        return Err(SourceError::Option {
-            option: "--plan",
+        return Err(ApplyError::Plan {
             reason: format!("{} names {} different frames", plan.file, frames.list.len()),
             remedy: format!("at most {PATTERNS_MAX} are possible: join rules with patterns (`*`)"),
         });
