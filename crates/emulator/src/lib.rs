@@ -4,15 +4,13 @@
 //! the plugin, finds a QEMU that can load it, and writes the command line. The engine itself (arena, draining, trace) is in `numapilot-sources`.
 
 mod command;
+mod found;
 mod qemu;
 
-pub use command::Emulation;
 pub use command::NotEmulated;
-pub use qemu::Availability;
-pub use qemu::QEMU_VARIABLE;
+pub use found::Emulator;
 pub use qemu::Qemu;
 pub use qemu::Unavailable;
-pub use qemu::availability;
 
 /// The user-mode plugin: a shared object for `qemu-x86_64 -plugin`. Empty on other hosts than x86-64.
 pub const PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-emulate.so"));

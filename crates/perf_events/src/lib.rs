@@ -1,7 +1,7 @@
 //! The running kernel's performance events (`perf_event_open`): which this process may open and why not ([`facts`], [`probe`], [`rights`]), opening
 //! them ([`event`], [`open`], [`pmu`]), reading their rings ([`ring`], [`wake`]), and samples as they come ([`live_sampler`]).
 //!
-//! Records are decoded by `numapilot-perf`; what the records of a whole recording mean is for who records (`numapilot-sources`). Needs Linux; events are
+//! Records are decoded by `numapilot-perf`; what the records of a whole recording mean is for who records (`numapilot-sampled`). Needs Linux; events are
 //! opened with what the kernel has, down to 4.19.
 
 pub mod aux;

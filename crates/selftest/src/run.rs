@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use numapilot_doctor::Diagnosis;
 use numapilot_machine::Machine;
 use numapilot_measure::{MeasureError, Options as MeasureOptions, Pages, Permit, Plan, Results};
-use numapilot_sources::doctor::Diagnosis;
 
 use crate::contention::run::Stage;
 use crate::contention::scenes::scenes;

@@ -18,13 +18,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_launch::Held;
+use numapilot_sampled::Numbering;
 use numapilot_trace::wire::layout as wire;
 
 use crate::clock::HostInstant;
 use crate::clock::monotonic_ns;
 use crate::clock::order_now;
 use crate::error::SourceError;
-use crate::holder::Held;
 use crate::namespaces;
 use crate::order::OrderSource;
 
@@ -299,30 +300,6 @@ impl Arena {
         unsafe { atomic32(&raw mut (*self.header()).unrecorded.0.limited_processes) }.load(Ordering::Relaxed)
     }
 
-    /// Assigns a number to a thread that the recorder itself announces.
-    pub fn new_thread(&self) -> u32 {
-        // SAFETY: a field of the mapped header, naturally aligned; so in the next three.
-        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_thread_index) }.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Assigns a number to a process.
-    pub fn new_process(&self) -> u32 {
-        // SAFETY: as above.
-        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_process_index) }.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Assigns a number to a binary.
-    pub fn new_module(&self) -> u32 {
-        // SAFETY: as above.
-        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_module_id) }.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// A number for a call stack.
-    pub fn new_stack(&self) -> u32 {
-        // SAFETY: as above.
-        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_stack_id) }.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// Tells every process of the program to write nothing any more.
     pub fn stop(&self) {
         // SAFETY: a field of the mapped header, naturally aligned.
@@ -376,6 +353,29 @@ impl Arena {
         self.drain_futex().fetch_add(1, Ordering::AcqRel);
         // SAFETY: FUTEX_WAKE on a mapped, aligned word.
         unsafe { libc::syscall(libc::SYS_futex, self.drain_futex().as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };
+    }
+}
+
+/// The numbers that the tracker hands out, too: the recorder announces threads, processes and binaries of its own.
+impl Numbering for Arena {
+    fn new_thread(&self) -> u32 {
+        // SAFETY: a field of the mapped header, naturally aligned; so in the next three.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_thread_index) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn new_process(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_process_index) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn new_module(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_module_id) }.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn new_stack(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { atomic32(&raw mut (*self.header()).ids.0.next_stack_id) }.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What a program leaves running when it has ended: daemons, which have made sessions of their own, and background jobs. The recorder is their reaper
-//! (`launch`), so it sees them and their ends; this announces each of them once.
+//! (`numapilot-launch`), so it sees them and their ends; this announces each of them once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use numapilot_host::Root;
 use numapilot_host::title;
-
-use crate::launch::Standing;
+use numapilot_launch::Standing;
 
 /// Processes that end sooner after their launcher are not worth a message.
 const PATIENCE: Duration = Duration::from_millis(300);

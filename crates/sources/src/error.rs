@@ -3,36 +3,22 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_apply::ApplyError;
+use numapilot_launch::LaunchError;
 use numapilot_perf_events::EventsError;
 use numapilot_trace::engine::Engine;
+use numapilot_trace::output::OutputError;
 use thiserror::Error;
 
 /// Why a program could not be recorded (or built for recording).
 #[derive(Debug, Error)]
 pub enum SourceError {
-    /// The command is empty.
-    #[error("no program given; write it after `--`, as in `numapilot record -- ./program arguments`")]
-    NoCommand,
-    /// No file of that name, here or on PATH.
-    #[error("{program}: not found{}",
-        if *.on_path { format!(" in any folder of PATH; check the spelling, or give the path (`./{program}` for this folder)") }
-        else { "; check the path".to_owned() })]
-    NotFound {
-        /// The program as the user wrote it.
-        program: String,
-        /// It was looked up on PATH (it has no slash).
-        on_path: bool,
-    },
-    /// It exists, but cannot be executed.
-    #[error("{}: {reason}; {remedy}", path.display())]
-    NotExecutable {
-        /// Path of the file.
-        path: PathBuf,
-        /// What is wrong, as part of a sentence.
-        reason: String,
-        /// What the user can do about it.
-        remedy: String,
-    },
+    /// The program cannot be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The plan cannot be applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
     /// An engine that was asked for by name refuses this program.
     #[error("engine {engine} cannot record {}: {reason}; {remedy}", path.display())]
     EngineRefused {
@@ -79,18 +65,9 @@ pub enum SourceError {
         /// What the user can do about it.
         remedy: String,
     },
-    /// The output exists and is not a numapilot trace, so it is not replaced.
-    #[error("{}: exists and is not a numapilot trace, so it is left alone; give another name with `--output NAME.numatrace`", path.display())]
-    OutputForeign {
-        /// Path of the existing file or folder.
-        path: PathBuf,
-    },
-    /// Another recording is writing there.
-    #[error("{}: another recording is being written there; wait for its end, or give another name with `--output`", path.display())]
-    OutputBusy {
-        /// Path of the folder.
-        path: PathBuf,
-    },
+    /// The trace cannot be written where it was to be.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// The machine cannot be simulated with the arena's fixed tables.
     #[error("machine {machine}: {reason}; {remedy}")]
     Machine {
@@ -104,16 +81,6 @@ pub enum SourceError {
     /// The preload library could not be put in place.
     #[error(transparent)]
     Runtime(#[from] numapilot_runtime::UnpackError),
-    /// A file of the trace could not be written.
-    #[error("{}: {source}; {remedy}", path.display())]
-    Output {
-        /// Path of the file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-        /// What the user can do about it.
-        remedy: &'static str,
-    },
     /// The system refused an operation.
     #[error("{what}: {source}; {remedy}")]
     System {
@@ -127,25 +94,18 @@ pub enum SourceError {
     /// Events of the kernel cannot be opened.
     #[error(transparent)]
     Events(#[from] EventsError),
-    /// A recording of perf cannot be imported.
-    #[error(transparent)]
-    Import(#[from] numapilot_perf::file::FileError),
     /// The raw trace cannot be written.
     #[error(transparent)]
     Chunk(#[from] numapilot_trace::chunk::ChunkError),
-    /// One recording at a time per process: it owns signal handlers and children.
-    #[error("this process is already recording; wait for that recording to end, or record from another process")]
-    Busy,
 }
 
 impl SourceError {
     /// The exit status by which shells know this failure: 127 not found, 126 not executable, 2 for bad options, 1 otherwise.
     pub fn exit_code(&self) -> i32 {
         match self {
-            SourceError::NotFound { .. } => 127,
-            SourceError::NotExecutable { .. } => 126,
-            SourceError::NoCommand
-            | SourceError::EngineNotAvailable { .. }
+            SourceError::Launch(error) => error.exit_code(),
+            SourceError::Apply(error) => error.exit_code(),
+            SourceError::EngineNotAvailable { .. }
             | SourceError::EngineUnknown { .. }
             | SourceError::Option { .. }
             | SourceError::Machine { .. } => 2,

@@ -13,10 +13,9 @@ use std::time::{Duration, SystemTime};
 
 use numapilot_host::{TaskStat, now_ticks};
 use numapilot_kernel::maps;
+use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
 use numapilot_trace::chunk::{ChunkError, ChunkWriter, GeneratedCode, GeneratedFunction};
-
-use crate::sampled::SharedWriter;
 
 /// Larger files are not read.
 const FILE_BYTES_MAX: u64 = 512 << 20;

@@ -2,50 +2,37 @@
 //!
 //! [`record`] starts a program with the tracker library preloaded, shares an arena of rings with it, and drains them to the chunk files
 //! of a trace (`docs/trace-format.md`) until everything has ended. Which engine records, and why not a better one, is
-//! decided in [`engine`]. The shared memory's layout is `crates/runtime/c/wire.h`.
+//! decided in `engine`. The shared memory's layout is `crates/runtime/c/wire.h`.
 //!
 //! This crate touches the system: it needs Linux with memfd (3.17), and reads /proc.
 
 mod address_space;
-pub mod apply;
 mod arena;
 mod clock;
 mod daemons;
-pub mod doctor;
 mod drain;
-mod emulated;
-pub mod engine;
+mod engine;
 mod error;
 mod faulted;
 mod generated;
-mod holder;
 mod host;
-pub mod import;
-mod launch;
 pub mod live;
 mod machine_files;
 mod namespaces;
 mod native;
 mod options;
 mod order;
-mod output;
-mod processor_time;
 mod record;
 mod recording;
-mod sampled;
 mod session;
-pub mod signals;
 mod simulated;
 mod walk;
 
 pub use daemons::Survivor;
-pub use emulated::Emulator;
-pub use engine::Engine;
 pub use engine::EngineChoice;
 pub use engine::Refusal;
 pub use engine::Selection;
 pub use error::SourceError;
-pub use launch::Exit;
 pub use live::Running;
 pub use live::record_running;
 pub use native::run_natively;
@@ -57,7 +44,6 @@ pub use options::Progress;
 pub use options::ProgressState;
 pub use options::RecordOptions;
 pub use options::Sampling;
-pub use output::Existing;
 pub use record::record;
 pub use recording::Losses;
 pub use recording::Recording;

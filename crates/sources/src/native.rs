@@ -11,13 +11,14 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::inherited;
+use numapilot_launch::LaunchError;
+use numapilot_launch::passive_waits;
+use numapilot_launch::resolve_target;
 use numapilot_trace::native::Native;
 use numapilot_trace::native::NativeRun;
 
-use crate::engine::resolve_target;
 use crate::error::SourceError;
 use crate::host::Host;
-use crate::launch::passive_waits;
 
 /// Largest number of runs: the shortest had the fewest disturbances, and their spread shows the uncertainty.
 const RUNS: usize = 3;
@@ -38,10 +39,8 @@ pub fn run_natively(
 ) -> Result<Native, SourceError> {
     let target = resolve_target(&[program.to_owned()])?;
     let path = target.exec_path;
-    let refused = |reason: String, remedy: &str| SourceError::NotExecutable {
-        path: path.clone(),
-        reason,
-        remedy: remedy.to_owned(),
+    let refused = |reason: String, remedy: &str| {
+        SourceError::from(LaunchError::NotExecutable { path: path.clone(), reason, remedy: remedy.to_owned() })
     };
     if target.binary.instrumented {
         let remedy = "give the program as built by the plain compiler, with the same optimisation options";

@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_launch::LaunchError;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_trace::native::Native;
+use numapilot_trace::output::Existing;
 
 use crate::daemons::Survivor;
 use crate::engine::EngineChoice;
 use crate::engine::Selection;
 use crate::error::SourceError;
-use crate::output::Existing;
 
 /// Where pages of the simulated machine go at their first touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -219,7 +220,7 @@ impl<'a> RecordOptions<'a> {
     /// The first option out of its range, with the range.
     pub fn check(&self) -> Result<(), SourceError> {
         if self.command.is_empty() {
-            return Err(SourceError::NoCommand);
+            return Err(LaunchError::NoCommand.into());
         }
         self.check_bounds()
     }

@@ -10,35 +10,38 @@ use std::time::Duration;
 use std::time::Instant;
 use std::time::SystemTime;
 
+use numapilot_apply::Outcome;
+use numapilot_apply::PlanImage;
+use numapilot_apply::Purpose;
+use numapilot_apply::compile;
+use numapilot_emulator::Emulator;
+use numapilot_launch::Exit;
+use numapilot_launch::Launch;
+use numapilot_launch::Program;
+use numapilot_launch::Standing;
+use numapilot_launch::Target;
+use numapilot_launch::resolve_target;
+use numapilot_launch::signals::Guard;
+use numapilot_launch::spawn;
 use numapilot_machine::MachineSource;
 use numapilot_text::units;
+use numapilot_trace::output;
 use numapilot_trace::wire;
 
 use crate::address_space;
-use crate::apply;
-use crate::apply::PlanImage;
 use crate::arena::Arena;
 use crate::arena::Layout;
 use crate::clock::HostInstant;
 use crate::daemons::Survivors;
-use crate::doctor;
 use crate::drain::Accounting;
 use crate::drain::Drainer;
 use crate::drain::Totals;
-use crate::emulated::Emulator;
 use crate::engine::Engine;
 use crate::engine::Selection;
-use crate::engine::Target;
-use crate::engine::resolve_target;
 use crate::engine::select;
 use crate::error::SourceError;
 use crate::faulted::FaultAnswers;
 use crate::faulted::Untold;
-use crate::launch;
-use crate::launch::Exit;
-use crate::launch::Launch;
-use crate::launch::Program;
-use crate::launch::Standing;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::machine_files;
@@ -48,7 +51,6 @@ use crate::options::ProgressState;
 use crate::options::RecordOptions;
 use crate::order;
 use crate::order::OrderSource;
-use crate::output;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;
@@ -56,7 +58,6 @@ use crate::recording::explain;
 use crate::session::Closing;
 use crate::session::Opening;
 use crate::session::TraceFiles;
-use crate::signals::Guard;
 use crate::simulated::Simulated;
 use crate::simulated::simulate;
 
@@ -80,7 +81,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let mut listener = options.progress.take();
     let options = options;
     let target = resolve_target(&options.command)?;
-    let diagnose = || doctor::diagnose(&doctor::probe());
+    let diagnose = || numapilot_doctor::diagnose(&numapilot_doctor::probe());
     let selection = select(options.engine, &target, &options.command, options.machine, diagnose)?;
     if let Some(listener) = &mut listener {
         let is_left_out =
@@ -190,9 +191,8 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if emulator.is_some() {
             arena.tell_of_emulator();
         }
-        let compile =
-            |fitted| apply::compile(fitted, options.machine, target, &options.command, apply::Purpose::Measure);
-        let image = options.plan.map(compile).transpose()?;
+        let compiled = |fitted| compile(fitted, options.machine, target, &options.command, Purpose::Measure);
+        let image = options.plan.map(compiled).transpose()?;
         Ok(Prepared { options, target, selection, stamps, emulator, simulated, arena, image })
     }
 
@@ -218,7 +218,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if let Some(image) = self.image.as_ref().filter(|_| tracker.is_some()) {
             // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
             preload.push(planner);
-            environment.extend(apply::environment(image));
+            environment.extend(image.environment());
         }
         let is_simulated = self.selection.engine.is_simulated();
         let launch = Launch {
@@ -231,7 +231,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
             emulator: self.emulator.as_ref(),
             small_pages: is_simulated,
         };
-        launch::spawn(&launch, guard)
+        Ok(spawn(&launch, guard)?)
     }
 
     /// The result of a recording that has ended, with the session's end written. `notes`: what is to be told besides.
@@ -249,7 +249,7 @@ impl<'a, 'm> Prepared<'a, 'm> {
         recording.notes.extend(notes);
         if let (Some(image), Some(fitted)) = (&self.image, self.options.plan) {
             recording.notes.splice(0..0, image.notes.iter().cloned());
-            recording.plan = Some(apply::Outcome::read(image, fitted));
+            recording.plan = Some(Outcome::read(image, fitted));
         }
         recording.notes.extend(self.emulator.as_ref().map(|emulator| format!("emulated by {}", emulator.qemu.version)));
         if let (Some(live), Some(outcome)) = (watch.live, &drained.live) {

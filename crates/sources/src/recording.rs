@@ -4,12 +4,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_apply::Outcome;
+use numapilot_launch::Exit;
 use numapilot_text::units;
 
-use crate::apply;
 use crate::engine::Engine;
 use crate::engine::Refusal;
-use crate::launch::Exit;
 
 /// Records lost, by place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct Recording {
     /// Counts of the kernel's events, for `meta.json`; `None` for engines that open none.
     pub events: Option<serde_json::Value>,
     /// What the plan did, where there was one.
-    pub plan: Option<apply::Outcome>,
+    pub plan: Option<Outcome>,
     /// Processor time by process, for `meta.json`.
     pub processor_times: serde_json::Value,
 }

@@ -7,12 +7,16 @@ use std::time::Duration;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use numapilot_launch::Exit;
+use numapilot_launch::Target;
+use numapilot_sampled::SharedWriter;
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::RingId;
 use numapilot_trace::chunk::SessionEnd;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::output::OutputError;
 use numapilot_trace::wire::layout as wire;
 use serde_json::Map;
 use serde_json::Value;
@@ -22,17 +26,14 @@ use crate::clock::HostInstant;
 use crate::drain::PieceCounts;
 use crate::drain::Sink;
 use crate::engine::Selection;
-use crate::engine::Target;
 use crate::error::SourceError;
 use crate::generated;
 use crate::host::Host;
-use crate::launch::Exit;
 use crate::live::News;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::order::OrderSource;
 use crate::recording::Recording;
-use crate::sampled::SharedWriter;
 use crate::walk::walk;
 
 /// What is known when a recording begins.
@@ -167,7 +168,7 @@ impl TraceFiles {
     /// # Errors
     /// The system refuses.
     pub fn create(dir: &Path, opening: &Opening<'_, '_>) -> Result<TraceFiles, SourceError> {
-        let writer = ChunkWriter::create(dir, &opening.session(), WriterOptions::default()).map_err(|e| SourceError::Output {
+        let writer = ChunkWriter::create(dir, &opening.session(), WriterOptions::default()).map_err(|e| OutputError::Refused {
             path: dir.to_owned(),
             source: std::io::Error::other(e.to_string()),
             remedy: "check the folder's permissions and space, or give another place with `--output NAME.numatrace`",

@@ -8,6 +8,7 @@ pub mod mapping;
 pub mod meta;
 pub mod name;
 pub mod native;
+pub mod output;
 pub mod record;
 pub mod stream;
 pub mod tables;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use numapilot_sources::Engine;
+use numapilot_trace::engine::Engine;
 
 use super::{Bind, LookArgs};
 

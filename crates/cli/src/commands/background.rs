@@ -24,7 +24,7 @@ use indicatif::ProgressBar;
 use numapilot_kernel::inherited;
 use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
-use numapilot_sources::Exit;
+use numapilot_launch::Exit;
 use numapilot_trace::chunk::Activity;
 use numapilot_trace::chunk::Recorder;
 use numapilot_trace::chunk::activity;

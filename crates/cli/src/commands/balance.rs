@@ -31,6 +31,8 @@ use numapilot_balancer::status::Status;
 use numapilot_balancer::status::Steering;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
+use numapilot_launch::signals;
+use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
 use numapilot_placement::policy_by_name;
 use numapilot_replica::mappings::Mappings;
@@ -46,8 +48,6 @@ use numapilot_service::served::LocalPort;
 use numapilot_service::served::Plan;
 use numapilot_service::served::Served;
 use numapilot_service::served::interval;
-use numapilot_sources::signals;
-use numapilot_sources::signals::Guard;
 
 use super::group::group;
 use crate::args::BalanceArgs;

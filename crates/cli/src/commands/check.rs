@@ -10,7 +10,8 @@ use numapilot_insight::compare::RunSummary;
 use numapilot_machine::Machine;
 use numapilot_report::check as shown;
 use numapilot_report::units;
-use numapilot_sources::{EngineChoice, Existing, RecordOptions};
+use numapilot_sources::{EngineChoice, RecordOptions};
+use numapilot_trace::output::Existing;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use numapilot_import::ImportOptions;
+use numapilot_import::Importer;
 use numapilot_report::units;
-use numapilot_sources::Existing;
-use numapilot_sources::import::ImportOptions;
-use numapilot_sources::import::Importer;
+use numapilot_trace::output::Existing;
 
 use super::record::named_output;
 use crate::args::ImportArgs;

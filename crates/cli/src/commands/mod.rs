@@ -40,6 +40,8 @@ mod whatif;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use numapilot_apply::ApplyError;
+use numapilot_launch::LaunchError;
 use numapilot_perf_events::EventsError;
 use numapilot_sources::SourceError;
 use numapilot_wrapper::Language;
@@ -90,10 +92,12 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// The exit code of an error: that of a [`SourceError`], else 1.
+/// The exit code of an error that has one, else 1.
 pub fn exit_code_of(error: &anyhow::Error) -> u8 {
     let of_sources = error.downcast_ref::<SourceError>().map(SourceError::exit_code);
+    let of_apply = || error.downcast_ref::<ApplyError>().map(ApplyError::exit_code);
+    let of_launch = || error.downcast_ref::<LaunchError>().map(LaunchError::exit_code);
     let of_events = || error.downcast_ref::<EventsError>().map(EventsError::exit_code);
-    let code = of_sources.or_else(of_events).unwrap_or(1);
+    let code = of_sources.or_else(of_apply).or_else(of_launch).or_else(of_events).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
 }

@@ -14,10 +14,10 @@ use numapilot_kernel::migrate;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::migrate::Route;
 use numapilot_kernel::task::Process;
+use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_report::units;
-use numapilot_sources::signals::Guard;
 use serde_json::json;
 
 use super::exit::BEYOND_LIMITS;

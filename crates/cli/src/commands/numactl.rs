@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result, bail};
+use numapilot_apply::{Current, MemoryPolicy, ProcessPolicy};
 use numapilot_machine::{Machine, parse_cpu_list};
-use numapilot_sources::apply::{Current, MemoryPolicy, ProcessPolicy};
 
 use crate::args::PolicyArgs;
 

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Layout, Placing, Plan};
-use numapilot_sources::apply;
 
 use crate::args::PlanArgs;
 use crate::output;
@@ -30,7 +29,7 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
             (live, fitted)
         }
     };
-    let notes = apply::check(&fitted, &machine, &arguments.command)?;
+    let notes = numapilot_apply::check(&fitted, &machine, &arguments.command)?;
     notes.iter().for_each(|note| eprintln!("numapilot: {note}"));
     Ok(if notes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

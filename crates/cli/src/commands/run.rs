@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use numapilot_apply::{ApplyOptions, Outcome, PlaceOutcome, RuleOutcome, apply_here};
 use numapilot_machine::Machine;
 use numapilot_plan::{Fit, Fitted, ObjectRule, Plan, Policy};
 use numapilot_replica::mappings::{Mappings, Rules};
 use numapilot_report::units;
-use numapilot_sources::apply::{self, ApplyOptions, Outcome, PlaceOutcome, RuleOutcome};
 use serde_json::{Value, json};
 
 use super::numactl;
@@ -20,12 +20,12 @@ use crate::output::tell;
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let policy = numactl::policy(&arguments.policy)?;
     if arguments.show {
-        apply::apply_here(&policy)?;
+        apply_here(&policy)?;
         output::print(&numactl::show()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut planned = arguments.plan.as_deref().map(|file| planned(file, arguments.fold)).transpose()?;
-    apply::apply_here(&policy)?;
+    apply_here(&policy)?;
     let say = |text: String| {
         if !arguments.quiet {
             tell!("numapilot: {text}");
@@ -44,11 +44,11 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     });
     let copies = copies.transpose()?;
     if planned.is_none() && copies.is_none() {
-        return Err(apply::exec_here(&arguments.command).into());
+        return Err(numapilot_launch::exec_here(&arguments.command).into());
     }
     let libraries: Vec<PathBuf> = copies.iter().map(Mappings::library).collect();
     let environment = copies.as_ref().map_or(Vec::new(), Mappings::environment);
-    let applied = apply::run(&ApplyOptions {
+    let applied = numapilot_apply::run(&ApplyOptions {
         command: arguments.command.clone(),
         plan: planned.as_ref().map(|(machine, fitted)| (fitted, machine)),
         libraries: &libraries,

@@ -8,7 +8,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use numapilot_machine::Machine;
 use numapilot_selftest::engines::truth;
 use numapilot_selftest::{Options, Part, Progress, SelfTest, text};
-use numapilot_sources::doctor;
 
 use crate::args::{SelftestArgs, SelftestPart};
 use crate::output;
@@ -21,7 +20,7 @@ pub fn run(arguments: &SelftestArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let machine = Machine::live()?;
-    let diagnosis = doctor::diagnose(&doctor::probe());
+    let diagnosis = numapilot_doctor::diagnose(&numapilot_doctor::probe());
     let options = Options {
         parts: parts(&arguments.only),
         is_quick: arguments.quick,

@@ -15,12 +15,11 @@ use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
 use numapilot_kernel::task::Process;
+use numapilot_launch::resolve_target;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
-use numapilot_sources::Engine;
-use numapilot_sources::doctor;
-use numapilot_sources::engine::resolve_target;
 use numapilot_text::destination::PendingFile;
+use numapilot_trace::engine::Engine;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
 use numapilot_watch::figures::ProcessFigures;
@@ -265,7 +264,7 @@ impl Watched {
 
 /// Options of a live reading, with the reasons of `numapilot doctor` for metrics that have no source here.
 pub fn options() -> LiveOptions {
-    let diagnosis = doctor::diagnose(&doctor::probe());
+    let diagnosis = numapilot_doctor::diagnose(&numapilot_doctor::probe());
     let pmu = diagnosis.engine(Engine::Pmu);
     let obstacle = pmu.and_then(|finding| finding.obstacles.first());
     let no_latency = match obstacle {

@@ -9,7 +9,7 @@ pub mod truth;
 
 use numapilot_machine::{CpuId, Machine, NodeId};
 use numapilot_measure::Permit;
-use numapilot_sources::Engine;
+use numapilot_trace::engine::Engine;
 
 /// What an engine claims to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use numapilot_doctor::Diagnosis;
 use numapilot_flows::Trace;
 use numapilot_machine::Machine;
 use numapilot_measure::Permit;
-use numapilot_sources::Engine;
-use numapilot_sources::doctor::Diagnosis;
+use numapilot_trace::engine::Engine;
 use tempfile::Builder;
 
 use super::judge::{Evidence, Recorded, judge, name};

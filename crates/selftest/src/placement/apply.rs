@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
+use numapilot_apply::{MemoryPolicy, ProcessPolicy, apply_here};
 use numapilot_kernel::KernelError;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::NodeId;
-use numapilot_sources::SourceError;
-use numapilot_sources::apply::{MemoryPolicy, ProcessPolicy, apply_here};
 use thiserror::Error;
 
 use super::{PAGES, Policy};
@@ -17,7 +16,7 @@ use super::{PAGES, Policy};
 pub enum ApplyError {
     /// The kernel refused the policy.
     #[error(transparent)]
-    Refused(#[from] SourceError),
+    Refused(#[from] numapilot_apply::ApplyError),
     /// The kernel does not say where pages are.
     #[error(transparent)]
     Unanswered(#[from] KernelError),

@@ -10,8 +10,9 @@
 //!
 //! `emulate` is never chosen automatically: it makes the program several times slower.
 
+use numapilot_doctor::Diagnosis;
+
 use super::{Engine, Refusal};
-use crate::doctor::Diagnosis;
 
 /// Engines for a program that is not instrumented, on the machine that this is, the best first; `track` comes after them.
 const WITHOUT_TRACKER: [Engine; 2] = [Engine::Pmu, Engine::Fault];
@@ -54,8 +55,9 @@ mod tests {
 
     use std::path::Path;
 
+    use numapilot_doctor::{Facts, diagnose};
+
     use super::*;
-    use crate::doctor::{Facts, diagnose};
 
     fn taken(name: &str, is_live_machine: bool) -> (Engine, Vec<Refusal>) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/doctor").join(format!("{name}.json"));

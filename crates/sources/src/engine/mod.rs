@@ -1,31 +1,28 @@
 //! Chooses the engine that records a program, and explains why not a better one.
 //!
 //! `instrument` sees every access of a program built with `numapilot cc`, on a simulated machine; `emulate` those of any x86-64 program, slower, by running
-//! it in QEMU (`crate::emulated`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
+//! it in QEMU (`crates/emulator`); `pmu` those that the processor samples and `fault` the page faults of any program, on this machine; `track` the
 //! lifecycles of any dynamically linked program. All preload the same library, so they need a program whose dynamic loader will load it; only `pmu` and
 //! `fault` work without it, and then know mappings, but no heap blocks. [`auto`] describes what `auto` chooses.
 
 mod auto;
-mod binary;
 mod choice;
-mod loader;
-mod resolve;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::path::PathBuf;
 
-pub use binary::Binary;
-pub use binary::BinaryKind;
 pub use choice::{Engine, EngineChoice, Refusal, Selection};
-pub use resolve::Target;
 
-pub(crate) use resolve::find as find_program;
-
+use numapilot_doctor::Diagnosis;
+use numapilot_launch::Binary;
+use numapilot_launch::BinaryKind;
+use numapilot_launch::Target;
+use numapilot_launch::find_program;
+use numapilot_launch::preload_obstacle;
 use numapilot_machine::Machine;
 use numapilot_machine::MachineSource;
 
-use crate::doctor::Diagnosis;
 use crate::error::SourceError;
 
 /// Programs whose business is to start another one that is named in their arguments.
@@ -178,47 +175,6 @@ fn instrument_refusal(binary: &Binary, starts_others: bool) -> Refusal {
     Refusal { engine: Engine::Instrument, reason: format!("{name} is not instrumented"), remedy }
 }
 
-/// What keeps a library of ours out of this program: reason and remedy.
-pub(crate) fn preload_refusal(target: &Target) -> Option<(String, String)> {
-    preload_obstacle(&target.binary)
-}
-
-/// What keeps the dynamic loader from loading our library into this binary: reason and remedy.
-fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
-    let host = std::env::consts::ARCH;
-    match &binary.kind {
-        BinaryKind::ForeignElf { what } => Some((
-            format!("it is {what}, and this recorder is for 64-bit {host}"),
-            format!("build the program for 64-bit {host}, or record on a machine of that architecture"),
-        )),
-        BinaryKind::Static => Some((
-            "it is statically linked, so no library can be loaded into it".to_owned(),
-            "link it dynamically (without -static; for Go, with -linkmode=external and cgo; for Rust, not for a musl target)".to_owned(),
-        )),
-        BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-musl") => Some((
-            format!("it is linked to musl ({interpreter}), and the tracker needs glibc"),
-            "build it for glibc".to_owned(),
-        )),
-        BinaryKind::Dynamic { interpreter } => match loader::obstacle(interpreter) {
-            Some(reason) => Some((reason, "build it for this machine's glibc".to_owned())),
-            None => privilege_obstacle(binary),
-        },
-    }
-}
-
-/// The same for a binary that runs with privileges.
-fn privilege_obstacle(binary: &Binary) -> Option<(String, String)> {
-    binary.privileged.as_ref().map(|why| {
-        (
-            format!("{why}, and the loader ignores LD_PRELOAD for such programs"),
-            format!(
-                "record a copy without that privilege (`cp {} /tmp/`), or record as the user that owns it",
-                binary.path.display()
-            ),
-        )
-    })
-}
-
 fn is_launcher(path: &Path) -> bool {
     path.file_name().and_then(|n| n.to_str()).is_some_and(|name| {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -232,16 +188,7 @@ fn instrumented_argument(starts_others: bool, command: &[OsString]) -> Option<Pa
         return None;
     }
     command.iter().skip(1).take(64).find_map(|argument| {
-        let path = resolve::find(argument)?;
+        let path = find_program(argument)?;
         Binary::inspect(&path).ok().flatten().filter(|b| b.instrumented).map(|b| b.path)
     })
-}
-
-/// Finds and inspects the program of `command`.
-///
-/// # Errors
-/// Not found, not executable, or neither a binary nor a script.
-pub fn resolve_target(command: &[OsString]) -> Result<Target, SourceError> {
-    let program = command.first().filter(|p| !p.is_empty()).ok_or(SourceError::NoCommand)?;
-    resolve::resolve(program)
 }

@@ -15,11 +15,16 @@ use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
 use numapilot_host::title;
 use numapilot_kernel::task::why_absent;
+use numapilot_launch::Exit;
+use numapilot_launch::LaunchError;
+use numapilot_launch::signals::Guard;
+use numapilot_sampled::SharedWriter;
 use numapilot_text::units;
 use numapilot_trace::chunk::ChunkWriter;
 use numapilot_trace::chunk::SessionEnd;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::chunk::WriterOptions;
+use numapilot_trace::output;
 use numapilot_trace::wire::Clock;
 use serde_json::Map;
 use serde_json::Value;
@@ -34,16 +39,12 @@ use crate::engine::Refusal;
 use crate::error::SourceError;
 use crate::generated;
 use crate::host::Host;
-use crate::launch::Exit;
 use crate::options::Progress;
 use crate::options::ProgressState;
 use crate::options::RecordOptions;
-use crate::output;
 use crate::recording::Losses;
 use crate::recording::Recording;
 use crate::recording::StopReason;
-use crate::sampled::SharedWriter;
-use crate::signals::Guard;
 use numapilot_perf_events::open::Scope;
 
 /// Time between two checks of the processes.
@@ -95,7 +96,7 @@ pub fn record_running(who: Running, mut options: RecordOptions<'_>) -> Result<Re
     let writer = SharedWriter::new(writer);
     let clock = Clock { khz: order_khz, origin_cycles: start.order };
     let Some((mut reader, _)) = live.reader(&writer, clock, None, options.machine) else {
-        return Err(SourceError::Busy);
+        return Err(LaunchError::Busy.into());
     };
     // What is mapped and who is forked while /proc is read must not be missed; accesses begin once it is read, as the rings are not emptied before.
     reader.enable_side_band();

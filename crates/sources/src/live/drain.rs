@@ -21,17 +21,18 @@ use numapilot_perf::TaskChange;
 use numapilot_perf::abi::aux_flag;
 use numapilot_perf::abi::kind;
 use numapilot_perf::spe::SourceTable;
+use numapilot_sampled::Announcement;
+use numapilot_sampled::Counts;
+use numapilot_sampled::Entry;
+use numapilot_sampled::Queue;
+use numapilot_sampled::Samples;
+use numapilot_trace::chunk::ChunkError;
 
 use super::news::News;
 use super::time::ClockPair;
 use super::time::TimeLine;
 use super::time::WrittenTimes;
-use crate::error::SourceError;
-use crate::sampled::Announcement;
-use crate::sampled::Counts;
-use crate::sampled::Entry;
-use crate::sampled::Queue;
-use crate::sampled::Samples;
+use numapilot_perf_events::EventsError;
 use numapilot_perf_events::aux::AuxCounts;
 use numapilot_perf_events::aux::owner_of;
 use numapilot_perf_events::doubles::Doubles;
@@ -259,7 +260,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Opens the events of processes that have joined, and tells of their threads and mappings.
-    fn take_joining(&mut self) -> Result<(), SourceError> {
+    fn take_joining(&mut self) -> Result<(), ChunkError> {
         let joining = std::mem::take(&mut *self.totals.joining.lock().unwrap_or_else(PoisonError::into_inner));
         if joining.is_empty() {
             return Ok(());
@@ -285,7 +286,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads what every ring holds now. `is_end`: it is the last time.
-    pub fn look(&mut self, is_end: bool) -> Result<(), SourceError> {
+    pub fn look(&mut self, is_end: bool) -> Result<(), ChunkError> {
         if self.queue.waiting_bytes() < QUEUE_BYTES_MAX {
             self.take();
         }
@@ -358,7 +359,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Hands on what no later record can come before.
-    fn hand_on(&mut self, is_end: bool) -> Result<(), SourceError> {
+    fn hand_on(&mut self, is_end: bool) -> Result<(), ChunkError> {
         let mut entries = std::mem::take(&mut self.ready);
         self.queue.ready(is_end, &mut entries);
         self.ask(&entries);
@@ -401,7 +402,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), SourceError> {
+    fn entry(&mut self, entry: &Entry) -> Result<(), ChunkError> {
         let Some(header) = entry.header else {
             let Some(access) = self.queue.access(entry) else { return Ok(()) };
             self.outcome.aux.late += u64::from(entry.time < self.handled);
@@ -429,7 +430,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the tracker's news into account, as far as the kernel's records have come.
-    fn listen(&mut self, is_end: bool) -> Result<(), SourceError> {
+    fn listen(&mut self, is_end: bool) -> Result<(), ChunkError> {
         let Some(news) = &self.news else { return Ok(()) };
         news.take(is_end, &mut self.announced);
         // Nothing new from the kernel for a while: what was taken last was all.
@@ -469,6 +470,6 @@ fn on_order_scale(record: SideBand<'_>, order: u64) -> SideBand<'_> {
 ///
 /// # Errors
 /// The system is out of descriptors.
-pub fn wake_for(events: &EventSet) -> Result<Wake, SourceError> {
-    Ok(Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))?)
+pub fn wake_for(events: &EventSet) -> Result<Wake, EventsError> {
+    Wake::new(events.rings.iter().map(|ring| ring.fd.as_raw_fd()))
 }

@@ -1,5 +1,5 @@
 //! Recording the running kernel's events (opened by `numapilot-perf-events`): reading the rings that it writes their records to (`drain`), on the tracker's
-//! scale of stamps ([`time`]) and with the tracker's numbers of threads (`news`). What the records mean is in [`crate::sampled`].
+//! scale of stamps ([`time`]) and with the tracker's numbers of threads (`news`). What the records mean is in `numapilot-sampled`.
 
 mod attach;
 mod drain;

@@ -10,13 +10,13 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_sampled::Announcement;
 use numapilot_trace::chunk::RingId;
 use numapilot_trace::ids::ProcessIndex;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::wire::layout as wire;
 
 use crate::clock::order_now;
-use crate::sampled::Announcement;
 use crate::walk::record_bytes;
 use crate::walk::word;
 

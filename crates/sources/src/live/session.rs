@@ -13,6 +13,12 @@ use std::thread::ScopedJoinHandle;
 
 use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
+use numapilot_sampled::Numbering;
+use numapilot_sampled::Output;
+use numapilot_sampled::Samples;
+use numapilot_sampled::SharedWriter;
+use numapilot_sampled::TaskSource;
+use numapilot_sampled::Tasks;
 use numapilot_trace::wire::Clock;
 
 use super::drain::LiveOutcome;
@@ -23,17 +29,11 @@ use super::news::News;
 use super::time::ClockPair;
 use super::words;
 use crate::arena::Arena;
-use crate::doctor;
 use crate::engine::Engine;
 use crate::error::SourceError;
 use crate::options::RecordOptions;
 use crate::options::Sampling;
 use crate::recording::Recording;
-use crate::sampled::Output;
-use crate::sampled::Samples;
-use crate::sampled::SharedWriter;
-use crate::sampled::TaskSource;
-use crate::sampled::Tasks;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::aux::source_tables;
 use numapilot_perf_events::emulated;
@@ -171,7 +171,7 @@ impl Live {
         let path = tracker.map(|(_, path)| path.to_string_lossy().into_owned());
         let root = Some(PathBuf::from("/"));
         let known = TaskSource { root, tracker: path, knows_all_mappings: true, ..TaskSource::default() };
-        let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone()));
+        let output = Output::new(writer.clone(), clock, tracker.map(|(arena, _)| arena.clone() as Arc<dyn Numbering>));
         let reader = Reader::new(Reading {
             events,
             wake: &self.wake,
@@ -233,7 +233,7 @@ impl Live {
 
 /// Why engine `pmu` cannot work here: the first reason, and what is to be done.
 fn no_sampling(facts: &EventFacts) -> SourceError {
-    let finding = doctor::pmu::finding(facts);
+    let finding = numapilot_doctor::pmu::finding(facts);
     let obstacle = finding.obstacles.first();
     let (reason, remedy) = obstacle.map_or_else(
         || {

@@ -13,12 +13,12 @@ use numapilot_machine::NodeId;
 use numapilot_perf::Mapping;
 use numapilot_perf::SampleId;
 use numapilot_perf::SideBand;
+use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::wire::layout;
 
 use super::attach::Known;
 use super::drain::Reader;
 use super::time::ClockPair;
-use crate::error::SourceError;
 
 /// A page of the trace. The kernel's may be larger (64 KiB, 16 KiB on arm64).
 const PAGE_BYTES: u64 = 1 << layout::PAGE_SHIFT;
@@ -43,7 +43,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// The trace cannot be written. Processes that cannot be inspected are counted; a process that has ended is not an error.
-    pub fn synthesize(&mut self, members: Option<&Members>, order: u64) -> Result<Known, SourceError> {
+    pub fn synthesize(&mut self, members: Option<&Members>, order: u64) -> Result<Known, ChunkError> {
         let own = std::process::id();
         let all = || task::processes().unwrap_or_default().into_iter().filter(|&pid| pid != own).collect();
         self.synthesize_processes(&members.map_or_else(all, Members::pids), order)
@@ -53,7 +53,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// As above.
-    pub fn synthesize_processes(&mut self, pids: &[u32], order: u64) -> Result<Known, SourceError> {
+    pub fn synthesize_processes(&mut self, pids: &[u32], order: u64) -> Result<Known, ChunkError> {
         let mut look = Look::default();
         for &pid in pids {
             self.process(pid, order, &mut look)?;
@@ -61,7 +61,7 @@ impl Reader<'_> {
         Ok(look.known)
     }
 
-    fn process(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), SourceError> {
+    fn process(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         // What happens later is in the kernel's records, which are on already; what happened before, /proc shows.
         let began = ClockPair::now().order;
         let Ok(threads) = task::threads_of(pid) else { return Ok(()) };
@@ -111,12 +111,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, record: &SideBand<'_>, order: u64) -> Result<(), SourceError> {
+    fn tell(&mut self, record: &SideBand<'_>, order: u64) -> Result<(), ChunkError> {
         self.samples().side_band(record, &SampleId::default(), order)
     }
 
     /// Tells of the pages of a mapping that are in memory.
-    fn pages(&mut self, pid: u32, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), SourceError> {
+    fn pages(&mut self, pid: u32, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         let Ok(mut map) = PageMap::open(pid) else { return Ok(()) };
         let size = page_bytes();
         let (mut page, end) = (start / size, end / size);
@@ -137,7 +137,7 @@ impl Reader<'_> {
     }
 
     /// Writes where the pages at `look.addresses` are, runs of one node together.
-    fn place(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), SourceError> {
+    fn place(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         look.states.clear();
         match self.samples().only_node() {
             Some(node) => look.states.resize(look.addresses.len(), PageState::On(node)),

@@ -18,6 +18,7 @@ use numapilot_perf::abi::{aux_flag, kind, sample};
 use numapilot_perf::testing::streams::{self, Truth};
 use numapilot_perf::testing::{DataFile, SideBandSpec};
 use numapilot_perf::{Endian, EventAttr, Header, SampleId, Session, data_src, spe::SourceTable};
+use numapilot_sampled::{Output, Samples, SharedWriter, TaskSource, Tasks};
 use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::record::Level;
@@ -28,7 +29,6 @@ use super::time::ClockPair;
 use crate::clock::HostInstant;
 use numapilot_perf_events::places::{EventFact, MemoryBlocks, Places};
 
-use crate::sampled::{Output, Samples, SharedWriter, TaskSource, Tasks};
 use numapilot_perf_events::open::{CpuRing, EventSet};
 use numapilot_perf_events::ring::Ring;
 use numapilot_perf_events::wake::Wake;

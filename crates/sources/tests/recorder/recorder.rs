@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use numapilot_machine::Machine;
-use numapilot_sources::Existing;
 use numapilot_sources::Follow;
 use numapilot_sources::Progress;
 use numapilot_sources::ProgressState;
@@ -18,6 +17,7 @@ use numapilot_sources::RecordOptions;
 use numapilot_sources::Recording;
 use numapilot_sources::SourceError;
 use numapilot_sources::record;
+use numapilot_trace::output::Existing;
 
 /// Keeps the last state, and how often it was told.
 #[derive(Default)]

@@ -1,0 +1,33 @@
+//! The one error type of this crate. Every message names the file, what is wrong with it, and the next step.
+
+use std::io;
+use std::path::PathBuf;
+
+use numapilot_perf::file::FileError;
+use numapilot_trace::chunk::ChunkError;
+use numapilot_trace::output::OutputError;
+use thiserror::Error;
+
+/// Why a recording of perf could not be imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The recording cannot be opened.
+    #[error("{}: {source}; {remedy}", path.display())]
+    Input {
+        /// Path of the recording.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+        /// What the user can do about it.
+        remedy: &'static str,
+    },
+    /// It is no sound `perf.data`.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The trace cannot be written where it was to be.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The trace cannot be written.
+    #[error(transparent)]
+    Chunk(#[from] ChunkError),
+}

@@ -1,0 +1,191 @@
+//! Properties of a binary that decide whether the tracker can be loaded: its architecture, how it is linked, whether it is instrumented or privileged.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use object::Object;
+use object::ObjectSymbol;
+use object::elf;
+use object::endian::Endianness;
+use object::read::ReadCache;
+use object::read::elf::FileHeader;
+use object::read::elf::ProgramHeader;
+
+use crate::error::LaunchError;
+
+/// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
+const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
+
+/// How a binary is linked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BinaryKind {
+    /// Dynamically linked.
+    Dynamic {
+        /// Path of the loader (PT_INTERP).
+        interpreter: String,
+    },
+    /// Statically linked.
+    Static,
+    /// Built for another architecture or word size.
+    ForeignElf {
+        /// Description of the binary, as in "a 32-bit x86 binary".
+        what: String,
+    },
+}
+
+/// A binary, as far as recording it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// How it is linked.
+    pub kind: BinaryKind,
+    /// Whether it was built with `numapilot cc`.
+    pub instrumented: bool,
+    /// Set where the loader runs it in secure mode: why.
+    pub privileged: Option<String>,
+}
+
+impl Binary {
+    /// Inspects `path`; `None` where it is no ELF file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or its ELF headers are damaged.
+    pub fn inspect(path: &Path) -> Result<Option<Binary>, LaunchError> {
+        let unreadable = |e: std::io::Error| LaunchError::NotExecutable {
+            path: path.to_owned(),
+            reason: format!("it cannot be read ({e})"),
+            remedy: "make it readable (`chmod +r`), so that its objects can be named".to_owned(),
+        };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut ident = [0_u8; 20];
+        let count = read_up_to(&mut file, &mut ident).map_err(unreadable)?;
+        if count < 4 || ident[..4] != elf::ELFMAG {
+            return Ok(None);
+        }
+        let binary =
+            |kind, instrumented| Binary { path: path.to_owned(), kind, instrumented, privileged: privilege(path) };
+        if let Some(what) = foreign(&ident[..count]) {
+            return Ok(Some(binary(BinaryKind::ForeignElf { what }, false)));
+        }
+        let (kind, instrumented) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
+            path: path.to_owned(),
+            reason: format!("its ELF headers are damaged ({e})"),
+            remedy: "build it again".to_owned(),
+        })?;
+        Ok(Some(binary(kind, instrumented)))
+    }
+}
+
+fn read_up_to(file: &mut File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut count = 0;
+    while count < buffer.len() {
+        match file.read(&mut buffer[count..])? {
+            0 => break,
+            n => count += n,
+        }
+    }
+    Ok(count)
+}
+
+/// In words, where the ELF identification is not that of this recorder.
+fn foreign(ident: &[u8]) -> Option<String> {
+    let host = if cfg!(target_arch = "x86_64") { elf::EM_X86_64 } else { elf::EM_AARCH64 };
+    let machine = match (ident.get(5), ident.get(18..20)) {
+        (Some(&elf::ELFDATA2LSB), Some(bytes)) => u16::from_le_bytes([bytes[0], bytes[1]]),
+        (_, Some(bytes)) => u16::from_be_bytes([bytes[0], bytes[1]]),
+        _ => return Some("an ELF file cut off in its header".to_owned()),
+    };
+    let name = match machine {
+        elf::EM_386 => "x86".to_owned(),
+        elf::EM_X86_64 => "x86_64".to_owned(),
+        elf::EM_ARM => "ARM".to_owned(),
+        elf::EM_AARCH64 => "aarch64".to_owned(),
+        elf::EM_RISCV => "RISC-V".to_owned(),
+        elf::EM_PPC64 => "POWER".to_owned(),
+        elf::EM_S390 => "s390".to_owned(),
+        other => format!("machine number {other}"),
+    };
+    let bits = if ident.get(4) == Some(&elf::ELFCLASS64) { 64 } else { 32 };
+    (bits != 64 || machine != host).then(|| format!("a {bits}-bit {name} binary"))
+}
+
+fn inspect_elf64(file: File) -> Result<(BinaryKind, bool), object::Error> {
+    let cache = ReadCache::new(file);
+    let header = elf::FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    let mut interpreter = None;
+    for segment in header.program_headers(endian, &cache)? {
+        if let Some(name) = segment.interpreter(endian, &cache)? {
+            interpreter = Some(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    let parsed = object::File::parse(&cache)?;
+    let instrumented = parsed
+        .dynamic_symbols()
+        .chain(parsed.symbols())
+        .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(CALLOUTS_SYMBOL.as_bytes()));
+    Ok((interpreter.map_or(BinaryKind::Static, |interpreter| BinaryKind::Dynamic { interpreter }), instrumented))
+}
+
+/// Why the kernel would set AT_SECURE for this file (man ld.so, "Secure-execution mode").
+fn privilege(path: &Path) -> Option<String> {
+    let meta = std::fs::metadata(path).ok()?;
+    // SAFETY: plain getters of this process's ids.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    if meta.mode() & libc::S_ISUID != 0 && meta.uid() != user {
+        return Some("it is set-user-ID".to_owned());
+    }
+    if meta.mode() & (libc::S_ISGID | libc::S_IXGRP) == (libc::S_ISGID | libc::S_IXGRP) && meta.gid() != group {
+        return Some("it is set-group-ID".to_owned());
+    }
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: both names are NUL-terminated; a null buffer of size 0 only asks whether the attribute is there.
+    let size = unsafe { libc::getxattr(name.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) };
+    (size > 0 && user != 0).then(|| "it has file capabilities".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Binaries of every kind that users meet.
+
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn this_test_is_a_dynamic_uninstrumented_binary() {
+        let binary = Binary::inspect(&std::env::current_exe().unwrap()).unwrap().unwrap();
+        assert!(matches!(&binary.kind, BinaryKind::Dynamic { interpreter } if interpreter.contains("ld-linux")));
+        assert!(!binary.instrumented);
+        assert_eq!(binary.privileged, None);
+    }
+
+    #[test]
+    fn foreign_and_damaged_binaries_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("elf");
+        let mut bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
+        bytes.truncate(64);
+        fs::write(&path, &bytes).unwrap();
+        assert!(Binary::inspect(&path).unwrap_err().to_string().contains("damaged"));
+        bytes[4] = elf::ELFCLASS32;
+        fs::write(&path, &bytes).unwrap();
+        let kind = Binary::inspect(&path).unwrap().unwrap().kind;
+        assert!(matches!(kind, BinaryKind::ForeignElf { what } if what.contains("32-bit")));
+        bytes[4] = elf::ELFCLASS64;
+        bytes[18] = 243;
+        fs::write(&path, &bytes).unwrap();
+        let kind = Binary::inspect(&path).unwrap().unwrap().kind;
+        assert!(matches!(kind, BinaryKind::ForeignElf { what } if what.contains("RISC-V")));
+        fs::write(&path, b"\x7fELF").unwrap();
+        let kind = Binary::inspect(&path).unwrap().unwrap().kind;
+        assert!(matches!(kind, BinaryKind::ForeignElf { what } if what.contains("cut off")));
+        fs::write(&path, b"no").unwrap();
+        assert_eq!(Binary::inspect(&path).unwrap(), None);
+    }
+}

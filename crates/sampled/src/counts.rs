@@ -1,0 +1,88 @@
+//! What became of a recording's samples.
+
+/// Counts of a recording's samples by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Samples in the file, or in the rings.
+    pub samples: u64,
+    /// Samples that became accesses.
+    pub accesses: u64,
+    /// Samples without a data address: the instruction accesses no memory, or the event records no address.
+    pub without_address: u64,
+    /// Samples of accesses to kernel memory.
+    pub kernel_addresses: u64,
+    /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
+    pub beyond_addresses: u64,
+    /// Samples without a thread id.
+    pub without_thread: u64,
+    /// Samples of the tracker's own code, which are not the program's.
+    pub trackers: u64,
+    /// Samples of events that do not sample memory accesses.
+    pub other_events: u64,
+    /// Samples of accesses to device registers, which are not memory.
+    pub device: u64,
+    /// Accesses that the core's own caches answered: L1, L2, line fill buffer.
+    pub core_cached: u64,
+    /// Accesses that a cache answered that the cores of a node share (L3).
+    pub shared_cached: u64,
+    /// Accesses that another core's cache answered (cache-to-cache transfers).
+    pub transfers: u64,
+    /// Transfers that are known to come from another node.
+    pub transfers_other_node: u64,
+    /// Transfers that are known to come from the accessing node.
+    pub transfers_own_node: u64,
+    /// Accesses whose sample does not say which level answered.
+    pub level_unknown: u64,
+    /// Accesses of events whose period counts something else (cycles), so that the number of accesses that each represents is unknown.
+    pub of_unknown_weight: u64,
+    /// Accesses whose latency is known.
+    pub with_latency: u64,
+    /// Accesses whose home node is known.
+    pub with_home: u64,
+    /// Accesses whose home node was derived from the page's first touch.
+    pub home_by_first_touch: u64,
+    /// Home nodes that the kernel reported (`move_pages`).
+    pub home_by_query: u64,
+    /// Page faults among the samples.
+    pub faults: u64,
+    /// Accesses whose CPU is known.
+    pub with_cpu: u64,
+    /// Accesses whose CPU was derived from the event's id.
+    pub cpu_by_id: u64,
+    /// Records that could not be decoded.
+    pub undecodable: u64,
+    /// Places at which the recording is damaged.
+    pub damaged_places: u64,
+    /// Bytes skipped at damaged places.
+    pub damaged_bytes: u64,
+    /// Whole records among the skipped bytes, as far as their ends were known.
+    pub damaged_records: u64,
+    /// Records that were lost because perf or the recorder could not keep up.
+    pub lost: u64,
+    /// Times that the kernel slowed sampling down.
+    pub throttled: u64,
+    /// AUX buffers that were truncated or had collisions.
+    pub aux_flagged: u64,
+    /// Bytes of AUX traces that were not decoded: of another format, or not a whole record.
+    pub aux_bytes_unread: u64,
+}
+
+impl Counts {
+    /// A note on samples that the trace cannot hold; `None`: there are none.
+    pub fn beyond_note(&self) -> Option<String> {
+        let count = self.beyond_addresses;
+        let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
+        (count > 0).then(|| format!("{count} {words}"))
+    }
+}
+
+/// Counts of one event's samples by outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCounts {
+    /// Number of samples.
+    pub samples: u64,
+    /// Those that are memory accesses (or page faults), with an address in memory of the program or without.
+    pub accesses: u64,
+    /// Sum of their periods: events for which they stand.
+    pub period: u64,
+}

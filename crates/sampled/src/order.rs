@@ -1,0 +1,262 @@
+//! Records in order of time. perf writes each CPU's buffer as it comes, and marks rounds: records after a round's mark are newer than all records
+//! before the previous mark. Records without a time keep their place in the file.
+
+use numapilot_perf::spe::{Records, SourceTable};
+use numapilot_perf::{Header, MemoryAccess, Words};
+
+/// Type of Arm SPE's AUX traces (`PERF_AUXTRACE_ARM_SPE`).
+const AUXTRACE_SPE: u32 = 4;
+/// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
+const SPE_INFO_VERSION: u64 = 2;
+const NO_CPU: u32 = u32::MAX;
+
+/// One waiting record, or an access of an AUX trace, which has no header.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Nanoseconds on the recording's clock.
+    pub time: u64,
+    sequence: u64,
+    /// The record's header; `None` for an access of an AUX trace.
+    pub header: Option<Header>,
+    /// Offset in the file.
+    pub offset: u64,
+    start: usize,
+    length: usize,
+}
+
+/// An access of an AUX trace.
+#[derive(Clone, Copy, Debug)]
+pub struct AuxAccess {
+    /// The access; its time is unknown where the trace has none.
+    pub access: MemoryAccess<'static>,
+    /// Process and thread that ran at the end of the piece that it is in.
+    pub last_task: Option<(u32, u32)>,
+}
+
+/// Records that wait to be processed in the order of their times.
+#[derive(Debug, Default)]
+pub struct Queue {
+    bytes: Vec<u8>,
+    last: (usize, usize),
+    entries: Vec<Entry>,
+    accesses: Vec<AuxAccess>,
+    sequence: u64,
+    /// Time of the newest record, and what it was at the last mark.
+    newest: u64,
+    newest_at_mark: u64,
+    /// Time for records without one.
+    previous: u64,
+    aux_kind: Option<u32>,
+    /// Meaning of SPE's data sources by CPU; the first for all where there is but one.
+    tables: Vec<(u64, SourceTable)>,
+    conversion: Option<(u64, u64, u64)>,
+    aux_bytes_unread: u64,
+}
+
+impl Queue {
+    /// Stores a record's body.
+    pub fn bytes(&mut self, body: &[u8]) {
+        self.last = (self.bytes.len(), body.len());
+        self.bytes.extend_from_slice(body);
+    }
+
+    /// The body that was stored last.
+    pub fn last_bytes(&self) -> &[u8] {
+        &self.bytes[self.last.0..self.last.0 + self.last.1]
+    }
+
+    /// Lends the buffer of bodies, to append more; return it by [`Queue::give_back`].
+    pub fn lend(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Returns the buffer of bodies for reuse.
+    pub fn give_back(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
+    /// Queues a record whose body stands at `start` among those kept.
+    pub fn record_at(&mut self, header: Header, start: usize, length: usize, time: Option<u64>) {
+        self.last = (start, length);
+        self.record(header, 0, time);
+    }
+
+    /// Queues the record whose body was kept last.
+    pub fn record(&mut self, header: Header, offset: u64, time: Option<u64>) {
+        let time = time.unwrap_or(self.previous);
+        self.previous = time;
+        self.push(time, Some(header), offset, self.last.0, self.last.1);
+    }
+
+    fn push(&mut self, time: u64, header: Option<Header>, offset: u64, start: usize, length: usize) {
+        self.newest = self.newest.max(time);
+        self.entries.push(Entry { time, sequence: self.sequence, header, offset, start, length });
+        self.sequence += 1;
+    }
+
+    /// Puts what can go into `out` (empty), in order: everything at the end; at a mark what is not newer than the newest record at the mark before.
+    pub fn ready(&mut self, is_end: bool, out: &mut Vec<Entry>) {
+        self.entries.sort_by_key(|entry| (entry.time, entry.sequence));
+        let limit = if is_end { u64::MAX } else { self.newest_at_mark };
+        self.newest_at_mark = self.newest;
+        // What perf lists of before the recording has time 0 and waits with the rest for the first real time.
+        if limit > 0 {
+            let count = self.entries.partition_point(|entry| entry.time <= limit);
+            out.extend(self.entries.drain(..count));
+        }
+    }
+
+    /// Body of the entry's record.
+    pub fn body(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.start..entry.start + entry.length]
+    }
+
+    /// The access that an entry without header stands for.
+    pub fn access(&self, entry: &Entry) -> Option<AuxAccess> {
+        self.accesses.get(entry.start).copied()
+    }
+
+    /// Lets go of the bodies of what was taken out.
+    pub fn forget(&mut self, taken: &mut Vec<Entry>) {
+        taken.clear();
+        // Mostly little is left; it moves to the front.
+        let mut kept = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.header.is_some()) {
+            let start = kept.len();
+            kept.extend_from_slice(&self.bytes[entry.start..entry.start + entry.length]);
+            entry.start = start;
+        }
+        self.bytes = kept;
+        let mut accesses = Vec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.header.is_none()) {
+            accesses.extend(self.accesses.get(entry.start));
+            entry.start = accesses.len().saturating_sub(1);
+        }
+        self.accesses = accesses;
+        self.last = (0, 0);
+    }
+
+    /// Bytes that records take while they wait.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<Entry>()
+    }
+
+    /// Whether no entries are waiting.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether there are AUX traces, which hold samples of much earlier times: then nothing can be processed before the end.
+    pub fn has_aux(&self) -> bool {
+        self.aux_kind.is_some()
+    }
+
+    /// What kind of AUX traces there are, and what is known of them.
+    pub fn aux_info(&mut self, kind: u32, words: &Words<'_>) {
+        self.aux_kind = Some(kind);
+        let at = |index: usize| words.get(index).unwrap_or(0);
+        if kind != AUXTRACE_SPE || at(0) < SPE_INFO_VERSION {
+            return;
+        }
+        // version, header's words, PMU, CPUs; then per CPU: magic, CPU, number of parameters, MIDR, ...
+        let mut next = usize::try_from(at(1)).unwrap_or(usize::MAX);
+        while let (Some(cpu), Some(count), Some(midr)) =
+            (words.get(next.saturating_add(1)), words.get(next.saturating_add(2)), words.get(next.saturating_add(3)))
+        {
+            self.tables.push((cpu, SourceTable::of_midr(midr)));
+            next = next.saturating_add(3).saturating_add(usize::try_from(count).unwrap_or(usize::MAX).max(1));
+        }
+    }
+
+    /// AUX traces of SPE are to come, with time stamps on the same scale as the records' times.
+    pub fn expect_spe(&mut self, tables: Vec<(u64, SourceTable)>) {
+        self.aux_kind = Some(AUXTRACE_SPE);
+        self.tables = tables;
+    }
+
+    /// How ticks of the timer become time.
+    pub fn time_conversion(&mut self, shift: u64, multiplier: u64, zero: u64) {
+        self.conversion = Some((shift, multiplier, zero)).filter(|_| shift < 64);
+    }
+
+    fn time_of(&self, tick: u64) -> u64 {
+        let Some((shift, multiplier, zero)) = self.conversion else { return tick };
+        let scaled = (u128::from(tick) * u128::from(multiplier)) >> shift;
+        zero.wrapping_add(scaled as u64)
+    }
+
+    /// Takes the accesses out of a piece of an SPE trace. `tid`: the thread whose they all are; `last_task`: process and thread that ran at its end.
+    pub fn spe(&mut self, trace: &[u8], tid: Option<u32>, last_task: Option<(u32, u32)>, cpu: u32) {
+        if self.aux_kind != Some(AUXTRACE_SPE) {
+            self.aux_bytes_unread += trace.len() as u64;
+            return;
+        }
+        let by_cpu = self.tables.iter().find(|(known, _)| *known == u64::from(cpu));
+        let table = by_cpu.or(self.tables.first()).map_or(SourceTable::Unknown, |(_, table)| *table);
+        let mut records = Records::new(trace);
+        for record in records.by_ref() {
+            let Some(access) = record.access(table) else { continue };
+            let time = record.timestamp.map(|tick| self.time_of(tick));
+            let access = MemoryAccess { time, tid: access.tid.or(tid), cpu: (cpu != NO_CPU).then_some(cpu), ..access };
+            let time = time.unwrap_or(self.previous);
+            let start = self.accesses.len();
+            self.accesses.push(AuxAccess { access, last_task });
+            self.push(time, None, 0, start, 0);
+        }
+        // Zeroes after the last record are padding.
+        let rest = &trace[records.consumed()..];
+        self.aux_bytes_unread += rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
+    }
+
+    /// Bytes of AUX traces that were of no use.
+    pub fn aux_bytes_unread(&self) -> u64 {
+        self.aux_bytes_unread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header { kind: 9, misc: 2, size: 9 }
+    }
+
+    #[test]
+    fn rounds_hand_on_what_nothing_later_can_precede() {
+        let mut queue = Queue::default();
+        let put = |queue: &mut Queue, time: u64| {
+            queue.bytes(&[time as u8]);
+            queue.record(header(), 0, Some(time));
+        };
+        let times = |queue: &mut Queue, is_end| {
+            let mut entries = Vec::new();
+            queue.ready(is_end, &mut entries);
+            let out: Vec<(u64, u8)> = entries.iter().map(|entry| (entry.time, queue.body(entry)[0])).collect();
+            queue.forget(&mut entries);
+            out
+        };
+        put(&mut queue, 30);
+        put(&mut queue, 10);
+        assert_eq!(times(&mut queue, false), []);
+        // Another CPU's buffer, from before the last mark.
+        put(&mut queue, 20);
+        put(&mut queue, 50);
+        assert_eq!(times(&mut queue, false), [(10, 10), (20, 20), (30, 30)]);
+        put(&mut queue, 40);
+        assert_eq!(times(&mut queue, true), [(40, 40), (50, 50)]);
+    }
+
+    #[test]
+    fn records_without_time_keep_their_place() {
+        let mut queue = Queue::default();
+        for (byte, time) in [(1, Some(10)), (2, None), (3, Some(20)), (4, None)] {
+            queue.bytes(&[byte]);
+            queue.record(header(), 0, time);
+        }
+        let mut entries = Vec::new();
+        queue.ready(true, &mut entries);
+        let bytes: Vec<u8> = entries.iter().map(|entry| queue.body(entry)[0]).collect();
+        assert_eq!(bytes, [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,768 @@
+//! Samples: the access, its thread, its stack and its home.
+
+use foldhash::{HashMap, HashMapExt};
+use numapilot_machine::{CpuId, NodeId};
+use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
+use numapilot_perf::data_src::{self, Operation};
+use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
+use numapilot_trace::chunk::ChunkError;
+use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::record::{Access, Event, FaultedPage, Level};
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+
+use super::counts::{Counts, EventCounts};
+use super::first_touches::FirstTouches;
+use super::order::AuxAccess;
+use super::output::Output;
+use super::running::RunningTasks;
+use super::shared::Sighting;
+use super::tasks::{Announcement, Tasks};
+use numapilot_perf_events::page_sizes::Sizes;
+use numapilot_perf_events::places::Answers;
+use numapilot_perf_events::places::Places;
+use numapilot_perf_events::places::is_memory;
+
+/// No machine has more CPUs.
+const CPUS_MAX: u32 = 1 << 16;
+/// No code is in the first page.
+const LOWEST_CODE: u64 = 4096;
+
+/// A sample that waits for its thread to be announced.
+struct Held {
+    order: u64,
+    access: MemoryAccess<'static>,
+    /// User part of the call chain, as return addresses.
+    frames: Box<[u64]>,
+    is_fault: bool,
+    home: Option<NodeId>,
+    page: FaultedPage,
+}
+
+/// Turns samples and side band into records.
+pub struct Samples {
+    out: Output,
+    tasks: Tasks,
+    places: Places,
+    /// Node of each CPU, by CPU number.
+    node_of_cpu: Vec<Option<NodeId>>,
+    /// Stacks of processes that have not ended: equal addresses are other code in another process.
+    stacks: HashMap<ProcessIndex, HashMap<Box<[u64]>, StackId>>,
+    chain: Vec<u64>,
+    /// Tasks that ran on each CPU, from context switches.
+    running: HashMap<u32, RunningTasks>,
+    /// Process whose accesses in AUX traces are not part of the recording.
+    left_out: Option<u32>,
+    /// When processes were looked at in /proc, by process id.
+    described: HashMap<u32, u64>,
+    /// Homes given by first touches.
+    first_touches: FirstTouches,
+    /// Where pages are, asked for the records at hand.
+    answers: Answers,
+    /// How large pages are that faults mapped, asked for the records at hand.
+    sizes: Sizes,
+    /// CPU on which each thread was seen last.
+    last_cpu: HashMap<ThreadIndex, u32>,
+    held: HashMap<usize, Vec<Held>>,
+    counts: Counts,
+    by_event: Vec<EventCounts>,
+    /// Whether page faults only show where pages are and do not count as accesses.
+    faults_only_place: bool,
+}
+
+impl Samples {
+    /// Begins with nothing known of any process.
+    pub fn new(out: Output, tasks: Tasks, places: Places) -> Samples {
+        let last = places.node_of_cpu.keys().copied().max().filter(|&cpu| cpu < CPUS_MAX);
+        let node_of_cpu = last.map_or_else(Vec::new, |last| (0..=last).map(|cpu| places.node_of_cpu(cpu)).collect());
+        Samples {
+            out,
+            tasks,
+            node_of_cpu,
+            stacks: HashMap::new(),
+            chain: Vec::new(),
+            running: HashMap::new(),
+            left_out: None,
+            described: HashMap::new(),
+            first_touches: FirstTouches::default(),
+            answers: HashMap::new(),
+            sizes: HashMap::new(),
+            last_cpu: HashMap::new(),
+            held: HashMap::new(),
+            counts: Counts::default(),
+            by_event: Vec::new(),
+            faults_only_place: places.faults_only_place(),
+            places,
+        }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Counts so far by event, in the order of the session's; those behind the last are of events without samples.
+    pub fn by_event(&self) -> &[EventCounts] {
+        &self.by_event
+    }
+
+    /// How much is kept of tasks.
+    #[cfg(test)]
+    pub fn kept(&self) -> (usize, usize, usize) {
+        self.tasks.kept()
+    }
+
+    /// Number of stacks, and of threads whose CPU is known.
+    #[cfg(test)]
+    pub fn kept_of_threads(&self) -> (usize, usize) {
+        (self.stacks.values().map(HashMap::len).sum(), self.last_cpu.len())
+    }
+
+    /// The output of records.
+    pub fn out(&mut self) -> &mut Output {
+        &mut self.out
+    }
+
+    /// Sets the nodes of the pages of the next samples; earlier answers are dropped.
+    pub fn answers(&mut self) -> &mut Answers {
+        self.answers.clear();
+        &mut self.answers
+    }
+
+    /// Sets the sizes of the pages that the next faults mapped; earlier answers are dropped.
+    pub fn sizes(&mut self) -> &mut Sizes {
+        self.sizes.clear();
+        &mut self.sizes
+    }
+
+    /// The machine's only node with memory, if there is but one.
+    pub fn only_node(&self) -> Option<NodeId> {
+        self.places.only_node()
+    }
+
+    /// Pages of a process that were in memory before the recording: first address, number, node.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn found(&mut self, pid: u32, (address, pages, node): (u64, u32, NodeId), time: u64) -> Result<(), ChunkError> {
+        let task = self.tasks.task(pid, pid, time);
+        let Some(thread) = self.tasks.thread(&mut self.out, task)? else { return Ok(()) };
+        let cause = layout::PLACED_FOUND as u8;
+        self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause, toucher: None })
+    }
+
+    /// A mapping that was there when recording of its process began. `inode`: of the file or shared memory that it shows; 0 for none.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn found_mapping(&mut self, mapping: &Mapping<'_>, inode: u64, time: u64) -> Result<(), ChunkError> {
+        self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
+    }
+
+    /// Accesses of this process in AUX traces are not part of the recording.
+    pub fn leave_out(&mut self, pid: u32) {
+        self.left_out = Some(pid);
+    }
+
+    /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
+    pub fn described(&mut self, pid: u32, order: u64) {
+        self.described.insert(pid, order);
+    }
+
+    /// Whether /proc has shown what a record says: it was there already when the kernel's records were on but /proc not read yet.
+    fn is_described(&self, record: &SideBand<'_>, time: u64) -> bool {
+        let pid = match record {
+            SideBand::Mmap(mapping) => mapping.pid,
+            SideBand::Comm { pid, .. } => *pid,
+            SideBand::Fork(change) | SideBand::Exit(change) => change.pid,
+            _ => return false,
+        };
+        self.described.get(&pid).is_some_and(|&order| time < order)
+    }
+
+    /// A mapping that was made: what was mapped there before is gone, and with it its pages.
+    fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), ChunkError> {
+        let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
+        for (image, start, end) in renewed {
+            self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
+        }
+        Ok(())
+    }
+
+    /// A record that is no sample. `time`: its order stamp, as for all that follows.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn side_band(&mut self, record: &SideBand<'_>, id: &SampleId, time: u64) -> Result<(), ChunkError> {
+        if self.is_described(record, time) {
+            return Ok(());
+        }
+        match record {
+            SideBand::Mmap(mapping) => self.map(mapping, time),
+            SideBand::Comm { .. } | SideBand::Fork(_) | SideBand::Exit(_) => self.lifecycle(record, time),
+            SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
+                self.counts.lost = self.counts.lost.saturating_add(*count);
+                Ok(())
+            }
+            SideBand::Throttle { begins: true, .. } => {
+                self.counts.throttled += 1;
+                Ok(())
+            }
+            SideBand::Aux { flags, .. } if *flags & !numapilot_perf::abi::aux_flag::OVERWRITE != 0 => {
+                self.counts.aux_flagged += 1;
+                Ok(())
+            }
+            SideBand::Switch { out, .. } => {
+                if let (Some(cpu), Some(task)) = (id.cpu, id.pid_tid) {
+                    self.running.entry(cpu).or_default().switch(time, task, *out);
+                }
+                Ok(())
+            }
+            SideBand::ItraceStart { pid, tid } => {
+                if let Some(cpu) = id.cpu {
+                    self.running.entry(cpu).or_default().switch(time, (*pid, *tid), false);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A task's name, start or end.
+    fn lifecycle(&mut self, record: &SideBand<'_>, time: u64) -> Result<(), ChunkError> {
+        match record {
+            SideBand::Comm { pid, tid, name, by_exec } => {
+                self.tasks.comm(&mut self.out, *pid, *tid, name, *by_exec, time)?;
+            }
+            SideBand::Fork(change) => self.tasks.fork(&mut self.out, change)?,
+            SideBand::Exit(change) => self.tasks.exit(&mut self.out, change)?,
+            _ => {}
+        }
+        self.forget_ended();
+        Ok(())
+    }
+
+    /// Drops what is kept of processes that have ended.
+    fn forget_ended(&mut self) {
+        let mut threads = self.tasks.ended_threads();
+        for ended in self.tasks.ended() {
+            self.first_touches.forget(ended.image);
+            if let Some(process) = ended.process {
+                self.stacks.remove(&process);
+            }
+            threads.extend(ended.threads);
+        }
+        for thread in threads {
+            self.last_cpu.remove(&thread);
+            self.out.ended(thread);
+        }
+    }
+
+    /// Processes a sample of an event.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn sample(&mut self, event: usize, attr: &EventAttr, sample: &Sample<'_>, time: u64) -> Result<(), ChunkError> {
+        let fact = self.places.events.get(event).copied().unwrap_or_default();
+        if fact.is_helper {
+            return Ok(());
+        }
+        self.counts.samples += 1;
+        self.counts.faults += u64::from(fact.is_fault);
+        let is_access = fact.is_access(sample);
+        self.count_event(event, is_access, sample.period.or(attr.period()).unwrap_or(1));
+        if !is_access {
+            return self.other_event(sample, time);
+        }
+        let access = fact.access(attr, sample);
+        let Some(access) = access else {
+            self.counts.without_address += 1;
+            return Ok(());
+        };
+        let by_id = || sample.identifier.or(sample.id).and_then(|id| self.places.cpu_of_id(id));
+        let inferred = if access.cpu.is_none() { by_id() } else { None };
+        self.counts.cpu_by_id += u64::from(inferred.is_some());
+        self.counts.of_unknown_weight += u64::from(fact.counts_other);
+        self.put(&MemoryAccess { cpu: access.cpu.or(inferred), ..access }, time, fact.is_fault)
+    }
+
+    fn count_event(&mut self, event: usize, is_access: bool, period: u64) {
+        if event >= self.by_event.len() {
+            self.by_event.resize(event + 1, EventCounts::default());
+        }
+        let counts = &mut self.by_event[event];
+        counts.samples += 1;
+        counts.accesses += u64::from(is_access);
+        counts.period = counts.period.saturating_add(period);
+    }
+
+    /// A sample that is not a memory access: it only shows that its thread ran.
+    fn other_event(&mut self, sample: &Sample<'_>, time: u64) -> Result<(), ChunkError> {
+        self.counts.other_events += 1;
+        if let Some((pid, tid)) = sample.pid_tid {
+            let task = self.tasks.task(pid, tid, time);
+            self.tasks.thread(&mut self.out, task)?;
+        }
+        Ok(())
+    }
+
+    /// An access of an AUX trace, at `time` in the trace. Its own time may be older: such traces are read long after other records. It is that of the task
+    /// that ran then: whose it is stays unknown where nothing says it.
+    pub fn access(&mut self, found: &AuxAccess, time: u64) -> Result<(), ChunkError> {
+        let AuxAccess { access, last_task } = found;
+        let running = || self.running.get(&access.cpu?)?.at(access.time?);
+        let task = running().or(*last_task);
+        let tid = access.tid.or(task.map(|(_, tid)| tid));
+        let of_task = task.filter(|(_, of)| Some(*of) == tid).map(|(pid, _)| pid);
+        let pid = of_task.or_else(|| self.tasks.pid_of(tid?));
+        if pid.is_some() && pid == self.left_out {
+            return Ok(());
+        }
+        self.counts.samples += 1;
+        let period = access.period.or(self.places.spe_period);
+        self.put(&MemoryAccess { pid, tid, period, ..*access }, time, false)
+    }
+
+    fn put(&mut self, access: &MemoryAccess<'_>, time: u64, is_fault: bool) -> Result<(), ChunkError> {
+        if access.address >= ADDRESS_END {
+            let is_kernels = is_kernel_address(access.address);
+            self.counts.kernel_addresses += u64::from(is_kernels);
+            self.counts.beyond_addresses += u64::from(!is_kernels);
+            return Ok(());
+        }
+        if access.level == data_src::Level::Io {
+            self.counts.device += 1;
+            return Ok(());
+        }
+        let (Some(pid), Some(tid)) = (access.pid, access.tid) else {
+            self.counts.without_thread += 1;
+            return Ok(());
+        };
+        let task = self.tasks.task(pid, tid, time);
+        if access.ip.is_some_and(|ip| self.tasks.is_trackers(self.tasks.image_of(task), ip)) {
+            self.counts.trackers += 1;
+            return Ok(());
+        }
+        let home = self.told(access, pid);
+        let page = if is_fault { self.page(access, pid) } else { FaultedPage::default() };
+        let thread = self.tasks.thread(&mut self.out, task)?;
+        self.frames(access.callchain);
+        // In the kernel on the program's behalf: the program's instruction is the system call.
+        let ip = access.ip.filter(|&ip| ip < ADDRESS_END).or_else(|| self.chain.get(1).map(|frame| frame - 1));
+        let access = MemoryAccess { ip, ..access.without_callchain() };
+        let Some(thread) = thread else {
+            let held = Held { order: time, access, frames: self.chain[1..].into(), is_fault, home, page };
+            self.held.entry(task).or_default().push(held);
+            return Ok(());
+        };
+        self.emit((task, thread), &access, time, is_fault, (home, page))
+    }
+
+    /// Writes an access, whose call chain is in `self.chain`.
+    fn emit(
+        &mut self,
+        (task, thread): (usize, ThreadIndex),
+        access: &MemoryAccess<'static>,
+        time: u64,
+        is_fault: bool,
+        (told, page): (Option<NodeId>, FaultedPage),
+    ) -> Result<(), ChunkError> {
+        let process = self.tasks.process(task);
+        let node = access.cpu.and_then(|cpu| self.node_of_cpu.get(cpu as usize).copied().flatten());
+        if let (Some(cpu), Some(node)) = (access.cpu, node)
+            && self.last_cpu.insert(thread, cpu) != Some(cpu)
+        {
+            self.out.put(thread, time, Event::Cpu { cpu: CpuId(cpu), node })?;
+        }
+        let level = level(access.level);
+        let told = told.or_else(|| self.places.node_by_distance(access.level, access.distance, node));
+        let home = match told {
+            _ if is_fault && !self.places.leaves_first_touches => {
+                self.by_fault(access, (node, told), (task, thread), time)?
+            }
+            Some(home) => Some(home),
+            None if self.places.leaves_first_touches => None,
+            None => self.by_first_touch(access, task),
+        };
+        if is_fault && self.faults_only_place {
+            return Ok(());
+        }
+        let stack = self.stack(thread, process, time)?;
+        self.count_level(access, level, is_fault);
+        let counts = &mut self.counts;
+        counts.accesses += 1;
+        counts.with_latency += u64::from(access.latency_cycles.is_some());
+        counts.with_home += u64::from(home.is_some());
+        counts.with_cpu += u64::from(access.cpu.is_some());
+        let event = Access {
+            address: VirtAddr(access.address),
+            cpu: access.cpu.map(CpuId),
+            node,
+            home,
+            is_write: matches!(access.operation, Operation::Store | Operation::LoadStore),
+            is_atomic: access.is_atomic == Some(true),
+            is_range: false,
+            level,
+            latency_cycles: access.latency_cycles,
+            ip: VirtAddr(access.ip.unwrap_or(0)),
+            stack,
+            weight: access.period.map_or(1, |period| u32::try_from(period).unwrap_or(u32::MAX).max(1)),
+            page,
+        };
+        self.out.put(thread, time, Event::Access(event))
+    }
+
+    /// Reported home node of the page: by the hardware's physical address, by the machine if it has one node only, or by the kernel's look-up.
+    fn told(&mut self, access: &MemoryAccess<'_>, pid: u32) -> Option<NodeId> {
+        let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
+        let told = by_address.or_else(|| self.places.only_node());
+        if told.is_some() {
+            return told;
+        }
+        let answer = self.answers.get(&(pid, access.address >> PAGE_SHIFT)).copied();
+        self.counts.home_by_query += u64::from(answer.is_some());
+        answer
+    }
+
+    /// The page of a fault: as it was before, where one was there, and else as the kernel reported it afterwards.
+    fn page(&self, access: &MemoryAccess<'_>, pid: u32) -> FaultedPage {
+        match access.page_bytes {
+            Some(bytes) if bytes > 0 => FaultedPage::new(Some(true), bytes),
+            before => {
+                let bytes = self.sizes.get(&(pid, access.address >> PAGE_SHIFT)).copied().unwrap_or(0);
+                FaultedPage::new(before.map(|_| false), bytes)
+            }
+        }
+    }
+
+    fn count_level(&mut self, access: &MemoryAccess<'_>, level: Level, is_fault: bool) {
+        let counts = &mut self.counts;
+        match level {
+            Level::L1 | Level::L2 | Level::LineFill => counts.core_cached += 1,
+            Level::L3 => counts.shared_cached += 1,
+            Level::PeerCache => {
+                counts.transfers += 1;
+                let is_other_node = access.distance.is_other_node();
+                counts.transfers_other_node += u64::from(is_other_node == Some(true));
+                counts.transfers_own_node += u64::from(is_other_node == Some(false));
+            }
+            Level::Unknown => counts.level_unknown += u64::from(!is_fault),
+            Level::Memory => {}
+        }
+    }
+
+    /// Home node by the page's first touch, if that was seen.
+    fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
+        let key = self.tasks.page_key(self.tasks.image_of(task), access.address);
+        let home = self.first_touches.get(key);
+        self.counts.home_by_first_touch += u64::from(home.is_some());
+        home
+    }
+
+    /// Home node of a page after a fault on it, which may be its first touch: the reported one, else that of the first touch.
+    fn by_fault(
+        &mut self,
+        access: &MemoryAccess<'_>,
+        (node, told): (Option<NodeId>, Option<NodeId>),
+        (task, thread): (usize, ThreadIndex),
+        time: u64,
+    ) -> Result<Option<NodeId>, ChunkError> {
+        let image = self.tasks.image_of(task);
+        // What was there before, no fault of this recording has placed.
+        let was_absent = access.page_bytes.is_none_or(|bytes| bytes == 0);
+        if let (true, Some(home)) = (was_absent && self.tasks.is_own(image, access.address), told.or(node))
+            && self.first_touches.touch(self.tasks.page_key(image, access.address), home)
+        {
+            let is_elsewhere = node.is_some_and(|node| node != home);
+            let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
+            let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);
+            self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
+        }
+        Ok(told.or_else(|| self.by_first_touch(access, task)))
+    }
+
+    /// Puts the user part of a call chain into `self.chain` as return addresses, from its second place on. Its first entry is the instruction itself (or
+    /// that of the system call): one byte is added, as readers take one off.
+    fn frames(&mut self, callchain: Option<Words<'_>>) {
+        self.chain.clear();
+        self.chain.push(0);
+        let Some(callchain) = callchain else { return };
+        let mut is_user = false;
+        for entry in callchain.iter() {
+            if entry >= CONTEXT_MAX {
+                is_user = entry == CONTEXT_USER;
+            } else if is_user && entry < LOWEST_CODE {
+                // A frame pointer led astray: what follows is no better.
+                break;
+            } else if is_user {
+                let is_first = self.chain.len() == 1;
+                self.chain.push(if is_first { entry.saturating_add(1) } else { entry });
+            }
+        }
+    }
+
+    /// Number of the stack in `self.chain`, written if it is new.
+    fn stack(&mut self, thread: ThreadIndex, process: ProcessIndex, time: u64) -> Result<StackId, ChunkError> {
+        if self.chain.len() == 1 {
+            return Ok(StackId(0));
+        }
+        let known = self.stacks.entry(process).or_default();
+        if let Some(&stack) = known.get(&self.chain[1..]) {
+            return Ok(stack);
+        }
+        let stack = self.out.new_stack(thread, time, &self.chain[1..])?;
+        known.insert(self.chain[1..].into(), stack);
+        Ok(stack)
+    }
+
+    /// The tracker has announced a thread: samples that waited for that are written now. Samples from before its process's memory was
+    /// described count as from then.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn announce(&mut self, announced: &Announcement) -> Result<(), ChunkError> {
+        let task = self.tasks.announce(announced);
+        self.release(task, announced.ready)?;
+        self.tasks.settled(task);
+        self.forget_ended();
+        Ok(())
+    }
+
+    /// Waits no longer for the announcement of threads that began before `limit`.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn settle(&mut self, limit: u64) -> Result<(), ChunkError> {
+        let settled = self.tasks.settle(limit);
+        for &task in &settled {
+            self.release(task, 0)?;
+        }
+        // Several of them may be of one process, with which all are dropped.
+        settled.iter().for_each(|&task| self.tasks.settled(task));
+        self.forget_ended();
+        Ok(())
+    }
+
+    fn release(&mut self, task: usize, from: u64) -> Result<(), ChunkError> {
+        let Some(held) = self.held.remove(&task) else { return Ok(()) };
+        for sample in held {
+            let Some(thread) = self.tasks.thread(&mut self.out, task)? else { continue };
+            self.chain.clear();
+            self.chain.push(0);
+            self.chain.extend_from_slice(&sample.frames);
+            let found = (sample.home, sample.page);
+            self.emit((task, thread), &sample.access, sample.order.max(from), sample.is_fault, found)?;
+        }
+        Ok(())
+    }
+}
+
+/// The level in the trace's terms.
+fn level(level: data_src::Level) -> Level {
+    match level {
+        data_src::Level::L1 => Level::L1,
+        data_src::Level::LineFill => Level::LineFill,
+        data_src::Level::L2 => Level::L2,
+        data_src::Level::L3 => Level::L3,
+        data_src::Level::PeerCache => Level::PeerCache,
+        other if is_memory(other) == Some(true) => Level::Memory,
+        _ => Level::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Which samples become accesses, and their homes.
+
+    use std::path::{Path, PathBuf};
+
+    use numapilot_flows::{PlacementCause, Trace};
+    use numapilot_perf::TaskChange;
+    use numapilot_trace::chunk::{ChunkWriter, SessionEnd, SessionStart, WriterOptions};
+    use numapilot_trace::engine::Engine;
+    use numapilot_trace::wire::Clock;
+
+    use super::*;
+    use numapilot_perf_events::places::EventFact;
+
+    use crate::{SharedWriter, TaskSource};
+
+    const KHZ: u32 = 1_000_000;
+
+    /// A recording of page faults on a machine of two nodes, and its writer.
+    fn faults(folder: &Path) -> (Samples, SharedWriter, PathBuf) {
+        recorded_by(Engine::Fault, folder)
+    }
+
+    fn recorded_by(engine: Engine, folder: &Path) -> (Samples, SharedWriter, PathBuf) {
+        let start = SessionStart {
+            engine: engine.into(),
+            command: vec!["synthetic".to_owned()],
+            order_khz: KHZ,
+            clock_khz: KHZ,
+            ..SessionStart::default()
+        };
+        let dir = folder.join("t");
+        let writer = SharedWriter::new(ChunkWriter::create(&dir, &start, WriterOptions::default()).unwrap());
+        let places = Places {
+            events: vec![EventFact { is_fault: true, ..EventFact::default() }],
+            node_of_cpu: [(0, NodeId(0)), (1, NodeId(1))].into(),
+            memory_nodes: vec![NodeId(0), NodeId(1)],
+            leaves_first_touches: engine == Engine::Fault,
+            ..Places::default()
+        };
+        let output = Output::new(writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
+        let tasks = Tasks::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+        (Samples::new(output, tasks, places), writer, dir)
+    }
+
+    /// The trace of everything that was put in.
+    fn finished(mut samples: Samples, writer: SharedWriter, dir: &Path) -> Trace {
+        samples.settle(u64::MAX).unwrap();
+        samples.out().flush().unwrap();
+        drop(samples);
+        let end = SessionEnd { end_order: 3000, ..SessionEnd::default() };
+        writer.into_inner().unwrap().finish(&end, false).unwrap();
+        numapilot_flows::finalise(dir).unwrap();
+        Trace::open(dir).unwrap()
+    }
+
+    fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
+        MemoryAccess { pid: Some(7), tid: Some(tid), cpu: Some(cpu), address, ..MemoryAccess::default() }
+    }
+
+    /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
+    #[test]
+    fn all_of_the_lower_half_of_addresses_is_the_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        for address in [0x40_0000, 0x7fff_ffff_f000, 0xaaaa_d000_0000, 0xffff_ffff_f000] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        for address in [0xffff_0000_0000_0000, 0xffff_8000_0000_0000, u64::MAX] {
+            samples.put(&fault(7, 0, address), 1000, true).unwrap();
+        }
+        // Memory that a program asked for beyond 48 bits.
+        samples.put(&fault(7, 0, 1 << 51), 1000, true).unwrap();
+        let counts = samples.counts();
+        assert_eq!((counts.accesses, counts.kernel_addresses, counts.beyond_addresses), (4, 3, 1));
+        assert!(counts.beyond_note().is_some_and(|note| note.starts_with("1 samples")));
+        let trace = finished(samples, writer, &dir);
+        let last = trace.accesses().map(|access| access.address.0).max();
+        assert_eq!((last, trace.losses().inconsistent_records), (Some(0xffff_ffff_f000), 0));
+    }
+
+    /// SPE's traces of whole CPUs are read long after their accesses: those are of the thread that ran then, not of the one that runs now.
+    #[test]
+    fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let switch = |samples: &mut Samples, tid, out, time| {
+            let id = SampleId { pid_tid: Some((7, tid)), cpu: Some(0), ..SampleId::default() };
+            let record = SideBand::Switch { out, preempted: false, other: None };
+            samples.side_band(&record, &id, time).unwrap();
+        };
+        for (tid, out, time) in [(7, false, 100), (7, true, 200), (8, false, 200), (8, true, 300), (9, false, 400)] {
+            switch(&mut samples, tid, out, time);
+        }
+        let mut put = |time, page: u64, last_task| {
+            let address = page << PAGE_SHIFT;
+            let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
+            samples.access(&AuxAccess { access, last_task }, 500).unwrap();
+        };
+        // Whoever ran at the end of the piece.
+        for (time, page) in [(Some(150), 1), (Some(250), 2), (Some(450), 3)] {
+            put(time, page, Some((7, 8)));
+        }
+        // Before anything is known, between two tasks, and without a time.
+        for time in [Some(50), Some(350), None] {
+            put(time, 4, None);
+            put(time, 5, Some((7, 8)));
+        }
+        let counts = samples.counts();
+        assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
+        let trace = finished(samples, writer, &dir);
+        let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
+        let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
+    }
+
+    fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
+        let mapping = Mapping { pid: 7, tid: 7, addr, len, path: b"//anon", ..Mapping::default() };
+        Mapping { protection: Some(3), flags: Some(2), ..mapping }
+    }
+
+    /// The kernel does not record that memory is unmapped. Mapped again at its place, it is touched for the first time again.
+    #[test]
+    fn memory_that_is_mapped_again_has_no_home_of_before() {
+        for engine in [Engine::Fault, Engine::Import] {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut samples, writer, dir) = recorded_by(engine, folder.path());
+            let made = |samples: &mut Samples, len, time| {
+                let record = SideBand::Mmap(anonymous(0x10_0000, len));
+                samples.side_band(&record, &SampleId::default(), time).unwrap();
+            };
+            made(&mut samples, 0x4000, 100);
+            samples.put(&fault(7, 0, 0x10_0000), 200, true).unwrap();
+            // It grows, which changes nothing for what was there.
+            made(&mut samples, 0x8000, 300);
+            samples.put(&fault(7, 1, 0x10_0000), 400, false).unwrap();
+            made(&mut samples, 0x8000, 500);
+            samples.put(&fault(7, 1, 0x10_0000), 600, false).unwrap();
+            samples.put(&fault(7, 1, 0x10_0000), 700, true).unwrap();
+            let trace = finished(samples, writer, &dir);
+            let homes: Vec<_> = trace.accesses().map(|access| access.home.map(|node| node.0)).collect();
+            // (The join takes what comes first for the first touch, where all faults are recorded.)
+            let renewed = if engine == Engine::Fault { Some(1) } else { None };
+            assert_eq!(homes, [Some(0), Some(0), renewed, Some(1)], "{engine:?}");
+        }
+    }
+
+    /// While /proc is read the kernel's records are on already: what they say of before is no second process, thread or mapping.
+    #[test]
+    fn what_proc_has_shown_is_not_told_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false }, 100);
+        tell(&SideBand::Comm { pid: 7, tid: 8, name: b"app", by_exec: false }, 100);
+        samples.found_mapping(&anonymous(0x10_0000, 0x4000), 0, 100).unwrap();
+        samples.found(7, (0x10_0000, 1, NodeId(0)), 100).unwrap();
+        samples.described(7, 500);
+        let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
+        let change = |pid, parent_pid, tid, time| TaskChange { pid, parent_pid, tid, parent_tid: 7, time };
+        tell(&SideBand::Fork(change(7, 3, 7, 200)), 200);
+        tell(&SideBand::Fork(change(7, 7, 8, 300)), 300);
+        tell(&SideBand::Mmap(anonymous(0x10_0000, 0x4000)), 400);
+        // After that it is news.
+        tell(&SideBand::Fork(change(7, 7, 9, 600)), 600);
+        tell(&SideBand::Mmap(anonymous(0x20_0000, 0x4000)), 600);
+        for (tid, address) in [(7, 0x10_0000), (8, 0x10_0000), (9, 0x20_0000)] {
+            samples.put(&fault(tid, 1, address), 700, false).unwrap();
+        }
+        let trace = finished(samples, writer, &dir);
+        let mut tids: Vec<_> = trace.threads().iter().map(|thread| thread.tid).collect();
+        tids.sort_unstable();
+        assert_eq!((trace.processes().len(), tids), (1, vec![7, 8, 9]));
+        let mut homes: Vec<_> = trace.accesses().map(|access| (access.address.0, access.home)).collect();
+        homes.sort_unstable();
+        let [found, made] = [(0x10_0000, Some(NodeId(0))), (0x20_0000, Some(NodeId(1)))];
+        assert_eq!(homes, [found, found, made]);
+    }
+
+    /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.
+    #[test]
+    fn a_later_fault_without_an_answer_places_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = faults(folder.path());
+        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
+        samples.answers();
+        samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();
+        let trace = finished(samples, writer, &dir);
+        let placed: Vec<_> = trace.placements().iter().map(|placed| (placed.cause, placed.node)).collect();
+        assert_eq!(placed, [(PlacementCause::FirstTouch, NodeId(0))]);
+        let seen: Vec<_> = trace.accesses().map(|access| (access.node, access.home)).collect();
+        assert_eq!(seen, [(Some(NodeId(0)), Some(NodeId(0))), (Some(NodeId(1)), Some(NodeId(0)))]);
+    }
+}

@@ -1,0 +1,265 @@
+//! What processes map: binaries, and memory that is shared or their own.
+
+use std::sync::Arc;
+
+use numapilot_perf::{FileIdentity, Mapping};
+use numapilot_trace::chunk::ChunkError;
+use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
+use numapilot_trace::mapping::is_shared_memory;
+use numapilot_trace::record::Event;
+use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+
+use super::Tasks;
+use crate::binaries::LoadedBinary;
+use crate::extents::Changes;
+use crate::files::MappedFile;
+use crate::output::Output;
+use crate::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
+
+/// Bits of a mapping's protection and flags, as mmap(2) has them.
+const PROT_WRITE: u32 = 2;
+const MAP_SHARED: u32 = 1;
+/// Process id in perf's list of the kernel's own mappings.
+const KERNEL: u32 = u32::MAX;
+
+/// Follows the path of a file that is another one than that at its path here. (The kernel adds ` (deleted)` to those that were there.)
+const NOT_HERE: &str = " (not the file here)";
+
+/// How a mapping relates to the binaries around it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Not part of a binary.
+    None,
+    /// A binary whose sections are known covers it.
+    Known,
+    /// Initialised data of a binary whose file is not available.
+    Data,
+    /// Zeroed data (bss) of a binary whose file is not available.
+    Zeroed,
+}
+
+impl Tasks {
+    /// A mapping of a process: a binary's, or memory. Returns where memory of its own that was there before is gone: process image, first address, address
+    /// after the last.
+    pub(crate) fn map(
+        &mut self,
+        out: &mut Output,
+        mapping: &Mapping<'_>,
+        sighting: Sighting,
+        time: u64,
+    ) -> Result<Vec<(usize, u64, u64)>, ChunkError> {
+        // `[vsyscall]` is a page of the kernel's, in its half of the addresses, that perf lists with each process.
+        let is_held = mapping.addr < ADDRESS_END && mapping.len <= ADDRESS_END - mapping.addr;
+        if mapping.pid == KERNEL || mapping.len == 0 || !is_held {
+            return Ok(Vec::new());
+        }
+        let image = self.image(mapping.pid, time);
+        let is_new = sighting.is_new(time);
+        let changes = Arc::make_mut(&mut self.images[image].extents).map(mapping, is_new);
+        for &(start, end) in &changes.gone {
+            self.tell(out, image, time, Event::Unmap { address: VirtAddr(start), bytes: end - start })?;
+        }
+        for &stretch in &changes.renewed {
+            self.tell(out, image, time, map_event(stretch, layout::MAP_RENEWED, 0, ""))?;
+        }
+        self.map_part(out, image, mapping, (sighting, &changes), time)?;
+        let replaced = changes.gone.iter().chain(&changes.renewed);
+        Ok(replaced.map(|&(start, end)| (image, start, end)).collect())
+    }
+
+    fn map_part(
+        &mut self,
+        out: &mut Output,
+        image: usize,
+        mapping: &Mapping<'_>,
+        (sighting, changes): (Sighting, &Changes),
+        time: u64,
+    ) -> Result<(), ChunkError> {
+        let path = String::from_utf8_lossy(mapping.path).into_owned();
+        let is_file = is_disk_file(mapping.path);
+        let is_anonymous = path.starts_with("//anon") || path.is_empty();
+        // Records that are too old to have flags are of memory that hardly anyone maps privately.
+        let is_shared_memory = is_shared_memory(mapping.path);
+        let is_shared = mapping.flags.map_or(is_shared_memory, |flags| flags & MAP_SHARED != 0);
+        let segment = (is_shared_memory && is_shared)
+            .then(|| self.shared.segment(&path, mapping, sighting.inode(), sighting.is_new(time)));
+        self.note_pages(image, mapping, segment.as_ref().map(|(_, segment)| *segment));
+        let part = self.part(image, mapping, &path, is_anonymous);
+        if part == Part::Known {
+            return Ok(());
+        }
+        // Other memory where a binary was: mapped there again, the binary is told again.
+        let is_replaced = |binary: &LoadedBinary| {
+            let is_here = binary.zeroed.is_some() && binary.path != path;
+            is_here && changes.made.iter().any(|&(start, end)| binary.overlaps(start, end))
+        };
+        self.images[image].modules.retain(|binary| !is_replaced(binary));
+        let is_binary = is_file && mapping.is_executable;
+        if is_binary {
+            let is_absent = self.map_binary(out, image, mapping, (path.clone(), sighting.inode()), time)?;
+            // Without the file nothing says what lies in it: its mappings are the objects.
+            if !is_absent {
+                return Ok(());
+            }
+        }
+        let path = match part {
+            Part::Data => format!("{path} [data]"),
+            Part::Zeroed => self.images[image].data_end.take().map_or(path, |(_, binary)| format!("{binary} [bss]")),
+            _ if is_anonymous => sighting.anonymous_name(mapping),
+            Part::Known | Part::None => segment.map_or(path, |(name, _)| name),
+        };
+        let flags = [
+            (is_anonymous, layout::MAP_ANONYMOUS),
+            (is_shared, layout::MAP_SHARED),
+            (mapping.is_executable, layout::MAP_EXEC),
+            (is_shared_memory, layout::MAP_SHM),
+            (sighting != Sighting::Made, layout::MAP_INITIAL),
+        ];
+        let flags = flags.into_iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
+        for &(start, end) in &changes.made {
+            let file_offset = mapping.file_offset.wrapping_add(start - mapping.addr);
+            self.tell(out, image, time, map_event((start, end), flags, file_offset, &path))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
+    /// its code), and binaries are unmapped unseen, so that an address within one says little.
+    fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
+        let (image, binaries) = (&mut self.images[image], &self.binaries);
+        let end = mapping.addr.saturating_add(mapping.len);
+        if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
+            && let Some(zeroed) = &module.zeroed
+        {
+            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
+            let is_its = module.path == path && binaries.is_part(module, mapping);
+            return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+        }
+        if is_anonymous {
+            let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
+            return if follows { Part::Zeroed } else { Part::None };
+        }
+        let is_written = mapping.protection.is_some_and(|bits| bits & PROT_WRITE != 0)
+            && mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0);
+        let is_of_absent =
+            image.modules.iter().rfind(|module| module.path == path).is_some_and(|module| module.zeroed.is_none());
+        if is_of_absent && is_written {
+            image.data_end = Some((end, path.to_owned()));
+            return Part::Data;
+        }
+        // Another file's mapping: the loader is done with the binary before. (Its own read-only parts come in between.)
+        if image.data_end.as_ref().is_some_and(|(_, binary)| binary != path) {
+            image.data_end = None;
+        }
+        Part::None
+    }
+
+    /// Tells of a binary of which `mapping` is an executable part, unless that was told. True: its file is not here.
+    fn map_binary(
+        &mut self,
+        out: &mut Output,
+        image: usize,
+        mapping: &Mapping<'_>,
+        (path, inode): (String, u64),
+        time: u64,
+    ) -> Result<bool, ChunkError> {
+        // One whose file is here and that lies so has been recognised before.
+        let bias = mapping.addr.wrapping_sub(mapping.file_offset);
+        let is_told = |module: &LoadedBinary| {
+            let is_absent = module.zeroed.is_none() && module.placed.bias == bias;
+            is_absent && module.path == path && module.holds(mapping.addr)
+        };
+        if self.images[image].modules.iter().any(is_told) {
+            return Ok(true);
+        }
+        let (shown, build_id) = self.identify(mapping, &path, inode);
+        let placed = self.binaries.place(&shown, &build_id, mapping.addr, mapping.len, mapping.file_offset);
+        if self.images[image].exe.is_empty() {
+            self.images[image].exe.clone_from(&path);
+        }
+        let zeroed = if placed.is_by_file { self.binaries.zeroed(&shown, placed.bias) } else { None };
+        let is_absent = zeroed.is_none();
+        let binary = LoadedBinary { path, placed, zeroed };
+        // The kernel does not record that binaries are unmapped: what overlaps is not there any more.
+        let modules = &mut self.images[image].modules;
+        modules.retain(|old| !old.overlaps(placed.start, placed.start.saturating_add(placed.bytes)));
+        modules.push(binary);
+        let id: ModuleId = out.new_module();
+        let event = Event::Module {
+            id,
+            address: VirtAddr(placed.start),
+            bytes: placed.bytes,
+            bias: placed.bias,
+            path: shown,
+            build_id,
+        };
+        self.tell(out, image, time, event)?;
+        Ok(is_absent)
+    }
+
+    /// Path and build id of a binary, as they are told. A file that is known not to be the one at its path here has another name, so that its addresses are not
+    /// looked up in that one.
+    fn identify(&mut self, mapping: &Mapping<'_>, path: &str, inode: u64) -> (String, Vec<u8>) {
+        let inode = match mapping.identity {
+            FileIdentity::BuildId(id) => return (path.to_owned(), id.to_vec()),
+            FileIdentity::Inode { inode, .. } => inode,
+            FileIdentity::Unknown => inode,
+        };
+        let Some(files) = &mut self.files else {
+            return (path.to_owned(), self.known.build_ids.get(path).cloned().unwrap_or_default());
+        };
+        match files.look(mapping, path, inode) {
+            MappedFile::Built(build_id) => (path.to_owned(), build_id),
+            MappedFile::Here => (path.to_owned(), self.binaries.build_id(path)),
+            MappedFile::Other => (format!("{path}{NOT_HERE}"), Vec::new()),
+        }
+    }
+
+    /// Remembers whose the pages of a mapping are.
+    fn note_pages(&mut self, image: usize, mapping: &Mapping<'_>, segment: Option<Segment>) {
+        // A private file mapping that is written gets copies, unless the record is too old to tell.
+        let is_copied = mapping.flags.is_some_and(|flags| flags & MAP_SHARED == 0)
+            && mapping.protection.is_some_and(|protection| protection & PROT_WRITE != 0);
+        let owner = match segment {
+            Some(segment) => Owner::Shared(segment),
+            None if is_disk_file(mapping.path) && !is_copied => Owner::File,
+            None => Owner::Process,
+        };
+        let image = &mut self.images[image];
+        Arc::make_mut(&mut image.owners).set(mapping.addr, mapping.len, owner);
+        let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
+        if mapping.is_executable || is_trackers {
+            Arc::make_mut(&mut image.tracker_code).set(mapping.addr, mapping.len, is_trackers);
+        }
+    }
+
+    /// Whether an instruction is the tracker's.
+    pub(crate) fn is_trackers(&self, image: usize, ip: u64) -> bool {
+        self.images[image].tracker_code.get(ip) == Some(true)
+    }
+
+    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
+    pub(crate) fn is_own(&self, image: usize, address: u64) -> bool {
+        match self.images[image].owners.get(address) {
+            Some(Owner::File) => false,
+            Some(Owner::Process) => true,
+            Some(Owner::Shared(segment)) => segment.is_new,
+            None => self.known.knows_all_mappings,
+        }
+    }
+
+    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
+    pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
+        match self.images[image].owners.get(address) {
+            Some(Owner::Shared(segment)) => {
+                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+            }
+            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+        }
+    }
+}
+
+fn map_event((start, end): (u64, u64), flags: u32, file_offset: u64, path: &str) -> Event {
+    let (address, path) = (VirtAddr(start), path.to_owned());
+    Event::Map { address, bytes: end - start, flags, file_offset, path, stack: StackId(0) }
+}
