@@ -41,7 +41,7 @@ test("folded threads and sites are listed with their figures and cannot be chose
     assert.equal(await thread.count(), 1);
     assert.equal(await thread.locator("button.choose").count(), 0);
     assert.match(await thread.innerText(), /folded/);
-    assert.match(await thread.locator("td").nth(2).getAttribute("title"), / [1-9]\d* samples$/, "its samples are known");
+    assert.match(await thread.locator("td:nth-child(4)").getAttribute("title"), / [1-9]\d* samples$/, "its samples are known");
     assert.equal(await thread.locator(".node-bar").count(), 1, "and what serves them");
     assert.equal(await page.locator('.threads tbody tr[data-key="-1"]').count(), 0, "nothing is told twice");
     assert.equal(await page.locator(".objects tbody tr", { hasText: "folded" }).locator("button.choose").count(), 0);
@@ -85,11 +85,11 @@ test("counts of threads that leave out folded ones are lower bounds", async () =
 });
 
 test("folded objects with samples enough are not said to have too few, and what is not worked out is not said", async () => {
-    let id;
+    const id = 987654321;
     const change = (head, columns) => {
         const own = new Set(columns.key_instance);
         const index = columns.instance_id.findIndex((_, index) => !own.has(index));
-        id = columns.instance_id[index];
+        columns.instance_id[index] = id;
         columns.instance_samples[index] = 5000;
         columns.instance_known[index] = columns.instance_weight[index];
         columns.instance_remote[index] = columns.instance_weight[index];
@@ -97,7 +97,8 @@ test("folded objects with samples enough are not said to have too few, and what 
     const { page, done } = await openChanged("big.html", change, { fragment: "#objects.by=instance" });
     await page.locator(".objects input").fill(String(id));
     await drawn(page);
-    const row = page.locator(".objects tbody tr", { has: page.locator(".place", { hasText: new RegExp(`#${id} `) }) }).first();
+    const row = page.locator(".objects tbody tr");
+    assert.equal(await row.count(), 1);
     assert.equal(await row.locator("td").last().innerText(), "–");
     assert.equal(await row.locator("td").last().getAttribute("title"), "folded: not worked out");
     await done();
@@ -199,7 +200,7 @@ test("the machine and the matrix say what their shares are of", async () => {
     assert.match(await page.locator(".matrix-table .cell").first().getAttribute("title"), / % of accesses with known home$/);
     await done();
     const whole = await open("streamcluster.html", { fragment: "#home=0" });
-    assert.match(await text(whole.page, ".topology .legend"), /100 % of accesses$/m);
+    assert.doesNotMatch(await text(whole.page, ".topology .legend"), /known home/);
     await whole.done();
 });
 
@@ -260,7 +261,9 @@ test("a recording that sampled no accesses shows none of them, and no 0", async 
 test("accesses to folded objects are to other objects, and a thread's part of the rows does not depend on filters", async () => {
     let thread;
     const change = (head, columns) => {
-        foldSome(head, columns);
+        columns.key_kind = columns.key_kind.map(() => OTHER_OBJECTS);
+        columns.key_site = columns.key_site.map(() => -1);
+        columns.key_instance = columns.key_instance.map(() => -1);
         thread = most(samplesBy(columns, "row_thread"), (value) => value >= 0);
     };
     const { page, done } = await openChanged("big.html", change, { fragment: "#threads.sort=share" });
