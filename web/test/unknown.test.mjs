@@ -170,6 +170,9 @@ test("what has no known home has the colour of neither local nor remote", async 
     assert.match(await text(page, ".flame-card .keys"), /unknown home/);
     await page.locator(".flame-card details.behind summary").click();
     assert.match(await text(page, ".flame-card details.behind tbody tr"), /–$/);
+    await page.locator(".flame-card select[aria-label='Which accesses']").selectOption("remote");
+    await drawn(page);
+    assert.match(await text(page, ".flame"), /^No home of these accesses is known/);
     assert.ok((await pixels(page, ".threads canvas.spark", UNKNOWN)) > 0);
     assert.equal(await pixels(page, ".threads canvas.spark", LOCAL), 0);
     await page.locator(".objects tbody tr.choosable").first().click();
@@ -177,6 +180,15 @@ test("what has no known home has the colour of neither local nor remote", async 
     assert.match(await text(page, "#object-detail .keys"), /unknown home/);
     assert.equal(await pixels(page, "#object-detail canvas.strips", LOCAL), 0);
     await done();
+});
+
+test("what a filter by homes lets pass is a lower bound where some are unknown", async () => {
+    const change = (head, columns) => (columns.row_home = columns.row_home.map((home, row) => (row % 4 ? home : -1)));
+    for (const [fragment, isBound] of [["only=remote", true], ["home=0", true], ["only=reads", false], ["thread=2", false]]) {
+        const { page, done } = await openChanged("streamcluster.html", change, { fragment: `#${fragment}` });
+        assert.equal((await text(page, ".passing")).startsWith("at least "), isBound, fragment);
+        await done();
+    }
 });
 
 test("latencies of accesses without known home have a key", async () => {

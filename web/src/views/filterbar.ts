@@ -3,6 +3,7 @@
 import { h, replace } from "../dom";
 import { percent, plural, timeNs } from "../format";
 import { isNotSampled } from "../homes";
+import { FROM, HOME, ONLY, type Selection } from "../selection";
 import { NOTHING, type Filter, type Only } from "../store";
 import type { Context, View } from "../view";
 import { said } from "../words";
@@ -52,8 +53,7 @@ export function filterBar(context: Context): View {
             const names = store.conditions().filter((name) => name !== "only");
             const passing = selection.whole().all.weight[0];
             const all = model.allWeight;
-            // Folded call stacks have lost the functions that call.
-            const atLeast = store.filter.fn >= 0 && model.head.grain.folded.stacks > 0 ? "at least " : "";
+            const atLeast = isLowerBound(context, selection) ? "at least " : "";
             replace(
                 chips,
                 store.refused.length > 0 &&
@@ -71,6 +71,15 @@ export function filterBar(context: Context): View {
             );
         },
     };
+}
+
+/** Whether more may pass than is known: folded call stacks have lost the functions that call, and accesses to unknown homes pass no filter by homes. */
+function isLowerBound({ model, store }: Context, selection: Selection): boolean {
+    const { fn, only, home, from } = store.filter;
+    if (fn >= 0 && model.head.grain.folded.stacks > 0) return true;
+    if (home < 0 && from < 0 && only !== "remote" && only !== "local") return false;
+    const { known, all } = selection.whole(ONLY | HOME | FROM);
+    return known.samples[0] < all.samples[0];
 }
 
 /** A condition in words. */

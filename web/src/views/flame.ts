@@ -99,7 +99,14 @@ export function flame(context: Context): View {
             render(selection);
         };
         drawTrail(context, trail, path, zoom, zoomTo);
-        draw(stage, path, zoom, zoomTo, onlyRemote);
+        const whole = selection.whole(byBirth ? OBJECT : CODE);
+        const isUnknown = onlyRemote && whole.all.samples[0] > 0 && whole.known.samples[0] === 0;
+        const nothing = isUnknown ? `No home of these ${said.many} is known: which are remote is not.` : `No such ${said.one} passes the filters.`;
+        if (root.value > 0) draw(stage, path, zoom, zoomTo, onlyRemote);
+        else {
+            stage.style.height = `${LINE + 2}px`;
+            replace(stage, h("p", { class: "nothing" }, nothing));
+        }
         rows = list(path[path.length - 1], root.value);
         refresh(table);
     };
@@ -254,8 +261,7 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
             x += wide;
         }
     };
-    if (root.value > 0) place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
-    else blocks.push(h("p", { class: "nothing" }, `No such ${said.one} passes the filters.`));
+    place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
     stage.style.height = `${(deepest + 1) * LINE + 2}px`;
     replace(stage, ...blocks);
 }

@@ -96,7 +96,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const allocation =
         instance >= 0
             ? allocationWords(context, instance)
-            : `${row ? sizeWords(row) : `${plural(instancesOf(context, site.index), "object", "objects")} seen accessed`}`;
+            : `${row ? sizeWords(row) : `${instancesOf(context, site.index)} seen accessed`}`;
     const whole = selection.whole(OBJECT).all.tally(0);
     const own = shareOf(selection.whole().all.tally(0), whole);
     const facts: (HTMLElement | false | undefined)[] = [
@@ -168,10 +168,12 @@ function sizeWords(row: DecisionRow): string {
     return `${live}; ${bytes(row.total_allocated_bytes)} allocated in all in ${plural(row.allocated_instances, "object", "objects")}`;
 }
 
-function instancesOf({ model }: Context, site: number): number {
+/** `12 objects`; at least so many, where not all are listed. */
+function instancesOf({ model }: Context, site: number): string {
     let count = 0;
     for (const of of model.instances.site) if (of === site) count++;
-    return count;
+    const { grain } = model.head;
+    return `${grain.instances > grain.instances_listed ? "at least " : ""}${plural(count, "object", "objects")}`;
 }
 
 function allocationWords({ model }: Context, index: number): string {

@@ -249,8 +249,8 @@ function note({ model, store }: Context): Child {
         const folded = percent(grain.folded.objects);
         parts.push(
             `Objects with few ${said.many} (${folded} of all) are folded into their allocation site. They are listed with figures of the whole ` +
-                `recording; under a filter, the figures of the rest of their site are used. Sites with few are folded, too: under a filter, figures ` +
-                `are of what is left of them (≥).`,
+                `recording; under a filter, the figures of the rest of their site are used.` +
+                (model.foldedSites.includes(1) ? " Sites with few are folded, too: under a filter, figures are of what is left of them (≥)." : ""),
         );
     }
     return parts.join(" ");

@@ -4,7 +4,7 @@ import { KNOWN_LEAST } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
-import { count, interval, percent, plural, share, timeNs } from "../format";
+import { count, interval, percent, plural, share, shortPercent, timeNs } from "../format";
 import { knownHomes, whyUnknown } from "../homes";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
@@ -59,15 +59,18 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
     if (head.heap_only) return [];
     // What was not sampled, or hardly, is unknown and not nothing.
-    const unshown = whyUnknown({ model, store }, isFiltered, knownHomes({ model, store }, selection, isFiltered));
+    const known = knownHomes({ model, store }, selection, isFiltered);
+    const unshown = whyUnknown({ model, store }, isFiltered, known);
     const isEmpty = samples === 0 && accesses[0] === 0;
     if (unshown === "" && isEmpty) {
         return [h("p", { class: "nothing" }, isFiltered ? `No ${said.one} passes the filters.` : `This recording holds no ${said.inFull}.`)];
     }
     const why = head.headline.verdict === "page-faults" ? "Page faults are no accesses: they show first touches" : unshown;
     if (why !== "") return [h("p", { class: "nothing" }, `${why}, so no shares are shown.`)];
+    const of = `${count(accesses[0])} ${said.inFull}`;
+    const ofWhat = known < 1 - 1e-9 ? `of the ${shortPercent(known)} of ${of} whose home is known` : `of ${of}`;
     return [
-        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} ${said.inFull}, ${how}`),
+        figure("Remote accesses", "Remote", share(remote), interval(remote), `${ofWhat}, ${how}`),
         figure(
             "Controller imbalance",
             "Controller imbalance",
@@ -109,7 +112,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
     return figure(
         "Top object",
         "share",
-        share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
+        (model.foldedSites[top] === 1 ? "≥ " : "") + share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
         `share of the ${said.many} that pass the filters`,
         h(
             "span",
