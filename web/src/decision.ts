@@ -8,9 +8,12 @@ import type { Selection } from "./selection";
 /** Below this share of accesses with a known home node, what follows from home nodes is unknown (docs/metrics.md, "The decision row"). */
 export const KNOWN_LEAST = 0.5;
 
+/** Bars by node that are not known. */
+export const NOWHERE = (): number[] => [];
+
 /** The line without what follows from home nodes, if too few of them are known. */
 export function ifKnown(line: ObjectLine, known: number): ObjectLine {
-    return known >= KNOWN_LEAST ? line : { ...line, ofRemote: NaN, remote: NaN, pin: NaN, elsewhere: NaN, on: [] };
+    return known >= KNOWN_LEAST ? line : { ...line, ofRemote: NaN, remote: NaN, pin: NaN, elsewhere: NaN, on: NOWHERE };
 }
 
 /** One line of the object table. Shares without interval are plain numbers; NaN is unknown. */
@@ -33,18 +36,25 @@ export interface ObjectLine {
     first: number;
     writes: number;
     threads: number;
-    from: ArrayLike<number>;
-    on: ArrayLike<number>;
-    pattern: Pattern;
-    /** It has no rows of its own, so filters cannot reach it. */
+    /** There may be more than `threads`: some are folded into others. */
+    hasMoreThreads: boolean;
+    /** Shares by node. */
+    from: () => ArrayLike<number>;
+    on: () => ArrayLike<number>;
+    /** null: not worked out. */
+    pattern: Pattern | null;
+    /** It has no rows of its own, or not for all of it, so filters cannot reach it. */
     isFolded: boolean;
+    /** The sums are of a part of it: of the objects that are listed, or that have rows. */
+    isPart: boolean;
 }
 
 /** From `insight`'s row. */
 export function lineOf(model: Model, row: DecisionRow): ObjectLine {
     const siteId = typeof row.key === "object" && "site" in row.key ? row.key.site : -1;
+    const site = model.siteById.get(siteId) ?? -1;
     const line: ObjectLine = {
-        site: model.siteById.get(siteId) ?? -1,
+        site,
         instance: -1,
         name: row.name,
         place: row.place,
@@ -62,56 +72,75 @@ export function lineOf(model: Model, row: DecisionRow): ObjectLine {
         first: row.before_others?.[0] ?? NaN,
         writes: row.writes[0],
         threads: row.threads,
-        from: row.from_node.map((e) => e[0]),
-        on: row.on_node.map((e) => e[0]),
+        hasMoreThreads: false,
+        from: () => row.from_node.map((e) => e[0]),
+        on: () => row.on_node.map((e) => e[0]),
         pattern: row.pattern,
-        isFolded: false,
+        isFolded: site >= 0 && model.foldedSites[site] === 1,
+        isPart: false,
     };
     return ifKnown(line, row.known_homes);
 }
 
-/** Sums from which lines are made, by any numbering of objects. */
-class Groups {
-    readonly samples: Float64Array;
-    readonly weight: Float64Array;
-    readonly variance: Float64Array;
-    readonly known: Float64Array;
-    readonly remote: Float64Array;
-    readonly writes: Float64Array;
-    readonly withOwner: Float64Array;
-    readonly byOwner: Float64Array;
-    readonly remoteWithOwner: Float64Array;
-    readonly remoteByOwner: Float64Array;
-    readonly first: Float64Array;
-    readonly from: Float64Array;
-    readonly fromRemote: Float64Array;
-    readonly fromLocal: Float64Array;
-    readonly home: Float64Array;
-    readonly threads: Uint32Array;
+/** Sums of one line. */
+class Group {
+    samples = 0;
+    weight = 0;
+    variance = 0;
+    known = 0;
+    remote = 0;
+    writes = 0;
+    withOwner = 0;
+    byOwner = 0;
+    remoteWithOwner = 0;
+    remoteByOwner = 0;
+    first = 0;
+    threads = 0;
+    hasOtherThreads = false;
 
+    /** By accessing node: all of it, remote and local. The lists are lent, one line after the other. */
     constructor(
-        size: number,
-        nodes: number,
-        private readonly words: number,
+        readonly from: Float64Array,
+        readonly fromRemote: Float64Array,
+        readonly fromLocal: Float64Array,
     ) {
-        const column = (): Float64Array => new Float64Array(size);
-        const perNode = (): Float64Array => new Float64Array(size * nodes);
-        [this.samples, this.weight, this.variance, this.known] = [column(), column(), column(), column()];
-        [this.remote, this.writes, this.withOwner, this.byOwner] = [column(), column(), column(), column()];
-        [this.remoteWithOwner, this.remoteByOwner, this.first] = [column(), column(), column()];
-        [this.from, this.fromRemote, this.fromLocal, this.home] = [perNode(), perNode(), perNode(), perNode()];
-        this.threads = new Uint32Array(size * words);
+        for (const list of [from, fromRemote, fromLocal]) list.fill(0);
     }
 
-    seen(group: number, thread: number): void {
-        if (thread >= 0) this.threads[group * this.words + (thread >>> 5)] |= 1 << (thread & 31);
+    add({ rows }: Model, i: number): void {
+        const [w, reach, from] = [rows.weight[i], rows.reach[i], rows.from[i]];
+        this.samples += rows.samples[i];
+        this.weight += w;
+        this.variance += rows.variance[i];
+        if ((rows.flags[i] & WRITE) !== 0) this.writes += w;
+        if (from >= 0) this.from[from] += w;
+        if (reach !== UNKNOWN) this.known += w;
+        if (reach === REMOTE) {
+            this.remote += w;
+            this.fromRemote[from] += w;
+        }
+        if (reach === LOCAL) this.fromLocal[from] += w;
+        if ((rows.flags[i] & HAS_ALLOCATOR) !== 0) this.owner(w, rows.flags[i], reach);
     }
 
-    threadCount(group: number): number {
-        let count = 0;
-        for (let word = 0; word < this.words; word++) for (let bits = this.threads[group * this.words + word]; bits !== 0; bits &= bits - 1) count++;
-        return count;
+    private owner(w: number, flags: number, reach: number): void {
+        this.withOwner += w;
+        if (reach === REMOTE) this.remoteWithOwner += w;
+        if ((flags & BY_ALLOCATOR) === 0) return;
+        this.byOwner += w;
+        if ((flags & BEFORE_OTHERS) !== 0) this.first += w;
+        if (reach === REMOTE) this.remoteByOwner += w;
     }
+}
+
+/** Rows that pass, in one chain for each line: tables by line and node, or line and thread, would take hundreds of megabytes in large pages. */
+interface Chains {
+    first: Int32Array;
+    next: Int32Array;
+}
+
+function follow({ first, next }: Chains, group: number, visit: (row: number) => void): void {
+    for (let i = first[group]; i >= 0; i = next[i]) visit(i);
 }
 
 /** Lines of everything that passes the conditions but those in `but`, grouped by `column`. */
@@ -124,66 +153,56 @@ export function lines(
     describe: (group: number) => Partial<ObjectLine>,
 ): ObjectLine[] {
     const { rows, head } = model;
-    const n = head.nodes.length;
-    const groups = new Groups(size, n, Math.ceil(Math.max(head.threads.length, 1) / 32));
+    const chains: Chains = { first: new Int32Array(size).fill(-1), next: new Int32Array(rows.count) };
     const all: Tally = { samples: 0, weight: 0, variance: 0 };
     let allRemote = 0;
     selection.each(but, (i) => {
         const group = column[i];
-        const w = rows.weight[i];
-        const reach = rows.reach[i];
-        const flags = rows.flags[i];
         all.samples += rows.samples[i];
-        all.weight += w;
+        all.weight += rows.weight[i];
         all.variance += rows.variance[i];
-        if (reach === REMOTE) allRemote += w;
+        if (rows.reach[i] === REMOTE) allRemote += rows.weight[i];
         if (group < 0) return;
-        groups.samples[group] += rows.samples[i];
-        groups.weight[group] += w;
-        groups.variance[group] += rows.variance[i];
-        if ((flags & WRITE) !== 0) groups.writes[group] += w;
-        groups.seen(group, rows.thread[i]);
-        const from = rows.from[i];
-        const home = rows.home[i];
-        if (from >= 0) groups.from[group * n + from] += w;
-        if (home >= 0) groups.home[group * n + home] += w;
-        if (reach !== UNKNOWN) groups.known[group] += w;
-        if (reach === REMOTE) {
-            groups.remote[group] += w;
-            groups.fromRemote[group * n + from] += w;
-        }
-        if (reach === LOCAL) groups.fromLocal[group * n + from] += w;
-        if ((flags & HAS_ALLOCATOR) !== 0) owner(groups, group, w, flags, reach);
+        chains.next[i] = chains.first[group];
+        chains.first[group] = i;
     });
+    // Per thread, the last line that it was seen in.
+    const seen = new Int32Array(head.threads.length).fill(-1);
+    const [a, b, c] = Array.from({ length: 3 }, () => new Float64Array(head.nodes.length));
     const lines: ObjectLine[] = [];
     for (let group = 0; group < size; group++) {
-        if (groups.weight[group] > 0) lines.push({ ...line(model, groups, group, n, all, allRemote), ...describe(group) });
+        if (chains.first[group] < 0) continue;
+        const sums = new Group(a, b, c);
+        follow(chains, group, (i) => {
+            sums.add(model, i);
+            const thread = rows.thread[i];
+            if (thread < 0) sums.hasOtherThreads = true;
+            else if (seen[thread] !== group) {
+                seen[thread] = group;
+                sums.threads++;
+            }
+        });
+        const nodes = (of: Int32Array) => (): Float64Array => {
+            const own = new Float64Array(head.nodes.length);
+            follow(chains, group, (i) => {
+                if (of[i] >= 0) own[of[i]] += rows.weight[i];
+            });
+            const sum = own.reduce((a, b) => a + b, 0);
+            return own.map((value) => ratio(value, sum));
+        };
+        if (sums.weight > 0) lines.push({ ...line(model, sums, all, allRemote), from: nodes(rows.from), on: nodes(rows.home), ...describe(group) });
     }
     return lines;
 }
 
-function owner(groups: Groups, group: number, w: number, flags: number, reach: number): void {
-    groups.withOwner[group] += w;
-    if (reach === REMOTE) groups.remoteWithOwner[group] += w;
-    if ((flags & BY_ALLOCATOR) === 0) return;
-    groups.byOwner[group] += w;
-    if ((flags & BEFORE_OTHERS) !== 0) groups.first[group] += w;
-    if (reach === REMOTE) groups.remoteByOwner[group] += w;
-}
+const ratio = (part: number, whole: number): number => (whole > 0 ? part / whole : 0);
 
-function line(model: Model, groups: Groups, group: number, n: number, all: Tally, allRemote: number): ObjectLine {
-    const ratio = (part: number, whole: number): number => (whole > 0 ? part / whole : 0);
-    const weight = groups.weight[group];
-    const tally = { samples: groups.samples[group], weight, variance: groups.variance[group] };
-    const nodes = (sums: Float64Array): Float64Array => {
-        const own = sums.slice(group * n, group * n + n);
-        const sum = own.reduce((a, b) => a + b, 0);
-        return own.map((value) => ratio(value, sum));
-    };
-    const best = bestNode(model, groups.from.subarray(group * n, group * n + n));
-    const lost = groups.known[group] - groups.remote[group] - (best < 0 ? 0 : groups.fromLocal[group * n + best]);
-    const won = best < 0 ? 0 : groups.fromRemote[group * n + best];
-    const withOwner = groups.withOwner[group];
+/** All but the bars by node, which are worked out where they are drawn. */
+function line(model: Model, sums: Group, all: Tally, allRemote: number): ObjectLine {
+    const { weight, withOwner } = sums;
+    const best = bestNode(model, sums.from);
+    const lost = sums.known - sums.remote - (best < 0 ? 0 : sums.fromLocal[best]);
+    const won = best < 0 ? 0 : sums.fromRemote[best];
     const made: ObjectLine = {
         site: -1,
         instance: -1,
@@ -192,24 +211,27 @@ function line(model: Model, groups: Groups, group: number, n: number, all: Tally
         kind: "",
         bytes: 0,
         instances: 0,
-        samples: tally.samples,
-        accesses: total(tally)[0],
-        share: shareOf(tally, all),
-        ofRemote: ratio(groups.remote[group], allRemote),
-        remote: ratio(groups.remote[group], groups.known[group]),
-        pin: withOwner > 0 ? ratio(groups.remoteByOwner[group], groups.remoteWithOwner[group]) : NaN,
-        elsewhere: Math.min(Math.max(ratio(won - lost, groups.remote[group]), 0), 1),
-        own: withOwner > 0 ? groups.byOwner[group] / withOwner : NaN,
-        first: withOwner > 0 ? groups.first[group] / withOwner : NaN,
-        writes: ratio(groups.writes[group], weight),
-        threads: groups.threadCount(group),
-        from: nodes(groups.from),
-        on: nodes(groups.home),
-        pattern: "too-few-samples",
+        samples: sums.samples,
+        accesses: total(sums)[0],
+        share: shareOf(sums, all),
+        ofRemote: ratio(sums.remote, allRemote),
+        remote: ratio(sums.remote, sums.known),
+        pin: withOwner > 0 ? ratio(sums.remoteByOwner, sums.remoteWithOwner) : NaN,
+        elsewhere: Math.min(Math.max(ratio(won - lost, sums.remote), 0), 1),
+        own: withOwner > 0 ? sums.byOwner / withOwner : NaN,
+        first: withOwner > 0 ? sums.first / withOwner : NaN,
+        writes: ratio(sums.writes, weight),
+        // Others are at least one more.
+        threads: sums.threads + (sums.hasOtherThreads ? 1 : 0),
+        hasMoreThreads: sums.hasOtherThreads,
+        from: NOWHERE,
+        on: NOWHERE,
+        pattern: null,
         isFolded: false,
+        isPart: false,
     };
-    const known = ratio(groups.known[group], weight);
-    made.pattern = classify(made, known);
+    const known = ratio(sums.known, weight);
+    made.pattern = ofPlace(made.samples, known, made.remote) ?? classify(made, sums.from);
     return ifKnown(made, known);
 }
 
@@ -220,12 +242,16 @@ function bestNode(model: Model, from: Float64Array): number {
     return best;
 }
 
-/** The thresholds of docs/metrics.md, "Patterns". */
-function classify(line: ObjectLine, known: number): Pattern {
-    if (line.samples < 30) return "too-few-samples";
+/** The patterns of docs/metrics.md that follow from where accesses go alone; null for the others. */
+export function ofPlace(samples: number, known: number, remote: number): Pattern | null {
+    if (samples < 30) return "too-few-samples";
     if (known < KNOWN_LEAST) return "homes-unknown";
-    if (1 - line.remote >= 0.9) return "local";
+    return 1 - remote >= 0.9 ? "local" : null;
+}
+
+/** The others, by the thresholds of docs/metrics.md, "Patterns". */
+function classify(line: ObjectLine, from: Float64Array): Pattern {
     if (line.own >= 0.9) return "private-remote";
-    if (Math.max(...Array.from(line.from)) >= 0.9) return "used-elsewhere";
+    if (ratio(Math.max(...from), from.reduce((a, b) => a + b, 0)) >= 0.9) return "used-elsewhere";
     return line.writes <= 0.05 ? "shared-read" : "shared-written";
 }

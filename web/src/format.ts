@@ -30,12 +30,14 @@ export function timeNs(value: number): string {
     return scaled(value, 1000, [" ns", " µs", " ms", " s"]);
 }
 
+/** `–` for NaN, which is unknown: as in all that follow. */
 export function percent(share: number): string {
-    return `${(share * 100).toFixed(1)} %`;
+    return Number.isNaN(share) ? "–" : `${(share * 100).toFixed(1)} %`;
 }
 
 /** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing. */
 export function shortPercent(share: number): string {
+    if (Number.isNaN(share)) return "–";
     const p = share * 100;
     if (p > 0 && p < 0.1) return "<0.1 %";
     return p < 9.95 && p > 0 ? `${p.toFixed(1)} %` : `${p.toFixed(0)} %`;
@@ -54,6 +56,7 @@ export function marginPercent(estimate: Estimate): number {
 
 /** `81.2 ± 0.7 %`, or `81.2 %` where it was counted. */
 export function share(estimate: Estimate): string {
+    if (Number.isNaN(estimate[0])) return "–";
     return isExact(estimate) ? percent(estimate[0]) : `${(estimate[0] * 100).toFixed(1)} ± ${marginPercent(estimate).toFixed(1)} %`;
 }
 

@@ -2,6 +2,7 @@
 
 import { prepareDefinitions } from "./definitions";
 import { append, h } from "./dom";
+import { isNotSampled } from "./homes";
 import { Model } from "./model";
 import { followTheme } from "./palette";
 import { unpack } from "./payload";
@@ -18,7 +19,7 @@ import { matrix } from "./views/matrix";
 import { metrics } from "./views/metrics";
 import { objectDetail } from "./views/object";
 import { objects } from "./views/objects";
-import { masthead, overview } from "./views/overview";
+import { jump, masthead, overview } from "./views/overview";
 import { threads } from "./views/threads";
 import { timeline } from "./views/timeline";
 import { topology } from "./views/topology";
@@ -92,35 +93,34 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
         ),
     );
     const isHeapOnly = memory !== null && context.model.head.heap_only;
-    const cards = isHeapOnly
-        ? [first.element, memory.element, rest.element]
-        : [
-              h("div", { class: "first" }, first.element, machine.element),
-              time.element,
-              table.element,
-              detail.element,
-              memory?.element,
-              graph.element,
-              list.element,
-              strips.element,
-              h("div", { class: "halves" }, nodes.element, waits.element),
-              series.element,
-              rest.element,
-          ];
+    // Of accesses that were not sampled, pictures would show nothing where there is something: objects and threads are known without them.
+    const few = isHeapOnly ? [first, memory, rest] : isNotSampled(context) ? [first, table, detail, memory, strips, rest] : null;
+    const cards = few?.map((view) => view?.element) ?? [
+        h("div", { class: "first" }, first.element, machine.element),
+        time.element,
+        table.element,
+        detail.element,
+        memory?.element,
+        graph.element,
+        list.element,
+        strips.element,
+        h("div", { class: "halves" }, nodes.element, waits.element),
+        series.element,
+        rest.element,
+    ];
     const main = h("main", { id: "top", tabindex: -1 }, ...cards);
     append(document.body, [
         isHeapOnly
-            ? h("a", { href: "#heap-section", class: "skip", click: () => document.getElementById("heap-section")?.focus() }, "Skip to the heap")
-            : h("a", { href: "#objects-section", class: "skip", click: () => document.getElementById("objects-section")?.focus() }, "Skip to the objects"),
+            ? h("a", { href: "#heap-section", class: "skip", click: jump("heap-section") }, "Skip to the heap")
+            : h("a", { href: "#objects-section", class: "skip", click: jump("objects-section") }, "Skip to the objects"),
         top,
         bar.element,
         main,
         definitions,
     ]);
     keys(context, definitions, () => table.focusSearch());
-    if (isHeapOnly) return [bar, first, memory, rest];
-    const drawn = [bar, first, machine, time, table, detail, memory, graph, list, strips, nodes, waits, series, rest];
-    return drawn.filter((view) => view !== null);
+    const drawn = few ?? [first, machine, time, table, detail, memory, graph, list, strips, nodes, waits, series, rest];
+    return [bar, ...drawn].filter((view) => view !== null);
 }
 
 function turnTheme(): void {

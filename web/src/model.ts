@@ -12,6 +12,10 @@ export const UNKNOWN = 0;
 export const LOCAL = 1;
 export const REMOTE = 2;
 
+/** `Model.keyKind`. */
+export const REST_OF_SITE = 1;
+export const OTHER_OBJECTS = 2;
+
 /** Samples, or cells of samples; one list per field. -1: not known or folded. */
 export interface Rows {
     count: number;
@@ -114,6 +118,9 @@ export class Model {
     readonly functionRows = new Map<number, FunctionRow>();
     /** Instances with rows of their own, which can therefore be filtered by. */
     readonly hasRows: Uint8Array;
+    /** Threads and sites whose rows, or some of them, are among those of others: no filter could tell theirs. */
+    readonly foldedThreads: Uint8Array;
+    readonly foldedSites: Uint8Array;
     /** Slices of time that views draw: their number and width. */
     readonly bins: number;
     readonly binNs: number;
@@ -151,6 +158,55 @@ export class Model {
             const index = this.ids.get(fnKey(row.function === "(unknown)" ? "" : row.function, row.module, row.file));
             if (index !== undefined) this.functionRows.set(index, row);
         }
+        this.foldedThreads = this.readFoldedThreads();
+        this.foldedSites = this.readFoldedSites();
+    }
+
+    private readFoldedThreads(): Uint8Array {
+        // A thread that made no access has no rows either, and that is all there is to show of it.
+        const folded = Uint8Array.from(this.head.threads, (row) => (row.samples > 0 ? 1 : 0));
+        for (const thread of this.rows.thread) if (thread >= 0) folded[thread] = 0;
+        return folded;
+    }
+
+    /** A site without rows for the rest of its objects has these among the other objects, unless each has rows of its own. */
+    private readFoldedSites(): Uint8Array {
+        const { rows, instances, head } = this;
+        const folded = new Uint8Array(this.sites.length);
+        if (!this.keyKind.includes(OTHER_OBJECTS)) return folded;
+        const [own, listed] = [new Float64Array(this.sites.length), new Float64Array(this.sites.length)];
+        for (let i = 0; i < rows.count; i++) if (rows.site[i] >= 0) own[rows.site[i]] += rows.samples[i];
+        for (let i = 0; i < instances.count; i++) listed[instances.site[i]] += instances.samples[i];
+        const areAllListed = head.grain.instances <= head.grain.instances_listed;
+        for (const { index, id } of this.sites) {
+            const all = this.siteRows.get(id)?.samples ?? (areAllListed ? listed[index] : Infinity);
+            folded[index] = own[index] < all ? 1 : 0;
+        }
+        for (let key = 0; key < this.keyKind.length; key++) if (this.keyKind[key] === REST_OF_SITE) folded[this.keySite[key]] = 0;
+        return folded;
+    }
+
+    /** Whether a filter by this instance shows something of it: its own rows, or those of the rest of its site. */
+    canFilterByInstance(instance: number): boolean {
+        if (this.hasRows[instance] === 1) return true;
+        const site = this.instances.site[instance];
+        return this.keySite.some((of, key) => of === site && this.keyKind[key] === REST_OF_SITE);
+    }
+
+    /** A function's name in links: its number, which is that of one page, with what tells it in every page of the recording. */
+    functionKey(fn: number): string {
+        const { name, module, file } = this.functions[fn];
+        return `${fn}-${hash(fnKey(name, module, file))}`;
+    }
+
+    /** The function that a link names; -1 where this page has none such. */
+    functionOf(key: string): number {
+        const [, number, wanted] = /^(\d+)-([0-9a-f]+)$/.exec(key) ?? [];
+        if (wanted === undefined) return -1;
+        const isIt = (fn: Fn | undefined): boolean => fn !== undefined && hash(fnKey(fn.name, fn.module, fn.file)) === wanted;
+        if (isIt(this.functions[Number(number)])) return Number(number);
+        const found = this.functions.filter(isIt);
+        return found.length === 1 ? found[0].index : -1;
     }
 
     private readCode(): void {
@@ -321,4 +377,11 @@ export class Model {
 
 function fnKey(name: string, module: string, file: string): string {
     return `${name}\0${module}\0${file}`;
+}
+
+/** FNV-1a, 32 bits. */
+function hash(text: string): string {
+    let value = 0x811c9dc5;
+    for (let i = 0; i < text.length; i++) value = Math.imul(value ^ text.charCodeAt(i), 0x01000193);
+    return (value >>> 0).toString(16);
 }

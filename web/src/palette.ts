@@ -69,11 +69,14 @@ export function inkOnLoad(share: number): string {
     return inkOn(r, g, b);
 }
 
+/** From all local to all remote; NaN: no home is known. */
 export function distance(share: number): string {
-    return css(along(isDark() ? DISTANCE.dark : DISTANCE.light, share));
+    return Number.isNaN(share) ? unknown() : css(along(isDark() ? DISTANCE.dark : DISTANCE.light, share));
 }
 
 export function inkOnDistance(share: number): string {
+    // On grey, the ink of the ends of the scale.
+    if (Number.isNaN(share)) return isDark() ? "#ffffff" : "#16191d";
     const [r, g, b] = along(isDark() ? DISTANCE.dark : DISTANCE.light, share);
     return inkOn(r, g, b);
 }

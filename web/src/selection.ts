@@ -98,11 +98,13 @@ export class Selection {
         if (filter.from >= 0) unlike(rows.from, filter.from, FROM);
         if (filter.home >= 0) unlike(rows.home, filter.home, HOME);
         if (filter.thread >= 0) unlike(rows.thread, filter.thread, THREAD);
-        // An instance without rows of its own cannot be told apart: its site stands in, and the page says so.
+        // An instance without rows of its own cannot be told apart: those of its site without stand in, and the page says so.
         const instance = filter.instance;
         if (instance >= 0 && this.model.hasRows[instance]) unlike(rows.instance, instance, OBJECT);
-        else if (instance >= 0) unlike(rows.site, this.model.instances.site[instance], OBJECT);
-        else if (filter.site >= 0) unlike(rows.site, filter.site, OBJECT);
+        else if (instance >= 0) {
+            const site = this.model.instances.site[instance];
+            for (let i = 0; i < rows.count; i++) if (rows.site[i] !== site || rows.instance[i] >= 0) fails[i] |= OBJECT;
+        } else if (filter.site >= 0) unlike(rows.site, filter.site, OBJECT);
         if (filter.fn >= 0) {
             const has = this.model.codeFns.map((fns) => fns.includes(filter.fn));
             for (let i = 0; i < rows.count; i++) if (!has[rows.code[i]]) fails[i] |= CODE;

@@ -22,6 +22,8 @@ const ONLY: readonly string[] = ["remote", "local", "reads", "writes"];
 
 export class Store {
     filter: Filter = NOTHING;
+    /** What the link names and no filter can show, in words. */
+    refused: string[] = [];
     private options = new Map<string, string>();
     private readonly listeners: (() => void)[] = [];
 
@@ -41,6 +43,7 @@ export class Store {
     /** Changes some conditions; the rest stay. */
     set(change: Partial<Filter>): void {
         this.filter = { ...this.filter, ...change };
+        this.refused = [];
         this.write();
         this.tell();
     }
@@ -95,7 +98,7 @@ export class Store {
         if (filter.thread >= 0) parts.set("thread", String(filter.thread));
         if (filter.site >= 0) parts.set("site", `S${model.sites[filter.site].id}`);
         if (filter.instance >= 0) parts.set("object", String(model.instances.id[filter.instance]));
-        if (filter.fn >= 0) parts.set("function", String(filter.fn));
+        if (filter.fn >= 0) parts.set("function", model.functionKey(filter.fn));
         if (filter.only !== "") parts.set("only", filter.only);
         for (const [name, value] of this.options) parts.set(name, value);
         return parts.toString();
@@ -106,10 +109,10 @@ export class Store {
         const { model } = this;
         const parts = new URLSearchParams(location.hash.slice(1));
         const whole = (name: string, below: number): number => {
-            const value = Number(parts.get(name) ?? NaN);
-            return Number.isInteger(value) && value >= 0 && value < below ? value : -1;
+            const text = parts.get(name) ?? "";
+            return /^\d+$/.test(text) && Number(text) < below ? Number(text) : -1;
         };
-        const node = (name: string): number => (parts.has(name) ? model.head.nodes.indexOf(Number(parts.get(name))) : -1);
+        const node = (name: string): number => model.head.nodes.indexOf(whole(name, 2 ** 31));
         const time = /^(\d+)-(\d+)$/.exec(parts.get("time") ?? "");
         const range = time ? ([Number(time[1]), Number(time[2])] as const) : null;
         const site = /^S(\d+)$/.exec(parts.get("site") ?? "");
@@ -122,10 +125,29 @@ export class Store {
             thread: whole("thread", model.head.threads.length),
             site: site ? (model.siteById.get(Number(site[1])) ?? -1) : -1,
             instance: object < 0 ? -1 : model.instances.id.indexOf(object),
-            fn: whole("function", model.functions.length),
+            fn: model.functionOf(parts.get("function") ?? ""),
             only: ONLY.includes(only) ? (only as Only) : "",
         };
+        this.refuse();
         const known = ["time", "from", "home", "thread", "site", "object", "function", "only"];
         this.options = new Map([...parts].filter(([name]) => !known.includes(name)));
+    }
+
+    /** Lifts conditions whose rows the page does not hold apart: none of them would pass, which is not what was recorded. */
+    private refuse(): void {
+        const { model, filter } = this;
+        this.refused = [];
+        if (filter.thread >= 0 && model.foldedThreads[filter.thread] === 1) {
+            this.refused.push(`thread ${filter.thread}`);
+            this.filter = { ...this.filter, thread: -1 };
+        }
+        if (filter.site >= 0 && model.foldedSites[filter.site] === 1) {
+            this.refused.push(`object S${model.sites[filter.site].id}`);
+            this.filter = { ...this.filter, site: -1 };
+        }
+        if (filter.instance >= 0 && !model.canFilterByInstance(filter.instance)) {
+            this.refused.push(`object #${model.instances.id[filter.instance]}`);
+            this.filter = { ...this.filter, instance: -1 };
+        }
     }
 }

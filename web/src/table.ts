@@ -118,8 +118,13 @@ export class Table<R> {
         replace(this.body, ...visible.map((row) => this.row(row)), chosen !== undefined && this.row(chosen));
         if (focused !== undefined) this.body.querySelector<HTMLElement>(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus();
         if (found.length === 0)
-            this.body.append(h("tr", {}, h("td", { colspan: this.options.columns.length, class: "nothing" }, "Nothing passes the filters.")));
+            this.body.append(h("tr", {}, h("td", { colspan: this.options.columns.length, class: "nothing" }, this.empty(query))));
         this.drawFoot(found.length);
+    }
+
+    private empty(query: string): string {
+        if (query !== "") return "Nothing here has these words.";
+        return this.store.isFiltered() ? "Nothing passes the filters." : "Nothing was seen.";
     }
 
     private drawHeader(sorted: Column<R>, falls: boolean): void {

@@ -3,51 +3,9 @@
 // NUMAPILOT_PAGES names a folder with the pages and, beside `NAME.html`, the figures of `numapilot report --json` in `NAME*.json`. The Rust test
 // crates/cli/tests/html.rs makes it and starts this. CHROMIUM is the browser's path.
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync } from "node:fs";
-import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { pathToFileURL } from "node:url";
-import { inflateSync } from "node:zlib";
-import { chromium } from "playwright-core";
-
-const folder = process.env.NUMAPILOT_PAGES;
-assert.ok(folder, "NUMAPILOT_PAGES names the folder with the pages");
-const file = (name) => pathToFileURL(join(folder, name)).href;
-const figures = (name) => JSON.parse(readFileSync(join(folder, name), "utf8"));
-
-let browser;
-before(async () => {
-    browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
-});
-after(() => browser?.close());
-
-/** Opens a page and holds it to the rules at its end: no console output, no error, no request but for itself, no script from data. */
-async function open(name, { fragment = "", width = 1400, height = 900, colorScheme = "light" } = {}) {
-    const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
-    const complaints = [];
-    page.on("console", (message) => complaints.push(`console: ${message.text()}`));
-    page.on("pageerror", (error) => complaints.push(`error: ${error.stack}`));
-    page.on("dialog", (dialog) => {
-        complaints.push(`dialog: ${dialog.message()}`);
-        void dialog.dismiss();
-    });
-    page.on("request", (request) => {
-        if (request.url().split("#")[0] !== file(name)) complaints.push(`request: ${request.url()}`);
-    });
-    await page.goto(file(name) + fragment);
-    await page.waitForSelector("html[data-ready=yes]");
-    const done = async () => {
-        assert.deepEqual(complaints, []);
-        await page.close();
-    };
-    return { page, done };
-}
-
-/** Waits until what was chosen is drawn. */
-const drawn = (page) => page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
-const text = (page, selector) => page.locator(selector).first().innerText();
-const percentOf = (words) => Number(/(\d+(?:\.\d+)?)/.exec(words)[1]);
-const ones = (values) => values.reduce((sum, value) => sum + value, 0);
+import { readdirSync } from "node:fs";
+import { test } from "node:test";
+import { dataOf, drawn, figures, folder, ones, open, percentOf, text } from "./browser.mjs";
 
 /** Whether a canvas shows more than one colour. */
 const isPainted = (page, selector) =>
@@ -384,17 +342,10 @@ test("latencies and pages of a range shorter than their slices are those of the 
     assert.ok(mapped > 0, "some of them were accessed in the slice that holds the range");
 });
 
-/** The head of a page's data (docs/report.md, "Format of the data"). */
-function headOf(name) {
-    const packed = /<script id="data"[^>]*>([^<]*)</.exec(readFileSync(join(folder, name), "utf8"))[1];
-    const data = inflateSync(Buffer.from(packed, "base64"));
-    return JSON.parse(data.subarray(4, 4 + data.readUInt32LE(0)).toString("utf8"));
-}
-
 test("slices of the metrics over time are made of whole slices of the cells", async () => {
     // Some of one more than others would draw waves that the recording does not have.
     for (const name of ["big.html", "latency-cells.html"]) {
-        const { grain, duration_ns } = headOf(name);
+        const { grain, duration_ns } = dataOf(name).head;
         assert.equal(grain.kind, "cells");
         assert.ok(grain.page_bin_ns % grain.bin_ns === 0 && grain.latency_bin_ns % grain.bin_ns === 0, JSON.stringify(grain));
         const { page, done } = await open(name);

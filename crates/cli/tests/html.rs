@@ -1,4 +1,4 @@
-//! The page that `report --html` writes, in a real browser: `web/test/page.test.mjs` drives it; here its pages are made, of a recording and of
+//! The page that `report --html` writes, in a real browser: `web/test` drives it; here its pages are made, of a recording and of
 //! synthetic traces, hostile ones among them. Also: the committed script and style are those that `web/` builds.
 //!
 //! Needs Node.js, Chromium and the packages of `web/`: `tools/setup test` installs them.
@@ -87,7 +87,7 @@ fn the_page_works_in_a_browser() {
     let trace = folder.path().join("track.numatrace");
     record(&trace, &["--engine", "track"], &workload("streamcluster"), &arguments).succeeded();
     page(&pages, "track", &trace);
-    let mut driver = node(&["--test", "--test-reporter=spec", "test/page.test.mjs"]);
+    let mut driver = node(&["--test", "--test-reporter=spec", "test/page.test.mjs", "test/unknown.test.mjs"]);
     let ran = finish(driver.env("NUMAPILOT_PAGES", &pages).env("CHROMIUM", chromium()));
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
 }

@@ -158,7 +158,9 @@ impl Analysis<'_> {
         }
     }
 
-    pub(crate) fn duration(&self) -> TimeNs {
+    /// Program time that the filter lets pass.
+    #[must_use]
+    pub fn duration(&self) -> TimeNs {
         let end = self.trace.end();
         match &self.filter.time {
             Some(time) => TimeNs(time.end.0.min(end.0).saturating_sub(time.start.0)),

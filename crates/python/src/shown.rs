@@ -112,8 +112,9 @@ impl PyPicture {
         }
         let drawn = detached(py, || {
             let analysis = opened.analysis(filter);
-            let export = Export { heading: &opened.heading, analysis: &analysis, machine: opened.machine.as_ref() };
-            svg(view, &export, &scope).map_err(|why| error(Code::BadArgument, why.to_string()))
+            let (heading, machine) = (&opened.heading, opened.machine.as_ref());
+            let export = Export { heading, analysis: &analysis, machine, scope: &scope };
+            svg(view, &export).map_err(|why| error(Code::BadArgument, why.to_string()))
         })?;
         Ok(PyPicture { svg: drawn? })
     }

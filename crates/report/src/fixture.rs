@@ -102,6 +102,6 @@ impl Opened {
         let nodes: Vec<NodeId> =
             self.machine.iter().flat_map(|machine| machine.nodes().iter().map(|node| node.id)).collect();
         let analysis = Analysis::new(&self.trace, &nodes, &nodes, filter);
-        look(&Export { heading: &self.heading, analysis: &analysis, machine: self.machine.as_ref() })
+        look(&Export { heading: &self.heading, analysis: &analysis, machine: self.machine.as_ref(), scope: "" })
     }
 }

@@ -3,6 +3,7 @@
 import { defined } from "../definitions";
 import { h, type Child } from "../dom";
 import { count, percent, plural, timeNs } from "../format";
+import { isNotSampled } from "../homes";
 import type { Context, View } from "../view";
 import { said } from "../words";
 
@@ -17,13 +18,14 @@ export function about(context: Context): View {
     const { recording, limits, grain, headline, line_sampling: lines } = model.head;
     const line = (name: string, ...value: Child[]): HTMLElement[] => [h("dt", {}, name), h("dd", {}, ...value)];
     const totals = headline.totals;
-    const sampling =
+    const sampled =
         `${count(grain.samples)} samples of ${count(Math.round(totals.accesses[0]))} ${said.inFull}` +
         (lines > 1
             ? `; one cache line in ${lines} was simulated, so totals are estimates too`
             : totals.source === "counted"
               ? "; totals were counted exactly"
               : "");
+    const sampling = isNotSampled(context) ? `not sampled: no event of this recording samples ${said.inFull}, so nothing is known of them` : sampled;
     const element = h(
         "section",
         { class: "card about", id: "about-section", tabindex: -1, "aria-label": "About this recording" },

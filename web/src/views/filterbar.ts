@@ -2,6 +2,8 @@
 
 import { h, replace } from "../dom";
 import { percent, plural, timeNs } from "../format";
+import { isNotSampled } from "../homes";
+import { FROM, HOME, ONLY, type Selection } from "../selection";
 import { NOTHING, type Filter, type Only } from "../store";
 import type { Context, View } from "../view";
 import { said } from "../words";
@@ -22,6 +24,9 @@ const SECTIONS: readonly [id: string, title: string][] = [
 /** The sections of a page of allocations alone. */
 const OF_HEAP = new Set(["heap-section", "about-section"]);
 
+/** The sections that a page without sampled accesses leaves out. */
+const OF_ACCESSES = new Set(["time-section", "code-section", "nodes-section", "metrics-section"]);
+
 export function filterBar(context: Context): View {
     const { model, store } = context;
     const chips = h("div", { class: "chips", role: "group", "aria-label": "Filters", "aria-live": "polite" });
@@ -37,9 +42,10 @@ export function filterBar(context: Context): View {
         ].map(([value, text]) => h("option", { value }, text)),
     );
     const { heap, heap_only: isHeapOnly } = model.head;
-    const shown = SECTIONS.filter(([id]) => (isHeapOnly ? OF_HEAP.has(id) : heap !== null || id !== "heap-section"));
+    const isThere = (id: string): boolean => (heap !== null || id !== "heap-section") && !(isNotSampled(context) && OF_ACCESSES.has(id));
+    const shown = SECTIONS.filter(([id]) => (isHeapOnly ? OF_HEAP.has(id) : isThere(id)));
     const sections = h("nav", { "aria-label": "Sections" }, ...shown.map(([id, title]) => h("a", { href: `#${id}`, click: jump(id) }, title)));
-    const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, !isHeapOnly && only));
+    const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, !isHeapOnly && !isNotSampled(context) && only));
     return {
         element,
         render: (selection) => {
@@ -47,20 +53,33 @@ export function filterBar(context: Context): View {
             const names = store.conditions().filter((name) => name !== "only");
             const passing = selection.whole().all.weight[0];
             const all = model.allWeight;
+            const atLeast = isLowerBound(context, selection) ? "at least " : "";
             replace(
                 chips,
+                store.refused.length > 0 &&
+                    h("span", { class: "warning" }, `This page holds ${store.refused.join(" and ")} only summed up with others: it cannot filter by it.`),
                 ...names.map((name) => chip(context, name)),
                 store.isFiltered() &&
+                    all > 0 &&
                     h(
                         "span",
                         { class: "passing" },
-                        `${percent(all > 0 ? passing / all : 0)} of ${said.many}, estimated from ` +
+                        `${atLeast}${percent(passing / all)} of ${said.many}, estimated from ` +
                             `${plural(selection.whole().all.samples[0], "sample", "samples")}`,
                     ),
                 store.isFiltered() && h("button", { type: "button", class: "quiet", click: () => store.clear() }, "Clear all"),
             );
         },
     };
+}
+
+/** Whether more may pass than is known: folded call stacks have lost the functions that call, and accesses to unknown homes pass no filter by homes. */
+function isLowerBound({ model, store }: Context, selection: Selection): boolean {
+    const { fn, only, home, from } = store.filter;
+    if (fn >= 0 && model.head.grain.folded.stacks > 0) return true;
+    if (home < 0 && from < 0 && only !== "remote" && only !== "local") return false;
+    const { known, all } = selection.whole(ONLY | HOME | FROM);
+    return known.samples[0] < all.samples[0];
 }
 
 /** A condition in words. */

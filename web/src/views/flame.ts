@@ -3,12 +3,12 @@
 import { defined } from "../definitions";
 import { behind, h, refresh, replace } from "../dom";
 import { count, percent } from "../format";
-import { REMOTE, type Frame } from "../model";
+import { REMOTE, UNKNOWN, type Frame } from "../model";
 import * as palette from "../palette";
 import { CODE, OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
 import { said } from "../words";
-import { splitChoice } from "./timeline";
+import { keys, REACHES, splitChoice } from "./timeline";
 
 const LINE = 19;
 /** Narrower blocks are not drawn: nobody could read or hit them. */
@@ -22,12 +22,19 @@ interface Block {
     site: number;
     place: string;
     value: number;
+    /** Of it, with known home. */
+    known: number;
     remote: number;
     /** By function; sites below zero. */
     children: Map<number, Block>;
 }
 
-const block = (name: string, fn: number, site: number, place: string): Block => ({ name, fn, site, place, value: 0, remote: 0, children: new Map() });
+const block = (name: string, fn: number, site: number, place: string): Block => {
+    return { name, fn, site, place, value: 0, known: 0, remote: 0, children: new Map() };
+};
+
+/** The share of it that is remote; NaN where no home is known. */
+const far = (at: Block): number => (at.known > 0 ? at.remote / at.known : NaN);
 
 export function flame(context: Context): View {
     const { store } = context;
@@ -54,6 +61,7 @@ export function flame(context: Context): View {
     const stage = h("div", { class: "flame", role: "tree", "aria-label": "Flame graph" });
     const trail = h("div", { class: "trail" });
     const depth = h("p", { class: "faint hint" });
+    const legend = h("span", { class: "keys" });
     let rows: (string | number)[][] = [];
     const table = behind(`Call stacks by ${said.many}`, ["Function", "Place", "Depth", "Share", "Remote"], () => rows);
     const element = h(
@@ -65,6 +73,7 @@ export function flame(context: Context): View {
             h("h2", {}, defined("Flame graph", "Functions")),
             what,
             by,
+            legend,
             h("span", { class: "faint hint" }, `Wider: more ${said.many}. Choose a block to zoom in, and to filter by it`),
         ),
         trail,
@@ -82,6 +91,7 @@ export function flame(context: Context): View {
         const { root, deeper } = tree(context, selection, byBirth, onlyRemote);
         const cut = deeper > 0 ? `${percent(deeper / root.value)} of them have stacks of more than ${DEEPEST} calls: the innermost are left out.` : "";
         replace(depth, cut);
+        replace(legend, ...keys(onlyRemote ? [] : REACHES(root.known < root.value)));
         const path = descend(root, zoom);
         if (path.length - 1 !== zoom.length) zoom = zoom.slice(0, path.length - 1);
         const zoomTo = (to: number[]): void => {
@@ -89,7 +99,14 @@ export function flame(context: Context): View {
             render(selection);
         };
         drawTrail(context, trail, path, zoom, zoomTo);
-        draw(stage, path, zoom, zoomTo, onlyRemote);
+        const whole = selection.whole(byBirth ? OBJECT : CODE);
+        const isUnknown = onlyRemote && whole.all.samples[0] > 0 && whole.known.samples[0] === 0;
+        const nothing = isUnknown ? `No home of these ${said.many} is known: which are remote is not.` : `No such ${said.one} passes the filters.`;
+        if (root.value > 0) draw(stage, path, zoom, zoomTo, onlyRemote);
+        else {
+            stage.style.height = `${LINE + 2}px`;
+            replace(stage, h("p", { class: "nothing" }, nothing));
+        }
         rows = list(path[path.length - 1], root.value);
         refresh(table);
     };
@@ -104,12 +121,13 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
     // Sums by code (or object) first: many rows, few stacks.
     const column = byBirth ? rows.key : rows.code;
     const size = byBirth ? model.keySite.length : model.codes.length;
-    const [value, remote] = [new Float64Array(size), new Float64Array(size)];
+    const [value, known, remote] = [new Float64Array(size), new Float64Array(size), new Float64Array(size)];
     const but = byBirth ? OBJECT : CODE;
     selection.each(but, (i) => {
         const isRemote = rows.reach[i] === REMOTE;
         if (onlyRemote && !isRemote) return;
         value[column[i]] += rows.weight[i];
+        if (rows.reach[i] !== UNKNOWN) known[column[i]] += rows.weight[i];
         if (isRemote) remote[column[i]] += rows.weight[i];
     });
     const stackOf = new Map<number, Frame[]>();
@@ -131,6 +149,7 @@ function tree(context: Context, selection: Selection, byBirth: boolean, onlyRemo
         let at = root;
         const visit = (next: Block): void => {
             next.value += value[group];
+            next.known += known[group];
             next.remote += remote[group];
             at = next;
         };
@@ -196,6 +215,7 @@ function drawTrail(
                 chosenFn === last.fn ? "Remove this filter" : "Filter by this function",
             ),
         last.site >= 0 &&
+            model.foldedSites[last.site] === 0 &&
             h("button", { type: "button", class: "quiet", click: () => store.toggle({ site: last.site, instance: -1 }) }, "Filter by this object"),
         steps.length === 0 &&
             chosenFn >= 0 &&
@@ -210,12 +230,12 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
     const place = (at: Block, keys: readonly number[], depth: number, left: number, width: number): void => {
         deepest = Math.max(deepest, depth);
         const share = root.value > 0 ? at.value / root.value : 0;
-        const far = at.value > 0 ? at.remote / at.value : 0;
+        const remote = far(at);
         // Where everything is remote, distance would paint all blocks alike: there, colours only tell neighbours apart.
-        const [background, color] = onlyRemote ? palette.warm(at.name) : [palette.distance(far), palette.inkOnDistance(far)];
+        const [background, color] = onlyRemote ? palette.warm(at.name) : [palette.distance(remote), palette.inkOnDistance(remote)];
         const hint =
             `${at.name}${at.place ? ` (${at.place})` : ""}: ${count(Math.round(at.value))} ${said.many}, ${percent(share)} of what is ` +
-            `shown; ${percent(far)} remote`;
+            `shown; ${Number.isNaN(remote) ? "no home is known" : `${percent(remote)} remote`}`;
         blocks.push(
             h(
                 "button",
@@ -241,8 +261,7 @@ function draw(stage: HTMLElement, path: readonly Block[], zoom: readonly number[
             x += wide;
         }
     };
-    if (root.value > 0) place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
-    else blocks.push(h("p", { class: "nothing" }, `No such ${said.one} passes the filters.`));
+    place(root, zoom.slice(0, path.length - 1), 0, 0, 1);
     stage.style.height = `${(deepest + 1) * LINE + 2}px`;
     replace(stage, ...blocks);
 }
@@ -252,7 +271,7 @@ function list(root: Block, all: number): (string | number)[][] {
     const rows: (string | number)[][] = [];
     const visit = (at: Block, depth: number): void => {
         if (rows.length >= 200 || at.value < all * NARROWEST) return;
-        rows.push([at.name, at.place, depth, percent(all > 0 ? at.value / all : 0), percent(at.value > 0 ? at.remote / at.value : 0)]);
+        rows.push([at.name, at.place, depth, percent(all > 0 ? at.value / all : 0), percent(far(at))]);
         [...at.children.values()].sort((a, b) => b.value - a.value).forEach((next) => visit(next, depth + 1));
     };
     visit(root, 0);

@@ -55,7 +55,7 @@ export function functions(context: Context): View {
                 title: "Own",
                 term: "Functions",
                 value: (line) => line.own[0],
-                cell: (line) => shareCell(line.own[0]),
+                cell: (line) => shareCell(isOfNothing(line.own) ? NaN : line.own[0]),
                 hint: (line) => `${share(line.own)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
             },
             {
@@ -63,7 +63,8 @@ export function functions(context: Context): View {
                 title: "With callees",
                 value: (line) => line.under,
                 cell: (line) => shareCell(line.under),
-                hint: (line) => percent(line.under),
+                // Folded call stacks have lost the functions that call.
+                hint: (line) => (model.head.grain.folded.stacks > 0 ? `at least ${percent(line.under)}` : percent(line.under)),
                 isWide: true,
             },
             {
@@ -79,8 +80,8 @@ export function functions(context: Context): View {
                 title: "Writes",
                 term: "writes",
                 value: (line) => line.writes[0],
-                cell: (line) => shareCell(line.writes[0]),
-                hint: (line) => percent(line.writes[0]),
+                cell: (line) => shareCell(isOfNothing(line.writes) ? NaN : line.writes[0]),
+                hint: (line) => (isOfNothing(line.writes) ? "" : percent(line.writes[0])),
             },
         ],
         note: () =>
@@ -137,7 +138,7 @@ function lines({ model, store }: Context, selection: Selection): Line[] {
             under: all.weight > 0 ? under[fn] / all.weight : 0,
             remote: row?.remote ?? shareOf(own.remote.tally(fn), own.known.tally(fn)),
             writes: row?.writes ?? shareOf(own.writes.tally(fn), tally),
-            samples: tally.samples,
+            samples: row?.samples ?? tally.samples,
             line: row?.line ?? lineOf[fn],
         });
     }

@@ -7,6 +7,7 @@ import { LOCAL, REMOTE } from "../model";
 import * as palette from "../palette";
 import { overlaps, wholeSlices, type Selection } from "../selection";
 import type { Context, View } from "../view";
+import { keys, REACHES } from "./timeline";
 
 /** Buckets per doubling, as in the page's data. */
 const PER_OCTAVE = 4;
@@ -46,11 +47,7 @@ export function latency(context: Context): View {
         render: (selection) => {
             const spread = model.isCells ? fromCells(context, selection) : fromRows(context, selection);
             replace(stage, draw(spread));
-            const keys = [
-                ["local", palette.local()],
-                ["remote", palette.remote()],
-            ];
-            replace(legend, ...keys.map(([name, colour]) => h("span", { class: "key" }, h("i", { style: { background: colour } }), name)));
+            replace(legend, ...keys(REACHES(spread.other.some((weight) => weight > 0))));
             rows = list(spread);
             refresh(table);
             words.textContent = describe(context, spread);

@@ -5,6 +5,7 @@ import { h, replace } from "../dom";
 import { total } from "../estimate";
 import { count, marginWords as marginOf, percent, shortPercent } from "../format";
 import * as palette from "../palette";
+import { knownHomes, leftOut, ofKnown, whyUnknown } from "../homes";
 import type { Estimate } from "../payload";
 import { FROM, HOME, type Selection } from "../selection";
 import type { Context, View } from "../view";
@@ -32,23 +33,33 @@ export function matrix(context: Context): View {
     return {
         element,
         render: (selection) => {
-            replace(box, draw(context, selection));
-            const counted = !store.isFiltered() && model.head.matrix.source === "counted";
-            how.textContent = counted ? "Counted, exact." : "Estimated from samples; intervals are in each cell's tool tip.";
+            const isFiltered = store.conditions().some((name) => name !== "from" && name !== "home");
+            const known = knownHomes(context, selection, isFiltered, FROM | HOME);
+            const why = whyUnknown(context, isFiltered, known);
+            if (why !== "") {
+                replace(box, h("p", { class: "nothing" }, `${why}, so who reaches whom is not shown.`));
+                how.textContent = "";
+                return;
+            }
+            replace(box, draw(context, selection, isFiltered, ofKnown(known)));
+            const counted = !isFiltered && model.head.matrix.source === "counted";
+            const source = counted ? "Counted, exact." : "Estimated from samples; intervals are in each cell's tool tip.";
+            how.textContent = `${source} ${leftOut(known)}`.trim();
         },
     };
 }
 
-function draw(context: Context, selection: Selection): HTMLElement {
+/** `of`: what its shares are of. */
+function draw(context: Context, selection: Selection, isFiltered: boolean, of: string): HTMLElement {
     const { model, store } = context;
     const { head } = model;
     const n = head.nodes.length;
-    const isFiltered = store.conditions().some((name) => name !== "from" && name !== "home");
     const sums = selection.matrix(FROM | HOME);
     const cell = (from: number, home: number): Estimate => (isFiltered ? total(sums.tally(from * n + home)) : head.matrix.accesses[from][home]);
     const values = head.nodes.map((_, from) => head.nodes.map((_, home) => cell(from, home)));
     const all = values.flat().reduce((sum, value) => sum + value[0], 0);
     const most = Math.max(...values.flat().map((value) => value[0]), 0);
+    const shareOfAll = (value: number): number => (all > 0 ? value / all : NaN);
     const withFigures = n <= WITH_FIGURES;
     const { filter } = store;
     const header = (position: number, kind: "from" | "home"): HTMLElement =>
@@ -71,12 +82,12 @@ function draw(context: Context, selection: Selection): HTMLElement {
             h("th", { scope: "row" }, header(from, "from")),
             ...head.nodes.map((_, home) => {
                 const value = values[from][home];
-                const share = all > 0 ? value[0] / all : 0;
+                const share = shareOfAll(value[0]);
                 const strength = most > 0 ? value[0] / most : 0;
                 const isChosen = filter.from === from && filter.home === home;
                 const hint =
                     `${model.nodeName(from)} to memory of ${model.nodeName(home)}: ` +
-                    `${count(Math.round(value[0]))}${marginOf(value)} ${said.many}, ${percent(share)}`;
+                    `${count(Math.round(value[0]))}${marginOf(value)} ${said.many}, ${percent(share)} of ${of}`;
                 return h(
                     "td",
                     { class: `${from === home ? "local" : ""}${isChosen ? " chosen" : ""}` },
@@ -95,7 +106,7 @@ function draw(context: Context, selection: Selection): HTMLElement {
                     ),
                 );
             }),
-            withFigures && h("td", { class: "sum" }, shortPercent(all > 0 ? values[from].reduce((sum, value) => sum + value[0], 0) / all : 0)),
+            withFigures && h("td", { class: "sum" }, shortPercent(shareOfAll(values[from].reduce((sum, value) => sum + value[0], 0)))),
         ),
     );
     const sumsBelow =
@@ -105,14 +116,14 @@ function draw(context: Context, selection: Selection): HTMLElement {
             { class: "sums" },
             h("th", { scope: "row" }, "served"),
             ...head.nodes.map((_, home) =>
-                h("td", { class: "sum" }, shortPercent(all > 0 ? values.reduce((sum, row) => sum + row[home][0], 0) / all : 0)),
+                h("td", { class: "sum" }, shortPercent(shareOfAll(values.reduce((sum, row) => sum + row[home][0], 0)))),
             ),
             h("td"),
         );
     return h(
         "table",
         { class: withFigures ? "matrix-table" : "matrix-table dense" },
-        h("caption", { class: "unseen" }, `Share of ${said.inFull} from each node (rows) to memory of each node (columns)`),
+        h("caption", { class: "unseen" }, `Share of ${of} from each node (rows) to memory of each node (columns)`),
         h(
             "thead",
             {},

@@ -40,7 +40,7 @@ export function metrics(context: Context): View {
             "div",
             { class: "card-head" },
             h("h2", {}, defined("Metrics over time", "Series")),
-            h("span", { class: "faint hint" }, "Bands are 95 % intervals; empty slices are left out"),
+            h("span", { class: "faint hint" }, "Bands are 95 % intervals; slices of which a share is unknown are left out"),
         ),
         box,
         table,
@@ -89,7 +89,9 @@ function compute({ model }: Context, selection: Selection): Series[] {
     );
     const rate = all.map((slice) => perSecond(slice, total(parts.all.tally(slice))));
     const none: Estimate = [NaN, NaN, NaN];
-    const seen = (slice: number, estimate: Estimate): Estimate => (parts.all.samples[slice] > 0 ? estimate : none);
+    // A share of nothing, or of accesses none of whose homes is known, is no 0.
+    const seen = (slice: number, of: Sums, estimate: Estimate): Estimate => (of.samples[slice] > 0 ? estimate : none);
+    const isServed = (slice: number): boolean => head.nodes.some((_, node) => head.has_memory[node] && served.weight[slice * n + node] > 0);
     return [
         {
             name: `${sentence(said.many)} per second`,
@@ -101,21 +103,21 @@ function compute({ model }: Context, selection: Selection): Series[] {
         {
             name: "Remote share",
             term: "Remote",
-            values: all.map((slice) => seen(slice, shareOf(parts.remote.tally(slice), parts.known.tally(slice)))),
+            values: all.map((slice) => seen(slice, parts.known, shareOf(parts.remote.tally(slice), parts.known.tally(slice)))),
             greatest: 1,
             words: percent,
         },
         {
             name: "Write share",
             term: "writes",
-            values: all.map((slice) => seen(slice, shareOf(parts.writes.tally(slice), parts.all.tally(slice)))),
+            values: all.map((slice) => seen(slice, parts.all, shareOf(parts.writes.tally(slice), parts.all.tally(slice)))),
             greatest: 1,
             words: percent,
         },
         {
             name: "Controller imbalance",
             term: "Controller imbalance",
-            values: spread.map((value, slice) => seen(slice, value)),
+            values: spread.map((value, slice) => (isServed(slice) ? value : none)),
             greatest: Math.sqrt(Math.max(head.has_memory.filter(Boolean).length - 1, 1)),
             words: percent,
         },

@@ -1,20 +1,20 @@
 // One object, or all of a place: its threads over time, its pages, who reaches it from where, its allocation and the code that reaches it.
 
-import { lines, type ObjectLine } from "../decision";
+import { lineOf, lines, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
 import { shareOf } from "../estimate";
 import { bare, bytes, count, interval, percent, plural, share, timeNs } from "../format";
-import { PATTERNS, REMOTE, WRITE, type Frame } from "../model";
+import { PATTERNS, REMOTE, UNKNOWN, WRITE, type Frame } from "../model";
 import * as palette from "../palette";
 import type { DecisionRow } from "../payload";
 import { OBJECT, type Selection } from "../selection";
 import type { Context, View } from "../view";
 import { said, sentence } from "../words";
-import { nodeBar } from "./objects";
+import { nodeBar, threadsOf } from "./objects";
 import { PageMaps } from "./pages";
 import { Strips, type Strip } from "./strips";
-import { splitChoice } from "./timeline";
+import { DIRECTIONS, keys, REACHES, splitChoice } from "./timeline";
 
 const STACKS = 4;
 
@@ -59,16 +59,8 @@ export function objectDetail(context: Context): View {
             replace(facts, ...factsOf(context, selection));
             const byWrites = store.option("object.colour", "reach") === "rw";
             strips.redraw(byThread(context, selection, byWrites));
-            const keys = byWrites
-                ? [
-                      ["reads", palette.reads()],
-                      ["writes", palette.writes()],
-                  ]
-                : [
-                      ["local", palette.local()],
-                      ["remote", palette.remote()],
-                  ];
-            replace(legend, ...keys.map(([name, colour]) => h("span", { class: "key" }, h("i", { style: { background: colour } }), name)));
+            const { all, known } = selection.whole();
+            replace(legend, ...keys(byWrites ? DIRECTIONS() : REACHES(known.samples[0] < all.samples[0])));
             maps.show(selection, theInstance(context, selection));
             replace(code, ...codeOf(context, selection));
         },
@@ -104,7 +96,7 @@ function factsOf(context: Context, selection: Selection): HTMLElement[] {
     const allocation =
         instance >= 0
             ? allocationWords(context, instance)
-            : `${row ? sizeWords(row) : `${plural(instancesOf(context, site.index), "object", "objects")} seen accessed`}`;
+            : `${row ? sizeWords(row) : `${instancesOf(context, site.index)} seen accessed`}`;
     const whole = selection.whole(OBJECT).all.tally(0);
     const own = shareOf(selection.whole().all.tally(0), whole);
     const facts: (HTMLElement | false | undefined)[] = [
@@ -136,6 +128,7 @@ function measures(
     const bound = row?.read_only_bound ?? null;
     // Of an object with unknown homes, the row's shares are of the few accesses with a known one.
     const known = Number.isNaN(line.remote) ? undefined : row;
+    const pattern = row?.pattern ?? line.pattern;
     return [
         fact("Share", "share", share(own), interval(own)),
         fact("Remote", "remote", known ? share(known.remote) : number(line.remote), known ? interval(known.remote) : ""),
@@ -148,10 +141,10 @@ function measures(
         ),
         fact("By its allocating thread", "by_allocator", number(row?.by_allocator?.[0] ?? line.own)),
         fact("Before any other thread", "before_others", number(row?.before_others?.[0] ?? line.first)),
-        fact("Accessed from", "from_node", byNode(context, line.from)),
-        fact("Served by", "on_node", Number.isNaN(line.remote) ? "–" : byNode(context, line.on)),
-        fact("Threads", "threads", String(line.threads)),
-        fact("Use", "Patterns", PATTERNS[row?.pattern ?? line.pattern]),
+        fact("Accessed from", "from_node", byNode(context, line.from())),
+        fact("Served by", "on_node", Number.isNaN(line.remote) ? "–" : byNode(context, line.on())),
+        fact("Threads", "threads", threadsOf(row ? lineOf(context.model, row) : line)),
+        fact("Use", "Patterns", pattern === null ? "–" : PATTERNS[pattern]),
         ...(row?.mean_latency_cycles ? [fact("Mean latency", "mean_latency_cycles", `${count(Math.round(row.mean_latency_cycles))} cycles`)] : []),
     ];
 }
@@ -175,10 +168,12 @@ function sizeWords(row: DecisionRow): string {
     return `${live}; ${bytes(row.total_allocated_bytes)} allocated in all in ${plural(row.allocated_instances, "object", "objects")}`;
 }
 
-function instancesOf({ model }: Context, site: number): number {
+/** `12 objects`; at least so many, where not all are listed. */
+function instancesOf({ model }: Context, site: number): string {
     let count = 0;
     for (const of of model.instances.site) if (of === site) count++;
-    return count;
+    const { grain } = model.head;
+    return `${grain.instances > grain.instances_listed ? "at least " : ""}${plural(count, "object", "objects")}`;
 }
 
 function allocationWords({ model }: Context, index: number): string {
@@ -195,13 +190,14 @@ function allocationWords({ model }: Context, index: number): string {
 /** Strips of the busiest threads; colour: how remote, or how much written, a cell is. */
 function byThread({ model }: Context, selection: Selection, byWrites: boolean): Strip[] {
     const { rows } = model;
-    const threads = new Map<number, { all: Float64Array; marked: Float64Array; sum: number }>();
+    const bins = (): Float64Array => new Float64Array(model.bins);
+    const threads = new Map<number, { all: Float64Array; known: Float64Array; marked: Float64Array }>();
     selection.each(0, (i) => {
         let own = threads.get(rows.thread[i]);
-        if (!own) threads.set(rows.thread[i], (own = { all: new Float64Array(model.bins), marked: new Float64Array(model.bins), sum: 0 }));
+        if (!own) threads.set(rows.thread[i], (own = { all: bins(), known: bins(), marked: bins() }));
         const bin = model.rowBin[i];
         own.all[bin] += rows.weight[i];
-        own.sum += rows.weight[i];
+        if (byWrites || rows.reach[i] !== UNKNOWN) own.known[bin] += rows.weight[i];
         if (byWrites ? (rows.flags[i] & WRITE) !== 0 : rows.reach[i] === REMOTE) own.marked[bin] += rows.weight[i];
     });
     const order = [...threads].sort((a, b) => a[0] - b[0]);
@@ -209,7 +205,7 @@ function byThread({ model }: Context, selection: Selection, byWrites: boolean): 
         label: thread < 0 ? "other threads" : `${thread} ${model.threadName(thread)}`,
         values: own.all,
         colour: (bin) => {
-            const part = own.all[bin] > 0 ? own.marked[bin] / own.all[bin] : 0;
+            const part = own.known[bin] > 0 ? own.marked[bin] / own.known[bin] : NaN;
             return byWrites ? (part >= 0.5 ? palette.writes() : palette.reads()) : palette.distance(part);
         },
     }));

@@ -1,8 +1,9 @@
 // The object table: every place that objects come from, or every instance, with the decision row.
 
-import { ifKnown, lineOf, lines, type ObjectLine } from "../decision";
+import { ifKnown, lineOf, lines, NOWHERE, ofPlace, type ObjectLine } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
+import { isOfNothing } from "../estimate";
 import { bare, bytes, count, interval, marginPercent, percent, plural } from "../format";
 import { PATTERNS } from "../model";
 import * as palette from "../palette";
@@ -20,12 +21,18 @@ export function nodeBar({ model }: Context, shares: ArrayLike<number>): HTMLElem
         .slice(0, 8)
         .map((part) => `${model.nodeName(part.position)} ${percent(part.share)}`)
         .join(", ");
+    if (parts.length === 0) return h("span", { class: "faint" }, "–");
     const inOrder = [...parts].sort((a, b) => a.position - b.position);
     return h(
         "span",
-        { class: "node-bar", role: "img", "aria-label": words || "none", title: words },
+        { class: "node-bar", role: "img", "aria-label": words, title: words },
         ...inOrder.map((part) => h("i", { style: { width: `${(part.share * 100).toFixed(2)}%`, background: palette.node(part.position) } })),
     );
+}
+
+/** How many threads reach it: at least so many, where some are folded. */
+export function threadsOf(line: ObjectLine): string {
+    return Number.isNaN(line.threads) ? "–" : `${line.hasMoreThreads ? "≥ " : ""}${line.threads}`;
 }
 
 /** A share as a number over a faint bar. */
@@ -61,12 +68,12 @@ export function objects(context: Context): View & { focusSearch: () => void } {
         key: (row) => (row.instance >= 0 ? `i${row.instance}` : `s${row.site}`),
         isChosen: (row) =>
             row.instance >= 0 ? store.filter.instance === row.instance : row.site >= 0 && store.filter.site === row.site && store.filter.instance < 0,
-        canChoose: (row) => row.instance >= 0 || row.site >= 0,
+        canChoose: (row) => (row.instance >= 0 ? model.canFilterByInstance(row.instance) : row.site >= 0 && model.foldedSites[row.site] === 0),
         choose: (row) => {
             if (row.instance >= 0) store.toggle({ instance: row.instance, site: -1 });
             else store.toggle({ site: row.site, instance: -1 });
         },
-        label: (row) => `${row.name} ${row.place}, ${percent(row.share[0])} of ${said.many}`,
+        label: (row) => `${row.name} ${row.place}, ${row.isPart ? "at least " : ""}${percent(row.share[0])} of ${said.many}`,
         note: () => note(context),
     });
     const keys = h("span", { class: "keys" });
@@ -113,7 +120,17 @@ function rows(context: Context, selection: Selection): ObjectLine[] {
 function siteWords({ model }: Context, index: number): Partial<ObjectLine> {
     const site = model.sites[index];
     const row = model.siteRows.get(site.id);
-    return { site: index, name: site.name, place: site.place, kind: site.kind, bytes: row?.peak_live_bytes ?? NaN, instances: row?.instances ?? NaN };
+    const isFolded = model.foldedSites[index] === 1;
+    return {
+        site: index,
+        name: site.name,
+        place: site.place,
+        kind: site.kind,
+        bytes: row?.peak_live_bytes ?? NaN,
+        instances: row?.instances ?? NaN,
+        isFolded,
+        isPart: isFolded,
+    };
 }
 
 /** Sums that the list of instances tells: of one object, or of all of a site. */
@@ -150,12 +167,17 @@ function toldLine({ model }: Context, site: number, instance: number, told: Told
         first: NaN,
         writes: told.weight > 0 ? told.writes / told.weight : 0,
         threads: NaN,
-        from: [],
-        on: [],
-        pattern: "too-few-samples",
-        isFolded: instance >= 0 && model.hasRows[instance] === 0,
+        hasMoreThreads: false,
+        from: NOWHERE,
+        on: NOWHERE,
+        pattern: null,
+        isFolded: instance >= 0 ? model.hasRows[instance] === 0 : model.foldedSites[site] === 1,
+        // Objects of the site may be among those that are not listed.
+        isPart: instance < 0 && model.head.grain.instances > model.head.grain.instances_listed,
     };
-    return ifKnown(line, told.weight > 0 ? told.known / told.weight : 0);
+    const known = told.weight > 0 ? told.known / told.weight : 0;
+    if (!line.isPart) line.pattern = ofPlace(told.samples, known, line.remote);
+    return ifKnown(line, known);
 }
 
 function told({ model }: Context, index: number): Told {
@@ -214,18 +236,38 @@ function note({ model, store }: Context): Child {
     const { grain, recording } = model.head;
     const parts: string[] = [];
     const byInstance = store.option("objects.by", "site") === "instance";
-    if (byInstance && grain.instances > grain.instances_listed)
-        parts.push(`${count(grain.instances - grain.instances_listed)} objects with fewer ${said.many} are not listed.`);
+    const unlisted = `${count(grain.instances - grain.instances_listed)} objects with fewer ${said.many}`;
+    if (grain.instances > grain.instances_listed)
+        parts.push(
+            byInstance
+                ? `${unlisted} are not listed.`
+                : `${unlisted} are not in this page: of a site below the first ${count(model.head.sites.length)}, figures are of its other objects (≥).`,
+        );
     if (recording.object_count > grain.instances && grain.samples > 0)
         parts.push(`${count(recording.object_count - grain.instances)} of ${count(recording.object_count)} objects have no sample.`);
     if (model.isCells) {
         const folded = percent(grain.folded.objects);
         parts.push(
             `Objects with few ${said.many} (${folded} of all) are folded into their allocation site. They are listed with figures of the whole ` +
-                `recording; under a filter, the figures of their site are used.`,
+                `recording; under a filter, the figures of the rest of their site are used.` +
+                (model.foldedSites.includes(1) ? " Sites with few are folded, too: under a filter, figures are of what is left of them (≥)." : ""),
         );
     }
     return parts.join(" ");
+}
+
+function objectShare(row: ObjectLine): Child[] {
+    const [value, low, high] = row.share;
+    return [
+        h("i", { class: "bar", style: { width: `${(value * 100).toFixed(1)}%`, background: "var(--bar)" } }),
+        h(
+            "span",
+            { class: "over" },
+            row.isPart ? "≥ " : "",
+            (value * 100).toFixed(1),
+            Number.isNaN(low) || low === high ? "" : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`),
+        ),
+    ];
 }
 
 function columns(context: Context): Column<ObjectLine>[] {
@@ -256,7 +298,7 @@ function columns(context: Context): Column<ObjectLine>[] {
                         row.instance >= 0
                             ? `#${model.instances.id[row.instance]}`
                             : row.instances > 1
-                              ? plural(row.instances, "object", "objects")
+                              ? `${row.isPart ? "≥ " : ""}${plural(row.instances, "object", "objects")}`
                               : "",
                         row.isFolded ? "folded" : "",
                     ]
@@ -277,19 +319,9 @@ function columns(context: Context): Column<ObjectLine>[] {
             title: "Share",
             term: "share",
             value: (row) => row.share[0],
-            cell: (row) => [
-                h("i", { class: "bar", style: { width: `${(row.share[0] * 100).toFixed(1)}%`, background: "var(--bar)" } }),
-                h(
-                    "span",
-                    { class: "over" },
-                    (row.share[0] * 100).toFixed(1),
-                    Number.isNaN(row.share[1]) || row.share[1] === row.share[2]
-                        ? ""
-                        : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`),
-                ),
-            ],
+            cell: (row) => (isOfNothing(row.share) ? "–" : objectShare(row)),
             hint: (row) =>
-                `${count(Math.round(row.accesses))} ${said.many}, ` +
+                `${row.isPart ? "at least " : ""}${count(Math.round(row.accesses))} ${said.many}, ` +
                 `${plural(row.samples, "sample", "samples")}${Number.isNaN(row.share[1]) ? "" : `; ${interval(row.share)}`}`,
         },
         share("remote-share", "Of remote", "share_of_remote", (row) => row.ofRemote),
@@ -310,16 +342,16 @@ function columns(context: Context): Column<ObjectLine>[] {
             name: "from",
             title: "From",
             term: "from_node",
-            value: (row) => Math.max(0, ...Array.from(row.from)),
-            cell: (row) => nodeBar(context, row.from),
+            value: (row) => Math.max(0, ...Array.from(row.from())),
+            cell: (row) => nodeBar(context, row.from()),
             isWide: true,
         },
         {
             name: "on",
             title: "On",
             term: "on_node",
-            value: (row) => Math.max(0, ...Array.from(row.on)),
-            cell: (row) => (Number.isNaN(row.remote) ? h("span", { class: "faint" }, "–") : nodeBar(context, row.on)),
+            value: (row) => Math.max(0, ...Array.from(row.on())),
+            cell: (row) => nodeBar(context, row.on()),
             isWide: true,
         },
         share("own", "Own", "by_allocator", (row) => row.own, true),
@@ -330,7 +362,7 @@ function columns(context: Context): Column<ObjectLine>[] {
             title: "Threads",
             term: "threads",
             value: (row) => row.threads || 0,
-            cell: (row) => (Number.isNaN(row.threads) ? "–" : String(row.threads)),
+            cell: threadsOf,
             isWide: true,
         },
         {
@@ -338,8 +370,9 @@ function columns(context: Context): Column<ObjectLine>[] {
             title: "Use",
             term: "Patterns",
             isText: true,
-            value: (row) => row.pattern,
-            cell: (row) => h("span", { class: "pattern" }, PATTERNS[row.pattern]),
+            value: (row) => row.pattern ?? "",
+            cell: (row) => h("span", { class: "pattern" }, row.pattern === null ? "–" : PATTERNS[row.pattern]),
+            hint: (row) => (row.pattern === null ? "folded: not worked out" : ""),
             isWide: true,
         },
     ];

@@ -3,8 +3,9 @@
 import { KNOWN_LEAST } from "../decision";
 import { defined } from "../definitions";
 import { h, replace, type Child } from "../dom";
-import { imbalance, isExact, isOfNothing, margin, shareOf, sumIndependent, total } from "../estimate";
-import { count, interval, percent, plural, share, timeNs } from "../format";
+import { imbalance, isExact, margin, shareOf, sumIndependent, total } from "../estimate";
+import { count, interval, percent, plural, share, shortPercent, timeNs } from "../format";
+import { knownHomes, whyUnknown } from "../homes";
 import type { Estimate, Words } from "../payload";
 import { OBJECT, shares, type Selection } from "../selection";
 import type { Context, View } from "../view";
@@ -38,14 +39,6 @@ function figure(name: string, term: string, value: string, hint: string, says: C
     );
 }
 
-/** Why there are no shares, by the verdicts that leave them out. */
-const NO_SHARES: Partial<Record<string, string>> = {
-    blind: "Too few accesses were seen",
-    "not-sampled": "No event of memory accesses was sampled",
-    "page-faults": "Page faults show first touches, not how often memory is accessed",
-    "homes-unknown": "The home node of most accesses is unknown",
-};
-
 /** The three figures: `insight`'s own without a filter, estimates from the rows with one. */
 function figures({ model, store }: Context, selection: Selection): HTMLElement[] {
     const { head } = model;
@@ -65,16 +58,19 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     const busiest = served.reduce((best, node, index) => (node[0] > served[best][0] ? index : best), 0);
     const busy = all > 0 ? `${model.nodeName(busiest)} serves ${percent(served[busiest][0] / all)}` : "";
     if (head.heap_only) return [];
-    if (samples === 0 && accesses[0] === 0) {
+    // What was not sampled, or hardly, is unknown and not nothing.
+    const known = knownHomes({ model, store }, selection, isFiltered);
+    const unshown = whyUnknown({ model, store }, isFiltered, known);
+    const isEmpty = samples === 0 && accesses[0] === 0;
+    if (unshown === "" && isEmpty) {
         return [h("p", { class: "nothing" }, isFiltered ? `No ${said.one} passes the filters.` : `This recording holds no ${said.inFull}.`)];
     }
-    const unshown = NO_SHARES[head.headline.verdict];
-    if (unshown) return [h("p", { class: "nothing" }, `${unshown}, so no shares are shown.`)];
-    if (isFiltered && isOfNothing(remote)) {
-        return [h("p", { class: "nothing" }, `No home node of these ${said.inFull} is known, so no shares are shown.`)];
-    }
+    const why = head.headline.verdict === "page-faults" ? "Page faults are no accesses: they show first touches" : unshown;
+    if (why !== "") return [h("p", { class: "nothing" }, `${why}, so no shares are shown.`)];
+    const of = `${count(accesses[0])} ${said.inFull}`;
+    const ofWhat = known < 1 - 1e-9 ? `of the ${shortPercent(known)} of ${of} whose home is known` : `of ${of}`;
     return [
-        figure("Remote accesses", "Remote", share(remote), interval(remote), `of ${count(accesses[0])} ${said.inFull}, ${how}`),
+        figure("Remote accesses", "Remote", share(remote), interval(remote), `${ofWhat}, ${how}`),
         figure(
             "Controller imbalance",
             "Controller imbalance",
@@ -116,7 +112,7 @@ function topFigure({ model, store }: Context, selection: Selection): HTMLElement
     return figure(
         "Top object",
         "share",
-        share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
+        (model.foldedSites[top] === 1 ? "≥ " : "") + share(shareOf(sites.all.tally(top), selection.whole(but).all.tally(0))),
         `share of the ${said.many} that pass the filters`,
         h(
             "span",
@@ -135,7 +131,8 @@ export function siteLink({ model, store }: Context, siteId: number, name: string
         store.set({ site: index, instance: -1 });
         document.getElementById("object-detail")?.scrollIntoView({ block: "start" });
     };
-    return h("button", { type: "button", class: "link name", disabled: index < 0, click: choose, title: name }, name);
+    const isShown = index >= 0 && model.foldedSites[index] === 0;
+    return h("button", { type: "button", class: "link name", disabled: !isShown, click: choose, title: name }, name);
 }
 
 export function overview(context: Context): View {

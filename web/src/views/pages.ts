@@ -20,6 +20,8 @@ interface Map {
     sliceNs: number;
     home: Float64Array;
     from: Float64Array;
+    /** Per stretch and slice, those with unknown nodes, too. */
+    any: Float64Array;
     all: number;
 }
 
@@ -60,7 +62,7 @@ export class PageMaps {
         replace(
             this.legend,
             ...(this.map
-                ? head.nodes.map((_, node) =>
+                ? [...head.nodes.keys(), ...(hasUnknown(this.map) ? [-1] : [])].map((node) =>
                       h("span", { class: "key" }, h("i", { style: { background: palette.node(node) } }), this.context.model.nodeName(node)),
                   )
                 : []),
@@ -101,6 +103,7 @@ export class PageMaps {
             sliceNs,
             home: new Float64Array(size),
             from: new Float64Array(size),
+            any: new Float64Array(stretches * slices),
             all: 0,
         };
     }
@@ -113,6 +116,7 @@ export class PageMaps {
         const cell = (stretch * map.slices + slice) * n;
         if (home >= 0) map.home[cell + home] += weight;
         if (from >= 0) map.from[cell + from] += weight;
+        map.any[cell / n] += weight;
         map.all += weight;
     }
 
@@ -173,9 +177,9 @@ export class PageMaps {
         context.fillRect(0, 0, width, height);
         const [dx, dy] = [width / map.slices, height / map.stretches];
         for (let cell = 0; cell < map.stretches * map.slices; cell++) {
-            const most = greatest(values, cell * n, n);
-            if (most < 0) continue;
-            context.fillStyle = palette.node(most);
+            if (map.any[cell] <= 0) continue;
+            // Grey where no node is known.
+            context.fillStyle = palette.node(greatest(values, cell * n, n));
             context.fillRect(
                 (cell % map.slices) * dx,
                 Math.floor(cell / map.slices) * dy,
@@ -206,10 +210,16 @@ export class PageMaps {
                     .sort((a, b) => b.value - a.value)
                     .slice(0, 4)
                     .map((part) => model.nodeName(part.node))
-                    .join(", ");
-            return [`${first} to ${first + map.pagesEach - 1}`, count(Math.round(from.reduce((a, b) => a + b, 0))), name(home), name(from)];
+                    .join(", ") || "–";
+            const all = map.any.subarray(stretch * map.slices, (stretch + 1) * map.slices).reduce((a, b) => a + b, 0);
+            return [`${first} to ${first + map.pagesEach - 1}`, count(Math.round(all)), name(home), name(from)];
         });
     }
+}
+
+function hasUnknown({ any, home, from }: Map): boolean {
+    const n = home.length / any.length;
+    return any.some((weight, cell) => weight > 0 && (greatest(home, cell * n, n) < 0 || greatest(from, cell * n, n) < 0));
 }
 
 function greatest(values: Float64Array, start: number, length: number): number {

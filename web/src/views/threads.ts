@@ -4,7 +4,7 @@ import { defined } from "../definitions";
 import { h, prepare, replace } from "../dom";
 import { isOfNothing, shareOf, total } from "../estimate";
 import { count, interval, percent, share, timeNs } from "../format";
-import { REMOTE, WRITE } from "../model";
+import { OTHER_OBJECTS, REMOTE, UNKNOWN, WRITE } from "../model";
 import * as palette from "../palette";
 import type { Estimate, ThreadRow } from "../payload";
 import { THREAD, type Selection } from "../selection";
@@ -24,8 +24,8 @@ interface Line {
     writes: Estimate;
     accesses: number;
     samples: number;
-    on: Float64Array;
-    strip: { all: Float64Array; remote: Float64Array };
+    on: ArrayLike<number>;
+    strip: { all: Float64Array; known: Float64Array; remote: Float64Array };
 }
 
 export function threads(context: Context): View {
@@ -47,7 +47,7 @@ export function threads(context: Context): View {
         text: (line) => `${line.thread} ${model.threadName(line.thread)} ${line.row?.start_function ?? ""}`,
         key: (line) => String(line.thread),
         isChosen: (line) => store.filter.thread === line.thread && line.thread >= 0,
-        canChoose: (line) => line.thread >= 0,
+        canChoose: (line) => line.thread >= 0 && model.foldedThreads[line.thread] === 0,
         choose: (line) => store.toggle({ thread: line.thread }),
         label: (line) => `thread ${line.thread} ${model.threadName(line.thread)}`,
         columns: [
@@ -68,7 +68,7 @@ export function threads(context: Context): View {
                 title: "Share",
                 term: "Threads",
                 value: (line) => line.share[0],
-                cell: (line) => shareCell(line.share[0]),
+                cell: (line) => shareCell(isOfNothing(line.share) ? NaN : line.share[0]),
                 hint: (line) => `${share(line.share)}; ${count(Math.round(line.accesses))} ${said.many}, ${line.samples} samples`,
             },
             {
@@ -84,14 +84,14 @@ export function threads(context: Context): View {
                 title: "Writes",
                 term: "writes",
                 value: (line) => line.writes[0],
-                cell: (line) => shareCell(line.writes[0]),
+                cell: (line) => shareCell(isOfNothing(line.writes) ? NaN : line.writes[0]),
                 isWide: true,
             },
             {
                 name: "on",
                 title: "Served by",
                 term: "Served",
-                value: (line) => Math.max(0, ...line.on),
+                value: (line) => Math.max(0, ...Array.from(line.on)),
                 cell: (line) => nodeBar(context, line.on),
                 isWide: true,
             },
@@ -139,24 +139,25 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
     const column = model.threadGroup;
     const parts = selection.by("thread", column, size + 1, THREAD);
     const all = parts.all.all();
-    const [on, time, remote] = [
-        new Float64Array((size + 1) * n),
-        new Float64Array((size + 1) * model.bins),
-        new Float64Array((size + 1) * model.bins),
-    ];
+    const bins = (): Float64Array => new Float64Array((size + 1) * model.bins);
+    const [on, time, known, remote] = [new Float64Array((size + 1) * n), bins(), bins(), bins()];
     selection.each(THREAD, (i) => {
         const group = column[i];
         if (rows.home[i] >= 0) on[group * n + rows.home[i]] += rows.weight[i];
         const bin = group * model.bins + model.rowBin[i];
         time[bin] += rows.weight[i];
+        if (rows.reach[i] !== UNKNOWN) known[bin] += rows.weight[i];
         if (rows.reach[i] === REMOTE) remote[bin] += rows.weight[i];
     });
     const isFiltered = store.conditions().some((name) => name !== "thread");
+    const folded = head.threads.reduce((sum, row, thread) => sum + (model.foldedThreads[thread] === 1 ? row.samples : 0), 0);
     const lines: Line[] = [];
     for (let group = 0; group <= size; group++) {
         const row = head.threads[group];
         const tally = parts.all.tally(group);
         if (tally.samples === 0 && (isFiltered || group === size)) continue;
+        // Without a filter, folded threads have lines of their own: these are not told twice.
+        if (!isFiltered && group === size && tally.samples <= folded) continue;
         const whole = on.slice(group * n, group * n + n);
         const sum = whole.reduce((a, b) => a + b, 0);
         const own = !isFiltered && row;
@@ -167,10 +168,11 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
             remote: own ? row.remote : shareOf(parts.remote.tally(group), parts.known.tally(group)),
             writes: own ? row.writes : shareOf(parts.writes.tally(group), tally),
             accesses: own ? row.accesses[0] : total(tally)[0],
-            samples: tally.samples,
-            on: whole.map((value) => (sum > 0 ? value / sum : 0)),
+            samples: own ? row.samples : tally.samples,
+            on: own ? row.on_node.map((share) => share[0]) : whole.map((value) => (sum > 0 ? value / sum : 0)),
             strip: {
                 all: time.subarray(group * model.bins, (group + 1) * model.bins),
+                known: known.subarray(group * model.bins, (group + 1) * model.bins),
                 remote: remote.subarray(group * model.bins, (group + 1) * model.bins),
             },
         });
@@ -180,6 +182,7 @@ function linesOf({ model, store }: Context, selection: Selection): Line[] {
 
 /** A thread's time: taller where it is busier, coloured by how far its accesses go. */
 function strip({ model }: Context, line: Line): HTMLElement {
+    if (line.thread >= 0 && model.foldedThreads[line.thread] === 1) return h("span", { class: "faint" }, "folded");
     const canvas = h("canvas", { class: "spark", "aria-hidden": "true" });
     const [width, height] = [150, 18];
     const context = prepare(canvas, width, height);
@@ -189,7 +192,8 @@ function strip({ model }: Context, line: Line): HTMLElement {
         const value = line.strip.all[bin];
         if (value <= 0) continue;
         const tall = Math.max((value / most) * height, 1);
-        context.fillStyle = palette.distance(line.strip.remote[bin] / value);
+        const known = line.strip.known[bin];
+        context.fillStyle = palette.distance(known > 0 ? line.strip.remote[bin] / known : NaN);
         context.fillRect(bin * step, height - tall, Math.max(step, 0.7), tall);
     }
     return canvas;
@@ -224,8 +228,19 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
                 "td",
                 { class: "text" },
                 site < 0
-                    ? "(no known object)"
-                    : h("button", { type: "button", class: "link name", click: () => store.set({ site, instance: -1 }) }, model.sites[site].name),
+                    ? model.keyKind[rows.key[i]] === OTHER_OBJECTS
+                        ? "(other objects)"
+                        : "(no known object)"
+                    : h(
+                          "button",
+                          {
+                              type: "button",
+                              class: "link name",
+                              disabled: model.foldedSites[site] === 1,
+                              click: () => store.set({ site, instance: -1 }),
+                          },
+                          model.sites[site].name,
+                      ),
                 instance >= 0 ? h("span", { class: "place" }, `#${model.instances.id[instance]}`) : null,
             ),
             h("td", { class: "number" }, rows.page.length > 0 && rows.page[i] >= 0 ? rows.page[i] : "–"),
@@ -266,7 +281,7 @@ function flow({ model, store }: Context, selection: Selection): HTMLElement[] {
             { class: "faint" },
             passed === 0
                 ? `None of its ${said.many} passes the other filters.`
-                : `${percent(passed / Math.max(rows.count, 1))} of the page's rows belong to this thread.`,
+                : `${percent(rows.thread.reduce((sum, of) => sum + (of === thread ? 1 : 0), 0) / rows.count)} of the page's rows belong to this thread.`,
         ),
     ];
 }

@@ -12,15 +12,34 @@ import { said, sentence } from "../words";
 const HEIGHT = 118;
 const AXIS = 18;
 const MARKS = 16;
+/** Marks that are drawn: more would hide the bars. */
+const MARKS_MAX = 400;
+
+interface Part {
+    name: string;
+    colour: string;
+}
 
 interface Split {
     name: string;
     title: string;
-    parts: (context: Context) => { name: string; colour: string }[];
+    parts: (context: Context) => Part[];
     part: (context: Context) => (row: number) => number;
 }
 
-const NODE_PARTS = ({ model }: Context): { name: string; colour: string }[] => [
+/** Where accesses go; unknown homes only where there are some. */
+export const REACHES = (withUnknown = true): Part[] => [
+    { name: "local", colour: palette.local() },
+    { name: "remote", colour: palette.remote() },
+    ...(withUnknown ? [{ name: "unknown home", colour: palette.unknown() }] : []),
+];
+
+export const DIRECTIONS = (): Part[] => [
+    { name: "reads", colour: palette.reads() },
+    { name: "writes", colour: palette.writes() },
+];
+
+const NODE_PARTS = ({ model }: Context): Part[] => [
     ...model.head.nodes.map((_, position) => ({ name: model.nodeName(position), colour: palette.node(position) })),
     { name: "unknown", colour: palette.unknown() },
 ];
@@ -30,11 +49,7 @@ export const SPLITS: readonly Split[] = [
     {
         name: "reach",
         title: "local and remote",
-        parts: () => [
-            { name: "local", colour: palette.local() },
-            { name: "remote", colour: palette.remote() },
-            { name: "unknown home", colour: palette.unknown() },
-        ],
+        parts: () => REACHES(),
         part:
             ({ model }) =>
             (row) =>
@@ -43,10 +58,7 @@ export const SPLITS: readonly Split[] = [
     {
         name: "rw",
         title: "reads and writes",
-        parts: () => [
-            { name: "reads", colour: palette.reads() },
-            { name: "writes", colour: palette.writes() },
-        ],
+        parts: DIRECTIONS,
         part:
             ({ model }) =>
             (row) =>
@@ -98,6 +110,11 @@ export function splitChoice(
     store.onChange(follow);
     follow();
     return choice;
+}
+
+/** What the colours mean. */
+export function keys(parts: readonly Part[]): HTMLElement[] {
+    return parts.map((part) => h("span", { class: "key" }, h("i", { style: { background: part.colour } }), part.name));
 }
 
 export function timeline(context: Context): View {
@@ -153,7 +170,8 @@ export function timeline(context: Context): View {
             const split = SPLITS.find((candidate) => candidate.name === store.option("time.split", "reach")) ?? SPLITS[0];
             drawer.draw(selection, split);
             const parts = split.parts(context).filter((_, part) => drawer.hasPart(part));
-            replace(legend, ...parts.map((part) => h("span", { class: "key" }, h("i", { style: { background: part.colour } }), part.name)));
+            const left = drawer.marksLeftOut();
+            replace(legend, ...keys(parts), left > 0 && h("span", { class: "faint" }, `The last ${count(left)} marks are not drawn.`));
             rows = drawer.table();
             columns = ["From", ...split.parts(context).map((part) => part.name)];
             if (seen !== split.name) {
@@ -170,7 +188,7 @@ export function timeline(context: Context): View {
 /** Bars over time; knows where times are on the canvas. */
 class Drawer {
     private sums: Float64Array = new Float64Array();
-    private parts: { name: string; colour: string }[] = [];
+    private parts: Part[] = [];
 
     constructor(
         private readonly context: Context,
@@ -239,15 +257,13 @@ class Drawer {
 
     /** The program's own marks: phases, named where there is room. */
     private marks(context: CanvasRenderingContext2D, width: number, bottom: number): void {
-        const { model } = this.context;
         context.strokeStyle = palette.themed("--mark");
         context.fillStyle = palette.themed("--faint");
         context.textAlign = "left";
         context.setLineDash([2, 3]);
         let free = 0;
-        for (const [time, text] of model.head.marks.slice(0, 400)) {
+        for (const [time, text] of this.marksInside().slice(0, MARKS_MAX)) {
             const x = this.x(time, width);
-            if (x < 0 || x > width) continue;
             context.beginPath();
             context.moveTo(x + 0.5, 2);
             context.lineTo(x + 0.5, bottom);
@@ -260,6 +276,15 @@ class Drawer {
             }
         }
         context.setLineDash([]);
+    }
+
+    private marksInside(): [time: number, text: string][] {
+        const { model } = this.context;
+        return model.head.marks.filter(([time]) => time >= model.head.start_ns && time <= model.end());
+    }
+
+    marksLeftOut(): number {
+        return Math.max(this.marksInside().length - MARKS_MAX, 0);
     }
 
     x(time: number, width: number): number {

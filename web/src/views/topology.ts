@@ -5,6 +5,7 @@ import { behind, h, refresh, replace, svg } from "../dom";
 import { total } from "../estimate";
 import { bytes, count, percent, shortPercent } from "../format";
 import * as palette from "../palette";
+import { knownHomes, leftOut, ofKnown, whyUnknown } from "../homes";
 import type { Endpoint, Machine } from "../payload";
 import type { Selection } from "../selection";
 import type { Context, View } from "../view";
@@ -114,12 +115,20 @@ export function topology(context: Context): View {
     const render = (selection: Selection): void => {
         const cells = selection.matrix(0);
         const isFiltered = store.isFiltered();
+        const known = knownHomes(context, selection, isFiltered);
+        const why = whyUnknown(context, isFiltered, known);
+        table.hidden = why !== "";
+        if (why !== "") {
+            replace(picture, h("p", { class: "nothing" }, `${why}, so no traffic is shown.`));
+            replace(legend);
+            return;
+        }
         const values = isFiltered ? cells.weight : Float64Array.from(head.matrix.accesses.flat().map((estimate) => estimate[0]));
-        const scene = new Scene(context, machine, values, timeCovered(context));
+        const scene = new Scene(context, machine, values, timeCovered(context), ofKnown(known));
         replace(picture, scene.draw());
         rows = scene.table();
         refresh(table);
-        drawLegend(legend, isFiltered && !total(cells.all())[0], machine, scene.unrouted());
+        drawLegend(legend, isFiltered && !total(cells.all())[0], machine, scene.unrouted(), known);
     };
     return { element, render };
 }
@@ -129,15 +138,16 @@ function timeCovered({ model, store }: Context): number {
     return time ? Math.min(time[1], model.end()) - Math.max(time[0], model.head.start_ns) : model.head.duration_ns;
 }
 
-function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number): void {
+function drawLegend(legend: HTMLElement, isEmpty: boolean, machine: Machine, unrouted: number, known: number): void {
     const steps = Array.from({ length: 24 }, (_, i) => h("span", { style: { background: palette.load(i / 23) } }));
     replace(
         legend,
         h("span", {}, "0"),
         h("span", { class: "ramp", "aria-hidden": "true" }, ...steps),
-        h("span", {}, `100 % of ${said.many}`),
+        h("span", {}, `100 % of ${ofKnown(known)}`),
+        leftOut(known) !== "" && h("span", { class: "warning" }, leftOut(known)),
         unrouted > 1e-9 &&
-            h("span", { class: "warning" }, `${percent(unrouted)} of the ${said.many} are between nodes without a known route: they are on no arrow.`),
+            h("span", { class: "warning" }, `${percent(unrouted)} of the ${ofKnown(known)} are between nodes without a known route: they are on no arrow.`),
         machine.nodes.length > MANY &&
             h("span", { class: "faint" }, `Of ${machine.links.length} links the ${BUSIEST} busiest are drawn; the table has all.`),
         h(
@@ -159,6 +169,8 @@ class Scene {
         private readonly machine: Machine,
         private readonly cells: Float64Array,
         private readonly timeNs: number,
+        /** What shares are of. */
+        private readonly of: string,
     ) {
         const { model } = context;
         this.n = model.head.nodes.length;
@@ -166,14 +178,19 @@ class Scene {
         this.loads = loads(machine, model.head.nodes, cells, (node) => model.position(node));
     }
 
+    /** NaN where there are none. */
     private share(accesses: number): number {
-        return this.all > 0 ? accesses / this.all : 0;
+        return this.all > 0 ? accesses / this.all : NaN;
     }
 
     private served(position: number): number {
+        return this.share(this.servedBy(position));
+    }
+
+    private servedBy(position: number): number {
         let sum = 0;
         for (let from = 0; from < this.n; from++) sum += this.cells[from * this.n + position];
-        return this.share(sum);
+        return sum;
     }
 
     private made(position: number): number {
@@ -264,7 +281,8 @@ class Scene {
         const share = this.share(load.accesses);
         const start: Point = [a[0] + aside[0] + along[0] * leave, a[1] + aside[1] + along[1] * leave];
         const end: Point = [b[0] + aside[0] - along[0] * arrive, b[1] + aside[1] - along[1] * arrive];
-        const width = THIN + (THICK - THIN) * Math.sqrt(Math.min(share, 1));
+        const thick = Math.sqrt(share > 0 ? Math.min(share, 1) : 0);
+        const width = THIN + (THICK - THIN) * thick;
         const headLength = width * 0.9 + 5;
         const neck: Point = [end[0] - along[0] * headLength, end[1] - along[1] * headLength];
         const side: Point = [-along[1] * headLength * 0.75, along[0] * headLength * 0.75];
@@ -274,7 +292,7 @@ class Scene {
             .join(" ");
         const use = this.utilisation(load);
         const hint =
-            `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} ${said.many} (${percent(share)})` +
+            `${this.name(load.from)} to ${this.name(load.to)}: ${count(load.accesses)} ${said.many} (${percent(share)} of ${this.of})` +
             (said.areFaults ? "" : `, ${bytes(load.accesses * 64)} of data`) +
             (use === null ? "" : `; ${percent(use)} of its peak bandwidth on average`);
         const line = svg(
@@ -285,7 +303,7 @@ class Scene {
             svg("polygon", { points: corners, fill: colour }),
         );
         // A third of the way, where labels of crossing links and of the other direction are elsewhere.
-        const away = 13 + THICK * 0.3 * Math.sqrt(Math.min(share, 1));
+        const away = 13 + THICK * 0.3 * thick;
         const [x, y] = [start[0] + (end[0] - start[0]) * 0.36 - along[1] * away, start[1] + (end[1] - start[1]) * 0.36 + along[0] * away];
         const anchor = Math.abs(along[1]) < 0.4 ? "middle" : along[1] > 0 ? "end" : "start";
         const label = svg(
@@ -317,7 +335,7 @@ class Scene {
             fill: palette.load(served),
             ink: palette.inkOnLoad(served),
             isChosen: filter.home === position,
-            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the ${said.many}`,
+            label: `Memory of node ${node.id} (${size}${node.memory_kind ? ` of ${node.memory_kind}` : ""}) serves ${percent(served)} of the ${this.of}`,
             choose: () => store.toggle({ home: position }),
             lines: isSmall
                 ? [
@@ -339,7 +357,7 @@ class Scene {
             fill: palette.themed("--panel"),
             ink: palette.themed("--ink"),
             isChosen: filter.from === position,
-            label: `CPUs of node ${node.id} make ${percent(made)} of the ${said.many}${own && `, ${own}`}`,
+            label: `CPUs of node ${node.id} make ${percent(made)} of the ${this.of}${own && `, ${own}`}`,
             choose: () => store.toggle({ from: position }),
             lines: isSmall
                 ? [[node.cpus > 0 ? `make ${shortPercent(made)}` : "no CPUs", 8, 17, "node-cpus"]]
@@ -355,8 +373,8 @@ class Scene {
     table(): (string | number)[][] {
         const { model } = this.context;
         const nodes = this.machine.nodes.map((node) => {
-            const served = this.served(model.position(node.id));
-            return [`memory of node ${node.id}`, count(Math.round(served * this.all)), percent(served), ""];
+            const served = this.servedBy(model.position(node.id));
+            return [`memory of node ${node.id}`, count(Math.round(served)), percent(this.share(served)), ""];
         });
         const links = this.loads.map((load) => {
             const use = this.utilisation(load);

@@ -17,12 +17,12 @@ use crate::output;
 
 /// Writes every file that the arguments name. Returns a line for each, to print after the report. `of_heap`: a profile for pprof is of the heap and not of
 /// accesses.
-pub fn write(arguments: &ExportArgs, export: &Export<'_>, scope: &str, of_heap: bool) -> Result<Vec<String>> {
+pub fn write(arguments: &ExportArgs, export: &Export<'_>, of_heap: bool) -> Result<Vec<String>> {
     let mut written = Vec::new();
     if let Some(path) = &arguments.svg {
         // Of a recording without accesses, the picture that shows something.
         let view = arguments.view.unwrap_or(if of_heap { View::Heap } else { View::Traffic });
-        let picture = pictures::svg(view, export, scope)?;
+        let picture = pictures::svg(view, export)?;
         save("Picture", path, &mut written, |out| Ok(out.write_all(picture.as_bytes())?))?;
     }
     if let Some(path) = &arguments.pprof {

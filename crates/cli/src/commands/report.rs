@@ -123,8 +123,9 @@ impl View<'_> {
         }
         let of_heap = arguments.heap || analysis.is_heap_only();
         let (analysis, scope) = self.chosen(analysis, of_heap)?;
-        let export = Export { heading: self.heading, analysis: &analysis, machine: self.machine };
-        exports::write(&arguments.export, &export, &scope.join(", "), of_heap)
+        let scope = scope.join(", ");
+        let export = Export { heading: self.heading, analysis: &analysis, machine: self.machine, scope: &scope };
+        exports::write(&arguments.export, &export, of_heap)
     }
 
     /// Only what `--object` and `--thread` select as well, and all filters in words. `of_heap`: an object is heap blocks, accessed or not.

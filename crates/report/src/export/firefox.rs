@@ -60,6 +60,7 @@ fn meta(export: &Export<'_>) -> Value {
         CATEGORIES.map(|(name, color)| json!({"name": name, "color": color, "subcategories": ["Other"]})).to_vec();
     let samples = (trace.accesses().len() as u64 / trace.threads().len().max(1) as u64).max(1);
     let mut notes = vec![heading.provenance()];
+    notes.extend(export.part());
     notes.extend(heading.notes.iter().cloned());
     notes.extend(heading.limits());
     let notes: Vec<Value> =

@@ -16,6 +16,8 @@ pub struct Export<'a> {
     pub analysis: &'a Analysis<'a>,
     /// The machine, where the trace describes it.
     pub machine: Option<&'a Machine>,
+    /// What the analysis' filter lets pass, in words; empty where it is everything.
+    pub scope: &'a str,
 }
 
 impl Export<'_> {
@@ -54,6 +56,11 @@ impl From<serde_json::Error> for ExportError {
 }
 
 impl Export<'_> {
+    /// `only 1 s to 2 s, remote accesses`; `None` where it is everything.
+    pub(crate) fn part(&self) -> Option<String> {
+        (!self.scope.is_empty()).then(|| format!("only {}", self.scope))
+    }
+
     pub(crate) fn trace(&self) -> &Trace {
         self.analysis.trace()
     }

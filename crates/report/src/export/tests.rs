@@ -202,6 +202,36 @@ fn pprof_profiles_keep_to_the_filter_and_know_no_latency_where_none_was_measured
     assert_eq!(values.iter().map(|values| values[0]).sum::<u64>(), weight);
 }
 
+/// Whoever gets a profile has not seen the command that wrote it.
+#[test]
+fn profiles_of_a_part_say_which_and_how_long_it_is() {
+    let opened = open(Kind::OneThread, 3000, 100, 1);
+    let filter = Filter { time: Some(TimeNs(1_000_000)..TimeNs(30_000_000)), ..Filter::default() };
+    let part = |export: &Export<'_>, scope, out: &mut Vec<u8>| Export { scope, ..*export }.pprof(out);
+    let header = |filter: &Filter, scope| {
+        let gzipped = written(&opened, filter.clone(), |export, out| part(export, scope, out));
+        let mut profile = Vec::new();
+        flate2::read::GzDecoder::new(gzipped.as_slice()).read_to_end(&mut profile).expect("gzip");
+        let strings = all(&profile, 6);
+        let comments =
+            packed(&profile, 13).into_iter().map(|text| String::from_utf8_lossy(strings[text as usize]).into());
+        (number(&profile, 9), number(&profile, 10), comments.collect::<Vec<String>>())
+    };
+    let meta = opened.trace.meta();
+    let scope = "0.001 s to 0.03 s, remote accesses";
+    let (start, duration, comments) = header(&filter, scope);
+    assert_eq!((start, duration), (meta.start_unix_ns + 1_000_000, 29_000_000));
+    let line = format!("only {scope}");
+    assert!(comments.contains(&line), "{comments:?}");
+    let (start, duration, comments) = header(&Filter::default(), "");
+    assert_eq!((start, duration), (meta.start_unix_ns, meta.duration_ns));
+    assert!(!comments.iter().any(|comment| comment.starts_with("only ")), "{comments:?}");
+    let profile = written(&opened, filter, |export, out| Export { scope, ..*export }.firefox(out));
+    let profile: Value = serde_json::from_slice(&profile).expect("JSON");
+    let notes = list(&profile["meta"]["extra"][0], "entries");
+    assert!(notes.iter().any(|note| note["value"] == line), "{notes:?}");
+}
+
 fn firefox(opened: &Opened, filter: Filter) -> Value {
     serde_json::from_slice(&written(opened, filter, |export, out| export.firefox(out))).expect("JSON")
 }

@@ -66,9 +66,12 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     let totals = &headline.totals;
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
-    let busiest = busiest.filter(|_| all > 0.0).map(|(served, node)| {
-        format!("node {node} alone serves {} of all memory accesses", units::percent(served.value / all))
-    });
+    // Up to half of the accesses may have no known home: no node is known to serve those.
+    let is_all = all >= totals.accesses.value * (1.0 - 1e-9);
+    let of = if is_all { "all memory accesses" } else { "the memory accesses with known home" };
+    let busiest = busiest
+        .filter(|_| all > 0.0)
+        .map(|(served, node)| format!("node {node} alone serves {} of {of}", units::percent(served.value / all)));
     let busiest = busiest.unwrap_or_default();
     match headline.verdict {
         Verdict::NothingSeen | Verdict::Blind => {
@@ -175,7 +178,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
             plain(&format!("{} of its own are remote", units::percent(row.remote.value))),
         ]);
     }
-    says.push(plain(&format!(". {}; {}.", users(row), homes(row, nodes))));
+    says.push(plain(&format!(". {}; {}.", users(row), served(row, nodes))));
     Finding { site, says, advice: advice(row, nodes), evidence: Vec::new() }
 }
 
@@ -194,6 +197,8 @@ fn users(row: &DecisionRow) -> String {
     }
     let users = match (row.threads, row.nodes) {
         (1, _) => "One thread".to_owned(),
+        // From where they make their accesses is not known.
+        (threads, 0) => format!("{threads} threads"),
         (threads, 1) => format!("{threads} threads on one node"),
         (threads, nodes) => format!("{threads} threads on {nodes} nodes"),
     };
@@ -209,17 +214,21 @@ fn users(row: &DecisionRow) -> String {
     format!("{users} {verb} {them} ({writes})")
 }
 
-/// The node or nodes on which an object's pages are.
-fn homes(row: &DecisionRow, nodes: &[NodeId]) -> String {
-    let pages = if row.instances > 1 { "their pages" } else { "its pages" };
+/// The node or nodes that serve an object's accesses. Where its pages lie is not known but by these.
+fn served(row: &DecisionRow, nodes: &[NodeId]) -> String {
+    let whose = if row.instances > 1 { "their" } else { "its" };
+    let known = if row.known_homes < 1.0 { " with known home" } else { "" };
+    let accesses = format!("{whose} accesses{known}");
     let found = most(&row.on_node.iter().map(|share| share.value).collect::<Vec<_>>(), nodes);
     match found.filter(|_| row.knows_homes()) {
-        Some((node, share)) if share >= 0.995 => format!("all of {pages} are on node {node}"),
+        Some((node, share)) if share >= 1.0 => format!("all of {accesses} are served by node {node}"),
         Some((node, share)) if share >= ONE_NODE => {
-            format!("{} of {pages} in use are on node {node}", units::percent(share))
+            format!("{} of {accesses} are served by node {node}", units::percent(share))
         }
-        Some(_) => format!("{pages} are spread over the nodes"),
-        None => format!("the home node of {pages} is not known"),
+        Some((node, share)) => {
+            format!("{accesses} are served by several nodes, most by node {node} ({})", units::percent(share))
+        }
+        None => format!("the home node of most of {whose} accesses is not known"),
     }
 }
 
@@ -276,4 +285,68 @@ fn plain(text: &str) -> Words {
 
 fn strong(text: &str) -> Words {
     Words(text.to_owned(), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::Filter;
+
+    use super::*;
+    use crate::fixture::of_unknown_homes;
+
+    /// What is found of the objects, as text.
+    fn said(change: impl Fn(&mut DecisionRow)) -> Vec<String> {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let mut rows = export.analysis.sites();
+            rows.iter_mut().for_each(change);
+            findings(&rows, export.analysis.nodes()).iter().map(|finding| text(&finding.says)).collect()
+        })
+    }
+
+    fn of<'a>(found: &'a [String], name: &str) -> &'a str {
+        found.iter().find(|says| says.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}: {found:?}"))
+    }
+
+    /// Shares by home node are of accesses: of pages that nobody accesses, or seldom, they say nothing.
+    #[test]
+    fn an_object_is_served_by_nodes_and_its_pages_are_not_counted() {
+        let found = said(|_| ());
+        let words = of(&found, "known");
+        assert!(words.ends_with("; all of its accesses are served by node 0."), "{words}");
+        let words = of(&found, "unknown");
+        assert!(words.ends_with("; the home node of most of its accesses is not known."), "{words}");
+        let found = said(|row| {
+            row.known_homes = row.known_homes.min(0.9);
+            (row.on_node[0].value, row.on_node[1].value) = (0.9, 0.1);
+        });
+        let words = of(&found, "known");
+        assert!(words.ends_with("; 90.0 % of its accesses with known home are served by node 0."), "{words}");
+        let found = said(|row| (row.on_node[0].value, row.on_node[1].value) = (0.6, 0.4));
+        let words = of(&found, "known");
+        assert!(words.ends_with("; its accesses are served by several nodes, most by node 0 (60.0 %)."), "{words}");
+    }
+
+    #[test]
+    fn threads_on_unknown_nodes_are_not_on_0_nodes() {
+        let found = said(|row| row.nodes = 0);
+        let words = of(&found, "known");
+        assert!(words.contains(" 2 threads read it "), "{words}");
+    }
+
+    #[test]
+    fn a_node_serves_a_share_of_the_accesses_with_known_home() {
+        let opened = of_unknown_homes();
+        let say = |filter: Filter| {
+            opened.with(filter, |export| {
+                let headline = export.analysis.headline();
+                assert_eq!(headline.verdict, Verdict::RemoteAndImbalanced);
+                text(&verdict(&headline, &Findings::default(), export.analysis.nodes()))
+            })
+        };
+        let words = say(Filter::default());
+        assert!(words.ends_with("node 0 alone serves 100.0 % of the memory accesses with known home."), "{words}");
+        let known = Filter { site: Some(numapilot_flows::SiteId(0)), ..Filter::default() };
+        let words = say(known);
+        assert!(words.ends_with("node 0 alone serves 100.0 % of all memory accesses."), "{words}");
+    }
 }

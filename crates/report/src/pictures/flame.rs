@@ -122,13 +122,13 @@ pub(super) struct Meaning {
 }
 
 /// Accesses by the code that makes them.
-pub fn svg(export: &Export<'_>, scope: &str) -> String {
+pub fn svg(export: &Export<'_>) -> String {
     let counted = export.counted();
     let what = counted.or_faults("Code that accesses memory", "Code that has page faults");
     let title = format!("{what}: {}", export.heading.program());
     let flame = of_accesses(export);
     if flame.is_empty() {
-        return nothing(export, scope, &title);
+        return nothing(export, &title);
     }
     let totals = export.analysis.totals();
     let finding = format!(
@@ -141,14 +141,14 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
     let width = counted
         .or_faults("accesses made by a function and what it calls", "page faults of a function and what it calls");
     let what = counted.many();
-    picture(export, scope, &flame, &Meaning { title, finding, what, width, light: "local", dark: "remote" })
+    picture(export, &flame, &Meaning { title, finding, what, width, light: "local", dark: "remote" })
 }
 
 /// Draws call stacks from the outermost function down.
-pub(super) fn picture(export: &Export<'_>, scope: &str, flame: &Flame<'_>, meaning: &Meaning) -> String {
+pub(super) fn picture(export: &Export<'_>, flame: &Flame<'_>, meaning: &Meaning) -> String {
     let root = &flame.root;
     let rows = root.depth();
-    let mut writer = begin(export, scope, &meaning.title, &meaning.finding, ROW * rows as f64 + 62.0);
+    let mut writer = begin(export, &meaning.title, &meaning.finding, ROW * rows as f64 + 62.0);
     let width = WIDTH - 2.0 * MARGIN;
     let mut drawing = Drawing { writer: &mut writer, meaning, all: root.amount, hidden: 0 };
     drawing.draw(("all", root), (MARGIN, width), 0);

@@ -9,7 +9,7 @@ use super::sheet::nothing;
 use crate::export::{Export, ExportError, places};
 use crate::units;
 
-pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
     let profile = export.analysis.heap().ok_or(ExportError::NoHeap)?;
     let title = format!("Code whose memory is live at the heap's peak: {}", export.heading.program());
     let trace = export.trace();
@@ -23,7 +23,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
         flame.add(trace, places(trace, stack, LocationId(0)), &[(freed, Some(false)), (left, Some(true))]);
     }
     if flame.is_empty() {
-        return Ok(nothing(export, scope, &title));
+        return Ok(nothing(export, &title));
     }
     let left: f64 = flame.dark();
     let finding = format!(
@@ -33,10 +33,5 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
         units::bytes(left as u64)
     );
     let (what, width) = ("the peak's bytes", "bytes live at the peak, allocated by a function and what it calls");
-    Ok(picture(
-        export,
-        scope,
-        &flame,
-        &Meaning { title, finding, what, width, light: "freed later", dark: "never freed" },
-    ))
+    Ok(picture(export, &flame, &Meaning { title, finding, what, width, light: "freed later", dark: "never freed" }))
 }

@@ -15,14 +15,14 @@ use super::sheet::{MARGIN, TOP, WIDTH, begin, key, nothing};
 const HEIGHT: f64 = 290.0;
 const AXIS: f64 = 46.0;
 
-pub fn svg(export: &Export<'_>, scope: &str) -> String {
+pub fn svg(export: &Export<'_>) -> String {
     let title = format!("Load of the memory controllers: {}", export.heading.program());
     let analysis = export.analysis;
     let totals = analysis.totals();
     let matrix = analysis.matrix();
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     if all <= 0.0 {
-        return nothing(export, scope, &title);
+        return nothing(export, &title);
     }
     let served: Vec<(usize, Estimate)> = (totals.served.iter().enumerate())
         .filter(|(index, _)| analysis.memory_nodes().contains(&analysis.nodes()[*index]))
@@ -38,7 +38,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         },
         found(totals.source)
     );
-    let mut writer = begin(export, scope, &title, &finding, HEIGHT + 64.0);
+    let mut writer = begin(export, &title, &finding, HEIGHT + 64.0);
     let (left, bottom) = (MARGIN + AXIS, TOP + 22.0 + HEIGHT);
     let width = WIDTH - MARGIN - left;
     let most = served.iter().map(|(_, share)| share.high).fold(0.0, f64::max).max(1e-9);

@@ -20,12 +20,12 @@ const NUMBERED: f64 = 34.0;
 /// Length of the longest bar of the sums, in pixels.
 const BAR: f64 = 120.0;
 
-pub fn svg(export: &Export<'_>, scope: &str) -> String {
+pub fn svg(export: &Export<'_>) -> String {
     let title = format!("Memory accesses from node to node: {}", export.heading.program());
     let matrix = export.analysis.matrix();
     let all: f64 = matrix.accesses.iter().flatten().map(|accesses| accesses.value).sum();
     if all <= 0.0 {
-        return nothing(export, scope, &title);
+        return nothing(export, &title);
     }
     let count = matrix.nodes.len();
     let cell = (SIDE / count as f64).min(CELL);
@@ -38,7 +38,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         export.counted().in_full(),
         found(matrix.source)
     );
-    let mut writer = begin(export, scope, &title, &finding, 34.0 + side + BAR + 4.0);
+    let mut writer = begin(export, &title, &finding, 34.0 + side + BAR + 4.0);
     let origin = (MARGIN + NAMES, TOP + 34.0);
     let share = |row: usize, column: usize| matrix.accesses[row][column].value / all;
     let most = (0..count * count).map(|index| share(index / count, index % count)).fold(0.0, f64::max);

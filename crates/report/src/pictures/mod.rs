@@ -77,30 +77,30 @@ impl View {
     }
 }
 
-/// Draws a view. `scope` says in words what the filter lets pass; empty where it is everything.
+/// Draws a view.
 ///
 /// # Errors
 /// If the view needs something that the trace does not hold.
-pub fn svg(view: View, export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+pub fn svg(view: View, export: &Export<'_>) -> Result<String, ExportError> {
     match view {
-        View::Traffic => traffic_svg(export, scope),
-        View::Matrix => Ok(matrix::svg(export, scope)),
-        View::Objects => Ok(objects::svg(export, scope)),
-        View::Timeline => Ok(timeline::svg(export, scope)),
-        View::Pages => pages::svg(export, scope),
-        View::Flame => Ok(flame::svg(export, scope)),
-        View::Imbalance => Ok(imbalance::svg(export, scope)),
-        View::Heap => heap::svg(export, scope),
+        View::Traffic => traffic_svg(export),
+        View::Matrix => Ok(matrix::svg(export)),
+        View::Objects => Ok(objects::svg(export)),
+        View::Timeline => Ok(timeline::svg(export)),
+        View::Pages => pages::svg(export),
+        View::Flame => Ok(flame::svg(export)),
+        View::Imbalance => Ok(imbalance::svg(export)),
+        View::Heap => heap::svg(export),
     }
 }
 
-fn traffic_svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+fn traffic_svg(export: &Export<'_>) -> Result<String, ExportError> {
     let machine = export.machine.ok_or(ExportError::NoMachine)?;
     let headline = export.analysis.headline();
     let matrix = export.analysis.matrix();
     let (links, _) = link_traffic(&matrix, machine, headline.totals.duration.0);
     let heading = export.heading;
     let counted = export.counted();
-    let (headline, matrix, links) = (&headline, &matrix, &links);
+    let (headline, matrix, links, scope) = (&headline, &matrix, &links, export.scope);
     Ok(traffic::svg(&traffic::Traffic { heading, machine, headline, matrix, links, scope, counted }))
 }

@@ -17,11 +17,11 @@ const ROW: f64 = 34.0;
 const NAMES: f64 = 250.0;
 const FIGURES: f64 = 150.0;
 
-pub fn svg(export: &Export<'_>, scope: &str) -> String {
+pub fn svg(export: &Export<'_>) -> String {
     let what = export.counted().in_full();
     let title = format!("Objects by their {what}: {}", export.heading.program());
     let rows = export.analysis.sites();
-    let Some(first) = rows.first() else { return nothing(export, scope, &title) };
+    let Some(first) = rows.first() else { return nothing(export, &title) };
     let shown = &rows[..rows.len().min(ROWS)];
     let finding = format!(
         "{} receives {} of the {what}; {}",
@@ -33,7 +33,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         }
     );
     let height = 40.0 + ROW * shown.len() as f64 + 40.0;
-    let mut writer = begin(export, scope, &title, &finding, height);
+    let mut writer = begin(export, &title, &finding, height);
     let left = MARGIN + NAMES;
     let width = WIDTH - MARGIN - FIGURES - left;
     let most = shown.iter().map(|row| row.share.high).fold(0.0, f64::max).clamp(1e-6, 1.0);

@@ -23,9 +23,9 @@ const HOMES: f64 = 20.0;
 const ROWS: f64 = 300.0;
 const ROW: f64 = 40.0;
 
-pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
+pub fn svg(export: &Export<'_>) -> Result<String, ExportError> {
     let Some(object) = chosen(export) else {
-        return Ok(nothing(export, scope, &format!("Pages of an object of {}", export.heading.program())));
+        return Ok(nothing(export, &format!("Pages of an object of {}", export.heading.program())));
     };
     // Its share is that of all objects' accesses, whatever object was asked for.
     let (analysis, filter) = (export.analysis, export.analysis.filter().clone());
@@ -45,7 +45,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> Result<String, ExportError> {
     );
     let count = export.analysis.nodes().len();
     let height = (ROWS / count as f64).min(ROW);
-    let mut writer = begin(export, scope, &title, &finding, 40.0 + HOMES + 16.0 + height * count as f64 + 78.0);
+    let mut writer = begin(export, &title, &finding, 40.0 + HOMES + 16.0 + height * count as f64 + 78.0);
     let stretches = Stretches::of(&detail, trace, object);
     homes(&mut writer, export, &stretches, TOP + 34.0);
     let top = TOP + 34.0 + HOMES + 16.0;

@@ -32,21 +32,21 @@ pub fn fit_all(texts: &[&str], width: f64, size: f64) -> Vec<String> {
 }
 
 /// A picture with a drawing of this height between its title and its foot.
-pub fn begin(export: &Export<'_>, scope: &str, title: &str, finding: &str, height: f64) -> SvgWriter {
+pub fn begin(export: &Export<'_>, title: &str, finding: &str, height: f64) -> SvgWriter {
     let mut writer = SvgWriter::new(WIDTH, TOP + height + FOOT, &clean(&shorten(title, 300)));
     let room = WIDTH - 2.0 * MARGIN;
     writer.text((MARGIN, 40.0), Type::new(20.0, INK).bold(), &fit(title, room, 20.0));
     writer.text((MARGIN, 65.0), Type::new(14.0, INK), &fit(finding, room, 14.0));
-    let scope = if scope.is_empty() { String::new() } else { format!("only {scope} · ") };
-    let line = format!("{scope}{} · {}", export.heading.command_line(), export.heading.provenance());
+    let part = export.part().map_or_else(String::new, |part| format!("{part} · "));
+    let line = format!("{part}{} · {}", export.heading.command_line(), export.heading.provenance());
     writer.text((MARGIN, TOP + height + FOOT - 14.0), Type::new(10.5, FAINT), &fit(&line, room, 9.8));
     writer
 }
 
 /// What is drawn where there is nothing to draw.
-pub fn nothing(export: &Export<'_>, scope: &str, title: &str) -> String {
+pub fn nothing(export: &Export<'_>, title: &str) -> String {
     let finding = export.counted().or_faults("no sampled memory access", "no page fault");
-    let mut writer = begin(export, scope, title, finding, 60.0);
+    let mut writer = begin(export, title, finding, 60.0);
     writer.text((WIDTH / 2.0, TOP + 34.0), Type::new(14.0, FAINT).anchored("middle"), "nothing to draw");
     writer.finish()
 }

@@ -5,14 +5,14 @@ use numapilot_flows::Filter;
 use numapilot_trace::ids::ObjectId;
 
 use super::{View, svg};
-use crate::export::ExportError;
+use crate::export::{Export, ExportError};
 use crate::fixture::{of_unknown_homes, open};
 
 #[test]
 fn every_view_looks_as_it_did() {
     let opened = open(Kind::Big, 6000, 120, 8);
     for view in View::ALL {
-        let picture = opened.with(Filter::default(), |export| svg(view, export, "")).expect("a picture");
+        let picture = opened.with(Filter::default(), |export| svg(view, export)).expect("a picture");
         insta::assert_snapshot!(view.word(), picture);
     }
 }
@@ -22,7 +22,8 @@ fn filters_are_told_and_kept_to() {
     let opened = open(Kind::Big, 6000, 120, 8);
     for view in [View::Timeline, View::Pages] {
         let filter = Filter { object: Some(ObjectId(20)), ..Filter::default() };
-        let picture = opened.with(filter, |export| svg(view, export, "object 20")).expect("a picture");
+        let picture =
+            opened.with(filter, |export| svg(view, &Export { scope: "object 20", ..*export })).expect("a picture");
         assert!(picture.contains("only object 20"), "{picture}");
         insta::assert_snapshot!(format!("{}_of_one_object", view.word()), picture);
     }
@@ -32,7 +33,7 @@ fn filters_are_told_and_kept_to() {
 fn a_remote_share_that_is_unknown_is_no_zero() {
     for view in [View::Traffic, View::Timeline] {
         let filter = Filter { object: Some(ObjectId(1)), ..Filter::default() };
-        let picture = of_unknown_homes().with(filter, |export| svg(view, export, "")).expect("a picture");
+        let picture = of_unknown_homes().with(filter, |export| svg(view, export)).expect("a picture");
         assert!(picture.contains("an unknown share of 40 "), "{}: {picture}", view.word());
     }
 }
@@ -66,7 +67,7 @@ fn strange_traces_make_sound_pictures() {
         let opened = open(kind, 1000, 2000, 1024);
         for view in View::ALL {
             let what = format!("{} {}", kind.word(), view.word());
-            let picture = opened.with(Filter::default(), |export| svg(view, export, ""));
+            let picture = opened.with(Filter::default(), |export| svg(view, export));
             if opened.trace.heap_peak().object.is_none() && view == View::Heap {
                 assert!(matches!(picture, Err(ExportError::NoHeap)), "{what}");
                 continue;

@@ -34,12 +34,12 @@ impl Frame {
     }
 }
 
-pub fn svg(export: &Export<'_>, scope: &str) -> String {
+pub fn svg(export: &Export<'_>) -> String {
     let what = export.counted().or_faults("Memory accesses", "Page faults");
     let title = format!("{what} of {} over program time", export.heading.program());
     let series = export.analysis.series(SLICES);
     if series.bins.iter().all(|bin| bin.samples == 0) {
-        return nothing(export, scope, &title);
+        return nothing(export, &title);
     }
     let totals = export.analysis.totals();
     let finding = format!(
@@ -49,7 +49,7 @@ pub fn svg(export: &Export<'_>, scope: &str) -> String {
         export.counted().in_full(),
         found(Source::Sampled)
     );
-    let mut writer = begin(export, scope, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
+    let mut writer = begin(export, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);
     let start_ns = series.bins.first().map_or(0, |bin| bin.start.0);
     let left = MARGIN + AXIS;
     let frame =

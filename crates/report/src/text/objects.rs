@@ -195,19 +195,24 @@ pub fn usage(row: &DecisionRow) -> String {
         None => format!("{} writes", units::percent(row.writes.value)),
     };
     let threads = if row.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", row.threads) };
-    let nodes = if row.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", row.nodes) };
+    // From where they make their accesses may not be known.
+    let users = match row.nodes {
+        0 => threads,
+        1 => format!("{threads} on 1 node"),
+        nodes => format!("{threads} on {nodes} nodes"),
+    };
     match row.pattern {
         Pattern::TooFewSamples if row.samples == 1 => "only 1 sample".to_owned(),
         Pattern::TooFewSamples => format!("only {} samples", row.samples),
-        Pattern::HomesUnknown => format!("its home node is unknown; used by {threads} on {nodes}; {writes}"),
+        Pattern::HomesUnknown => format!("its home node is unknown; used by {users}; {writes}"),
         Pattern::Local => format!("local already; {writes}"),
         Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
             Some(node) => format!("used from node {node}, placed on another; {writes}"),
             None => format!("used from one node, placed on another; {writes}"),
         },
-        Pattern::SharedRead => format!("read by {threads} on {nodes}; {writes}"),
-        Pattern::SharedWritten => format!("shared by {threads} on {nodes}; {writes}"),
+        Pattern::SharedRead => format!("read by {users}; {writes}"),
+        Pattern::SharedWritten => format!("shared by {users}; {writes}"),
     }
 }
 

@@ -205,8 +205,11 @@ impl Writer<'_> {
     fn header(&mut self, (shown, period): (&str, Option<u64>)) -> Result<(), ExportError> {
         let meta = self.export.trace().meta();
         let mut message = Message::default();
-        message.number(profile::TIME_NANOS, meta.start_unix_ns);
-        message.number(profile::DURATION_NANOS, meta.duration_ns);
+        let analysis = self.export.analysis;
+        let from = analysis.filter().time.as_ref().map_or(0, |time| time.start.0);
+        message.number(profile::TIME_NANOS, meta.start_unix_ns + from);
+        let duration_ns = if analysis.filter().time.is_some() { analysis.duration().0 } else { meta.duration_ns };
+        message.number(profile::DURATION_NANOS, duration_ns);
         if let Some(period) = period {
             let kind = self.value_type(shown, "count");
             message.message(profile::PERIOD_TYPE, &kind);
@@ -223,6 +226,7 @@ impl Writer<'_> {
     fn comments(&self) -> Vec<String> {
         let heading = self.export.heading;
         let mut comments = vec![shorten(&heading.command.join(" "), COMMAND_COLUMNS), heading.provenance()];
+        comments.extend(self.export.part());
         comments.extend(heading.notes.iter().cloned());
         comments.extend(heading.limits());
         comments
