@@ -48,12 +48,20 @@ def load(path):
     return published
 
 
-def sign_of(gain, within):
-    return "unchanged" if abs(gain) <= within else "gain" if gain > 0 else "loss"
+def sign_agrees(published, ours, within):
+    """Whether a gain agrees with a published one, of which only the sign counts, or with a published sign. `within` is how far "unchanged" goes, in the words of
+    the authors ("insensitive", "no effect"); it does not turn a gain or a loss of ours into none."""
+    if published == "unchanged":
+        return abs(ours) <= within
+    if published == "no loss":
+        return ours >= -within
+    is_gain = published == "gain" if isinstance(published, str) else published > 0
+    return ours > 0 if is_gain else ours < 0
 
 
-def sign_agrees(published, ours):
-    return ours in ("gain", "unchanged") if published == "no loss" else ours == published
+def number_of(value):
+    """A published gain as a number: 0 where the authors say that there is no effect."""
+    return 0.0 if isinstance(value, str) else value
 
 
 def figures_and_signs(study, published):
@@ -69,13 +77,13 @@ def figures_and_signs(study, published):
             gain = run.gain_over(by_policy[plan.BASE])
             common = {"program": entry["program"], "policy": policy, "source": entry["source"], "note": entry.get("note", "")}
             if "sign" in entry:
-                ours = sign_of(gain, within)
-                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=sign_agrees(entry["sign"], ours), **common))
+                agrees = sign_agrees(entry["sign"], gain, within)
+                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=agrees, **common))
                 continue
             value = entry["value"]
             ours = gain if entry["metric"] == "gain" else run.local
             # A figure agrees in sign; how near it is, its error says.
-            agrees = entry["metric"] != "gain" or sign_of(gain, within) == sign_of(value, within)
+            agrees = entry["metric"] != "gain" or sign_agrees(value, gain, within)
             what = {"gain": "gain", "local": "local share"}[entry["metric"]]
             shown = f"{100 * value:+.0f} %" if entry["metric"] == "gain" else f"{100 * value:.0f} %"
             rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, **common))
@@ -121,8 +129,8 @@ def fixes(study, published):
             ("gain", entry["fix"], entry["gain"], fixed.gain_over(base)),
             ("gain", EVERYTHING, entry["interleave"], spread.gain_over(base)),
         ):
-            agrees = sign_of(value, within) == sign_of(ours, within)
-            rows.append(Comparison(what=what, policy=policy, published=f"{100 * value:+.3g} %", ours=ours, error=ours - value, agrees=agrees, **common))
+            shown, error = (value, None) if isinstance(value, str) else (f"{100 * value:+.3g} %", ours - value)
+            rows.append(Comparison(what=what, policy=policy, published=shown, ours=ours, error=error, agrees=sign_agrees(value, ours, within), **common))
         for policy, value, run in (("as it was", entry["remote_before"], base), (entry["fix"], entry["remote_after"], fixed)):
             ours = 1 - run.local
             rows.append(Comparison(what="remote share", policy=policy, published=f"{100 * value:.3g} %", ours=ours, error=ours - value, agrees=True, **common))
@@ -164,8 +172,7 @@ def predictions(study, published):
                     continue
                 answer = study.predicted[ask]
                 told = answer["uncertainty"]
-                ours = sign_of(told["median"], within)
-                agrees = sign_agrees(value if isinstance(value, str) else sign_of(value, within), ours)
+                agrees = sign_agrees(value, told["median"], within)
                 sources = told["sources"][:2]
                 comes_from = "; ".join(f"{source['words']} {100 * source['share']:.0f} %" for source in sources)
                 low, high = told["likely"]
@@ -195,7 +202,7 @@ def missed(study, published):
             said.append(f"Order of `{program}`: published {' < '.join(theirs)}, ours {' < '.join(ours)}.")
     for entry in published["fix"]:
         gains = {row.policy: row.ours for row in cases if row.program == entry["program"] and row.what == "gain"}
-        if gains and (entry["gain"] > entry["interleave"]) != (gains[entry["fix"]] > gains[EVERYTHING]):
+        if gains and (entry["gain"] > number_of(entry["interleave"])) != (gains[entry["fix"]] > gains[EVERYTHING]):
             ours = f"ours {100 * gains[entry['fix']]:+.1f} % and {100 * gains[EVERYTHING]:+.1f} %"
             said.append(f"Order of `{entry['program']}`: published that {entry['fix']} beats everything interleaved, {ours}.")
     for policy, bound, gain, program, holds in bounds(study, published):

@@ -72,9 +72,17 @@ class Judgement(unittest.TestCase):
     published = judge.load(os.path.join(FOLDER, "published.toml"))
 
     def test_signs(self):
-        self.assertEqual([judge.sign_of(gain, 0.05) for gain in (0.2, -0.2, 0.04, -0.04)], ["gain", "loss", "unchanged", "unchanged"])
-        self.assertTrue(judge.sign_agrees("no loss", "unchanged") and judge.sign_agrees("no loss", "gain"))
-        self.assertFalse(judge.sign_agrees("no loss", "loss") or judge.sign_agrees("unchanged", "gain"))
+        gains = (0.2, 0.04, -0.04, -0.2)
+        for published, agree in (
+            ("gain", (True, True, False, False)),
+            (0.082, (True, True, False, False)),
+            ("loss", (False, False, True, True)),
+            (-0.22, (False, False, True, True)),
+            # Only where the authors say so does a small gain or loss count as none.
+            ("unchanged", (False, True, True, False)),
+            ("no loss", (True, True, True, False)),
+        ):
+            self.assertEqual(tuple(judge.sign_agrees(published, gain, 0.05) for gain in gains), agree, published)
 
     def test_a_wrong_order_sign_and_bound_are_named(self):
         everything = study({

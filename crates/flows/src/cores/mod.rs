@@ -13,7 +13,7 @@ use numapilot_trace::meta::Meta;
 
 use crate::trace::Trace;
 
-pub use native::own_work;
+pub use native::{OwnWork, own_work};
 
 /// Range of the program's own work, as a multiple of the work that a simulated clock charges. The clock charges 2 cycles an access; loads and stores are
 /// about 38 % of instructions, of which a core does 0.8 to 3 a cycle: 0.9 to 3.3 cycles an access.
@@ -135,16 +135,17 @@ pub struct CoreRanges {
 impl CoreRanges {
     /// Of a machine, where the recording charged for `charged`. `own_work`: what native runs say ([`own_work`]).
     #[must_use]
-    pub fn of(machine: &Machine, charged: &Core, own_work: Option<(f64, f64)>) -> CoreRanges {
+    pub fn of(machine: &Machine, charged: &Core, own_work: Option<OwnWork>) -> CoreRanges {
         let bounded = |value: f64, (low, high): (f64, f64)| Bounded { value, low, high };
-        let own = match own_work.map(|native| both(native, OWN_WORK)) {
-            // The geometric mean, because the range is one of factors.
-            Some(range) => bounded((range.0 * range.1).sqrt(), range),
-            None => bounded(charged.own, OWN_WORK),
-        };
-        // A measurement of one STREAM thread is the upper end.
-        let alone = machine.traffic().stream_outstanding;
-        let of_streams = alone.map_or(STREAMED, |alone| (STREAMED.0.min(alone), alone));
+        let own = own_work.map_or_else(
+            || bounded(charged.own, OWN_WORK),
+            |native| {
+                // Clocks charge for no kernel, so that its work comes on top. Geometric means, because the ranges are of factors.
+                let (user, kernel) = (both(native.user, OWN_WORK), native.kernel);
+                let mean = |(low, high): (f64, f64)| (low * high).sqrt();
+                bounded(mean(user) + mean(kernel), (user.0 + kernel.0, user.1 + kernel.1))
+            },
+        );
         let core = machine.core();
         let of_core = |figure: Option<Bounded>, unknown: Bounded, charged: f64| {
             // For an unknown core, the simulated one is the best guess.
@@ -153,7 +154,7 @@ impl CoreRanges {
         CoreRanges {
             own,
             scattered: bounded(charged.scattered, SCATTERED),
-            streamed: bounded(charged.streamed.clamp(of_streams.0, of_streams.1), of_streams),
+            streamed: streamed(machine, charged),
             window: of_core(core.window_instructions, core.window(), charged.window),
             misses: of_core(core.outstanding_misses, core.misses(), charged.misses),
             overlap: bounded(charged.overlap, OVERLAP),
@@ -193,6 +194,19 @@ impl Trace {
     }
 }
 
+/// Outstanding accesses of streams: as the description has them with their range; one figure alone is a measurement of a STREAM thread on an idle machine, and
+/// the upper end.
+fn streamed(machine: &Machine, charged: &Core) -> Bounded {
+    let figure = machine.figures().iter().find(|figure| figure.place == "traffic.stream_outstanding");
+    if let (Some(value), Some((low, high))) =
+        (machine.traffic().stream_outstanding, figure.and_then(|figure| figure.range))
+    {
+        return Bounded { value, low, high };
+    }
+    let (low, high) = machine.traffic().stream_outstanding.map_or(STREAMED, |alone| (STREAMED.0.min(alone), alone));
+    Bounded { value: charged.streamed.clamp(low, high), low, high }
+}
+
 /// The intersection of two ranges. If it is empty, the measured one, because the other describes programs in general.
 fn both(measured: (f64, f64), general: (f64, f64)) -> (f64, f64) {
     let range = (measured.0.max(general.0), measured.1.min(general.1));
@@ -207,6 +221,32 @@ mod tests {
 
     const CHARGED: Core =
         Core { own: 1.0, scattered: 1.0, streamed: STREAMED_CHARGED, window: 128.0, misses: 10.0, overlap: 1.0 };
+
+    #[test]
+    fn streams_are_as_the_description_has_them() {
+        let streamed = |machine: &str| {
+            let machine = Machine::load(machine).expect("builtin");
+            let Bounded { value, low, high } = CoreRanges::of(&machine, &CHARGED, None).streamed;
+            (low, value, high)
+        };
+        assert_eq!(streamed("opteron-8385"), (3.9, 5.2, 8.0));
+        assert_eq!(streamed("x1-32xlarge"), (12.0, 17.0, 22.0));
+        assert_eq!(streamed("xeon-2s"), (STREAMED.0, STREAMED_CHARGED, STREAMED.1));
+    }
+
+    #[test]
+    fn the_kernels_work_comes_on_top_of_what_a_clock_charges() {
+        let machine = Machine::load("xeon-2s").expect("builtin");
+        let own = |user, kernel| CoreRanges::of(&machine, &CHARGED, Some(OwnWork { user, kernel })).own;
+        let without = own((0.8, 1.25), (0.0, 0.0));
+        assert_eq!((without.low, without.value, without.high), (0.8, 1.0, 1.25));
+        let with = own((0.8, 1.25), (2.0, 2.0));
+        assert_eq!(
+            (with.low, with.value, with.high),
+            (2.8, 3.0, 3.25),
+            "more than any program's own work in user mode"
+        );
+    }
 
     #[test]
     fn chains_that_wait_for_each_other_overlap_on_no_core() {

@@ -9,7 +9,7 @@ pub(crate) mod pace;
 use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
-use numapilot_flows::cores::{Core, own_work};
+use numapilot_flows::cores::{Core, OwnWork, own_work};
 use numapilot_flows::{AccessRef, Object, ObjectKind};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::ObjectId;
@@ -80,7 +80,7 @@ pub(crate) struct Usage {
     /// The simulated core by which the clock was charged.
     pub charged_core: Core,
     /// With a simulated clock and native runs: range of the program's own work, as a multiple of what was charged.
-    pub own_work: Option<(f64, f64)>,
+    pub own_work: Option<OwnWork>,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
     /// Instances that belong to another group than their site's.
