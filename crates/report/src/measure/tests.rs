@@ -122,8 +122,8 @@ fn disturbances_are_told_and_doubtful_figures_marked() {
     results.latency[0].ns.disturbance =
         Disturbance { steal_share: Some(0.2), involuntary_switches: 12, ..Disturbance::default() };
     results.latency[0].ns.spread.confirmed = false;
-    let text = render(&results, None, Look::default());
-    assert!(text.contains("1 of 12 figures of latency were disturbed"), "{text}");
+    let text = render(&results, None, Look::default()).replace("\n  ", " ");
+    assert!(text.contains("1 of 12 figures of latency"), "{text}");
     assert!(text.contains("20 % of the time stolen") && text.contains("preempted 12 times"), "{text}");
     assert!(text.contains("Figures marked `?` (1)"), "{text}");
 }
