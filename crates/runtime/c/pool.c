@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "../include/numapilot_pool.h"
+#include "pool.h"
 #include "track.h"
 
 #include <string.h>
@@ -40,10 +41,18 @@ static void tell(np_pool pool, enum np_pool_event event, const char *name, size_
     errno = saved;
 }
 
-static np_pool create(const char *name) {
+uint32_t np_pool_named(const char *name) {
     np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
     tell(pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0);
     return np_arena != NULL ? pool : 0;
+}
+
+static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack) {
+    uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, address, 4, np_order());
+    if (words == NULL) return;
+    words[2] = stack | (uint64_t)pool << 32;
+    words[3] = bytes;
+    np_commit(slot, 4);
 }
 
 static void made(np_pool pool, const void *address, size_t bytes) {
@@ -52,24 +61,29 @@ static void made(np_pool pool, const void *address, size_t bytes) {
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        uint32_t stack = np_stack_id(slot, caller);
-        uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, (uintptr_t)address, 4, np_order());
-        if (words != NULL) {
-            words[2] = stack | (uint64_t)pool << 32;
-            words[3] = bytes;
-            np_commit(slot, 4);
-        }
+        put_made(slot, pool, (uintptr_t)address, bytes, np_stack_id(slot, caller));
         np_leave(slot);
     }
     errno = saved;
 }
 
-static void given_back(np_pool pool, const void *address) {
-    if (address == NULL || (uintptr_t)address >= NP_ADDRESS_END) return;
+void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack) {
+    if (address == 0 || address >= NP_ADDRESS_END) return;
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        uint64_t *words = np_begin(slot, NP_REC_POOL_FREE, (uintptr_t)address, 3, np_order());
+        put_made(slot, pool, address, bytes, stack);
+        np_leave(slot);
+    }
+    errno = saved;
+}
+
+void np_pool_gone(uint32_t pool, uintptr_t address) {
+    if (address == 0 || address >= NP_ADDRESS_END) return;
+    int saved = errno;
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        uint64_t *words = np_begin(slot, NP_REC_POOL_FREE, address, 3, np_order());
         if (words != NULL) {
             words[2] = pool;
             np_commit(slot, 3);
@@ -79,7 +93,8 @@ static void given_back(np_pool pool, const void *address) {
     errno = saved;
 }
 
+static void given_back(np_pool pool, const void *address) { np_pool_gone(pool, (uintptr_t)address); }
 static void reset(np_pool pool) { tell(pool, NP_POOL_RESET, NULL, 0); }
 static void destroy(np_pool pool) { tell(pool, NP_POOL_DESTROYED, NULL, 0); }
 
-NP_EXPORT const struct np_pool_functions numapilot_pools = {NP_POOL_VERSION, 0, create, made, given_back, reset, destroy};
+NP_EXPORT const struct np_pool_functions numapilot_pools = {NP_POOL_VERSION, 0, np_pool_named, made, given_back, reset, destroy};
