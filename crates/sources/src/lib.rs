@@ -21,6 +21,7 @@ mod generated;
 mod holder;
 mod host;
 pub mod import;
+mod java;
 mod launch;
 pub mod live;
 mod machine_files;
