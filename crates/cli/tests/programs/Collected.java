@@ -28,7 +28,6 @@ public class Collected {
 
     public static void main(String[] arguments) throws InterruptedException {
         int length = Integer.parseInt(arguments[0]), rounds = Integer.parseInt(arguments[1]), blocks = Integer.parseInt(arguments[2]);
-        garbage = new byte[100_000]; // LINE before
         fill(length);
         quiet = new long[length / 4]; // LINE quiet
         kept = new ArrayList<>(Collections.nCopies(50_000, "x")); // LINE copies
