@@ -158,7 +158,11 @@ fn what_is_not_followed_is_told_with_the_remedy() {
     let options = ["--engine", "track", "--java"];
     let ran = recorded(folder.path(), &path, &options, &["-XX:+UseZGC"], &["50000", "2", "10"]).succeeded();
     assert!(ran.stdout.starts_with("12500 "), "{}", ran.stdout);
-    assert!(ran.stderr.contains("moves them while the program runs") && ran.stderr.contains("-XX:+UseG1GC"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("moves them while the program runs") && ran.stderr.contains("-XX:+UseG1GC"),
+        "{}",
+        ran.stderr
+    );
     let trace = Trace::open(&path).expect("the trace opens");
     assert!(trace.objects().iter().all(|object| site_of(&trace, object).kind != ObjectKind::Pool));
 }

@@ -131,7 +131,8 @@ impl SiteNamer {
     fn first_of_java(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
         let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
         let is_java = |frame: &SiteFrame<'_>| frame.module == JAVA;
-        let is_own = |frame: &SiteFrame<'_>| is_java(frame) && !is_java_library(frame.function) && !is_named(frame.function);
+        let is_own =
+            |frame: &SiteFrame<'_>| is_java(frame) && !is_java_library(frame.function) && !is_named(frame.function);
         frames.iter().position(is_own).or_else(|| frames.iter().position(is_java))
     }
 

@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_symbols::{GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function};
+use numapilot_symbols::{
+    GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
+};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Code, Event, Record};
 use numapilot_trace::tables::{

@@ -1,0 +1,31 @@
+/* What the agent in a Java virtual machine tells the tracker, without one: a method, stacks in it, and an object that moves. */
+#define _GNU_SOURCE
+#include "../../c/java.h"
+
+#include "truth.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+static char memory[4096];
+
+int main(void) {
+    const struct np_java_functions *java = dlsym(RTLD_DEFAULT, NP_JAVA_SYMBOL);
+    CHECK(java != NULL && java->version == NP_JAVA_VERSION && java->begin());
+    static const struct np_java_line lines[] = {{9, 14}, {0, 12}};
+    errno = 77;
+    uint32_t pool = java->pool("double[]"), method = java->method("a.B.fill", "a/B.java", lines, 2), other = java->method("a.B.main", "", NULL, 0);
+    CHECK(pool != 0 && method != 0 && other != 0 && method != other);
+    uint64_t frames[] = {np_java_frame(method, 10), np_java_frame(other, -1)};
+    uint32_t whole = java->stack(frames, 2, 0), again = java->stack(frames, 2, 0), cut = java->stack(frames, 2, 1);
+    CHECK(whole != 0 && again == whole && cut != 0 && cut != whole && java->stack(frames, 0, 0) == 0);
+    java->made(pool, (uintptr_t)memory, 80, whole);
+    java->gone(pool, (uintptr_t)memory);
+    java->made(pool, (uintptr_t)memory + 160, 80, whole);
+    java->trouble(NP_JAVA_FULL, "warning: many");
+    java->dropped(3);
+    CHECK(errno == 77);
+    truth("made %lx", (unsigned long)memory);
+    truth_write();
+    return 0;
+}
