@@ -65,7 +65,8 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
     let who = running(arguments)?;
     if who.is_some() && arguments.java.is_some() {
         bail!(
-            "--java needs a program that numapilot starts, because a Java virtual machine loads the agent at its start:              numapilot record --java -- java ..."
+            "--java needs a program that numapilot starts, because a Java virtual machine loads the agent at its start: \
+             numapilot record --java -- java ..."
         );
     }
     let line = Line::new(arguments.quiet);

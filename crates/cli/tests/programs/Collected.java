@@ -1,4 +1,4 @@
-// One array that several threads read, among others and much garbage, so that collectors move it. Prints the sum of what was read, and how often collectors ran.
+// One array that several threads read, among others and much garbage, so that collectors move it. Prints the sum of what was read, and how often they ran.
 //
 // Collected LENGTH ROUNDS GARBAGE: doubles in the array, walks over it, and blocks of garbage before each walk.
 
