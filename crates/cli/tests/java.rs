@@ -76,6 +76,8 @@ fn check_lives(lives: &[&Object], bytes: u64, collector: &str) {
         assert!(pair[0].death.is_some_and(|death| death <= pair[1].birth), "{collector}: {pair:?}");
     }
     assert!(lives.iter().all(|life| (bytes..bytes + 8).contains(&life.bytes)), "{collector}: {bytes} bytes: {lives:?}");
+    // Also where the collector's thread has put it.
+    assert!(lives.iter().all(|life| life.thread == lives[0].thread), "{collector}: {lives:?}");
     assert!(lives.last().is_some_and(|last| last.death.is_none()), "{collector}: {lives:?}");
 }
 

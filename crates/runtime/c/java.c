@@ -78,6 +78,11 @@ static uint32_t stack(const uint64_t *frames, unsigned count, int is_cut) {
     return id;
 }
 
+static uint32_t thread(void) {
+    const struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
+    return slot != NULL ? slot->thread_index : NP_NONE32;
+}
+
 NP_EXPORT const struct np_java_functions numapilot_java = {
-    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_pool_named, method, stack, np_pool_made_at, np_pool_gone,
+    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_pool_named, method, stack, thread, np_pool_made_at, np_pool_gone,
 };

@@ -26,8 +26,10 @@ struct np_java_functions {
     uint32_t (*method)(const char *name, const char *file, const struct np_java_line *lines, size_t count);
     /* A number for a stack of frames (np_java_frame), innermost first; 0: it cannot be recorded now. */
     uint32_t (*stack)(const uint64_t *frames, unsigned count, int is_cut);
-    /* An object of the pool lies there now. */
-    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack);
+    /* The number of the calling thread. */
+    uint32_t (*thread)(void);
+    /* An object of the pool, which this thread has allocated, lies there now. */
+    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread);
     /* It ends, or moves. */
     void (*gone)(uint32_t pool, uintptr_t address);
 };

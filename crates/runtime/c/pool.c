@@ -47,12 +47,14 @@ uint32_t np_pool_named(const char *name) {
     return np_arena != NULL ? pool : 0;
 }
 
-static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack) {
-    uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, address, 4, np_order());
+static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread) {
+    unsigned count = thread == slot->thread_index ? 4 : 5;
+    uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, address, count, np_order());
     if (words == NULL) return;
     words[2] = stack | (uint64_t)pool << 32;
     words[3] = bytes;
-    np_commit(slot, 4);
+    if (count == 5) words[4] = thread;
+    np_commit(slot, count);
 }
 
 static void made(np_pool pool, const void *address, size_t bytes) {
@@ -61,18 +63,18 @@ static void made(np_pool pool, const void *address, size_t bytes) {
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        put_made(slot, pool, (uintptr_t)address, bytes, np_stack_id(slot, caller));
+        put_made(slot, pool, (uintptr_t)address, bytes, np_stack_id(slot, caller), slot->thread_index);
         np_leave(slot);
     }
     errno = saved;
 }
 
-void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack) {
+void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread) {
     if (address == 0 || address >= NP_ADDRESS_END) return;
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        put_made(slot, pool, address, bytes, stack);
+        put_made(slot, pool, address, bytes, stack, thread);
         np_leave(slot);
     }
     errno = saved;

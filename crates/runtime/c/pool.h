@@ -9,8 +9,8 @@
 
 /* A new pool; 0: nothing is recorded. */
 uint32_t np_pool_named(const char *name);
-/* A block of a pool was made by a stack that is known already. */
-void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack);
+/* A block of a pool was made, by a stack and a thread that are known already. */
+void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread);
 /* It is about to be given back. */
 void np_pool_gone(uint32_t pool, uintptr_t address);
 

@@ -310,7 +310,8 @@ enum np_record {
                                 padded */
     NP_REC_POOL = 25,        /* value number of a pool that the program carries itself, in its process; word 2: name bytes | np_pool_event; name follows.
                                 All but the first event end the pool's blocks, and are stamped before they are given back */
-    NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size. Stamped after it was made */
+    NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size; word 4, where another
+                                thread than the ring's allocated it: its index. Stamped after it was made */
     NP_REC_POOL_FREE = 27,   /* value address; word 2: pool. Stamped before the block is given back */
 };
 

@@ -47,7 +47,7 @@ static void sample_less(np_jvmti jvmti, uint32_t count) {
 static void object_sampled(np_jvmti jvmti, np_jni jni, void *thread, void *object, void *class, int64_t bytes) {
     (void)thread;
     delete_dead(jni);
-    struct np_object followed = {.bytes = (uint64_t)bytes, .pool = np_names_pool(jvmti, class)};
+    struct np_object followed = {.bytes = (uint64_t)bytes, .pool = np_names_pool(jvmti, class), .thread = recorder->thread()};
     if (followed.pool == 0) return;
     followed.stack = np_names_stack(jvmti, jni);
     followed.weak = np_jni_weak(jni, object);

@@ -37,7 +37,7 @@ static uintptr_t place_of(const struct np_object *object) { return referred((voi
 static void make(struct np_object *object, uintptr_t address) {
     object->address = address;
     object->is_known = true;
-    recorder->made(object->pool, address, object->bytes, object->stack);
+    recorder->made(object->pool, address, object->bytes, object->stack, object->thread);
 }
 
 static void end(struct np_object *object) {

@@ -13,7 +13,7 @@ struct np_object {
     void *weak;        /* a weak global reference of ours */
     uintptr_t address; /* as last seen */
     uint64_t bytes;
-    uint32_t pool, stack;
+    uint32_t pool, stack, thread;
     uint16_t unmoved;  /* collections in a row that left it where it was */
     bool is_known;     /* the recorder knows it at this address */
 };

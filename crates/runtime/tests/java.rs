@@ -4,6 +4,7 @@ mod support;
 
 use std::process::Command;
 
+use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout::CODE_JAVA;
 use numapilot_trace::wire::layout::CODE_SHIFT;
@@ -21,11 +22,11 @@ fn methods_stacks_and_moving_objects_are_recorded() {
     assert_eq!((fill.minor, &*fill.name, &*fill.file), (CODE_JAVA, "a.B.fill", "a/B.java"));
     assert_eq!((&*fill.table, &*main.table), (&[9, 0, 14, 0, 0, 0, 12, 0][..], &[][..]));
     let made = run.events(|event| match event {
-        Event::PoolAlloc { address, bytes, stack, .. } => Some((address.0, *bytes, stack.0)),
+        Event::PoolAlloc { address, bytes, stack, thread, .. } => Some((address.0, *bytes, stack.0, *thread)),
         _ => None,
     });
     let gone = run.events(|event| if let Event::PoolFree { address, .. } = event { Some(address.0) } else { None });
-    let [(first, 80, stack), (second, 80, same)] = made[..] else { panic!("{made:?}") };
+    let [(first, 80, stack, None), (second, 80, same, Some(ThreadIndex(1)))] = made[..] else { panic!("{made:?}") };
     assert_eq!((run.truth.as_slice(), second, same), (&[format!("made {first:x}")][..], first + 160, stack));
     assert_eq!(gone, [first]);
     let frame = |id: u64, index: u64| JAVA_FRAME | id << CODE_SHIFT | index;

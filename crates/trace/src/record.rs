@@ -286,12 +286,13 @@ pub enum Event {
         pool: u32,
         what: PoolEvent,
     },
-    /// A block of a pool was made, in memory whose own birth other events tell.
+    /// A block of a pool was made, in memory whose own birth other events tell. `thread`: that allocated it, where that is another than the record's.
     PoolAlloc {
         address: VirtAddr,
         bytes: u64,
         pool: u32,
         stack: StackId,
+        thread: Option<ThreadIndex>,
     },
     PoolFree {
         address: VirtAddr,

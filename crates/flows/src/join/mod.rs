@@ -324,8 +324,8 @@ impl<L: Layouts> Joiner<L> {
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
             Event::Code(code) => self.code_of_interpreter(code),
             Event::Pool { pool, what } => self.pool(record, *pool, what),
-            Event::PoolAlloc { address, bytes, pool, stack } => {
-                self.pool_alloc(record, (address.0, *bytes), *pool, *stack);
+            Event::PoolAlloc { address, bytes, pool, stack, thread } => {
+                self.pool_alloc(record, (address.0, *bytes), (*pool, *stack), *thread);
             }
             Event::PoolFree { address, pool } => self.pool_free(record, address.0, *pool),
             Event::Mark { text } => self.out.marks.push(MarkRow {

@@ -19,9 +19,10 @@ int main(void) {
     uint64_t frames[] = {np_java_frame(method, 10), np_java_frame(other, -1)};
     uint32_t whole = java->stack(frames, 2, 0), again = java->stack(frames, 2, 0), cut = java->stack(frames, 2, 1);
     CHECK(whole != 0 && again == whole && cut != 0 && cut != whole && java->stack(frames, 0, 0) == 0);
-    java->made(pool, (uintptr_t)memory, 80, whole);
+    uint32_t thread = java->thread();
+    java->made(pool, (uintptr_t)memory, 80, whole, thread);
     java->gone(pool, (uintptr_t)memory);
-    java->made(pool, (uintptr_t)memory + 160, 80, whole);
+    java->made(pool, (uintptr_t)memory + 160, 80, whole, thread + 1);
     java->trouble(NP_JAVA_FULL, "warning: many");
     java->dropped(3);
     CHECK(errno == 77);

@@ -9,8 +9,8 @@
 static uint32_t there[256];
 static unsigned mades;
 
-static void made(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack) {
-    CHECK(bytes == 16 && stack == pool + 100 && address < 256 && there[address] == 0);
+static void made(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread) {
+    CHECK(bytes == 16 && stack == pool + 100 && thread == pool + 200 && address < 256 && there[address] == 0);
     there[address] = pool;
     mades++;
 }
@@ -30,7 +30,7 @@ static bool follow(uint32_t number, uintptr_t address) {
     uint32_t count;
     places[number] = address;
     uintptr_t local = address;
-    return np_objects_add((struct np_object){.weak = weak_of(number), .bytes = 16, .pool = number, .stack = number + 100}, &local, &count);
+    return np_objects_add((struct np_object){.weak = weak_of(number), .bytes = 16, .pool = number, .stack = number + 100, .thread = number + 200}, &local, &count);
 }
 
 static void collect(void (*moves)(void)) {
