@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define NP_ARENA_MAGIC 0x31414e4552415049ull /* "IPARENA1" */
-#define NP_ARENA_VERSION 2u
+#define NP_ARENA_VERSION 3u
 
 #define NP_MAX_NODES 64
 #define NP_MAX_CPUS 1024

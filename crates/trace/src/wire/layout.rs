@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // Field by field documented in wire.h; repeating it here would only drift.
 
 pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_5049;
-pub const ARENA_VERSION: u32 = 2;
+pub const ARENA_VERSION: u32 = 3;
 pub const MAX_NODES: usize = 64;
 pub const MAX_CPUS: usize = 1024;
 pub const PATH_MAX: usize = 256;
