@@ -12,6 +12,8 @@
 
 #define NAME_BYTES_MAX 512u
 #define TEXT_BYTES_MAX 400u
+/* At most this long for each byte: page faults of a guest, whose host has to find memory, included. */
+#define CLEARING_NS 100u
 
 static int begin(void) {
     if (np_arena == NULL) return 0;
@@ -83,6 +85,18 @@ static uint32_t thread(void) {
     return slot != NULL ? slot->thread_index : NP_NONE32;
 }
 
+static uint64_t cleared(uint64_t earliest, size_t bytes) {
+    /* What is mapped begins empty. */
+    uint64_t now = np_order(), mapped = (np_arena != NULL ? np_load(np_arena->last_map_order) : 0) + 1;
+    uint64_t order = earliest > mapped ? earliest : mapped;
+    /* Where stamps are times, an object is not much older than it is. */
+    if (np_arena != NULL && np_track_only && np_arena->order_source != NP_ORDER_SEQUENCE) {
+        uint64_t clearing = (uint64_t)bytes * CLEARING_NS * np_arena->config.clock_khz / 1000000;
+        if (clearing < now && now - clearing > order) order = now - clearing;
+    }
+    return order < now ? order : now;
+}
+
 NP_EXPORT const struct np_java_functions numapilot_java = {
-    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_pool_named, method, stack, thread, np_pool_made_at, np_pool_gone,
+    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_order, np_pool_named, method, stack, thread, cleared, np_pool_made_at, np_pool_gone,
 };

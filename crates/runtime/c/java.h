@@ -20,18 +20,22 @@ struct np_java_functions {
     void (*trouble)(enum np_java_trouble what, const char *text);
     /* So many objects were not followed because too many were already. */
     void (*dropped)(uint64_t objects);
-    /* A pool for the objects of a class; 0: none. */
-    uint32_t (*pool)(const char *class_name);
+    /* A stamp of now. */
+    uint64_t (*order)(void);
+    /* A pool for the objects of a class, from *order on, which may become later; 0: none. */
+    uint32_t (*pool)(const char *class_name, uint64_t *order);
     /* A number for a method; 0: it cannot be recorded now. */
     uint32_t (*method)(const char *name, const char *file, const struct np_java_line *lines, size_t count);
     /* A number for a stack of frames (np_java_frame), innermost first; 0: it cannot be recorded now. */
     uint32_t (*stack)(const uint64_t *frames, unsigned count, int is_cut);
     /* The number of the calling thread. */
     uint32_t (*thread)(void);
-    /* An object of the pool, which this thread has allocated, lies there now. */
-    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread);
+    /* A stamp before so many bytes were cleared for an object that has just been allocated; nothing else has been there since `earliest`. */
+    uint64_t (*cleared)(uint64_t earliest, size_t bytes);
+    /* An object of the pool, which this thread has allocated, lies there from this stamp on. */
+    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order);
     /* It ends, or moves. */
-    void (*gone)(uint32_t pool, uintptr_t address);
+    void (*gone)(uint32_t pool, uintptr_t address, uint64_t order);
 };
 #define NP_JAVA_VERSION 1u
 #define NP_JAVA_SYMBOL "numapilot_java"

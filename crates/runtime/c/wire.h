@@ -149,6 +149,7 @@ struct np_arena {
     uint32_t java_machines;                /* Java virtual machines that have loaded the agent (java.h) */
     uint32_t java_troubles;                /* enum np_java_trouble, or-ed */
     uint64_t java_dropped;                 /* objects that were not followed because too many were already */
+    uint64_t last_map_order;               /* stamp of the last mapping, in whichever process */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 

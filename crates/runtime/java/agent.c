@@ -47,7 +47,8 @@ static void sample_less(np_jvmti jvmti, uint32_t count) {
 static void object_sampled(np_jvmti jvmti, np_jni jni, void *thread, void *object, void *class, int64_t bytes) {
     (void)thread;
     delete_dead(jni);
-    struct np_object followed = {.bytes = (uint64_t)bytes, .pool = np_names_pool(jvmti, class), .thread = recorder->thread()};
+    struct np_object followed = {.bytes = (uint64_t)bytes, .thread = recorder->thread(), .earliest = np_objects_settled()};
+    followed.pool = np_names_pool(jvmti, class, &followed.earliest);
     if (followed.pool == 0) return;
     followed.stack = np_names_stack(jvmti, jni);
     followed.weak = np_jni_weak(jni, object);

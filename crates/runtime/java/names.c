@@ -21,7 +21,7 @@
 /* Before what the virtual machine appends to the names of classes that it makes itself, each of which has another. */
 #define LAMBDA "$$Lambda"
 
-struct numbered { uint64_t key; uint32_t number; };
+struct numbered { uint64_t key, order; uint32_t number; };
 struct table { uint32_t lock; struct numbered entries[TABLE_ENTRIES]; };
 static struct table classes, methods;
 static const struct np_java_functions *recorder;
@@ -36,18 +36,19 @@ static struct numbered *find(struct table *table, uint64_t key) {
     return NULL;
 }
 
-static uint32_t number_of(struct table *table, uint64_t key) {
+/* Number 0: it was not met. */
+static struct numbered known(struct table *table, uint64_t key) {
     np_agent_lock(&table->lock);
     const struct numbered *entry = find(table, key);
-    uint32_t number = entry != NULL && entry->key == key ? entry->number : 0;
+    struct numbered found = entry != NULL && entry->key == key ? *entry : (struct numbered){key, 0, 0};
     np_agent_unlock(&table->lock);
-    return number;
+    return found;
 }
 
-static void remember(struct table *table, uint64_t key, uint32_t number) {
+static void remember(struct table *table, struct numbered met) {
     np_agent_lock(&table->lock);
-    struct numbered *entry = find(table, key);
-    if (entry != NULL) *entry = (struct numbered){key, number};
+    struct numbered *entry = find(table, met.key);
+    if (entry != NULL) *entry = met;
     np_agent_unlock(&table->lock);
 }
 
@@ -86,15 +87,19 @@ static uint64_t text_key(const char *text) {
     return hash | 1;
 }
 
-uint32_t np_names_pool(np_jvmti jvmti, void *class) {
+uint32_t np_names_pool(np_jvmti jvmti, void *class, uint64_t *order) {
     char *signature = NULL, name[NAME_BYTES];
     if (np_jvmti_class_signature(jvmti, class, &signature) != 0 || signature == NULL) return 0;
     class_name(signature, name);
     np_jvmti_release(jvmti, signature);
-    uint64_t key = text_key(name);
-    uint32_t pool = number_of(&classes, key);
-    if (pool == 0 && (pool = recorder->pool(name)) != 0) remember(&classes, key, pool);
-    return pool;
+    struct numbered pool = known(&classes, text_key(name));
+    if (pool.number == 0) {
+        pool.order = *order;
+        pool.number = recorder->pool(name, &pool.order);
+        if (pool.number != 0) remember(&classes, pool);
+    }
+    if (*order < pool.order) *order = pool.order;
+    return pool.number;
 }
 
 /* -- methods -- */
@@ -141,10 +146,9 @@ static uint32_t write_method(np_jvmti jvmti, np_jni jni, void *method) {
 }
 
 static uint32_t method_number(np_jvmti jvmti, np_jni jni, void *method) {
-    uint64_t key = (uintptr_t)method;
-    uint32_t number = number_of(&methods, key);
-    if (number == 0 && (number = write_method(jvmti, jni, method)) != 0) remember(&methods, key, number);
-    return number;
+    struct numbered found = known(&methods, (uintptr_t)method);
+    if (found.number == 0 && (found.number = write_method(jvmti, jni, method)) != 0) remember(&methods, found);
+    return found.number;
 }
 
 uint32_t np_names_stack(np_jvmti jvmti, np_jni jni) {

@@ -7,8 +7,8 @@
 #include "jvm.h"
 
 void np_names_use(const struct np_java_functions *functions);
-/* The pool of a class; 0: there is none. */
-uint32_t np_names_pool(np_jvmti jvmti, void *class);
+/* The pool of a class, and the stamp from which on it may have objects; 0: there is none. A pool that is new has the stamp that is there. */
+uint32_t np_names_pool(np_jvmti jvmti, void *class, uint64_t *order);
 /* The calling thread's stack; 0: unknown. */
 uint32_t np_names_stack(np_jvmti jvmti, np_jni jni);
 

@@ -7,42 +7,50 @@
  * A Java thread may be here during a pause, because to the virtual machine it runs foreign code: the lock keeps it from reading an address while a collection
  * begins. An object that is added during a pause is looked for at its end.
  *
- * During a collection the collector itself writes where objects lie, also over places that other objects have just left. What may move has therefore no place
- * meanwhile. An object that has stayed where it was for some collections, as large and old ones do, keeps its place: else each collection would make one more
- * object of it in the recording.
+ * What a collection has done to objects is stamped with its beginning, so that the collector's own writes, with which it first touches pages, belong to the
+ * object that it puts there. A new object begins before the virtual machine has cleared it, for the same reason: between two pauses nothing else comes to lie
+ * where an object is allocated.
  */
 #include "objects.h"
 #include "lock.h"
 
 #include <string.h>
 
-/* Pauses after which an object keeps its place during the next one. */
-#define STEADY_FROM 2
-
 static const struct np_java_functions *recorder;
 static uint32_t lock;
 /* Pauses under way: one may begin within another. */
 static uint32_t pauses;
+/* Stamp of the pause's beginning, or of the last one's end. */
+static uint64_t since;
 static struct np_object objects[NP_OBJECTS_MAX];
 static uint32_t used;
 static void *dead[NP_OBJECTS_MAX];
 static uint32_t dead_used;
 static uint64_t dropped;
 
-void np_objects_use(const struct np_java_functions *functions) { recorder = functions; }
+void np_objects_use(const struct np_java_functions *functions) {
+    recorder = functions;
+    since = recorder->order();
+}
+
+uint64_t np_objects_settled(void) {
+    np_agent_lock(&lock);
+    uint64_t settled = since;
+    np_agent_unlock(&lock);
+    return settled;
+}
 
 static uintptr_t referred(const void *reference) { return __atomic_load_n((const uintptr_t *)reference, __ATOMIC_RELAXED); }
 static uintptr_t place_of(const struct np_object *object) { return referred((void *)((uintptr_t)object->weak & ~NP_WEAK_BITS)); }
 
-static void make(struct np_object *object, uintptr_t address) {
+static void make(struct np_object *object, uintptr_t address, uint64_t order) {
     object->address = address;
-    object->is_known = true;
-    recorder->made(object->pool, address, object->bytes, object->stack, object->thread);
+    recorder->made(object->pool, address, object->bytes, object->stack, object->thread, order);
 }
 
 static void end(struct np_object *object) {
-    if (object->is_known) recorder->gone(object->pool, object->address);
-    object->is_known = false;
+    if (object->address != 0) recorder->gone(object->pool, object->address, since);
+    object->address = 0;
 }
 
 bool np_objects_add(struct np_object object, void *local, uint32_t *count) {
@@ -51,7 +59,8 @@ bool np_objects_add(struct np_object object, void *local, uint32_t *count) {
     if (fits) {
         struct np_object *added = &objects[used++];
         *added = object;
-        if (pauses == 0) make(added, referred(local));
+        if (added->earliest < since) added->earliest = since;
+        if (pauses == 0) make(added, referred(local), recorder->cleared(added->earliest, added->bytes));
     } else {
         dropped++;
     }
@@ -62,9 +71,7 @@ bool np_objects_add(struct np_object object, void *local, uint32_t *count) {
 
 void np_objects_collection_begins(void) {
     np_agent_lock(&lock);
-    pauses++;
-    for (uint32_t i = 0; i < used; i++)
-        if (objects[i].unmoved < STEADY_FROM) end(&objects[i]);
+    if (pauses++ == 0) since = recorder->order();
     np_agent_unlock(&lock);
 }
 
@@ -88,12 +95,10 @@ void np_objects_collection_ends(void) {
     if (pauses > 0) pauses--;
     end_what_left();
     for (uint32_t i = 0; i < used; i++) {
-        struct np_object *object = &objects[i];
-        uintptr_t now = place_of(object);
-        if (now != object->address) object->unmoved = 0;
-        else if (object->unmoved < STEADY_FROM) object->unmoved++;
-        if (!object->is_known && now != 0) make(object, now);
+        uintptr_t now = place_of(&objects[i]);
+        if (objects[i].address == 0 && now != 0) make(&objects[i], now, since > objects[i].earliest ? since : objects[i].earliest);
     }
+    since = recorder->order();
     np_agent_unlock(&lock);
 }
 

@@ -11,14 +11,15 @@
 
 struct np_object {
     void *weak;        /* a weak global reference of ours */
-    uintptr_t address; /* as last seen */
+    uintptr_t address; /* as the recorder knows it; 0: not yet */
     uint64_t bytes;
+    uint64_t earliest; /* stamp before which it must not begin */
     uint32_t pool, stack, thread;
-    uint16_t unmoved;  /* collections in a row that left it where it was */
-    bool is_known;     /* the recorder knows it at this address */
 };
 
 void np_objects_use(const struct np_java_functions *functions);
+/* Stamp of the last pause's end: what has been allocated since lies where nothing else has been since then. */
+uint64_t np_objects_settled(void);
 /* Follows an object, to which `local` is a local reference of the calling thread. False: too many are followed; the weak reference stays the caller's. */
 bool np_objects_add(struct np_object object, void *local, uint32_t *count);
 /* From the collector's thread, in its pause. */

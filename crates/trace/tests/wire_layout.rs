@@ -131,6 +131,7 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
             java_machines,
             java_troubles,
             java_dropped,
+            last_map_order,
         ]
     );
     offsets!(out, "np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);

@@ -8,19 +8,26 @@
 /* Where objects are, as the recorder knows it: their number by address; 0: none. */
 static uint32_t there[256];
 static unsigned mades;
+/* Stamps count from 1; that of the last record. */
+static uint64_t now, last;
 
-static void made(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread) {
-    CHECK(bytes == 16 && stack == pool + 100 && thread == pool + 200 && address < 256 && there[address] == 0);
+static uint64_t order(void) { return ++now; }
+static uint64_t cleared(uint64_t earliest, size_t bytes) { return bytes == 16 ? earliest : 0; }
+
+static void made(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order) {
+    CHECK(bytes == 16 && stack == pool + 100 && thread == pool + 200 && address < 256 && there[address] == 0 && order > 0 && order <= now);
     there[address] = pool;
+    last = order;
     mades++;
 }
 
-static void gone(uint32_t pool, uintptr_t address) {
-    CHECK(there[address] == pool);
+static void gone(uint32_t pool, uintptr_t address, uint64_t order) {
+    CHECK(there[address] == pool && order > 0 && order <= now);
     there[address] = 0;
+    last = order;
 }
 
-static const struct np_java_functions functions = {.made = made, .gone = gone};
+static const struct np_java_functions functions = {.order = order, .cleared = cleared, .made = made, .gone = gone};
 /* The words that weak references point to; index: the object's number. */
 static uintptr_t places[NP_OBJECTS_MAX + 2];
 
@@ -30,7 +37,8 @@ static bool follow(uint32_t number, uintptr_t address) {
     uint32_t count;
     places[number] = address;
     uintptr_t local = address;
-    return np_objects_add((struct np_object){.weak = weak_of(number), .bytes = 16, .pool = number, .stack = number + 100, .thread = number + 200}, &local, &count);
+    struct np_object object = {.weak = weak_of(number), .bytes = 16, .pool = number, .stack = number + 100, .thread = number + 200};
+    return np_objects_add(object, &local, &count);
 }
 
 static void collect(void (*moves)(void)) {
@@ -51,25 +59,24 @@ static void nest(void) {
 }
 
 static void objects_change_places(void) {
-    CHECK(follow(1, 10) && follow(2, 20) && there[10] == 1 && there[20] == 2);
+    uint64_t began = now;
+    CHECK(follow(1, 10) && follow(2, 20) && there[10] == 1 && there[20] == 2 && last == began); /* from the last pause's end on */
     np_objects_collection_begins();
-    CHECK(there[10] == 0 && there[20] == 0); /* they may move */
+    uint64_t pause = now;
+    order();
     swap();
     np_objects_collection_ends();
-    CHECK(there[20] == 1 && there[10] == 2 && mades == 4);
+    CHECK(there[20] == 1 && there[10] == 2 && mades == 4 && last == pause && np_objects_settled() > pause);
 }
 
-static void steady_ones_stay(void) {
-    collect(NULL);
-    collect(NULL);
+static void others_stay(void) {
     unsigned before = mades;
     collect(NULL);
     CHECK(mades == before && there[20] == 1 && there[10] == 2);
-    /* Steady ones may move too, also into each other's places. */
     collect(kill_first);
     CHECK(there[20] == 0 && there[10] == 2);
     collect(into_its_place);
-    CHECK(there[20] == 2 && there[10] == 0);
+    CHECK(there[20] == 2 && there[10] == 0 && mades == before + 1);
     void *references[2];
     CHECK(np_objects_dead(references, 2) == 1 && references[0] == weak_of(1) && np_objects_dead(references, 2) == 0);
 }
@@ -100,7 +107,7 @@ static void there_is_an_end(void) {
 int main(void) {
     np_objects_use(&functions);
     objects_change_places();
-    steady_ones_stay();
+    others_stay();
     pauses_nest();
     there_is_an_end();
     return 0;

@@ -135,6 +135,7 @@ pub struct ArenaUnrecorded {
     pub java_machines: u32,
     pub java_troubles: u32,
     pub java_dropped: u64,
+    pub last_map_order: u64,
 }
 
 #[repr(C)]
