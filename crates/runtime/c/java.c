@@ -91,7 +91,7 @@ static uint64_t cleared(uint64_t earliest, size_t bytes) {
     uint64_t order = earliest > mapped ? earliest : mapped;
     /* Where stamps are times, an object is not much older than it is. */
     if (np_arena != NULL && np_track_only && np_arena->order_source != NP_ORDER_SEQUENCE) {
-        uint64_t clearing = (uint64_t)bytes * CLEARING_NS * np_arena->config.clock_khz / 1000000;
+        uint64_t clearing = (uint64_t)bytes * CLEARING_NS / 1000 * np_arena->config.clock_khz / 1000;
         if (clearing < now && now - clearing > order) order = now - clearing;
     }
     return order < now ? order : now;
