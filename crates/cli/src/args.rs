@@ -227,8 +227,8 @@ Examples:
   numapilot record --plan app.toml --machine memprof-c -- ./app  what if a plan placed it
   numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
-  numapilot record --engine track --java -- java -jar app.jar    the same with Java objects by class and line
   numapilot record --engine fault -- ./app                  on this machine: first toucher and home node of each page
+  numapilot record --engine fault --java -- java -jar app.jar    the same with Java objects by class and line
   numapilot record -- redis-server --daemonize yes          a daemon: until it ends, or Ctrl-C (the daemon runs on)
   numapilot record --pid 4711 --for 10s                     a program that runs already, with all processes below it
   numapilot record --unit postgresql --for 10s              all processes of a systemd unit
