@@ -110,6 +110,10 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         offset_of!(ArenaHeader, ids),
         [next_stack_id, next_thread_index, next_process_index, next_module_id, next_code_id,]
     );
+    of_arena_counts(out);
+}
+
+fn of_arena_counts(out: &mut Vec<(String, u64)>) {
     offsets!(out, "np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
     offsets!(
         out,
