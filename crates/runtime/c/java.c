@@ -85,10 +85,13 @@ static uint32_t thread(void) {
     return slot != NULL ? slot->thread_index : NP_NONE32;
 }
 
+static uint64_t mapped(uint64_t earliest) {
+    uint64_t last = np_arena != NULL ? np_load(np_arena->last_map_order) : 0;
+    return earliest > last ? earliest : last + 1;
+}
+
 static uint64_t cleared(uint64_t earliest, size_t bytes) {
-    /* What is mapped begins empty. */
-    uint64_t now = np_order(), mapped = (np_arena != NULL ? np_load(np_arena->last_map_order) : 0) + 1;
-    uint64_t order = earliest > mapped ? earliest : mapped;
+    uint64_t now = np_order(), order = mapped(earliest);
     /* Where stamps are times, an object is not much older than it is. */
     if (np_arena != NULL && np_track_only && np_arena->order_source != NP_ORDER_SEQUENCE) {
         uint64_t clearing = (uint64_t)bytes * CLEARING_NS / 1000 * np_arena->config.clock_khz / 1000;
@@ -98,5 +101,5 @@ static uint64_t cleared(uint64_t earliest, size_t bytes) {
 }
 
 NP_EXPORT const struct np_java_functions numapilot_java = {
-    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_order, np_pool_named, method, stack, thread, cleared, np_pool_made_at, np_pool_gone,
+    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_order, np_pool_named, method, stack, thread, mapped, cleared, np_pool_made_at, np_pool_gone,
 };

@@ -30,6 +30,8 @@ struct np_java_functions {
     uint32_t (*stack)(const uint64_t *frames, unsigned count, int is_cut);
     /* The number of the calling thread. */
     uint32_t (*thread)(void);
+    /* The first stamp, not before `earliest`, after which no memory was mapped: what lay there before that is gone with it. */
+    uint64_t (*mapped)(uint64_t earliest);
     /* A stamp before so many bytes were cleared for an object that has just been allocated; nothing else has been there since `earliest`. */
     uint64_t (*cleared)(uint64_t earliest, size_t bytes);
     /* An object of the pool, which this thread has allocated, lies there from this stamp on. */

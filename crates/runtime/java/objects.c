@@ -8,7 +8,7 @@
  * begins. An object that is added during a pause is looked for at its end.
  *
  * What a collection has done to objects is stamped with its beginning, so that the collector's own writes, with which it first touches pages, belong to the
- * object that it puts there. A new object begins before the virtual machine has cleared it, for the same reason: between two pauses nothing else comes to lie
+ * object that it puts there; only memory that the collector has mapped meanwhile begins with that. A new object begins before the virtual machine has cleared it, for the same reason: between two pauses nothing else comes to lie
  * where an object is allocated.
  */
 #include "objects.h"
@@ -94,9 +94,11 @@ void np_objects_collection_ends(void) {
     np_agent_lock(&lock);
     if (pauses > 0) pauses--;
     end_what_left();
+    uint64_t moved = recorder->mapped(since);
     for (uint32_t i = 0; i < used; i++) {
-        uintptr_t now = place_of(&objects[i]);
-        if (objects[i].address == 0 && now != 0) make(&objects[i], now, since > objects[i].earliest ? since : objects[i].earliest);
+        struct np_object *object = &objects[i];
+        uintptr_t now = place_of(object);
+        if (object->address == 0 && now != 0) make(object, now, moved > object->earliest ? moved : object->earliest);
     }
     since = recorder->order();
     np_agent_unlock(&lock);

@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sys/mman.h>
 
 static char memory[4096];
 
@@ -22,6 +23,10 @@ int main(void) {
     CHECK(whole != 0 && again == whole && cut != 0 && cut != whole && java->stack(frames, 0, 0) == 0);
     uint32_t thread = java->thread();
     CHECK(order == begin);
+    CHECK(java->mapped(begin) == begin);
+    CHECK(mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    CHECK(java->mapped(begin) > begin && java->mapped(begin) <= java->order());
+    begin = java->order();
     /* Before now, but neither before that nor for longer than clearing takes. */
     uint64_t cleared = java->cleared(begin, 1 << 30), now = java->order();
     CHECK(cleared == begin && java->cleared(begin, 0) >= now && java->cleared(now, 1 << 30) >= now);

@@ -12,6 +12,9 @@ static unsigned mades;
 static uint64_t now, last;
 
 static uint64_t order(void) { return ++now; }
+/* When the collector last mapped memory. */
+static uint64_t last_mapping;
+static uint64_t mapped(uint64_t earliest) { return earliest > last_mapping ? earliest : last_mapping + 1; }
 static uint64_t cleared(uint64_t earliest, size_t bytes) { return bytes == 16 ? earliest : 0; }
 
 static void made(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order) {
@@ -27,7 +30,7 @@ static void gone(uint32_t pool, uintptr_t address, uint64_t order) {
     last = order;
 }
 
-static const struct np_java_functions functions = {.order = order, .cleared = cleared, .made = made, .gone = gone};
+static const struct np_java_functions functions = {.order = order, .mapped = mapped, .cleared = cleared, .made = made, .gone = gone};
 /* The words that weak references point to; index: the object's number. */
 static uintptr_t places[NP_OBJECTS_MAX + 2];
 
@@ -50,6 +53,12 @@ static void collect(void (*moves)(void)) {
 static void swap(void) { places[1] = 20, places[2] = 10; }
 static void kill_first(void) { places[1] = 0; }
 static void into_its_place(void) { places[2] = 20; }
+
+static void into_new_memory(void) {
+    last_mapping = order();
+    order();
+    places[2] = 40;
+}
 
 static void nest(void) {
     np_objects_collection_begins();
@@ -77,6 +86,9 @@ static void others_stay(void) {
     CHECK(there[20] == 0 && there[10] == 2);
     collect(into_its_place);
     CHECK(there[20] == 2 && there[10] == 0 && mades == before + 1);
+    collect(into_new_memory);
+    CHECK(there[20] == 0 && there[40] == 2 && last == last_mapping + 1);
+    collect(into_its_place);
     void *references[2];
     CHECK(np_objects_dead(references, 2) == 1 && references[0] == weak_of(1) && np_objects_dead(references, 2) == 0);
 }
