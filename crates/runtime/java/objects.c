@@ -8,8 +8,8 @@
  * begins. An object that is added during a pause is looked for at its end.
  *
  * What a collection has done to objects is stamped with its beginning, so that the collector's own writes, with which it first touches pages, belong to the
- * object that it puts there; only memory that the collector has mapped meanwhile begins with that. A new object begins before the virtual machine has cleared it, for the same reason: between two pauses nothing else comes to lie
- * where an object is allocated.
+ * object that it puts there; but not before the collector has last mapped memory, because what lies there begins with that. A new object begins before the
+ * virtual machine has cleared it, for the same reason: between two pauses nothing else comes to lie where an object is allocated.
  */
 #include "objects.h"
 #include "lock.h"
