@@ -1,5 +1,5 @@
-//! Builds the two C binaries that recorded programs carry: the tracker, a shared object that is preloaded, and the call-outs, an archive that
-//! instrumented programs are linked with. The compiler is the one that the `cc` crate finds (`CC`, `TARGET_CC`, ...).
+//! Builds the C binaries that recorded programs carry: the tracker, a shared object that is preloaded; the call-outs, an archive that instrumented programs
+//! are linked with; the planner; the agent for Java virtual machines. The compiler is the one that the `cc` crate finds (`CC`, `TARGET_CC`, ...).
 
 use std::env;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Both binaries. Everything is hidden unless exported on purpose; thread-local storage must never call into the loader (initial-exec), and the
+/// All binaries. Everything is hidden unless exported on purpose; thread-local storage must never call into the loader (initial-exec), and the
 /// compiler must neither take our `malloc` for the standard one nor drop the frame pointers that caller registers are read from.
 const COMPILE_FLAGS: &[&str] = &[
     "-std=gnu11",
@@ -42,6 +42,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let source_dir = manifest.join("c");
     println!("cargo:rerun-if-changed={}", source_dir.display());
+    let java_dir = manifest.join("java");
+    println!("cargo:rerun-if-changed={}", java_dir.display());
     println!("cargo:rerun-if-changed={}", manifest.join("include").display());
     println!("cargo:rerun-if-changed=build.rs");
 
@@ -54,11 +56,14 @@ fn main() {
     link(&configure(&manifest, &out.join("tracker")), &tracker, &tracker_path);
     let planner_path = out.join("libnumapilot-plan.so");
     link(&configure(&manifest, &out.join("planner")), &planner, &planner_path);
+    let java_path = out.join("libnumapilot-java.so");
+    link(&configure(&manifest, &out.join("java")), &c_files(&java_dir), &java_path);
     let archive_path = archive(configure(&manifest, &out.join("callouts")), &callouts, &out);
 
     let mut hash = fnv1a(0xcbf2_9ce4_8422_2325, &fs::read(&tracker_path).expect("the tracker was just linked"));
     hash = fnv1a(hash, &fs::read(&archive_path).expect("the archive was just made"));
     hash = fnv1a(hash, &fs::read(&planner_path).expect("the planner was just linked"));
+    hash = fnv1a(hash, &fs::read(&java_path).expect("the agent was just linked"));
     println!("cargo:rustc-env=NUMAPILOT_RUNTIME_HASH={hash:016x}");
 }
 

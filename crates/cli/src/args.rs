@@ -181,7 +181,7 @@ pub struct DoctorArgs {
 }
 
 /// Options that say what to record, and how: without effect where a recording is only ended.
-const RECORDING: [&str; 32] = [
+const RECORDING: [&str; 33] = [
     "output",
     "force",
     "engine",
@@ -192,6 +192,7 @@ const RECORDING: [&str; 32] = [
     "plan",
     "native",
     "wrapper",
+    "java",
     "period",
     "rate",
     "l3_misses_only",
@@ -227,6 +228,7 @@ Examples:
   numapilot record -m memprof-a --native ./plain -- ./app   times the program without call-outs first: narrower predictions
   numapilot record --engine track -- python3 script.py      objects and threads of any program
   numapilot record --engine fault -- ./app                  on this machine: first toucher and home node of each page
+  numapilot record --engine fault --java -- java -jar app.jar    the same with Java objects by class and line
   numapilot record -- redis-server --daemonize yes          a daemon: until it ends, or Ctrl-C (the daemon continues)
   numapilot record --pid 4711 --for 10s                     a running program, with all its child processes
   numapilot record --unit postgresql --for 10s              all processes of a systemd unit
@@ -270,6 +272,10 @@ pub struct RecordArgs {
     /// with common names (`xmalloc`, `palloc`, `g_malloc`, ...) are known, and in C and C++ those whose source shows that they are wrappers
     #[arg(long, value_name = "REGEX", value_parser = wrapper)]
     pub wrapper: Vec<String>,
+    /// Record Java objects by class and line: of the bytes that Java allocates one in INTERVAL, on average, and so nearly every large array. OpenJDK 11 or
+    /// later with Serial, Parallel or G1; prints a line "Picked up JAVA_TOOL_OPTIONS" (docs/guides/languages.md)
+    #[arg(long, value_name = "INTERVAL", num_args = 0..=1, require_equals = true, default_missing_value = "64K", value_parser = java_interval)]
+    pub java: Option<u32>,
     /// Keep one memory access in N as a sample, on average (randomised)
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     pub period: Option<u64>,
@@ -487,6 +493,13 @@ impl ExportArgs {
 /// A regular expression of function names, as it was written.
 fn wrapper(text: &str) -> Result<String, String> {
     numapilot_symbols::wrapper(text).map(|_| text.to_owned()).map_err(|error| format!("no regular expression: {error}"))
+}
+
+/// The mean distance of sampled allocations, which a Java virtual machine takes as a signed number of 32 bits.
+fn java_interval(text: &str) -> Result<u32, String> {
+    let bytes = numapilot_text::quantity::bytes(text)?;
+    let fitting = u32::try_from(bytes).ok().filter(|bytes| *bytes <= 1 << 30);
+    fitting.ok_or_else(|| "the interval must be 0 (every object) to 1G".to_owned())
 }
 
 /// A parser that maps a fixed set of words to values, and lists the words in the help.

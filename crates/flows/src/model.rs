@@ -290,7 +290,8 @@ pub struct LocationId(pub u32);
 /// One code address with the functions at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names), `[python]` (run by an interpreter); empty where unknown.
+    /// Path of the binary, or `[vdso]`, `[anon]`, `[jit]` (generated at run time, with names), `[python]` or `[java]` (run by an
+    /// interpreter); empty where unknown.
     pub module: Arc<str>,
     /// Offset in the binary (address minus load bias); the address itself where there is no binary.
     pub offset: u64,
@@ -311,10 +312,13 @@ impl Location {
         &*self.module == Location::GENERATED
     }
 
-    /// Whether this is a place in a function that a Python interpreter ran, and no address.
+    /// The module of methods that a Java virtual machine runs.
+    pub(crate) const JAVA: &str = numapilot_symbols::JAVA;
+
+    /// Whether this is a place in a function of a Python interpreter or a Java virtual machine, and no address.
     #[must_use]
     pub fn is_interpreted(&self) -> bool {
-        &*self.module == Location::PYTHON
+        [Location::PYTHON, Location::JAVA].contains(&&*self.module)
     }
 
     /// The innermost function that is not of the libraries that programs are built on: its place in `frames`. Memory that holds no code of a known name

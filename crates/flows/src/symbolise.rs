@@ -147,7 +147,7 @@ fn resolve_share(joined: &Joined, share: &[(u32, Vec<u32>)]) -> Vec<(u32, Resolv
         let offsets: Vec<u64> = indices.iter().map(|&index| joined.locations[index as usize].offset).collect();
         let generated = match generated_by {
             Some(pid) => joined.generated.get(pid),
-            None => (&**path == Location::PYTHON).then_some(&joined.interpreted),
+            None => [Location::PYTHON, Location::JAVA].contains(&&**path).then_some(&joined.interpreted),
         };
         let resolved = match generated {
             Some(code) => {
@@ -217,7 +217,9 @@ fn name_site_of(
             let frames = frames_of(*stack, joined, locations);
             let mut site = namer.sites.name_pooled(&frames);
             if !pool.is_empty() {
-                site.name = if frames.is_empty() { pool.to_string() } else { format!("{} in {pool}", site.name) };
+                // Of Java's objects the pool is their class.
+                let is_whole_name = frames.is_empty() || site.module == Location::JAVA;
+                site.name = if is_whole_name { pool.to_string() } else { format!("{} in {pool}", site.name) };
             }
             at_call(ObjectKind::Pool, site, strings)
         }

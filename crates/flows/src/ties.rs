@@ -351,7 +351,13 @@ mod tests {
 
     #[test]
     fn blocks_of_a_pool_too_whatever_lies_beneath() {
-        let made = |pool, address| Event::PoolAlloc { address: VirtAddr(address), bytes: 64, pool, stack: StackId(0) };
+        let made = |pool, address| Event::PoolAlloc {
+            address: VirtAddr(address),
+            bytes: 64,
+            pool,
+            stack: StackId(0),
+            thread: None,
+        };
         let freed = |pool, address| Event::PoolFree { address: VirtAddr(address), pool };
         let mut world = World { pooled: vec![(5, 0x1000, 0x1040)], ..World::default() };
         world.blocks.insert(0x1000, (0x9000, 1));

@@ -24,6 +24,8 @@ pub enum Need {
     BoundMemory,
     /// CMake.
     Cmake,
+    /// `java` and `javac` of Java 11 or later (package default-jdk-headless).
+    Java,
     /// The lab: QEMU and kernels with several memory nodes, unless `NUMAPILOT_LAB=skip` is set.
     Lab,
     /// Mount namespaces of one's own.
@@ -54,10 +56,11 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 16] = [
+    pub const ALL: [Need; 17] = [
         Need::ArmTools,
         Need::BoundMemory,
         Need::Cmake,
+        Need::Java,
         Need::Lab,
         Need::MountNamespaces,
         Need::MovePages,
@@ -80,6 +83,7 @@ impl Need {
             Need::ArmTools => "arm-tools",
             Need::BoundMemory => "bound-memory",
             Need::Cmake => "cmake",
+            Need::Java => "java",
             Need::Lab => "lab",
             Need::MountNamespaces => "mount-namespaces",
             Need::MovePages => "move-pages",

@@ -15,6 +15,8 @@ void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t ord
     words[5] = path_bytes;
     np_put_bytes(words + 6, map->path, path_bytes);
     np_commit(slot, count);
+    uint64_t last = np_load(np_arena->last_map_order);
+    while (last < order && !__atomic_compare_exchange_n(&np_arena->last_map_order, &last, order, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
 }
 
 void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order) {

@@ -114,6 +114,8 @@ struct np_regs { uintptr_t pc, sp, fp; };
     ((struct np_regs){(uintptr_t)__builtin_return_address(0), (uintptr_t)__builtin_frame_address(0) + 16, *(uintptr_t *)__builtin_frame_address(0)})
 /* Id of the stack that starts at `regs`; a new one is written to the ring first. 0: unknown. */
 uint32_t np_stack_id(struct np_slot *slot, struct np_regs regs);
+/* The same of frames that are known; flags as in NP_REC_STACK. */
+uint32_t np_stack_of(struct np_slot *slot, const uintptr_t *frames, unsigned count, uint32_t flags);
 /* Modules came or went: forget cached unwinding rules. */
 void np_unwind_modules_changed(void);
 

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "../include/numapilot_pool.h"
+#include "pool.h"
 #include "track.h"
 
 #include <string.h>
@@ -24,12 +25,15 @@ static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     return NULL;
 }
 
-static void tell(np_pool pool, enum np_pool_event event, const char *name, size_t bytes) {
+/* *order: 0: now. Becomes the record's. */
+static void tell(np_pool pool, enum np_pool_event event, const char *name, size_t bytes, uint64_t *order) {
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
+        if (*order == 0) *order = np_order();
+        if (*order < np_scratch(slot)->born) *order = np_scratch(slot)->born;
         unsigned count = 3 + np_words_for(bytes);
-        uint64_t *words = np_begin(slot, NP_REC_POOL, pool, count, np_order());
+        uint64_t *words = np_begin(slot, NP_REC_POOL, pool, count, *order);
         if (words != NULL) {
             words[2] = bytes | (uint64_t)event << 32;
             np_put_bytes(words + 3, name, bytes);
@@ -40,10 +44,31 @@ static void tell(np_pool pool, enum np_pool_event event, const char *name, size_
     errno = saved;
 }
 
-static np_pool create(const char *name) {
+static void tell_now(np_pool pool, enum np_pool_event event) {
+    uint64_t now = 0;
+    tell(pool, event, NULL, 0, &now);
+}
+
+uint32_t np_pool_named(const char *name, uint64_t *order) {
     np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
-    tell(pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0);
+    tell(pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0, order);
     return np_arena != NULL ? pool : 0;
+}
+
+static np_pool create(const char *name) {
+    uint64_t now = 0;
+    return np_pool_named(name, &now);
+}
+
+static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread,
+                     uint64_t order) {
+    unsigned count = thread == slot->thread_index ? 4 : 5;
+    uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, address, count, order);
+    if (words == NULL) return;
+    words[2] = stack | (uint64_t)pool << 32;
+    words[3] = bytes;
+    if (count == 5) words[4] = thread;
+    np_commit(slot, count);
 }
 
 static void made(np_pool pool, const void *address, size_t bytes) {
@@ -53,33 +78,43 @@ static void made(np_pool pool, const void *address, size_t bytes) {
     struct np_slot *slot = enter();
     if (slot != NULL) {
         uint32_t stack = np_stack_id(slot, caller);
-        uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, (uintptr_t)address, 4, np_order());
-        if (words != NULL) {
-            words[2] = stack | (uint64_t)pool << 32;
-            words[3] = bytes;
-            np_commit(slot, 4);
-        }
+        put_made(slot, pool, (uintptr_t)address, bytes, stack, slot->thread_index, np_order());
         np_leave(slot);
     }
     errno = saved;
 }
 
-static void given_back(np_pool pool, const void *address) {
-    if (address == NULL || (uintptr_t)address >= NP_ADDRESS_END) return;
+void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order) {
+    if (address == 0 || address >= NP_ADDRESS_END) return;
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        uint64_t *words = np_begin(slot, NP_REC_POOL_FREE, (uintptr_t)address, 3, np_order());
-        if (words != NULL) {
-            words[2] = pool;
-            np_commit(slot, 3);
-        }
+        put_made(slot, pool, address, bytes, stack, thread, order);
         np_leave(slot);
     }
     errno = saved;
 }
 
-static void reset(np_pool pool) { tell(pool, NP_POOL_RESET, NULL, 0); }
-static void destroy(np_pool pool) { tell(pool, NP_POOL_DESTROYED, NULL, 0); }
+static void put_gone(struct np_slot *slot, np_pool pool, uintptr_t address, uint64_t order) {
+    uint64_t *words = np_begin(slot, NP_REC_POOL_FREE, address, 3, order);
+    if (words == NULL) return;
+    words[2] = pool;
+    np_commit(slot, 3);
+}
+
+void np_pool_gone(uint32_t pool, uintptr_t address, uint64_t order) {
+    if (address == 0 || address >= NP_ADDRESS_END) return;
+    int saved = errno;
+    struct np_slot *slot = enter();
+    if (slot != NULL) {
+        put_gone(slot, pool, address, order);
+        np_leave(slot);
+    }
+    errno = saved;
+}
+
+static void given_back(np_pool pool, const void *address) { np_pool_gone(pool, (uintptr_t)address, np_order()); }
+static void reset(np_pool pool) { tell_now(pool, NP_POOL_RESET); }
+static void destroy(np_pool pool) { tell_now(pool, NP_POOL_DESTROYED); }
 
 NP_EXPORT const struct np_pool_functions numapilot_pools = {NP_POOL_VERSION, 0, create, made, given_back, reset, destroy};

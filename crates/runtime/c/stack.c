@@ -137,6 +137,12 @@ static uint32_t walk(struct np_slot *slot, struct np_stack_cache *cache, struct 
     return entry->id;
 }
 
+uint32_t np_stack_of(struct np_slot *slot, const uintptr_t *frames, unsigned count, uint32_t flags) {
+    uint64_t hash = np_hash_step(NP_HASH_FACTOR, flags);
+    for (unsigned i = 0; i < count; i++) hash = np_hash_step(hash, frames[i]);
+    return find_id(slot, hash | (hash == 0), frames, count, flags);
+}
+
 /* The id of the stack whose native frames are those of the memo; 0: it has to be walked. */
 static uint32_t remembered(const struct np_slot *slot, struct np_stack_cache *cache, const struct np_memo *memo) {
 #ifndef NP_PLUGIN

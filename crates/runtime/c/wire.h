@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define NP_ARENA_MAGIC 0x31414e4552415049ull /* "IPARENA1" */
-#define NP_ARENA_VERSION 2u
+#define NP_ARENA_VERSION 3u
 
 #define NP_MAX_NODES 64
 #define NP_MAX_CPUS 1024
@@ -146,6 +146,10 @@ struct np_arena {
     uint32_t unrecorded_programs[3];       /* executions of programs that run without the tracker */
     uint32_t unrecorded_named[3];          /* 2: unrecorded_name is whole */
     char unrecorded_name[3][244];          /* path of the first of those programs, ends with a zero */
+    uint32_t java_machines;                /* Java virtual machines that have loaded the agent (java.h) */
+    uint32_t java_troubles;                /* enum np_java_trouble, or-ed */
+    uint64_t java_dropped;                 /* objects that were not followed because too many were already */
+    uint64_t last_map_order;               /* stamp of the last mapping, in whichever process */
 
     _Alignas(64) uint64_t order_sequence; /* the last stamp taken (NP_ORDER_SEQUENCE) */
 
@@ -302,11 +306,13 @@ enum np_record {
     NP_REC_ALLOC_KIND = 22,  /* value address; word 2: stack id | size (32); as NP_REC_ALLOC, with word 3 alloc kind: used for every kind but malloc */
     NP_REC_MARK = 23,        /* value byte count; text follows: a mark that the program set (phase names) */
     NP_REC_CODE = 24,        /* value code id: an interpreter's function; word 2: name bytes | file bytes; word 3: bytes of its table of lines | first
-                                line (0: no table, for its length); word 4: minor version of Python 3, which says how the table is written; name, file
-                                and table follow, each padded */
+                                line (0: no table, for its length); word 4: minor version of Python 3, which says how the table is written, or
+                                NP_CODE_JAVA: pairs of an index of bytecode and a line (16 bits each), in any order; name, file and table follow, each
+                                padded */
     NP_REC_POOL = 25,        /* value number of a pool that the program carries itself, in its process; word 2: name bytes | np_pool_event; name follows.
                                 All but the first event end the pool's blocks, and are stamped before they are given back */
-    NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size. Stamped after it was made */
+    NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size; word 4, where another
+                                thread than the ring's allocated it: its index. Stamped after it was made */
     NP_REC_POOL_FREE = 27,   /* value address; word 2: pool. Stamped before the block is given back */
 };
 
@@ -315,9 +321,21 @@ enum np_pool_event { NP_POOL_CREATED = 0, NP_POOL_RESET = 1, NP_POOL_DESTROYED =
 /* A frame of NP_REC_STACK that is no return address but a place in an interpreter's function: these upper 16 bits, 28 of the code id, and the number of the
  * instruction. No address of a program or kernel looks like it, nor does text that a kernel's walk along frame pointers took for an address. */
 #define NP_CODE_FRAME (0x7f8dull << 48)
+/* The same of a Java method; the instruction's number is its index in the bytecode. */
+#define NP_JAVA_FRAME (0x7f8eull << 48)
+#define NP_CODE_JAVA 0
 #define NP_CODE_SHIFT 20
 #define NP_CODE_IDS (1u << 28)
 #define NP_CODE_UNITS (1 << NP_CODE_SHIFT)
+
+/* Why objects of a Java virtual machine are not followed, or not all. */
+enum np_java_trouble {
+    NP_JAVA_NO_EVENTS = 1,  /* before Java 11, or another agent has the events */
+    NP_JAVA_OTHER = 2,      /* no HotSpot */
+    NP_JAVA_COLLECTOR = 4,  /* a collector that moves objects while the program runs, or one that is not known */
+    NP_JAVA_LAYOUT = 8,     /* references are not laid out as expected */
+    NP_JAVA_FULL = 16,      /* more objects than are followed */
+};
 
 enum np_alloc_kind {
     NP_ALLOC_MALLOC = 0, NP_ALLOC_CALLOC = 1, NP_ALLOC_REALLOC = 2, NP_ALLOC_ALIGNED = 3, NP_ALLOC_NEW = 4, NP_ALLOC_NEW_ARRAY = 5,

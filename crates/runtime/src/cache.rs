@@ -1,4 +1,4 @@
-//! Where the runtime's two binaries are unpacked: the user's cache folder, or a private one below /tmp.
+//! Where the runtime's binaries are unpacked: the user's cache folder, or a private one below /tmp.
 
 use std::ffi::OsString;
 use std::io;
@@ -24,6 +24,11 @@ pub fn loader_can_take(path: &Path) -> bool {
     !path.as_os_str().as_bytes().iter().any(|b| matches!(b, b':' | b' ' | b'\t' | b'\n'))
 }
 
+/// Characters that a Java virtual machine does not take in a path of its options.
+fn java_can_take(path: &Path) -> bool {
+    !path.as_os_str().as_bytes().iter().any(|b| matches!(b, b'=' | b'\'' | b'"'))
+}
+
 fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     // SAFETY: a plain getter of this process's user id.
     let user = unsafe { libc::geteuid() };
@@ -35,7 +40,7 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         .flatten()
         .map(|folder| folder.join("numapilot"))
         .chain([PathBuf::from(format!("/tmp/numapilot-{user}"))])
-        .filter(|path| loader_can_take(path))
+        .filter(|path| loader_can_take(path) && java_can_take(path))
         .collect()
 }
 
@@ -74,6 +79,8 @@ mod tests {
             move |name: &str| pairs.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value))
         };
         let found = candidates(set(&[("XDG_CACHE_HOME", "/home/a b/cache"), ("XDG_RUNTIME_DIR", "/run/user/7")]));
+        assert_eq!(found[0], Path::new("/run/user/7/numapilot"));
+        let found = candidates(set(&[("XDG_CACHE_HOME", "/home/a=b/cache"), ("XDG_RUNTIME_DIR", "/run/user/7")]));
         assert_eq!(found[0], Path::new("/run/user/7/numapilot"));
         let found = candidates(set(&[("XDG_CACHE_HOME", "relative"), ("HOME", "/home/a")]));
         assert_eq!(found[0], Path::new("/home/a/.cache/numapilot"));

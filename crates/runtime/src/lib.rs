@@ -1,6 +1,7 @@
 //! Carries the C binaries of recordings and plans inside the `numapilot` executable, and unpacks them where a program can be started with them.
 //!
-//! `c/` holds their sources (`wire.h`: what they share with the recorder; `np.h`: what their parts offer each other), `build.rs` builds them.
+//! `c/` holds their sources (`wire.h`: what they share with the recorder; `np.h`: what their parts offer each other), `java/` those of the agent for Java
+//! virtual machines; `build.rs` builds them.
 //! They are unpacked into a directory named by their content, so versions of numapilot never disturb each other's.
 
 mod cache;
@@ -41,6 +42,9 @@ pub const CALLOUTS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapil
 /// The planner: a shared object for `LD_PRELOAD` that puts a program's objects and threads where a plan says.
 pub const PLANNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-plan.so"));
 
+/// The agent: a shared object that Java virtual machines load (`-agentpath:`), beside the tracker.
+pub const JAVA_AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-java.so"));
+
 /// Functions that the call-outs put themselves before (`callouts_mem.c`): a program that carries them is linked with `--wrap=NAME` for each.
 pub const WRAPPED: &[&str] = &[
     "memcpy",
@@ -73,6 +77,9 @@ pub const CALLOUTS_NAME: &str = "libnumapilot-callouts.a";
 /// File name of the planner.
 pub const PLANNER_NAME: &str = "libnumapilot-plan.so";
 
+/// File name of the agent.
+pub const JAVA_AGENT_NAME: &str = "libnumapilot-java.so";
+
 /// Absolute paths of the unpacked binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
@@ -82,6 +89,8 @@ pub struct Unpacked {
     pub callouts: PathBuf,
     /// Path of the planner library.
     pub planner: PathBuf,
+    /// Path of the agent for Java virtual machines.
+    pub java_agent: PathBuf,
 }
 
 /// Writes the binaries below `dir`, in a directory of their content's name, unless they are there already.
@@ -98,6 +107,7 @@ pub fn unpack(dir: &Path) -> io::Result<Unpacked> {
         tracker: place(&home, TRACKER_NAME, TRACKER)?,
         callouts: place(&home, CALLOUTS_NAME, CALLOUTS)?,
         planner: place(&home, PLANNER_NAME, PLANNER)?,
+        java_agent: place(&home, JAVA_AGENT_NAME, JAVA_AGENT)?,
     })
 }
 

@@ -21,10 +21,10 @@ fn many_at_once_get_the_same_whole_files() {
             let found = thread.join().expect("thread");
             assert_eq!(fs::read(&found.tracker).expect("tracker"), TRACKER);
             assert_eq!(fs::read(&found.callouts).expect("call-outs"), CALLOUTS);
-            assert!(found.planner.exists());
+            assert!(found.planner.exists() && found.java_agent.exists());
         }
     });
-    assert_eq!(fs::read_dir(cache.join(CONTENT_HASH)).expect("directory").count(), 3, "no temporary files are left");
+    assert_eq!(fs::read_dir(cache.join(CONTENT_HASH)).expect("directory").count(), 4, "no temporary files are left");
     assert_eq!(fs::metadata(&cache).expect("cache").permissions().mode() & 0o777, 0o700);
 }
 

@@ -108,6 +108,17 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
+/// What the agents in Java virtual machines counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArenaJava {
+    /// Virtual machines that loaded the agent.
+    pub machines: u32,
+    /// Why objects were not followed, or not all: `wire::layout::JAVA_*`, or-ed.
+    pub troubles: u32,
+    /// Objects that were not followed because too many were already.
+    pub dropped: u64,
+}
+
 /// Losses that the program's side counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaLosses {
@@ -298,6 +309,20 @@ impl Arena {
     pub fn limited_processes(&self) -> u32 {
         // SAFETY: a field of the mapped header, naturally aligned.
         unsafe { atomic32(&raw mut (*self.header()).unrecorded.0.limited_processes) }.load(Ordering::Relaxed)
+    }
+
+    /// Java virtual machines that loaded the agent.
+    pub fn java(&self) -> ArenaJava {
+        let header = self.header();
+        // SAFETY: fields of the mapped header, naturally aligned.
+        unsafe {
+            let counts = &raw mut (*header).unrecorded.0;
+            ArenaJava {
+                machines: atomic32(&raw mut (*counts).java_machines).load(Ordering::Relaxed),
+                troubles: atomic32(&raw mut (*counts).java_troubles).load(Ordering::Relaxed),
+                dropped: atomic64(&raw mut (*counts).java_dropped).load(Ordering::Relaxed),
+            }
+        }
     }
 
     /// Tells every process of the program to write nothing any more.

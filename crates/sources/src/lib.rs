@@ -16,6 +16,7 @@ mod error;
 mod faulted;
 mod generated;
 mod host;
+mod java;
 pub mod live;
 mod machine_files;
 mod namespaces;

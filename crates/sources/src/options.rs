@@ -178,6 +178,8 @@ pub struct RecordOptions<'a> {
     pub native: Option<Native>,
     /// Functions that allocate for others, as regular expressions of whole names: kept in the trace for the naming of heap objects.
     pub wrappers: Vec<String>,
+    /// Whether the objects of Java virtual machines are recorded, and the mean distance of sampled allocations in bytes (0: all of them).
+    pub java_interval_bytes: Option<u32>,
     /// Receives the progress.
     pub progress: Option<&'a mut dyn Progress>,
 }
@@ -210,6 +212,7 @@ impl<'a> RecordOptions<'a> {
             daemon_grace: None,
             native: None,
             wrappers: Vec::new(),
+            java_interval_bytes: None,
             progress: None,
         }
     }

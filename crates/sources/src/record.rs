@@ -24,6 +24,7 @@ use numapilot_launch::resolve_target;
 use numapilot_launch::signals::Guard;
 use numapilot_launch::spawn;
 use numapilot_machine::MachineSource;
+use numapilot_runtime::Unpacked;
 use numapilot_text::units;
 use numapilot_trace::output;
 use numapilot_trace::wire;
@@ -42,6 +43,7 @@ use crate::engine::select;
 use crate::error::SourceError;
 use crate::faulted::FaultAnswers;
 use crate::faulted::Untold;
+use crate::java;
 use crate::live::Live;
 use crate::live::LiveOutcome;
 use crate::machine_files;
@@ -101,8 +103,7 @@ pub fn record(mut options: RecordOptions<'_>) -> Result<Recording, SourceError> 
     let opening = prepared.opening(live.as_ref());
     let files = TraceFiles::create(&options.output, &opening).inspect_err(|_| output::discard(&options.output))?;
     let tracker = selection.has_tracker.then_some(library.tracker.as_path());
-    let program =
-        prepared.spawn(tracker, &library.planner, &guard).inspect_err(|_| output::discard(&options.output))?;
+    let program = prepared.spawn(tracker, &library, &guard).inspect_err(|_| output::discard(&options.output))?;
     let totals = Totals::default();
     let mut watch = Watch {
         listener,
@@ -211,14 +212,18 @@ impl<'a, 'm> Prepared<'a, 'm> {
         }
     }
 
-    /// Starts the program with the tracker, where there is one, and the planner, where there is a plan.
-    fn spawn(&self, tracker: Option<&Path>, planner: &Path, guard: &Guard) -> Result<Program, SourceError> {
+    /// Starts the program with the tracker, where there is one, the planner, where there is a plan, and the agent, where Java's objects are wanted.
+    fn spawn(&self, tracker: Option<&Path>, library: &Unpacked, guard: &Guard) -> Result<Program, SourceError> {
         let mut preload: Vec<&Path> = tracker.into_iter().collect();
         let mut environment = self.options.environment.clone();
         if let Some(image) = self.image.as_ref().filter(|_| tracker.is_some()) {
             // Behind the tracker: it records what the program asks for, and where its own NUMA calls are simulated, the planner's are too.
-            preload.push(planner);
+            preload.push(&library.planner);
             environment.extend(image.environment());
+        }
+        if let Some(interval_bytes) = self.options.java_interval_bytes.filter(|_| tracker.is_some()) {
+            let variable = java::environment(&library.java_agent, interval_bytes, &environment);
+            environment.push(variable);
         }
         let is_simulated = self.selection.engine.is_simulated();
         let launch = Launch {
@@ -247,6 +252,9 @@ impl<'a, 'm> Prepared<'a, 'm> {
         let mut recording = watch.result(self.options, self.selection.clone(), self.target, wall_time);
         recording.notes.splice(0..0, order.why.iter().chain(&self.simulated.notes).cloned());
         recording.notes.extend(notes);
+        if self.options.java_interval_bytes.is_some() {
+            recording.notes.extend(java::notes(self.selection.has_tracker, self.arena.java()));
+        }
         if let (Some(image), Some(fitted)) = (&self.image, self.options.plan) {
             recording.notes.splice(0..0, image.notes.iter().cloned());
             recording.plan = Some(Outcome::read(image, fitted));

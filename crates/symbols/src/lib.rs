@@ -29,12 +29,12 @@ pub use coverage::Coverage;
 pub use declared::{Declaration, Declarations};
 pub use demangle::{demangle, short_function, tidy};
 pub use generated::{
-    GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, PythonCode, python_function, read_jitdump,
-    read_perf_map,
+    GeneratedCode, GeneratedFile, GeneratedFunction, GeneratedLine, PythonCode, java_method, python_function,
+    read_jitdump, read_perf_map,
 };
 pub use go_table::{GoFunction, GoTable};
 pub use layout::{LayoutItem, ModuleLayout};
-pub use naming::{PYTHON, SiteFrame, SiteName, SiteNamer, is_machinery, is_python_arena, wrapper};
+pub use naming::{JAVA, PYTHON, SiteFrame, SiteName, SiteNamer, is_machinery, is_python_arena, wrapper};
 pub use resolver::{ElfSymbolizer, Resolved, ResolvedFrame, Symbolizer};
 pub use separate::{DebugFolders, Refusal, Separate, Shared, advice};
 pub use source::{Assigned, CallPlace, SourceCache};

@@ -51,6 +51,8 @@ pub struct SiteName {
 
 /// The module of functions of a Python interpreter.
 pub const PYTHON: &str = "[python]";
+/// The module of methods of a Java virtual machine.
+pub const JAVA: &str = "[java]";
 
 /// Functions in a row that pass on a block.
 const WRAPPERS_MAX: usize = 8;
@@ -96,6 +98,10 @@ impl SiteNamer {
     /// Names the site of a block of a pool that the program carries itself. The function that reports it (whose `np_pool_alloc` of `numapilot_pool.h` is a
     /// frame of its own where it is known) is the pool's allocator; its caller is the site.
     pub fn name_pooled(&mut self, frames: &[SiteFrame<'_>]) -> SiteName {
+        // The virtual machine makes what Java allocates: there is no function between the two.
+        if let Some(at) = self.first_of_java(frames) {
+            return site_at(&frames[at], None);
+        }
         let is_report = |frame: &SiteFrame<'_>| frame.function.split('(').next() == Some("np_pool_alloc");
         let allocator = usize::from(frames.first().is_some_and(is_report));
         let outer = frames.get(allocator + 1..).unwrap_or_default();
@@ -117,17 +123,17 @@ impl SiteNamer {
         let callee = passed_over.last().map(|frame| frame.function).filter(|name| !name.contains(['<', ' ']));
         let name = self
             .assigned_name(&frames[at..], callee)
-            .or_else(|| passed_over.iter().rev().find_map(|frame| container(frame.function)))
-            .unwrap_or_else(
-                || if frame.function.is_empty() { "(unknown)".to_owned() } else { frame.function.to_owned() },
-            );
-        SiteName {
-            name,
-            function: frame.function.to_owned(),
-            file: frame.file.to_owned(),
-            line: frame.line,
-            module: frame.module.to_owned(),
-        }
+            .or_else(|| passed_over.iter().rev().find_map(|frame| container(frame.function)));
+        site_at(frame, name)
+    }
+
+    /// The innermost method of the user's own Java code, for which Java's library allocates; else that of any Java code.
+    fn first_of_java(&self, frames: &[SiteFrame<'_>]) -> Option<usize> {
+        let is_named = |function: &str| self.wrappers.iter().any(|wrapper| wrapper.is_match(function));
+        let is_java = |frame: &SiteFrame<'_>| frame.module == JAVA;
+        let is_own =
+            |frame: &SiteFrame<'_>| is_java(frame) && !is_java_library(frame.function) && !is_named(frame.function);
+        frames.iter().position(is_own).or_else(|| frames.iter().position(is_java))
     }
 
     /// The innermost function of the user's own Python code, for which extensions and the interpreter allocate; else that of any Python code.
@@ -179,6 +185,24 @@ impl SiteNamer {
         }
         any_of(names)
     }
+}
+
+/// The site at a frame; without a name of its own it has the function's.
+fn site_at(frame: &SiteFrame<'_>, name: Option<String>) -> SiteName {
+    let or_function = || if frame.function.is_empty() { "(unknown)".to_owned() } else { frame.function.to_owned() };
+    SiteName {
+        name: name.unwrap_or_else(or_function),
+        function: frame.function.to_owned(),
+        file: frame.file.to_owned(),
+        line: frame.line,
+        module: frame.module.to_owned(),
+    }
+}
+
+/// Packages that come with Java.
+fn is_java_library(function: &str) -> bool {
+    const PACKAGES: [&str; 5] = ["java.", "javax.", "jdk.", "sun.", "com.sun."];
+    PACKAGES.iter().any(|package| function.starts_with(package))
 }
 
 /// The names joined as `u or v`; `None` if one is missing, or the result is too long.
@@ -369,6 +393,22 @@ mod tests {
         let namer = |pattern: &str| SiteNamer::with_wrappers(&[pattern.to_owned()]);
         let outer = at("main", "/srv/grid.py", 30);
         assert_eq!(namer("Grid\\..*").name(&[numpy, own, outer]).line, 30);
+    }
+
+    #[test]
+    fn what_is_allocated_for_java_belongs_to_the_users_method() {
+        let at = |function, file, line| SiteFrame { file, line, ..frame(function, JAVA) };
+        let library = at("java.util.HashMap.resize", "java/util/HashMap.java", 702);
+        let (own, main) = (at("acme.Cache.put", "acme/Cache.java", 31), at("acme.Main.main", "acme/Main.java", 9));
+        let name = |frames: &[SiteFrame<'_>], wrappers: &[String]| {
+            let site = SiteNamer::with_wrappers(wrappers).name_pooled(frames);
+            (site.function, site.line, site.module)
+        };
+        let named = |function: &str, line| (function.to_owned(), line, JAVA.to_owned());
+        assert_eq!(name(&[own, main], &[]), named("acme.Cache.put", 31), "the innermost, which allocates by itself");
+        assert_eq!(name(&[library, own, main], &[]), named("acme.Cache.put", 31));
+        assert_eq!(name(&[library, own, main], &["acme\\.Cache\\..*".to_owned()]), named("acme.Main.main", 9));
+        assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
     }
 
     #[test]

@@ -161,15 +161,15 @@ pub struct Counters {
 pub struct Code {
     /// Its number, unique in the recording, below 2^28.
     pub id: u64,
-    /// Minor version of the Python 3 that it belongs to.
+    /// Minor version of the Python 3 that it belongs to; `wire::CODE_JAVA`: it is a Java method.
     pub minor: u16,
-    /// Its qualified name; below 3.11 its plain name.
+    /// Its qualified name; below Python 3.11 its plain name.
     pub name: String,
     /// Its source file, as the interpreter has it.
     pub file: String,
     /// The line at which it is defined; 0 where the table was too long for a record.
     pub first_line: u32,
-    /// Its table of lines, as that version writes it.
+    /// Its table of lines, as that version writes it; of a Java method pairs of 16 bits, an index of bytecode and the line from there on.
     pub table: Vec<u8>,
 }
 
@@ -200,7 +200,7 @@ pub enum Event {
         address: VirtAddr,
         bytes: u64,
     },
-    /// Frames are return addresses or places in an interpreter's functions (`wire::CODE_FRAME`), innermost first.
+    /// Frames are return addresses or places in an interpreter's functions (`wire::CODE_FRAME`, `wire::JAVA_FRAME`), innermost first.
     Stack {
         id: StackId,
         frames: Vec<VirtAddr>,
@@ -279,19 +279,20 @@ pub enum Event {
     Mark {
         text: String,
     },
-    /// A function of an interpreter, which frames of stacks name by its id (`wire::CODE_FRAME`).
+    /// A function of an interpreter, which frames of stacks name by its id (`wire::CODE_FRAME`, `wire::JAVA_FRAME`).
     Code(Code),
     /// `pool`: a number, unique in its process and those that it forks.
     Pool {
         pool: u32,
         what: PoolEvent,
     },
-    /// A block of a pool was made, in memory whose own birth other events tell.
+    /// A block of a pool was made, in memory whose own birth other events tell. `thread`: that allocated it, where that is another than the record's.
     PoolAlloc {
         address: VirtAddr,
         bytes: u64,
         pool: u32,
         stack: StackId,
+        thread: Option<ThreadIndex>,
     },
     PoolFree {
         address: VirtAddr,

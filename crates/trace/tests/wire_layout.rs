@@ -110,6 +110,10 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         offset_of!(ArenaHeader, ids),
         [next_stack_id, next_thread_index, next_process_index, next_module_id, next_code_id,]
     );
+    of_arena_counts(out);
+}
+
+fn of_arena_counts(out: &mut Vec<(String, u64)>) {
     offsets!(out, "np_arena", ArenaEpoch, offset_of!(ArenaHeader, epoch), [epoch_futex, epoch_waiters, slots_high]);
     offsets!(
         out,
@@ -123,7 +127,16 @@ fn of_arena(out: &mut Vec<(String, u64)>) {
         "np_arena",
         ArenaUnrecorded,
         offset_of!(ArenaHeader, unrecorded),
-        [limited_processes, unrecorded_programs, unrecorded_named, unrecorded_name]
+        [
+            limited_processes,
+            unrecorded_programs,
+            unrecorded_named,
+            unrecorded_name,
+            java_machines,
+            java_troubles,
+            java_dropped,
+            last_map_order,
+        ]
     );
     offsets!(out, "np_arena", ArenaOrder, offset_of!(ArenaHeader, order), [order_sequence]);
 }
@@ -225,7 +238,9 @@ fn rust_and_c_agree_on_every_size_offset_and_constant() {
         ("NP_LINE_SHIFT", u64::from(LINE_SHIFT)),
         ("NP_NONE16", u64::from(NONE16)),
         ("NP_CODE_FRAME", CODE_FRAME),
+        ("NP_JAVA_FRAME", JAVA_FRAME),
         ("NP_CODE_SHIFT", u64::from(CODE_SHIFT)),
+        ("NP_CODE_JAVA", u64::from(CODE_JAVA)),
         ("NP_NONE32", u64::from(NONE32)),
     ] {
         expected.push((name.to_owned(), value));

@@ -63,6 +63,12 @@ pub fn run(arguments: &RecordArgs) -> Result<ExitCode> {
         .as_deref()
         .map_or_else(|| default_output(arguments), |name| named_output(name, arguments.quiet));
     let who = running(arguments)?;
+    if who.is_some() && arguments.java.is_some() {
+        bail!(
+            "--java needs a program that numapilot starts, because a Java virtual machine loads the agent at its start: \
+             numapilot record --java -- java ..."
+        );
+    }
     let line = Line::new(arguments.quiet);
     let mut shown = line.clone();
     let mut options = RecordOptions::new(arguments.command.clone(), output, &machine);
@@ -211,6 +217,7 @@ fn apply(arguments: &RecordArgs, options: &mut RecordOptions<'_>) -> Result<()> 
     options.seed = arguments.seed;
     options.max_stack_depth = arguments.max_stack;
     options.wrappers.clone_from(&arguments.wrapper);
+    options.java_interval_bytes = arguments.java;
     options.slots = arguments.max_threads;
     options.ring_bytes = arguments.ring_size.checked_mul(1024).context("--ring-size: too large")?;
     for variable in &arguments.env {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Record;
-use numapilot_trace::wire::layout::CODE_FRAME;
+use numapilot_trace::wire::layout::{CODE_FRAME, JAVA_FRAME};
 
 use super::{ADDRESS_END, Binary, CodeAddress, Joiner, Layouts, RawStack};
 use crate::model::{Location, LocationId};
@@ -37,7 +37,8 @@ impl<L: Layouts> Joiner<L> {
             return LocationId(0);
         }
         if is_interpreted(ip) {
-            let binary = self.binary(Location::PYTHON, &[]);
+            let module = if ip >> 48 == JAVA_FRAME >> 48 { Location::JAVA } else { Location::PYTHON };
+            let binary = self.binary(module, &[]);
             return self.location(CodeAddress { binary, offset: ip });
         }
         if ip >= ADDRESS_END {
@@ -150,7 +151,7 @@ impl<L: Layouts> Joiner<L> {
 
 /// Whether a frame is a place in an interpreter's function, and no address.
 fn is_interpreted(frame: u64) -> bool {
-    frame >> 48 == CODE_FRAME >> 48
+    frame >> 48 == CODE_FRAME >> 48 || frame >> 48 == JAVA_FRAME >> 48
 }
 
 /// Libraries that numapilot loads into programs: tracker, planner, remapper.

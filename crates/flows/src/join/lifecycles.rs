@@ -173,7 +173,14 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    pub(super) fn pool_alloc(&mut self, record: &Record, (address, bytes): (u64, u64), pool: u32, stack: StackId) {
+    /// `thread`: that allocated it, if it is another thread than the record's. An unknown one is replaced by the record's thread.
+    pub(super) fn pool_alloc(
+        &mut self,
+        record: &Record,
+        (address, bytes): (u64, u64),
+        (pool, stack): (u32, StackId),
+        thread: Option<ThreadIndex>,
+    ) {
         let length = bytes.max(1);
         if !self.check(address, length) {
             return;
@@ -185,7 +192,11 @@ impl<L: Layouts> Joiner<L> {
         let name = self.spaces[at].pools.name(pool).checked_sub(1);
         let name: Arc<str> = name.map_or_else(|| "".into(), |name| self.name_list[name as usize].clone());
         let site = self.site(SiteKey::Pool { pool: name, stack });
-        let object = self.born(record, address, bytes);
+        let mut object = self.born(record, address, bytes);
+        let running = thread.and_then(|thread| self.running.get(thread.0 as usize)).filter(|running| running.known);
+        if let Some(running) = running {
+            (object.thread, object.cpu, object.node) = (thread, running.cpu, running.node);
+        }
         let order = self.order(record);
         let object = self.new_object(Object { site, stack, ..object }, order);
         Arc::make_mut(&mut self.spaces[at].pools).insert(pool, layer, (address, length), object);

@@ -25,14 +25,16 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_symbols::{GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, python_function};
+use numapilot_symbols::{
+    GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
+};
 use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Code, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
 };
 use numapilot_trace::wire::layout;
-use numapilot_trace::wire::layout::{ADDRESS_END, CODE_FRAME, CODE_SHIFT};
+use numapilot_trace::wire::layout::{ADDRESS_END, CODE_FRAME, CODE_JAVA, CODE_SHIFT, JAVA_FRAME};
 
 use crate::access::AccessRef;
 use crate::losses::Losses;
@@ -322,8 +324,8 @@ impl<L: Layouts> Joiner<L> {
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
             Event::Code(code) => self.code_of_interpreter(code),
             Event::Pool { pool, what } => self.pool(record, *pool, what),
-            Event::PoolAlloc { address, bytes, pool, stack } => {
-                self.pool_alloc(record, (address.0, *bytes), *pool, *stack);
+            Event::PoolAlloc { address, bytes, pool, stack, thread } => {
+                self.pool_alloc(record, (address.0, *bytes), (*pool, *stack), *thread);
             }
             Event::PoolFree { address, pool } => self.pool_free(record, address.0, *pool),
             Event::Mark { text } => self.out.marks.push(MarkRow {
@@ -345,6 +347,10 @@ impl<L: Layouts> Joiner<L> {
 
     fn code_of_interpreter(&mut self, code: &Code) {
         let Code { minor, name, file, first_line, table, .. } = code;
+        if *minor == CODE_JAVA {
+            self.interpreted.push(java_method(JAVA_FRAME | code.id << CODE_SHIFT, name, file, table));
+            return;
+        }
         let python = PythonCode { minor: *minor, name, file, first_line: *first_line, table };
         self.interpreted.push(python_function(CODE_FRAME | code.id << CODE_SHIFT, &python));
     }

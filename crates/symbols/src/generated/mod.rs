@@ -4,11 +4,13 @@
 //! A map has no times, and memory of code is used again: where several functions were at an address, any of them may be the one that ran,
 //! and the name says so.
 
+mod java;
 mod jitdump;
 mod names;
 mod perf_map;
 mod python;
 
+pub use java::java_method;
 pub use jitdump::read_jitdump;
 pub use perf_map::read_perf_map;
 pub use python::{PythonCode, python_function};

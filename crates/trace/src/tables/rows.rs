@@ -356,7 +356,8 @@ table! {
         stack: u32, "", Delta;
         /// Depth of the frame; 0 is the innermost.
         depth: u16, "", Dictionary;
-        /// Return address of the frame; of a function that a Python interpreter ran (module `[python]`), a place in it (since 1.3).
+        /// Return address of the frame; of a function that a Python interpreter ran (module `[python]`) or a Java method (module `[java]`), a place
+        /// in it (since 1.3).
         ip: u64, "address", Dictionary;
         /// Location of that address.
         location: u32, "frames.location; 0 unknown", Dictionary;

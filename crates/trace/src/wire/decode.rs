@@ -208,9 +208,13 @@ fn other_event(found: Frame, record: &[u8], state: &RingState) -> Result<Event, 
         REC_MARK => Event::Mark { text: text(record, 16, found.value) },
         REC_CODE => Event::Code(code(found, record)),
         REC_POOL => Event::Pool { pool: id(found, "pool")?, what: pool_event(found, record)? },
-        REC_POOL_ALLOC => {
-            Event::PoolAlloc { address, bytes: word(record, 24), pool: high(second), stack: StackId(low(second)) }
-        }
+        REC_POOL_ALLOC => Event::PoolAlloc {
+            address,
+            bytes: word(record, 24),
+            pool: high(second),
+            stack: StackId(low(second)),
+            thread: (record.len() > 32).then(|| ThreadIndex(low(word(record, 32)))),
+        },
         REC_POOL_FREE => Event::PoolFree { address, pool: low(second) },
         _ => return Err(WireFault::UnknownType(found.kind)),
     })

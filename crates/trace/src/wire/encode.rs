@@ -129,8 +129,9 @@ impl Encoder {
             }
             Event::Code(code) => self.code(code),
             Event::Pool { pool, what } => self.pool(*pool, what),
-            Event::PoolAlloc { address, bytes, pool, stack } => {
+            Event::PoolAlloc { address, bytes, pool, stack, thread } => {
                 self.words.extend([pack(stack.0, *pool), *bytes]);
+                self.words.extend(thread.map(|thread| u64::from(thread.0)));
                 (REC_POOL_ALLOC, address.0)
             }
             Event::PoolFree { address, pool } => {

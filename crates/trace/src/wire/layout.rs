@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // Field by field documented in wire.h; repeating it here would only drift.
 
 pub const ARENA_MAGIC: u64 = 0x3141_4e45_5241_5049;
-pub const ARENA_VERSION: u32 = 2;
+pub const ARENA_VERSION: u32 = 3;
 pub const MAX_NODES: usize = 64;
 pub const MAX_CPUS: usize = 1024;
 pub const PATH_MAX: usize = 256;
@@ -18,8 +18,12 @@ pub const NONE16: u16 = 0xffff;
 pub const NONE32: u32 = 0xffff_ffff;
 /// The upper 16 bits of a frame of a stack that is a place in an interpreter's function.
 pub const CODE_FRAME: u64 = 0x7f8d << 48;
-/// Bits of such a frame below its function's number.
+/// The same of a place in a Java method.
+pub const JAVA_FRAME: u64 = 0x7f8e << 48;
+/// Bits of such frames below the function's number.
 pub const CODE_SHIFT: u32 = 20;
+/// A function's version of Python 3 where it is a Java method.
+pub const CODE_JAVA: u16 = 0;
 
 /// `struct np_config`: set before the program starts, constant afterwards.
 #[repr(C)]
@@ -128,6 +132,10 @@ pub struct ArenaUnrecorded {
     pub unrecorded_programs: [u32; UNRECORDED_REASONS],
     pub unrecorded_named: [u32; UNRECORDED_REASONS],
     pub unrecorded_name: [[u8; 244]; UNRECORDED_REASONS],
+    pub java_machines: u32,
+    pub java_troubles: u32,
+    pub java_dropped: u64,
+    pub last_map_order: u64,
 }
 
 #[repr(C)]
@@ -318,6 +326,11 @@ constants! {
     POOL_CREATED = NP_POOL_CREATED = 0;
     POOL_RESET = NP_POOL_RESET = 1;
     POOL_DESTROYED = NP_POOL_DESTROYED = 2;
+    JAVA_NO_EVENTS = NP_JAVA_NO_EVENTS = 1;
+    JAVA_OTHER = NP_JAVA_OTHER = 2;
+    JAVA_COLLECTOR = NP_JAVA_COLLECTOR = 4;
+    JAVA_LAYOUT = NP_JAVA_LAYOUT = 8;
+    JAVA_FULL = NP_JAVA_FULL = 16;
     ALLOC_MALLOC = NP_ALLOC_MALLOC = 0;
     ALLOC_CALLOC = NP_ALLOC_CALLOC = 1;
     ALLOC_REALLOC = NP_ALLOC_REALLOC = 2;

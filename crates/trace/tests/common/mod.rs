@@ -182,12 +182,11 @@ fn pool_event() -> impl Strategy<Value = Event> {
     let what = prop_oneof![text().prop_map(PoolEvent::Created), Just(PoolEvent::Reset), Just(PoolEvent::Destroyed)];
     prop_oneof![
         (id, what).prop_map(|(pool, what)| Event::Pool { pool, what }),
-        (address(), any::<u64>(), id, id).prop_map(|(address, bytes, pool, stack)| Event::PoolAlloc {
-            address,
-            bytes,
-            pool,
-            stack: StackId(stack)
-        }),
+        (address(), any::<u64>(), id, id, proptest::option::of(id)).prop_map(
+            |(address, bytes, pool, stack, thread)| {
+                Event::PoolAlloc { address, bytes, pool, stack: StackId(stack), thread: thread.map(ThreadIndex) }
+            }
+        ),
         (address(), id).prop_map(|(address, pool)| Event::PoolFree { address, pool }),
     ]
 }
