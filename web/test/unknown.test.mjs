@@ -334,3 +334,48 @@ test("a link to a function means it in every page of the recording, and half a l
         await done();
     }
 });
+
+test("no list that is made at a change of a filter has a place for each object and thread, or node", async () => {
+    const [objects, threads] = [50_000, 4096];
+    const change = (head, columns) => {
+        for (const name of Object.keys(columns).filter((name) => name.startsWith("instance_"))) {
+            const last = columns[name].at(-1);
+            while (columns[name].length < objects) columns[name].push(last);
+        }
+        columns.instance_id = columns.instance_id.map((_, index) => index);
+        const idle = { ...head.threads[0], samples: 0, share: [0, 0, 0] };
+        while (head.threads.length < threads) head.threads.push({ ...idle, thread: head.threads.length });
+    };
+    // The longest list, by its number of places.
+    const before = () => {
+        window.longest = 0;
+        const watch = (list) =>
+            new Proxy(list, {
+                construct: (target, given) => {
+                    if (typeof given[0] === "number") window.longest = Math.max(window.longest, given[0]);
+                    return new target(...given);
+                },
+            });
+        for (const name of ["Int32Array", "Uint32Array", "Float64Array"]) window[name] = watch(window[name]);
+    };
+    const { page, done } = await openChanged("streamcluster.html", change, { fragment: "#objects.by=instance&only=reads", before });
+    assert.ok((await page.locator(".objects tbody tr").count()) > 1);
+    const longest = await page.evaluate(() => window.longest);
+    // Threads have a place for each slice of time.
+    assert.ok(longest <= 240 * (threads + 1), `a list of ${longest} places`);
+    await done();
+});
+
+test("without a filter, functions and objects have what was computed from every sample, folded or not", async () => {
+    const change = (head) => {
+        head.functions[0].samples = 1234;
+        head.sites[0].threads = 999;
+    };
+    const { page, done } = await openChanged("streamcluster.html", change);
+    assert.match(await page.locator(".functions tbody tr td:nth-child(2)").first().getAttribute("title"), / 1234 samples$/);
+    await page.locator(".objects tbody tr.choosable").first().click();
+    await drawn(page);
+    const threads = page.locator("#object-detail .fact", { hasText: "Threads" });
+    assert.equal(await threads.locator(".fact-value").innerText(), "999");
+    await done();
+});
