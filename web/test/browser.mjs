@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { after, before } from "node:test";
+import { after, before as first } from "node:test";
 import { pathToFileURL } from "node:url";
 import { deflateSync, inflateSync } from "node:zlib";
 import { chromium } from "playwright-core";
@@ -14,7 +14,7 @@ export const figures = (name) => JSON.parse(readFileSync(join(folder, name), "ut
 
 let browser;
 let made;
-before(async () => {
+first(async () => {
     browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox"] });
 });
 after(async () => {
@@ -22,9 +22,10 @@ after(async () => {
     if (made) rmSync(made, { recursive: true });
 });
 
-/** Opens a page and holds it to the rules at its end: no console output, no error, no request but for itself, no script from data. */
-export async function open(name, { fragment = "", width = 1400, height = 900, colorScheme = "light", from = folder } = {}) {
+/** Opens a page, in which `before` runs first, and holds it to the rules at its end: no console output, no error, no request but for itself, no script from data. */
+export async function open(name, { fragment = "", width = 1400, height = 900, colorScheme = "light", from = folder, before } = {}) {
     const page = await browser.newPage({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
+    if (before) await page.addInitScript(before);
     const address = pathToFileURL(join(from, name)).href;
     const complaints = [];
     page.on("console", (message) => complaints.push(`console: ${message.text()}`));
