@@ -22,8 +22,6 @@ const LINE_BYTES: usize = 256;
 /// An emulated program and its emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Emulation<'a> {
-    /// Path of the emulator.
-    pub qemu: &'a Path,
     /// Path of the unpacked plugin.
     pub plugin: &'a Path,
     /// For the emulated program's `LD_PRELOAD`: the tracker, and what the user preloads.
@@ -60,7 +58,7 @@ impl fmt::Display for NotEmulated {
 impl Error for NotEmulated {}
 
 impl Emulation<'_> {
-    /// Arguments for [`Emulation::qemu`], without its own name.
+    /// Arguments for the emulator, without its own name.
     ///
     /// # Errors
     /// A comma where QEMU takes none, or a script that leads nowhere.
@@ -122,7 +120,6 @@ mod tests {
     fn line(program: &Path, arguments: &[&str], preload: &str) -> Result<Vec<OsString>, NotEmulated> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
         Emulation {
-            qemu: Path::new("/q"),
             plugin: Path::new("/p.so"),
             preload: OsStr::new(preload),
             program,

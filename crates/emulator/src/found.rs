@@ -43,7 +43,7 @@ impl Emulator {
     /// A comma where QEMU takes none, or a script that leads nowhere.
     pub fn command(&self, program: &Path, arguments: &[OsString], preload: &OsStr) -> Result<Command, NotEmulated> {
         let line =
-            Emulation { qemu: &self.qemu.path, plugin: &self.plugin, preload, program, arguments }.command_line()?;
+            Emulation { plugin: &self.plugin, preload, program, arguments }.command_line()?;
         let mut command = Command::new(&self.qemu.path);
         command.args(line);
         for name in EMULATOR_VARIABLES {
