@@ -119,13 +119,8 @@ mod tests {
 
     fn line(program: &Path, arguments: &[&str], preload: &str) -> Result<Vec<OsString>, NotEmulated> {
         let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-        Emulation {
-            plugin: Path::new("/p.so"),
-            preload: OsStr::new(preload),
-            program,
-            arguments: &arguments,
-        }
-        .command_line()
+        Emulation { plugin: Path::new("/p.so"), preload: OsStr::new(preload), program, arguments: &arguments }
+            .command_line()
     }
 
     #[test]

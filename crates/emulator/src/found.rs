@@ -42,8 +42,7 @@ impl Emulator {
     /// # Errors
     /// A comma where QEMU takes none, or a script that leads nowhere.
     pub fn command(&self, program: &Path, arguments: &[OsString], preload: &OsStr) -> Result<Command, NotEmulated> {
-        let line =
-            Emulation { plugin: &self.plugin, preload, program, arguments }.command_line()?;
+        let line = Emulation { plugin: &self.plugin, preload, program, arguments }.command_line()?;
         let mut command = Command::new(&self.qemu.path);
         command.args(line);
         for name in EMULATOR_VARIABLES {
