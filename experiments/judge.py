@@ -49,8 +49,8 @@ def load(path):
 
 
 def sign_agrees(published, ours, within):
-    """Whether a gain agrees with a published one, of which only the sign counts, or with a published sign. `within` is how far "unchanged" goes, in the words of
-    the authors ("insensitive", "no effect"); it does not turn a gain or a loss of ours into none."""
+    """Whether a gain agrees with a published one, of which only the sign counts, or with a published sign. `within` is how far "unchanged" goes, in the words
+    of the authors ("insensitive", "no effect"); it does not turn a gain or a loss of ours into none."""
     if published == "unchanged":
         return abs(ours) <= within
     if published == "no loss":

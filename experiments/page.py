@@ -186,7 +186,8 @@ def page(study, published, failures, binary_hash, pictures):
         missed = [f"* {line}" for line in judge.missed(study, published)]
         within, far = published["unchanged"]["within"], published["missed"]
         sizes = f"{100 * far['speedup']:.0f} % of the speed-up or {100 * far['share']:.0f} points of the share"
-        what = f"Where the authors say that a change has no effect, up to {100 * within:.0f} % counts as none; sizes are named when they are off by more than {sizes}."
+        none = f"Where the authors say that a change has no effect, up to {100 * within:.0f} % counts as none"
+        what = f"{none}; sizes are named when they are off by more than {sizes}."
         parts += [f"## What is missed\n\n{what}\n"]
         parts += ["\n".join(missed or ["Nothing."]) + "\n"]
     if study.programs:

@@ -34,7 +34,9 @@ def case_studies(study, published):
         for program, (before, after) in study.fixes.items()
     }
     theirs = {
-        entry["program"]: {series[0]: 100 * entry["gain"], series[1]: 100 * judge.number_of(entry["interleave"])} for entry in published["fix"] if entry["program"] in values
+        entry["program"]: {series[0]: 100 * entry["gain"], series[1]: 100 * judge.number_of(entry["interleave"])}
+        for entry in published["fix"]
+        if entry["program"] in values
     }
     title = f"MemProf's case studies: gain over the program as it was (simulated {plan.MEMPROF_MACHINE})"
     return svg.grouped_bars(title, "gain, %", list(values), series, values, theirs, None, [FIX_COLOUR, *palette_of(["interleave"])])

@@ -64,6 +64,8 @@ fn at<'a>(trace: &'a Trace, mark: &str, class: &str, method: &str) -> Vec<&'a Ob
         site.kind == ObjectKind::Pool && site.place() == place && *site.name == *class
     };
     let mut objects: Vec<&Object> = trace.objects().iter().filter(is_there).collect();
+    let all = || trace.sites().iter().map(|site| format!("{} ({})", site.name, site.place())).collect::<Vec<_>>();
+    assert!(!objects.is_empty(), "no {class} at {place}, but {:?}", all());
     let methods: BTreeSet<&str> = objects.iter().map(|object| &*site_of(trace, object).function).collect();
     assert_eq!(methods, BTreeSet::from([method]), "{class} at {place}");
     objects.sort_by_key(|object| object.birth);

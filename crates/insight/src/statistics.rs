@@ -5,7 +5,8 @@ use numapilot_flows::{Evidence, Filter, Trace};
 use crate::estimate::{Estimate, Tally};
 
 /// Figures over some accesses. Shares lie between 0 and 1. Of page faults, and of samples of other events, only the samples are counted: all else is NaN,
-/// because their rates measure no accesses. So are shares of nothing: the remote share where no home is known, the share of writes where nothing passes the filter.
+/// because their rates measure no accesses. So are shares of nothing: the remote share where no home is known, the share of writes where nothing passes the
+/// filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Number of samples that pass the filter.

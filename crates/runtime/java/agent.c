@@ -89,7 +89,7 @@ static void follow(np_jvmti jvmti, np_jni jni) {
         recorder->trouble(NP_JAVA_LAYOUT, "warning: Java objects are not followed: this virtual machine's references are not known");
         return;
     }
-    if (np_jvmti_sample_every(jvmti, interval) != 0 || np_jvmti_enable(jvmti, NP_JVM_OBJECT_SAMPLED, 1) != 0)
+    if (np_jvmti_enable(jvmti, NP_JVM_OBJECT_SAMPLED, 1) != 0)
         recorder->trouble(NP_JAVA_NO_EVENTS, "warning: Java objects are not followed: this virtual machine does not sample them");
 }
 
@@ -128,8 +128,10 @@ static bool set_up(np_jvmti jvmti) {
     callbacks[NP_JVM_COLLECTION_BEGINS - NP_JVM_EVENT_FIRST] = (void *)collection_begins;
     callbacks[NP_JVM_COLLECTION_ENDS - NP_JVM_EVENT_FIRST] = (void *)collection_ends;
     callbacks[NP_JVM_OBJECT_SAMPLED - NP_JVM_EVENT_FIRST] = (void *)object_sampled;
-    return take_capabilities(jvmti) && np_jvmti_set_callbacks(jvmti, callbacks, sizeof callbacks) == 0
-        && np_jvmti_enable(jvmti, NP_JVM_INIT, 1) == 0 && np_jvmti_enable(jvmti, NP_JVM_DEATH, 1) == 0;
+    /* The interval now: a thread draws its first sample when it begins, and the first one begins soon. */
+    return take_capabilities(jvmti) && np_jvmti_sample_every(jvmti, interval) == 0
+        && np_jvmti_set_callbacks(jvmti, callbacks, sizeof callbacks) == 0 && np_jvmti_enable(jvmti, NP_JVM_INIT, 1) == 0
+        && np_jvmti_enable(jvmti, NP_JVM_DEATH, 1) == 0;
 }
 
 /* Anything but 0 would end the virtual machine. */
