@@ -48,17 +48,18 @@ impl Statistics {
         }
         let is_known = trace.evidence() == Evidence::Accesses;
         let figure = |estimate: Estimate| if is_known { estimate } else { Estimate::exact(f64::NAN) };
-        let share = |estimate: Estimate| {
-            if estimate.is_share_of_nothing() { Estimate::exact(f64::NAN) } else { figure(estimate) }
+        let share = |part: &Tally, whole: &Tally| match whole.samples {
+            0 => Estimate::exact(f64::NAN),
+            _ => figure(part.share_of(whole)),
         };
         Statistics {
             samples: all.samples,
             remote_samples: remote.samples,
             write_samples: writes.samples,
             accesses: figure(all.total()),
-            remote: share(remote.share_of(&known)),
-            writes: share(writes.share_of(&all)),
-            share: share(all.share_of(&whole)),
+            remote: share(&remote, &known),
+            writes: share(&writes, &all),
+            share: share(&all, &whole),
         }
     }
 }

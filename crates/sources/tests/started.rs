@@ -96,6 +96,6 @@ fn programs_that_cannot_load_the_tracker_are_told_with_the_reason() {
     assert!(!errors.contains("cannot be preloaded"), "the loader complains to the program's user: {errors}");
     let notes = lab.result()["notes"].to_string();
     assert!(notes.contains("2 statically linked programs were not recorded") && notes.contains("/fixed"), "{notes}");
-    assert_eq!(notes.contains("1 programs could not be recorded"), is_root, "{notes}");
+    assert_eq!(notes.contains("1 program could not be recorded"), is_root, "{notes}");
     assert_eq!(notes.contains("set-user-ID programs, or programs whose user"), is_root, "{notes}");
 }
