@@ -134,7 +134,7 @@ folder = "/tmp/d/state"
 END
 "$numapilot" balance --quiet --config c.toml & daemon=$!
 # It answers from the moment that it listens, and knows its processes once it has looked.
-until "$numapilot" ctl status --socket /tmp/d/control 2>&1 | grep -q '^  did'; do kill -0 $daemon || exit 1; sleep 0.1; done
+until "$numapilot" ctl status --socket /tmp/d/control 2>&1 | grep -q '^  actions'; do kill -0 $daemon || exit 1; sleep 0.1; done
 ctl() { uid=$1; shift; user $uid "$numapilot" ctl "$@" --socket /tmp/d/control; }
 run status-root "$numapilot" ctl status --socket /tmp/d/control
 run status-user ctl 1002 status

@@ -58,7 +58,7 @@ fn unfinished_runs_are_left_out_and_counted() {
     let done = query(&[text(folder.path()), "select count(distinct host) as n from tef", "--format", "csv"]);
     assert_eq!(String::from_utf8_lossy(&done.stdout), "n\n2\n");
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
-    assert!(said.contains("1 unfinished") && said.contains("run=now"), "{said}");
+    assert!(said.contains("unfinished traces (no meta.json): 1,") && said.contains("run=now"), "{said}");
     let empty = scratch();
     fs::create_dir_all(empty.path().join("host=a/run=b")).expect("made");
     assert!(complaint(&[text(empty.path()), "select 1"], 1).contains("no complete trace"));

@@ -472,7 +472,7 @@ mod tests {
         };
         let moved = said(Some(34 << 20));
         assert!(moved.contains("pages: none moved by numapilot;"), "{moved}");
-        assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine meanwhile"), "{moved}");
+        assert!(moved.contains("the kernel's NUMA balancing moved 34.0 MiB on this machine in that time"), "{moved}");
         assert!(said(Some(0)).contains("the kernel's NUMA balancing moved none"), "{}", said(Some(0)));
         assert!(said(None).contains("is not known"), "{}", said(None));
     }

@@ -40,7 +40,7 @@ pub fn heap(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> Str
 #[must_use]
 pub fn heap_headline(engine: &str, look: Look) -> String {
     let says = format!(
-        "Engine {engine} recorded allocations and no memory accesses, so this report shows the heap alone. To see which memory is remote for the threads that \
+        "Engine {engine} recorded allocations and no memory accesses, so this report shows the heap alone. To see which memory is far from the threads that \
          use it, record accesses: `numapilot doctor` says which engines can here; `--engine emulate` needs neither a PMU nor several nodes."
     );
     wrap(&says, look.width).iter().map(|line| format!("{line}\n")).collect()
