@@ -237,12 +237,7 @@ fn losses(counts: &Counts, notes: &mut Vec<String>) {
             units::counted(counts.lost, "record", "records")
         ));
     }
-    if counts.throttled > 0 {
-        notes.push(format!(
-            "the kernel slowed sampling down {}: shares over time are skewed there",
-            units::counted(counts.throttled, "time", "times")
-        ));
-    }
+    notes.extend(counts.throttling_note());
     if counts.aux_flagged > 0 {
         notes.push(format!(
             "{} AUX buffers were truncated, overwritten or had collisions: samples are missing there",

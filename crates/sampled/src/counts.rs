@@ -1,5 +1,7 @@
 //! What became of a recording's samples.
 
+use numapilot_text::units;
+
 /// Counts of a recording's samples by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -73,6 +75,14 @@ impl Counts {
         let count = self.beyond_addresses;
         let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
         (count > 0).then(|| format!("{count} {words}"))
+    }
+
+    /// A note on sampling that the kernel slowed down; `None`: it did not.
+    pub fn throttling_note(&self) -> Option<String> {
+        (self.throttled > 0).then(|| {
+            let times = units::counted(self.throttled, "time", "times");
+            format!("the kernel slowed sampling down {times}: shares over time are skewed there")
+        })
     }
 }
 

@@ -54,7 +54,7 @@ impl Ring {
     }
 }
 
-/// Hands out numbers where others need some as well: the tracker in the program does too. No number is handed out twice.
+/// Assigns numbers where the tracker in the program assigns some of the same kind. No number is assigned twice.
 pub trait Numbering: Send + Sync {
     /// A number for a thread.
     fn new_thread(&self) -> u32;
@@ -71,7 +71,7 @@ pub trait Numbering: Send + Sync {
 
 /// Source of the numbers of threads, processes and binaries.
 enum Numbers {
-    /// Nobody else hands any out. In order: process, module, stack.
+    /// Nobody else assigns any. In order: process, module, stack.
     Own(u32, u32, u32),
     /// Others do too.
     Shared(Arc<dyn Numbering>),

@@ -381,7 +381,7 @@ impl Arena {
     }
 }
 
-/// The numbers that the tracker hands out, too: the recorder announces threads, processes and binaries of its own.
+/// The numbers that the tracker assigns, too: the recorder announces threads, processes and binaries of its own.
 impl Numbering for Arena {
     fn new_thread(&self) -> u32 {
         // SAFETY: a field of the mapped header, naturally aligned; so in the next three.

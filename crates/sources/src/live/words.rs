@@ -61,12 +61,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             units::counted(outcome.filled_for_others, "page fault", "page faults")
         ));
     }
-    if counts.throttled > 0 {
-        notes.push(format!(
-            "the kernel slowed sampling down {}: shares over time are skewed there",
-            units::counted(counts.throttled, "time", "times")
-        ));
-    }
+    notes.extend(counts.throttling_note());
     if outcome.left_out > 0 {
         notes.push(format!(
             "{} left out, because more threads were started than a trace can hold (4,194,304): record for a shorter time",
