@@ -65,7 +65,7 @@ function figures({ model, store }: Context, selection: Selection): HTMLElement[]
     if (unshown === "" && isEmpty) {
         return [h("p", { class: "nothing" }, isFiltered ? `No ${said.one} passes the filters.` : `This recording holds no ${said.inFull}.`)];
     }
-    const why = head.headline.verdict === "page-faults" ? "Page faults are no accesses: they show first touches" : unshown;
+    const why = head.headline.verdict === "page-faults" ? "Page faults show first touches, not how often memory is accessed" : unshown;
     if (why !== "") return [h("p", { class: "nothing" }, `${why}, so no shares are shown.`)];
     const of = `${count(accesses[0])} ${said.inFull}`;
     const ofWhat = known < 1 - 1e-9 ? `of the ${shortPercent(known)} of ${of} whose home is known` : `of ${of}`;
