@@ -10,15 +10,13 @@ use std::time::{Duration, Instant};
 
 use common::{answer, complaint, query, scratch, text, trace};
 use numapilot_fixtures::Kind;
-use tempfile::TempDir;
 
 fn made() -> &'static str {
-    static MADE: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = MADE.get_or_init(|| {
-        let folder = scratch();
-        let path = folder.path().join("odd name #1 é 100%.numatrace");
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let path = MADE.get_or_init(|| {
+        let path = numapilot_scratch::scratch().join("odd name #1 é 100%.numatrace");
         trace(Kind::Losses, 5000, 100, 3, &path);
-        (folder, path)
+        path
     });
     text(path)
 }

@@ -4,15 +4,10 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
 use std::sync::OnceLock;
 
-use tempfile::TempDir;
-
-/// Where everything is built; removed at the end.
-pub fn scratch() -> &'static Path {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    FOLDER.get_or_init(|| tempfile::tempdir().expect("a temporary folder")).path()
-}
+pub use numapilot_scratch::scratch;
 
 pub fn must(command: &mut Command) -> String {
     let output = command.output();

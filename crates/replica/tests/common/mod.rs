@@ -6,9 +6,8 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::Output;
-use std::sync::OnceLock;
 
-use tempfile::TempDir;
+pub use numapilot_scratch::scratch;
 
 /// Sources of the C library, relative to the crate.
 pub const LIBRARY: &[&str] = &["c/replica.c", "c/readers.c", "c/nodes.c"];
@@ -16,12 +15,6 @@ pub const LIBRARY: &[&str] = &["c/replica.c", "c/readers.c", "c/nodes.c"];
 /// The crate's folder.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where this test binary builds; removed at the end.
-pub fn scratch() -> &'static Path {
-    static DIR: OnceLock<TempDir> = OnceLock::new();
-    DIR.get_or_init(|| tempfile::tempdir().expect("temporary directory")).path()
 }
 
 /// Runs a command that must at least start.

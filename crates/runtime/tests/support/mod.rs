@@ -18,19 +18,13 @@ use std::sync::OnceLock;
 
 use numapilot_trace::record::Event;
 use numapilot_trace::record::Record;
-use tempfile::TempDir;
 
 pub use arena::Arena;
+pub use numapilot_scratch::scratch;
 
 /// Directory of the test programs' sources.
 pub fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
-}
-
-/// Where this test binary builds and unpacks; removed at the end.
-pub fn scratch() -> &'static Path {
-    static DIR: OnceLock<TempDir> = OnceLock::new();
-    DIR.get_or_init(|| tempfile::tempdir().expect("temporary directory")).path()
 }
 
 /// The tracker, unpacked as users get it.

@@ -22,10 +22,8 @@ use tempfile::TempDir;
 pub const RECORDER: &str = env!("CARGO_BIN_EXE_numapilot-test-recorder");
 
 fn compile(flags: &[&str], name: &str) -> PathBuf {
-    static FOLDER: OnceLock<TempDir> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a temporary folder"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/busy.c");
-    let program = folder.path().join(name);
+    let program = numapilot_scratch::scratch().join(name);
     let output =
         Command::new("cc").args(["-O1", "-g", "-pthread"]).args(flags).arg("-o").arg(&program).arg(&source).output();
     let output = output.expect("cc runs");
