@@ -1,7 +1,7 @@
 //! The search for the range that holds a key, in a slice.
 
-/// Index of the one of `ranges` that holds `key`. They are in ascending order and do not overlap; `extent` gives a range's start and its end, which is not part
-/// of it. It takes as many steps as the number of ranges has binary digits.
+/// Index of the one of `ranges` that holds `key`. They are in ascending order and do not overlap (where they do, only the last of those that begin at or before
+/// `key` counts); `extent` gives a range's start and its end, which is not part of it. A search takes time that grows with the logarithm of their number.
 #[must_use]
 pub fn find<R, K: Ord>(ranges: &[R], extent: impl Fn(&R) -> (K, K), key: K) -> Option<usize> {
     let after = ranges.partition_point(|range| extent(range).0 <= key);

@@ -149,8 +149,7 @@ impl ManagedProcess {
     #[must_use]
     pub fn is_huge(&self, page: u64) -> bool {
         let address = page * 4096;
-        let next = self.huge.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.huge[at].1)
+        numapilot_ranges::find(&self.huge, |range| *range, address).is_some()
     }
 }
 
