@@ -27,7 +27,8 @@ mod tests {
                 ranges.push((start, end));
             }
             for key in 0..=end + 1 {
-                let held: Vec<usize> = (0..ranges.len()).filter(|&at| ranges[at].0 <= key && key < ranges[at].1).collect();
+                let holds = |at: &usize| (ranges[*at].0..ranges[*at].1).contains(&key);
+                let held: Vec<usize> = (0..ranges.len()).filter(holds).collect();
                 let found = find(&ranges, |range| *range, key);
                 prop_assert_eq!(found.into_iter().collect::<Vec<_>>(), held, "key {} in {:?}", key, ranges);
             }
