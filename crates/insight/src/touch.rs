@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, LocationId, ObjectKind, PlacementCause, SiteId};
 use numapilot_machine::NodeId;
+use numapilot_ranges::RangeMap;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use serde::Serialize;
 
@@ -201,8 +202,8 @@ struct Walk<'a, 't> {
     /// Placements by thread and moment.
     placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,
     pages: HashMap<PageKey, Page>,
-    /// Of each owner the pages of more than 4 KiB: by the number of the first 4 KiB, how many.
-    large: HashMap<Owner, BTreeMap<u64, u64>>,
+    /// Of each owner the pages of more than 4 KiB, by the numbers of their 4 KiB.
+    large: HashMap<Owner, RangeMap<u64, ()>>,
     sites: HashMap<Option<SiteId>, SiteSums>,
     files: HashMap<SiteId, u64>,
     away: HashMap<(NodeId, NodeId), (u64, HashMap<PageKey, u64>)>,
@@ -273,27 +274,27 @@ impl Walk<'_, '_> {
 
     /// A page of `pages` times 4 KiB is there from now on.
     fn lay(&mut self, owner: Owner, first: u64, pages: u64) {
+        let end = first.saturating_add(pages);
         let Some(large) = self.large.get_mut(&owner) else {
             if pages > 1 {
-                self.large.entry(owner).or_default().insert(first, pages);
+                self.large.entry(owner).or_default().set(first, end, ());
             }
             return;
         };
-        let before = large.range(..first).next_back().filter(|(at, pages)| first - **at < **pages).map(|(at, _)| *at);
-        let within: Vec<u64> =
-            large.range(first..first.saturating_add(pages)).map(|(at, _)| *at).chain(before).collect();
-        for at in within {
-            large.remove(&at);
+        // A large page is there as a whole, or not at all.
+        let replaced: Vec<u64> = large.overlapping(first, end).map(|page| page.start).collect();
+        for at in replaced {
+            large.take(at);
         }
         if pages > 1 {
-            large.insert(first, pages);
+            large.set(first, end, ());
         }
     }
 
     /// The page that holds this 4 KiB: the number of its first 4 KiB, and how many there are.
     fn page_at(&self, owner: Owner, page: u64) -> (u64, u64) {
-        let last = self.large.get(&owner).and_then(|large| large.range(..=page).next_back());
-        last.filter(|(at, pages)| page - **at < **pages).map_or((page, 1), |(at, pages)| (*at, *pages))
+        let large = self.large.get(&owner).and_then(|large| large.get(page));
+        large.map_or((page, 1), |large| (large.start, large.end - large.start))
     }
 
     fn first(&mut self, access: &AccessRef, site: Option<SiteId>, (node, pages, cause): (NodeId, u64, PlacementCause)) {

@@ -60,8 +60,7 @@ impl NumaMemory {
     /// Whether the program has chosen where the page at this address belongs.
     #[must_use]
     pub fn is_chosen(&self, address: u64) -> bool {
-        let next = self.chosen.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.chosen[at].1)
+        numapilot_ranges::find(&self.chosen, |range| *range, address).is_some()
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_host::TaskStat;
+use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
 
@@ -105,7 +106,7 @@ pub struct Stat {
     /// Clock ticks since boot at which it started; together with the id it identifies the process.
     pub start_ticks: u64,
     /// CPU on which it ran last.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// Clock ticks for which it ran, user and system; of a process, all of its threads, the ended ones too.
     pub cpu_ticks: u64,
     /// Start addresses of its code and of its stack, which `exec` changes; 0 or 1 where the caller may not read them.
@@ -144,7 +145,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         state: stat.state,
         start_ticks: stat.start_ticks,
         cpu_ticks: stat.cpu_ticks(),
-        cpu: stat.cpu,
+        cpu: CpuId(stat.cpu),
         image: stat.image,
     })
 }
@@ -260,7 +261,7 @@ mod tests {
     fn a_line_of_stat_is_read_whatever_the_name() {
         let line = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 5 18446744073709551615 111 222 333 0 0 0 0 0 0 0 0 17 3 0 0";
         let stat = parse_stat(line).unwrap();
-        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, 0));
+        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, CpuId(0)));
         assert_eq!((stat.image, stat.cpu_ticks), ((111, 333), 11));
         assert_eq!(parse_stat(b"7 (x"), None);
         let own = std::process::id();

@@ -12,7 +12,6 @@ use numapilot_kernel::cgroup;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
-use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
@@ -149,8 +148,7 @@ impl ManagedProcess {
     #[must_use]
     pub fn is_huge(&self, page: u64) -> bool {
         let address = page * 4096;
-        let next = self.huge.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.huge[at].1)
+        numapilot_ranges::find(&self.huge, |range| *range, address).is_some()
     }
 }
 
@@ -373,7 +371,7 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
     managed.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
     for tid in tids {
         let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
-        let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
+        let node = machine.node_of_cpu(stat.cpu).and_then(|node| machine.node_index(node)).unwrap_or(0);
         let start_ticks = stat.start_ticks;
         // Thread ids are reused too.
         if managed.threads.get(&tid).is_some_and(|thread| thread.start_ticks != start_ticks) {

@@ -14,7 +14,6 @@ mod faults;
 mod homes;
 mod lifecycles;
 mod pools;
-mod ranges;
 pub(crate) mod segments;
 mod space;
 #[cfg(test)]
@@ -25,6 +24,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
+use numapilot_ranges::Piece;
 use numapilot_symbols::{
     GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
 };
@@ -244,7 +244,7 @@ pub(crate) struct Joiner<L> {
     ended: VecDeque<ProcessIndex>,
     interpreted: Vec<GeneratedFunction>,
     conventions: Conventions,
-    scratch_cut: Vec<ranges::Piece<space::Mapping>>,
+    scratch_cut: Vec<Piece<u64, space::Mapping>>,
     scratch_stale: Vec<u32>,
 }
 
@@ -557,6 +557,6 @@ impl<L: Layouts> Live for Joiner<L> {
 
     fn is_mapped(&self, space: u32, start: u64, end: u64) -> bool {
         let Some(space) = self.space_at(space) else { return false };
-        space.mappings.get(start).is_some() || space.mappings.between(start, end).next().is_some()
+        space.mappings.get(start).is_some() || space.mappings.overlaps(start, end)
     }
 }

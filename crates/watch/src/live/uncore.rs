@@ -24,7 +24,7 @@ const MIB: f64 = (1_u64 << 20) as f64;
 #[derive(Clone, Debug, PartialEq)]
 struct Planned {
     attr: EventAttr,
-    cpu: u32,
+    cpu: CpuId,
     /// Index of the controller.
     controller: usize,
     /// Bytes per count.
@@ -52,7 +52,7 @@ impl Uncore {
         let (planned, nodes) = plan(&pmus, machine);
         let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
         for event in planned {
-            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
+            match counters::open_counter(event.attr.clone(), -1, event.cpu.0) {
                 Ok(fd) => uncore.open.push((event, fd)),
                 Err(error) => {
                     uncore.open.clear();
@@ -115,7 +115,7 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
     let (mut planned, mut nodes) = (Vec::new(), Vec::new());
     for pmu in pmus.iter().filter(|pmu| pmu.name.starts_with("uncore_imc") && !pmu.name.contains("free_running")) {
         let cpus = parse_cpu_list(pmu.cpus.as_deref().unwrap_or("")).unwrap_or_default();
-        for cpu in cpus {
+        for cpu in cpus.into_iter().map(CpuId) {
             let mut found = Vec::new();
             for alias in ALIASES {
                 let Ok(attr) = pmu.event(alias) else { continue };
@@ -130,7 +130,7 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
             }
             if !found.is_empty() {
                 planned.append(&mut found);
-                nodes.push(only_node(machine, CpuId(cpu)));
+                nodes.push(only_node(machine, cpu));
             }
         }
     }
@@ -177,7 +177,7 @@ mod tests {
     fn every_controller_of_every_package_is_planned_with_its_scale() {
         let tree = Tree::of("two-sockets-smt");
         let machine = tree.machine();
-        let firsts: Vec<u32> = machine.nodes().iter().map(|node| node.cpus[0].0).collect();
+        let firsts: Vec<CpuId> = machine.nodes().iter().map(|node| node.cpus[0]).collect();
         for controller in 0..2 {
             let folder = format!("sys/bus/event_source/devices/uncore_imc_{controller}");
             tree.put(&format!("{folder}/type"), &format!("{}", 20 + controller));
