@@ -229,6 +229,17 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     }
 }
 
+/// A note on accesses of AUX traces whose times are not known.
+pub(super) fn untimed(accesses: u64) -> Option<String> {
+    (accesses > 0).then(|| {
+        format!(
+            "the recording does not say which times the ticks of {} in AUX traces are (a clock of its own, `perf record -k`, or an old perf or kernel): \
+             they have the times at which perf wrote the traces",
+            units::counted(accesses, "access", "accesses")
+        )
+    })
+}
+
 /// Notes on records that perf or the kernel lost.
 fn losses(counts: &Counts, notes: &mut Vec<String>) {
     if counts.lost > 0 {

@@ -4,6 +4,7 @@ use super::PmuError;
 use super::sysfs::Pmu;
 use crate::abi::{attr_flag, sample};
 use crate::attr::EventAttr;
+use crate::spe::interval;
 
 /// A way to sample memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,9 +206,10 @@ fn spe(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     if request.callchain {
         lacking.push("SPE has no call chains");
     }
-    // The buffer's own unit: periods below the smallest interval are refused.
+    // What the driver would make of it: samples stand for that many operations.
     let least = pmu.caps.get("min_interval").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let request = SampleRequest { period: request.period.max(least), callchain: false, physical: false, ..*request };
+    let period = interval(request.period.max(least));
+    let request = SampleRequest { period, callchain: false, physical: false, ..*request };
     let events = vec![common(pmu.event(&terms.join(","))?, &request, 0)];
     Ok(Offer { sampler: Sampler::Spe, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
 }
