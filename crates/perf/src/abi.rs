@@ -117,6 +117,8 @@ pub mod misc {
     pub const EXACT_IP: u16 = 1 << 14;
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+    /// perf's: a BPF filter dropped the samples.
+    pub const LOST_SAMPLES_BPF: u16 = 1 << 15;
 }
 
 /// Entries of a call chain from here up are no addresses but say whose the next ones are.
@@ -130,6 +132,8 @@ pub mod aux_flag {
     pub const OVERWRITE: u64 = 2;
     pub const PARTIAL: u64 = 4;
     pub const COLLISION: u64 = 8;
+    /// Something is missing. (Bits 8 to 15 name a format: `PERF_AUX_FLAG_PMU_FORMAT_TYPE_MASK`.)
+    pub const INCOMPLETE: u64 = TRUNCATED | PARTIAL | COLLISION;
 }
 
 /// Defines the record types and their names.
