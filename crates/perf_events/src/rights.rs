@@ -78,10 +78,18 @@ pub fn explain(event: &str, scope: Scope, source: io::Error) -> EventsError {
     EventsError::Event { event: event.to_owned(), source, reason, remedy }
 }
 
+/// The capability that allows events here. Above level 2, Debian's and Ubuntu's kernels ask for the older one whatever their version
+/// (`perf_paranoid_any() && !capable(CAP_SYS_ADMIN)` in their `perf_event_open`).
+fn capability(facts: &EventFacts) -> &'static str {
+    const BAN_FROM: i32 = 3;
+    let is_banned = facts.paranoid.is_some_and(|level| level >= BAN_FROM);
+    if facts.kernel.is_at_least(5, 8) && !is_banned { "PERFMON" } else { "SYS_ADMIN" }
+}
+
 /// How to get the right to open events of this scope.
 pub fn rights(facts: &EventFacts, scope: Scope) -> String {
     let level = scope.level();
-    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    let capability = capability(facts);
     match &facts.container {
         Some(_) if facts.in_user_namespace => {
             format!(
@@ -153,7 +161,7 @@ pub fn closed(facts: &EventFacts) -> Option<Obstacle> {
 }
 
 fn unfiltered(facts: &EventFacts) -> String {
-    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    let capability = capability(facts);
     match &facts.container {
         Some(_) => format!(
             "start the container with `--cap-add {capability}` (older Docker: also `--security-opt seccomp=unconfined`)"
@@ -279,4 +287,24 @@ pub fn passing_through(facts: &EventFacts) -> String {
     }
     "ask the hypervisor's administrator to give the guest the processor's counters, or use a bare-metal machine"
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Kernel;
+
+    #[test]
+    fn a_ban_is_lifted_by_the_older_capability_only() {
+        let advice = |release: &str, level: i32, container: Option<&str>| {
+            let kernel = Kernel::from(release.to_owned());
+            let container = container.map(str::to_owned);
+            let facts = EventFacts { kernel, paranoid: Some(level), container, ..EventFacts::default() };
+            rights(&facts, Scope::Own)
+        };
+        assert!(advice("6.8.0-45-generic", 2, None).contains("setcap cap_perfmon+ep"));
+        assert!(advice("6.8.0-45-generic", 4, None).contains("setcap cap_sys_admin+ep"));
+        assert!(advice("6.1.0-28-amd64", 3, Some("Docker")).contains("--cap-add SYS_ADMIN"));
+        assert!(advice("5.4.0-150-generic", 2, None).contains("setcap cap_sys_admin+ep"));
+    }
 }
