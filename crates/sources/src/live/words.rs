@@ -25,6 +25,16 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     })
 }
 
+/// A note on a rate of samples per second and CPU that the kernel does not take; `None`: it takes it.
+pub fn slower(share: u32, allowed: u32) -> Option<String> {
+    (allowed < share).then(|| {
+        format!(
+            "each CPU is sampled at most {allowed} times per second instead of {share}, because the kernel takes no more: it lowers \
+             kernel.perf_event_max_sample_rate where taking samples took too long"
+        )
+    })
+}
+
 /// Notes that a reader of the trace needs to interpret it correctly.
 pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> {
     let (counts, asked) = (&outcome.counts, &outcome.asked);
