@@ -11,9 +11,7 @@ use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
 
-use numapilot_machine::parse_cpu_list;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
 use numapilot_perf::Sample;
@@ -21,6 +19,8 @@ use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
 
+use crate::cpus::came_online;
+use crate::cpus::online_cpus;
 use crate::error::EventsError;
 use crate::event::EventRequest;
 use crate::event_limit::TooMany;
@@ -328,6 +328,13 @@ impl EventSet {
         self.tasks.remove(&tid);
     }
 
+    /// CPUs that have come online since the events were opened, and have none.
+    #[must_use]
+    pub fn unobserved_cpus(&self) -> Vec<u32> {
+        let known = self.recipe.as_ref().map(|recipe| &recipe.cpus[..]);
+        known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
+    }
+
     /// Number of events, each of which is asked by [`EventSet::lost`].
     #[must_use]
     pub fn count(&self) -> usize {
@@ -574,18 +581,6 @@ fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
         attr.flags |= u64::from(*scope == Scope::Children) << attr_flag::ENABLE_ON_EXEC;
     }
     attr
-}
-
-fn online_cpus() -> Result<Vec<u32>, EventsError> {
-    let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let fail = |source| EventsError::File {
-        path: path.clone(),
-        source,
-        remedy: "sysfs must be mounted at /sys for recording events",
-    };
-    let text = std::fs::read_to_string(&path).map_err(fail)?;
-    let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    Ok(list.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -78,6 +78,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             units::counted(outcome.left_out, "record is", "records are")
         ));
     }
+    notes.extend(unobserved(&outcome.unobserved_cpus));
     notes.extend(outcome.aux.notes());
     if counts.undecodable > 0 {
         notes.push(format!("{} records of the kernel could not be decoded; please report this", counts.undecodable));
@@ -87,6 +88,18 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             .push(format!("{} bytes of the kernel's rings were no records; please report this", outcome.corrupt_bytes));
     }
     notes
+}
+
+/// That CPUs came online after the events were opened.
+fn unobserved(cpus: &[u32]) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "nothing was recorded on {}, which came online during the recording: {}",
+            units::counted(names.len() as u64, "CPU", "CPUs"),
+            names.join(", ")
+        )
+    })
 }
 
 /// That pages may be larger than they count.
@@ -140,6 +153,21 @@ mod tests {
     use numapilot_perf_events::page_sizes::SizesAsked;
 
     use super::*;
+
+    #[test]
+    fn cpus_that_came_later_are_named() {
+        let said = |cpus: Vec<u32>| notes(&LiveOutcome { unobserved_cpus: cpus, ..LiveOutcome::default() }, None);
+        let words = said(vec![4, 12]);
+        assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.ends_with(": 4, 12")), "{words:?}");
+        assert!(said(Vec::new()).iter().all(|note| !note.contains("came online")));
+    }
+
+    /// The kernel lowers `perf_event_max_sample_rate` by itself.
+    #[test]
+    fn a_lower_rate_is_told() {
+        assert_eq!(slower(2500, 2500), None);
+        assert!(slower(2500, 1000).is_some_and(|note| note.contains("at most 1000 times per second instead of 2500")));
+    }
 
     #[test]
     fn pages_of_unknown_size_are_counted_and_why_is_said() {
