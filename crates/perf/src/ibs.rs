@@ -114,10 +114,12 @@ impl OpRecord {
         self.has(data3::LINEAR_VALID).then_some(self.linear)
     }
 
-    /// Physical data address (52 bits).
+    /// Physical data address (52 bits). For users who may not see it the kernel writes 0, and since 7.1 leaves the bit that calls it valid
+    /// (`perf_ibs_phyaddr_clear`); no program has memory there.
     #[must_use]
     pub fn physical_address(&self) -> Option<u64> {
-        self.has(data3::PHYSICAL_VALID).then_some(self.physical & ((1 << 52) - 1))
+        let address = self.physical & ((1 << 52) - 1);
+        (self.has(data3::PHYSICAL_VALID) && address != 0).then_some(address)
     }
 
     /// What the micro-operation did.
@@ -298,6 +300,15 @@ mod tests {
             assert_eq!(uncached(memory), (Level::Uncached, Distance::Unknown));
             assert_eq!(uncached(device), (Level::Io, Distance::Unknown));
         }
+    }
+
+    /// "Continue to zero the physical address, but keep the PhyAddrVal bit intact": address 0 would be node 0's.
+    #[test]
+    fn a_physical_address_that_the_kernel_hides_is_unknown() {
+        let physical = |data3, physical| OpRecord { data3, physical, ..OpRecord::default() }.physical_address();
+        assert_eq!(physical(data3::PHYSICAL_VALID, 0), None);
+        assert_eq!(physical(data3::PHYSICAL_VALID, 0xfff0_0000_1234_5678), Some(0x1234_5678));
+        assert_eq!(physical(0, 0x1234_5678), None);
     }
 
     #[test]
