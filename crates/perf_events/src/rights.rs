@@ -280,7 +280,12 @@ pub fn passing_through(facts: &EventFacts) -> String {
     if hypervisor.contains("xen") {
         return "boot the hypervisor with `vpmu=on`".to_owned();
     }
-    if hypervisor.contains("kvm") || hypervisor.contains("qemu") {
+    let is_kvm = hypervisor.contains("kvm") || hypervisor.contains("qemu");
+    if is_kvm && facts.vendor == Vendor::Arm {
+        // arch/arm64/kvm/sys_regs.c: "Hide SPE from guests", PMSVer of ID_AA64DFR0_EL1 is masked whatever the guest asks for.
+        return "use the host itself, or a bare-metal machine: KVM gives SPE to no guest".to_owned();
+    }
+    if is_kvm {
         return format!(
             "start the guest with `-cpu host,pmu=on` (libvirt: `<pmu state='on'/>`){more}; or use the host itself"
         );
@@ -306,5 +311,16 @@ mod tests {
         assert!(advice("6.8.0-45-generic", 4, None).contains("setcap cap_sys_admin+ep"));
         assert!(advice("6.1.0-28-amd64", 3, Some("Docker")).contains("--cap-add SYS_ADMIN"));
         assert!(advice("5.4.0-150-generic", 2, None).contains("setcap cap_sys_admin+ep"));
+    }
+
+    /// Of KVM's guests, those on x86-64 can be given what samples accesses, those on arm64 cannot.
+    #[test]
+    fn no_setting_of_a_guest_on_arm64_is_named() {
+        let advice = |vendor: Vendor| {
+            passing_through(&EventFacts { vendor, hypervisor: Some("KVM".to_owned()), ..EventFacts::default() })
+        };
+        assert!(advice(Vendor::Intel).contains("pmu=on"));
+        let arm = advice(Vendor::Arm);
+        assert!(arm.contains("the host itself") && !arm.contains("pmu"), "{arm}");
     }
 }
