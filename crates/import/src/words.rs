@@ -15,7 +15,7 @@ use super::facts::{Facts, SampledEvent};
 /// The counts, for `meta.json`.
 pub(super) fn counts(counts: &Counts) -> Value {
     json!({
-        "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address,
+        "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address, "of_guests": counts.of_guests,
         "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "without_thread": counts.without_thread,
         "other_events": counts.other_events, "device_accesses": counts.device,
         "answered_by_caches": counts.core_cached + counts.shared_cached,
@@ -136,6 +136,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.kernel_addresses > 0 {
         notes.push(format!("{} samples access kernel memory and are left out", counts.kernel_addresses));
     }
+    notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     if counts.device > 0 {
         notes.push(format!(

@@ -48,10 +48,10 @@ pub struct MemoryAccess<'a> {
 
 impl<'a> MemoryAccess<'a> {
     /// The access in a sample of an event with `perf_mem_data_src` (Intel PEBS, AMD IBS through the kernel, POWER), or of any event that records data
-    /// addresses. `None` if there is no address, or the sampled instruction accesses no memory.
+    /// addresses. `None` if there is no address, or a guest's, or the sampled instruction accesses no memory.
     #[must_use]
     pub fn of_sample(attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
-        let address = sample.addr.filter(|&address| address != 0)?;
+        let address = sample.addr.filter(|&address| address != 0 && !sample.of_guest)?;
         let source = DataSource::decode(sample.data_src.unwrap_or(0));
         if source.operation == Operation::Execute {
             return None;
@@ -69,10 +69,11 @@ impl<'a> MemoryAccess<'a> {
         })
     }
 
-    /// The access in a sample of `ibs_op` that has the registers. `None` if the micro-operation accesses no memory or its address is not known.
+    /// The access in a sample of `ibs_op` that has the registers. `None` if the micro-operation accesses no memory, or its address is not known or a
+    /// guest's.
     #[must_use]
     pub fn of_ibs(attr: &EventAttr, sample: &Sample<'a>, op: &OpRecord) -> Option<MemoryAccess<'a>> {
-        let address = op.linear_address()?;
+        let address = op.linear_address().filter(|_| !sample.of_guest)?;
         let source = source_of_ibs(sample, op);
         let common = MemoryAccess::common(attr, sample);
         Some(MemoryAccess {

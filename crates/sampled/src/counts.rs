@@ -12,6 +12,8 @@ pub struct Counts {
     pub accesses: u64,
     /// Samples without a data address: the instruction accesses no memory, or the event records no address.
     pub without_address: u64,
+    /// Samples of accesses by guests of the machine, whose addresses are not those of the process that runs them.
+    pub of_guests: u64,
     /// Samples of accesses to kernel memory.
     pub kernel_addresses: u64,
     /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
@@ -71,6 +73,17 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// A note on samples of guests; `None`: there are none.
+    pub fn guests_note(&self) -> Option<String> {
+        (self.of_guests > 0).then(|| {
+            format!(
+                "{} of virtual machines that ran here, whose addresses say nothing of this machine's programs, and left out: record inside of the virtual \
+                 machine",
+                units::counted(self.of_guests, "sample is", "samples are")
+            )
+        })
+    }
+
     /// A note on samples that the trace cannot hold; `None`: there are none.
     pub fn beyond_note(&self) -> Option<String> {
         let count = self.beyond_addresses;

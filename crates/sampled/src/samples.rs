@@ -275,6 +275,10 @@ impl Samples {
         if !is_access {
             return self.other_event(sample, time);
         }
+        if sample.of_guest {
+            self.counts.of_guests += 1;
+            return Ok(());
+        }
         let access = fact.access(attr, sample);
         let Some(access) = access else {
             self.counts.without_address += 1;

@@ -11,7 +11,8 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     let (counts, asked, sizes) = (&outcome.counts, &outcome.asked, &outcome.sizes_asked);
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
-        "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
+        "without_address": counts.without_address, "of_guests": counts.of_guests,
+        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
@@ -55,6 +56,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
         ));
     }
+    notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     if counts.without_thread > 0 {
         notes.push(format!(
