@@ -73,6 +73,7 @@ pub mod attr_flag {
     pub const PRECISE_IP: u32 = 15;
     pub const MMAP_DATA: u32 = 17;
     pub const SAMPLE_ID_ALL: u32 = 18;
+    pub const EXCLUDE_GUEST: u32 = 20;
     pub const EXCLUDE_CALLCHAIN_KERNEL: u32 = 21;
     pub const MMAP2: u32 = 23;
     pub const COMM_EXEC: u32 = 24;

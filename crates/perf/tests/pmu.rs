@@ -16,6 +16,7 @@ fn offered(name: &str, request: &SampleRequest) -> Vec<Offer> {
 }
 
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_GUEST: u64 = 1 << 20;
 
 #[test]
 fn a_virtual_machine_offers_nothing() {
@@ -61,6 +62,12 @@ fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
     let configs: Vec<u64> = rapids[0].events.iter().map(|event| event.config).collect();
     assert_eq!(configs, [0x8203, 0x1cd]);
     assert_eq!(rapids[0].events[0].period_or_freq, 0);
+    // Guests that have the PMU to themselves are not kept out; IBS would refuse the flag (EINVAL).
+    let are_of_host = |offers: &[Offer]| {
+        offers.iter().flat_map(|offer| &offer.events).map(|event| event.flags & EXCLUDE_GUEST != 0).collect::<Vec<_>>()
+    };
+    assert_eq!((are_of_host(&rapids), are_of_host(&skylake)), (vec![true; 3], vec![true; 2]));
+    assert_eq!(are_of_host(&offered("amd-zen5", &request)), [false]);
 }
 
 /// Each kind of core of a hybrid processor has its own events, and only the larger cores want the auxiliary one.

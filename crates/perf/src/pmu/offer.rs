@@ -154,8 +154,11 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
         let (pmu, cpus) = (pmu.name.clone(), pmu.cpus.clone());
         Offer { sampler, pmu, cpus, events, lacking }
     };
+    // PEBS stops where a guest runs in any case. An event that does not say so, and guests that have the PMU to themselves (since Linux 7.0), keep each
+    // other out: EOPNOTSUPP here, EBUSY there (`mediated_pmu_account_event`, `perf_create_mediated_pmu` in kernel/events/core.c).
+    let of_host = |attr: EventAttr| EventAttr { flags: attr.flags | 1 << attr_flag::EXCLUDE_GUEST, ..attr };
     let precise =
-        |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr };
+        |attr: EventAttr, level: u64| of_host(EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr });
     let no_choice = || if request.l3_misses_only { vec![NO_CHOICE] } else { Vec::new() };
     let mut out = Vec::new();
     if pmu.events.contains_key("mem-loads") {
@@ -166,7 +169,8 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
         }
         let mut events = Vec::new();
         if pmu.events.contains_key("mem-loads-aux") {
-            events.push(common(pmu.event("mem-loads-aux")?, &SampleRequest { period: 0, ..*request }, fields));
+            let helper = common(pmu.event("mem-loads-aux")?, &SampleRequest { period: 0, ..*request }, fields);
+            events.push(of_host(helper));
         }
         events.push(precise(common(load, request, fields), 2));
         out.push(offer(Sampler::PebsLoads, events, no_choice()));
