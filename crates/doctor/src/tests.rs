@@ -87,3 +87,16 @@ fn every_error_number_is_explained() {
         }
     }
 }
+
+/// A guest whose processor's counters the device tree calls by its model has counters all the same.
+#[test]
+fn a_guest_with_the_counters_of_armv9_has_counters() {
+    let hypervisor = Some("KVM".to_owned());
+    let reason = |pmu: &str| {
+        let pmus = vec!["software".to_owned(), pmu.to_owned()];
+        let facts = EventFacts { vendor: Vendor::Arm, hypervisor: hypervisor.clone(), pmus, ..EventFacts::default() };
+        pmu::finding(&facts).obstacles.last().unwrap().reason.clone()
+    };
+    assert!(reason("armv9_neoverse_n2").contains("counters, but none"));
+    assert!(reason("breakpoint").contains("no hardware counters"));
+}
