@@ -286,6 +286,9 @@ mod tests {
         let tid = stand_in(Path::new("/"), pid);
         let mut maps = Vec::new();
         let read = crate::maps::read(pid, "maps", &mut maps);
+        let stack = crate::maps::maps(&maps).find(|line| line.path == b"[stack]").map(|line| line.end - 4096);
+        let mut states = Vec::new();
+        let asked = crate::memory::PageQuery::new().states(pid, &[stack.unwrap_or(0)], &mut states);
         let mut members = numapilot_host::Members::new(numapilot_host::Group::Processes(vec![pid]));
         members.refresh(&numapilot_host::Root::default());
         child.kill().unwrap();
@@ -293,6 +296,11 @@ mod tests {
         assert!(tid.is_some_and(|tid| tid != pid), "{tid:?}");
         assert!(read.is_ok() && String::from_utf8_lossy(&maps).contains("[stack]"), "{read:?}");
         assert!(members.contains(pid));
+        // The kernel knows no memory by the process's own number (EINVAL): its pages could neither be found nor moved.
+        match asked {
+            Err(KernelError::Unavailable { .. }) => {}
+            asked => assert!(asked.is_ok() && states[0].node().is_some(), "{asked:?}, {states:?}"),
+        }
         assert_eq!(stand_in(Path::new("/"), std::process::id()), None);
         assert!(why_absent(pid).contains("ended") || why_absent(pid).contains("no process"), "{}", why_absent(pid));
     }
