@@ -53,7 +53,7 @@ impl Settings {
         self.was_set((file, value), was, result, undo_log).map(Some)
     }
 
-    /// As [`Settings::set`], for a file whose writing may take minutes: the kernel returns from the write of a `cpuset.mems` once it has moved the memory.
+    /// As [`Settings::set`], for a file whose writing may take long: a cpuset's waits for other changes of cgroups, and changes what every CPU schedules.
     /// That cannot be ended; `progress` is asked all the same, so that nobody takes this program for dead.
     ///
     /// # Errors
