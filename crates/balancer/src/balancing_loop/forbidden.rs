@@ -27,6 +27,7 @@ impl Balancer {
             if !self.options.moves_bound {
                 managed.numa.of(managed.target.pid, POLICIES_EVERY);
                 troubles.extend(managed.numa.news(managed.target.pid, &managed.target.name));
+                troubles.extend(managed.numa.why_unread(managed.target.pid));
             }
         }
         let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
@@ -56,7 +57,8 @@ fn permission(managed: &ManagedProcess, address: u64, to: NodeId, moves_bound: b
     if managed.is_forbidden(to) {
         return Err(Some(NodeRefusal::Forbidden.error(managed.target.pid, to).to_string()));
     }
-    if !moves_bound && managed.numa.last().is_chosen(address) { Err(None) } else { Ok(()) }
+    let stays = !moves_bound && (managed.numa.is_unread() || managed.numa.last().is_chosen(address));
+    if stays { Err(None) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -264,6 +264,10 @@ pub fn gather(
     let Some(route) = Route::new(&from, &to) else { return };
     let pid = one.target.pid;
     let chosen = if moves_bound { Vec::new() } else { one.numa.of(pid, POLICIES_EVERY).chosen.clone() };
+    if let Some(why) = one.numa.why_unread(pid).filter(|_| !moves_bound) {
+        placed.troubles.push(why);
+        return;
+    }
     if !chosen.is_empty() {
         placed.troubles.extend(one.numa.news(pid, &one.target.name));
     }

@@ -400,6 +400,8 @@ pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.known_since_ns = u64::MAX;
     managed.target.name = name;
     managed.mapped_at = None;
+    // The next program's memory is elsewhere, under a policy that it may have inherited (numactl).
+    managed.numa.is_outdated();
 }
 
 /// Time between two readings of a process's mappings, of which the last took `took`, and the last ones of all `count` processes together `took_all`. Those
@@ -574,6 +576,11 @@ mod tests {
         }
         targets.look(&machine);
         let number = targets.all[&child.id()].number();
+        // The policies of the first program were taken for those of the second, for minutes if they took long to read.
+        let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
+        let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
+        let numa = numapilot_kernel::numa_memory::NumaMemory::of_texts(text, maps);
+        targets.all.get_mut(&child.id()).unwrap().numa = numa.into();
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut execs = Vec::new();
         for _ in 0..500 {
@@ -586,6 +593,8 @@ mod tests {
         }
         assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
         assert_ne!(targets.all[&child.id()].number(), number);
+        let numa = &mut targets.all.get_mut(&child.id()).unwrap().numa;
+        assert!(!numa.of(child.id(), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(targets.look(&machine).0.ended.len(), 1);
