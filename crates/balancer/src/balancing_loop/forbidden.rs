@@ -21,6 +21,18 @@ impl Balancer {
     /// Removes orders for pages to forbidden nodes, and for pages whose node the program has chosen. The policies are read for this, if the last reading is too
     /// old; the nodes are read every few seconds ([`ManagedProcess::look_at_nodes`]).
     pub(super) fn without_forbidden(&mut self, orders: Vec<Order>, control_port: &mut dyn ControlPort) -> Vec<Order> {
+        let (kept, refused) = self.split_forbidden(orders, control_port);
+        let outcome = |action| Outcome { action, result: Err(Refusal::Unsupported) };
+        self.outcomes.extend(refused.into_iter().map(outcome));
+        kept
+    }
+
+    /// Splits orders, those of a policy or those that undo them, into the permitted and the others, of which users are told.
+    pub(super) fn split_forbidden(
+        &mut self,
+        orders: Vec<Order>,
+        control_port: &mut dyn ControlPort,
+    ) -> (Vec<Order>, Vec<Order>) {
         let moved: BTreeSet<u32> = orders.iter().filter_map(process_of).collect();
         let mut troubles = Vec::new();
         for managed in self.targets.all.values_mut().filter(|managed| moved.contains(&managed.number())) {
@@ -31,20 +43,17 @@ impl Balancer {
             }
         }
         let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
-        let (kept, refused) = orders.into_iter().partition(|order| {
+        let split = orders.into_iter().partition(|order| {
             let Order::Migrate { page, to } = order else { return true };
             let Some(managed) = self.targets.by_number(page.process) else { return true };
             let may = permission(managed, page.page * 4096, ids[*to], self.options.moves_bound);
             troubles.extend(may.as_ref().err().cloned().flatten());
             may.is_ok()
         });
-        let refused: Vec<Order> = refused;
-        let outcome = |action| Outcome { action, result: Err(Refusal::Unsupported) };
-        self.outcomes.extend(refused.into_iter().map(outcome));
         troubles.sort_unstable();
         troubles.dedup();
         troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
-        kept
+        split
     }
 }
 

@@ -462,7 +462,7 @@ impl Balancer {
         match control_port.reload()? {
             None => Ok("there is no configuration file to reload".to_owned()),
             Some(tunables) => {
-                self.regression_guard = RegressionGuard::new(tunables.max_harm);
+                self.regression_guard.set_max_harm(tunables.max_harm);
                 self.migration_executor = MigrationExecutor::new(&self.machine, tunables.moving());
                 self.interval = tunables.interval;
                 self.options.tunables = tunables;
