@@ -34,6 +34,12 @@ impl FromIterator<CpuId> for CpuMask {
 }
 
 impl CpuMask {
+    /// Every CPU that a kernel can have.
+    #[must_use]
+    pub fn all() -> CpuMask {
+        CpuMask(Box::new([u64::MAX; WORDS]))
+    }
+
     /// The CPUs in the set, ascending.
     #[must_use]
     pub fn cpus(&self) -> Vec<CpuId> {

@@ -10,13 +10,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use numapilot_kernel::actuator::Mover;
-use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::migrate;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::migrate::Route;
 use numapilot_kernel::task;
+use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeSet;
@@ -222,7 +222,7 @@ impl Held {
         let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
         let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
-            if !binding::is_ours(id, &bound) || affinity::set_thread(id.tid, &bound.before).is_ok() {
+            if !binding::is_ours(id, &bound) || thread_cpus::restore(id.pid, id.tid, &bound.before).is_ok() {
                 free.push(id);
             }
         }
