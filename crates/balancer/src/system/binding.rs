@@ -334,6 +334,9 @@ impl<'b> Aim<'b> {
         online: Option<&CpuMask>,
         troubles: &mut Vec<String>,
     ) -> Result<Aim<'b>, Refusal> {
+        if affinity::is_real_time(id.tid) {
+            return Err(Refusal::Unsupported);
+        }
         let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
         let bound = bound.filter(|bound| thread_cpus::is_still(id.pid, &shown, &bound.ours, online));
         // Only CPUs that are online: kernels differ in whether they keep the others.
@@ -430,6 +433,22 @@ mod tests {
         let next = planned(id, Some(&bound), &mask(&cpus[1..2]), online.as_ref(), &mut Vec::new()).unwrap();
         assert_eq!((&next.was, &next.now), (&bound.ours, &mask(&cpus[1..2])), "within what it might do before");
         assert_eq!(Bound::after(&next, Some(bound)).before, all);
+    }
+
+    /// Threads with deadlines were bound to the CPUs of one node like any other.
+    #[test]
+    fn a_real_time_thread_stays_where_it_may_run() {
+        let Some((child, mut targets, all, thread)) = sleeper() else { return };
+        let fifo = libc::sched_param { sched_priority: 1 };
+        let pid = child.0.id().cast_signed();
+        // SAFETY: changes the policy of a child of this test, which sleeps; the parameter is only read.
+        if unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const fifo) } != 0 {
+            return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
+        }
+        let (binder, mut undo_log) = (binder(&[&all.cpus()[..1]]), Kept::default());
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        assert_eq!((moves.results, undo_log.threads.len()), (vec![Err(Refusal::Unsupported)], 0));
+        assert_eq!(affinity::of_thread(child.0.id()).unwrap(), all);
     }
 
     /// The list of online CPUs was read for every thread at every look, and the status of each thread, although nothing was to be bound.
