@@ -373,12 +373,14 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
     managed.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
     for tid in tids {
         let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
-        let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
+        let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node));
         let start_ticks = stat.start_ticks;
         // Thread ids are reused too.
         if managed.threads.get(&tid).is_some_and(|thread| thread.start_ticks != start_ticks) {
             managed.threads.remove(&tid);
         }
+        // On a CPU that was added since the start its node is not known: it counts where it was before, and not at all until it was somewhere.
+        let Some(node) = node.or_else(|| managed.threads.get(&tid).map(|thread| thread.node)) else { continue };
         let thread = managed.threads.entry(tid).or_insert_with(|| {
             *next_thread += 1;
             Thread { number: *next_thread, node, ran_ns, busy: 0.0, start_ticks, bound: None, is_new: true }
