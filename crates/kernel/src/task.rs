@@ -163,6 +163,22 @@ pub fn user_of(pid: u32) -> Option<u32> {
     text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// The user ids of a process: real, effective, saved and of the file system; `None` where it is gone.
+#[must_use]
+pub fn users_of(pid: u32) -> Option<[u32; 4]> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let mut ids = line.split_ascii_whitespace().map_while(|id| id.parse().ok());
+    Some([ids.next()?, ids.next()?, ids.next()?, ids.next()?])
+}
+
+/// Whether a process that had the ids `before` has others by now, as after the exec of a set-user-ID program: its real user stays then. One that could be any
+/// user (root) may change as it likes.
+#[must_use]
+pub fn has_gained_rights(before: [u32; 4], now: [u32; 4]) -> bool {
+    !before.contains(&0) && now.iter().any(|id| !before.contains(id))
+}
+
 /// Whether a process ignores a signal (`SigIgn` of `/proc/PID/status`); false if it has ended or does not show.
 #[must_use]
 pub fn ignores(pid: u32, signal: libc::c_int) -> bool {
@@ -266,6 +282,19 @@ mod tests {
         let own = std::process::id();
         assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);
         assert!(user_of(own).is_some());
+    }
+
+    /// The real user alone was compared, which a set-user-ID program does not change.
+    #[test]
+    fn a_set_user_id_program_is_another_users() {
+        assert!(has_gained_rights([1000; 4], [1000, 0, 0, 0]) && has_gained_rights([1000; 4], [0; 4]));
+        assert!(!has_gained_rights([1000; 4], [1000; 4]), "nothing has changed");
+        assert!(!has_gained_rights([1000, 33, 33, 33], [1000, 1000, 33, 1000]), "it could be both all the time");
+        assert!(!has_gained_rights([0; 4], [33; 4]), "a server gives up its rights");
+        let own = std::process::id();
+        let (users, user) = (users_of(own).unwrap(), user_of(own).unwrap());
+        assert!(users[0] == user && !has_gained_rights(users, users));
+        assert_eq!(users_of(u32::MAX), None);
     }
 
     #[test]

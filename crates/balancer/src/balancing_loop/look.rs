@@ -42,6 +42,7 @@ impl Balancer {
         }
         self.claim_new(control_port);
         let (changes, _) = self.targets.look_at_all(&self.machine, &mut || control_port.alive());
+        changes.left.iter().for_each(|(pid, bindings)| binding::release_unseen(*pid, |_| false, bindings));
         let troubles = self.migration_executor.adopt(&mut self.targets, control_port);
         troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
         changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));

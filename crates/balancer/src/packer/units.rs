@@ -42,6 +42,8 @@ pub struct Watched {
     pub cpus: f64,
     /// Its memory by node and by the program's own memory policies.
     pub numa: NumaLook,
+    /// Its user ids when it was added.
+    users: [u32; 4],
     ticks: u64,
     looked_at: Instant,
     is_known: bool,
@@ -55,11 +57,12 @@ impl Watched {
     pub fn new(pid: u32) -> Result<Watched, KernelError> {
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
-        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
-        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         Ok(Watched {
             target,
             process,
+            users,
             cpus: 0.0,
             numa: NumaLook::default(),
             ticks: stat.cpu_ticks,
@@ -72,7 +75,8 @@ impl Watched {
     pub fn look(&mut self) -> bool {
         let pid = self.target.pid;
         let Ok(stat) = task::stat(pid) else { return false };
-        if !self.process.is_running() || task::user_of(pid) != Some(self.target.uid) {
+        let is_the_users = |now: [u32; 4]| now[0] == self.target.uid && !task::has_gained_rights(self.users, now);
+        if !self.process.is_running() || !task::users_of(pid).is_some_and(is_the_users) {
             return false;
         }
         let elapsed = self.looked_at.elapsed();

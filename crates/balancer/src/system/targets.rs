@@ -107,6 +107,8 @@ pub struct ManagedProcess {
     /// Nodes on which its cpuset allows memory, as last read; `None`: not known.
     pub allowed_nodes: Option<Vec<NodeId>>,
     nodes_at: Option<Instant>,
+    /// Its user ids when it was added.
+    users: [u32; 4],
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -163,6 +165,8 @@ pub struct Changes {
     pub ended: Vec<Target>,
     /// Processes that executed another program.
     pub execs: Vec<Target>,
+    /// Of those that ended: process ids and bindings of the ones that run on, and belong to another user. Their threads are to get back their affinities.
+    pub left: Vec<(u32, Vec<Bound>)>,
 }
 
 /// All managed processes.
@@ -216,8 +220,8 @@ impl Targets {
         }
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
-        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
-        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
         let bindings = parent.and_then(|parent| Some(self.all.get(&parent)?.bindings.clone())).unwrap_or_default();
         let managed = ManagedProcess {
@@ -239,6 +243,7 @@ impl Targets {
             numa: NumaLook::default(),
             allowed_nodes: None,
             nodes_at: None,
+            users,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
@@ -303,7 +308,10 @@ impl Targets {
         }
         let begun = clock::own_cpu();
         // A process that changed to another user (a set-user-id program) is no longer the one that was named.
-        self.keep(&mut changes, |managed| task::user_of(managed.target.pid) == Some(managed.target.uid));
+        self.keep(&mut changes, |managed| {
+            let users = task::users_of(managed.target.pid);
+            users.is_some_and(|now| now[0] == managed.target.uid && !task::has_gained_rights(managed.users, now))
+        });
         for managed in self.all.values_mut() {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(managed.target.clone());
@@ -352,6 +360,9 @@ impl Targets {
             let stays = stays(managed);
             if !stays {
                 changes.ended.push(managed.target.clone());
+                if !managed.bindings.is_empty() && managed.process.is_running() {
+                    changes.left.push((managed.target.pid, std::mem::take(&mut managed.bindings)));
+                }
             }
             stays
         });
@@ -566,6 +577,29 @@ mod tests {
         };
         assert_eq!(look_after(Duration::ZERO), of_another_time, "not at every look");
         assert_eq!(look_after(NODES_EVERY), nodes);
+    }
+
+    /// It was managed further, with another user's rights, or its threads stayed bound until the end of the run.
+    #[test]
+    fn a_process_of_another_user_by_now_is_let_go_and_named_with_its_bindings() {
+        let machine = Machine::live().unwrap();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        let mut targets = Targets::default();
+        targets.add(pid).unwrap();
+        assert!(targets.look(&machine).0.ended.is_empty());
+        let mask = numapilot_kernel::affinity::of_thread(pid).unwrap();
+        let bound = Bound { before: mask.clone(), ours: mask, is_inherited: false };
+        let managed = targets.all.get_mut(&pid).unwrap();
+        managed.was_bound(&bound);
+        // As if it had been another user's until it executed a set-user-ID program.
+        managed.users = [u32::MAX; 4];
+        targets.looked_at = None;
+        let changes = targets.look(&machine).0;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((changes.ended.len(), changes.left), (1, vec![(pid, vec![bound])]));
+        assert!(targets.all.is_empty());
     }
 
     #[test]
