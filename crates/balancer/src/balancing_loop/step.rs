@@ -354,7 +354,7 @@ impl Balancer {
         meant
     }
 
-    /// Splits orders into those that may be carried out, and those about pages that moved back and forth.
+    /// Splits orders into those that may be carried out, and those about pages that moved back and forth, or that the kernel could not move a moment ago.
     fn split_permitted(
         &mut self,
         orders: Vec<Order>,
@@ -367,6 +367,7 @@ impl Balancer {
             let Some(managed) = self.targets.by_number(page.process) else { return true };
             match self.table.permission(managed.page_id(page.page)) {
                 MovePermission::Granted => true,
+                MovePermission::Stayed(_) => false,
                 MovePermission::LeftAlone(bounces, rest) => {
                     resting.insert(*page, (bounces, rest));
                     false
@@ -433,6 +434,11 @@ impl Balancer {
                 if !is_undo && self.undo.len() < UNDO_MAX {
                     self.undo.push((*number, *page, *from));
                 }
+            }
+        }
+        for (number, page) in &done.stayed {
+            if let Some(managed) = self.targets.by_number(*number) {
+                self.table.stayed(managed.page_id(*page));
             }
         }
         for trouble in std::mem::take(&mut done.troubles) {
