@@ -1,5 +1,5 @@
 //! Orders that are not carried out because something above the loop decides: the process's cpuset forbids the node, or the program has set a memory policy for
-//! the page. The policy gets the refusal as the order's outcome; users are told once.
+//! the page, or it is a hugetlb page. The policy gets the refusal as the order's outcome; users are told once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,8 +36,8 @@ impl Balancer {
         let moved: BTreeSet<u32> = orders.iter().filter_map(process_of).collect();
         let mut troubles = Vec::new();
         for managed in self.targets.all.values_mut().filter(|managed| moved.contains(&managed.number())) {
+            managed.numa.of(managed.target.pid, POLICIES_EVERY);
             if !self.options.moves_bound {
-                managed.numa.of(managed.target.pid, POLICIES_EVERY);
                 troubles.extend(managed.numa.news(managed.target.pid, &managed.target.name));
                 troubles.extend(managed.numa.why_unread(managed.target.pid));
             }
@@ -65,6 +65,11 @@ fn process_of(order: &Order) -> Option<u32> {
 fn permission(managed: &ManagedProcess, address: u64, to: NodeId, moves_bound: bool) -> Result<(), Option<String>> {
     if managed.is_forbidden(to) {
         return Err(Some(NodeRefusal::Forbidden.error(managed.target.pid, to).to_string()));
+    }
+    if managed.numa.last().is_hugetlb(address) {
+        let (pid, name) = (managed.target.pid, &managed.target.name);
+        let why = "each would move as a whole, and a page of 1 GiB stops its users for too long";
+        return Err(Some(format!("process {pid} ({name}): its hugetlb pages stay in place: {why}")));
     }
     let stays = !moves_bound && (managed.numa.is_unread() || managed.numa.last().is_chosen(address));
     if stays { Err(None) } else { Ok(()) }
@@ -94,6 +99,23 @@ mod tests {
         managed.look_at_nodes();
         if let Some(first) = managed.allowed_nodes.as_ref().and_then(|allowed| allowed.first().copied()) {
             assert_eq!(permission(managed, 0x1000, first, false), Ok(()));
+        }
+    }
+
+    /// Samples of the processor showed their uses, and each counted as 4 KiB of the rate.
+    #[test]
+    fn hugetlb_pages_stay_whatever_is_asked() {
+        let pid = std::process::id();
+        let mut targets = Targets::default();
+        targets.add(pid).unwrap();
+        let managed = targets.all.get_mut(&pid).unwrap();
+        let text = b"7f0040000000 default huge anon=1 dirty=1 N1=1 kernelpagesize_kB=1048576\n";
+        let maps = b"7f0040000000-7f0080000000 rw-p 00000000 00:0f 42 /anon_hugepage (deleted)\n";
+        managed.numa = NumaMemory::of_texts(text, maps).into();
+        for moves_bound in [false, true] {
+            let why = permission(managed, 0x7f00_4000_3000, NodeId(0), moves_bound).unwrap_err().unwrap();
+            assert!(why.contains("hugetlb"), "{why}");
+            assert_eq!(permission(managed, 0x7f00_8000_0000, NodeId(0), moves_bound), Ok(()));
         }
     }
 
