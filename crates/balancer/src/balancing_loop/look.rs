@@ -56,11 +56,16 @@ impl Balancer {
         record("ended", Vec::new(), changes.ended, control_port);
         record("exec", changes.execs, Vec::new(), control_port);
         if ended {
-            let all = &self.targets.all;
-            self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
-            if let Some(samples) = &mut self.samples {
-                samples.close_ended(|pid| all.contains_key(&pid));
-            }
+            self.close_events();
+        }
+    }
+
+    /// Closes the events of processes that are managed no longer: sampling slows a process down.
+    pub(super) fn close_events(&mut self) {
+        let all = &self.targets.all;
+        self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
+        if let Some(samples) = &mut self.samples {
+            samples.close_ended(|pid| all.contains_key(&pid));
         }
     }
 
@@ -180,6 +185,7 @@ impl Balancer {
             Err(error) => error.to_string(),
         };
         self.targets.all.remove(&pid);
+        self.close_events();
         self.trouble(why, control_port);
         None
     }
