@@ -136,10 +136,10 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
 
 /// Whether a cgroup can be placed as a unit: a leaf with a cpuset of its own, all of whose processes are managed here, and whose threads are not bound more
 /// narrowly, because older kernels forget such masks when the cpuset changes. An inherited cpuset is not touched, because the kernel does not allow emptying it
-/// again (ENOSPC).
+/// again (ENOSPC); nor is a partition, whose CPUs its administrator has set apart.
 fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
-    if cpuset.cpus.is_empty() || cpuset.mems.is_empty() {
+    if cpuset.cpus.is_empty() || cpuset.mems.is_empty() || cpuset.is_partition {
         return false;
     }
     let members = cgroup::members(folder);
@@ -248,6 +248,26 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// The CPUs of partitions were changed like those of any other cgroup.
+    #[test]
+    fn a_cgroup_with_cpus_set_apart_is_left_to_its_administrator() {
+        let pid = std::process::id();
+        let watched = BTreeMap::from([(pid, Watched::new(pid).unwrap())]);
+        let cpus = affinity::of_thread(pid).unwrap();
+        let cpus = numapilot_machine::format_cpu_list(cpus.cpus().iter().map(|cpu| cpu.0));
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), format!("{text}\n")).unwrap();
+        put("cgroup.procs", &pid.to_string());
+        for (name, text) in [("cpus", &*cpus), ("mems", "0"), ("cpus.effective", &*cpus), ("mems.effective", "0")] {
+            put(&format!("cpuset.{name}"), text);
+        }
+        assert!(is_to_itself(folder.path(), &watched), "kernels before 5.17 have no partitions");
+        for (kind, is_unit) in [("member", true), ("isolated", false), ("root", false)] {
+            put("cpuset.cpus.partition", kind);
+            assert_eq!(is_to_itself(folder.path(), &watched), is_unit, "{kind}");
+        }
+    }
 
     #[test]
     fn a_busy_process_is_a_unit_with_its_demand_and_an_idle_one_is_none() {
