@@ -31,8 +31,8 @@ impl From<NumaMemory> for NumaLook {
 }
 
 impl NumaLook {
-    /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. Where it cannot be read, the memory is that of the
-    /// reading before, if any ([`NumaLook::why_unread`]).
+    /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. Where it cannot be read, the memory is that of
+    /// the reading before, if any ([`NumaLook::why_unread`]).
     pub fn of(&mut self, pid: u32, least: Duration) -> &NumaMemory {
         let keep = least.max((self.took * COST_SHARE).min(LATEST));
         if self.read_at.is_none_or(|then| then.elapsed() >= keep) {
