@@ -251,8 +251,14 @@ impl Process {
     pub fn is_running(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd; a timeout of 0 returns at once. The descriptor becomes readable when the process ends.
-        unsafe { libc::poll(&mut poll, 1, 0) == 0 }
+        !is_readable(unsafe { libc::poll(&mut poll, 1, 0) })
     }
+}
+
+/// Whether a call of poll(2) found its descriptor readable. One that finds nothing may end with an error: EINTR where a signal is caught meanwhile
+/// (`do_poll` in `fs/select.c`).
+fn is_readable(answer: libc::c_int) -> bool {
+    answer > 0
 }
 
 #[cfg(test)]
@@ -339,6 +345,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let process = Process::open(child.id()).unwrap();
         assert!(process.is_running());
+        assert!(!is_readable(-1), "a signal that was caught meanwhile is no end of the process");
         process.wait(Duration::from_millis(1));
         child.kill().unwrap();
         process.wait(Duration::from_secs(100));
