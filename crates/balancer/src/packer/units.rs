@@ -143,13 +143,18 @@ fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
         return false;
     }
     let members = cgroup::members(folder);
-    let is_free = |pid: &u32| affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
+    let is_free =
+        |pid: &u32| is_uniform(*pid) && affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
 }
 
-/// Whether all threads have the same affinity. A program with differing affinities places its threads itself, and is not moved.
+/// Whether all threads have the same affinity, and none has a real-time policy. A program with differing affinities places its threads itself, and one with
+/// deadlines may miss them on fewer CPUs, or while its memory moves: neither is moved.
 fn is_uniform(pid: u32) -> bool {
     let tids = task::threads_of(pid).unwrap_or_default();
+    if tids.iter().any(|tid| affinity::is_real_time(*tid)) {
+        return false;
+    }
     // A thread that has ended is ignored.
     let mut masks = tids.into_iter().filter_map(|tid| affinity::of_thread(tid).ok());
     let Some(first) = masks.next() else { return false };
@@ -249,24 +254,77 @@ mod tests {
 
     use super::*;
 
-    /// The CPUs of partitions were changed like those of any other cgroup.
-    #[test]
-    fn a_cgroup_with_cpus_set_apart_is_left_to_its_administrator() {
-        let pid = std::process::id();
-        let watched = BTreeMap::from([(pid, Watched::new(pid).unwrap())]);
+    /// A process that ends with the test.
+    struct Running(std::process::Child);
+
+    impl Running {
+        fn watched(&self) -> BTreeMap<u32, Watched> {
+            BTreeMap::from([(self.0.id(), Watched::new(self.0.id()).unwrap())])
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A cgroup made up, with a cpuset of this process alone; a file of it can be written.
+    fn cgroup_of(pid: u32) -> (tempfile::TempDir, impl Fn(&str, &str)) {
         let cpus = affinity::of_thread(pid).unwrap();
         let cpus = numapilot_machine::format_cpu_list(cpus.cpus().iter().map(|cpu| cpu.0));
         let folder = tempfile::tempdir().unwrap();
-        let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), format!("{text}\n")).unwrap();
+        let path = folder.path().to_owned();
+        let put = move |name: &str, text: &str| std::fs::write(path.join(name), format!("{text}\n")).unwrap();
         put("cgroup.procs", &pid.to_string());
         for (name, text) in [("cpus", &*cpus), ("mems", "0"), ("cpus.effective", &*cpus), ("mems.effective", "0")] {
             put(&format!("cpuset.{name}"), text);
         }
-        assert!(is_to_itself(folder.path(), &watched), "kernels before 5.17 have no partitions");
+        (folder, put)
+    }
+
+    /// The CPUs of partitions were changed like those of any other cgroup.
+    #[test]
+    fn a_cgroup_with_cpus_set_apart_is_left_to_its_administrator() {
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        let (folder, put) = cgroup_of(child.0.id());
+        assert!(is_to_itself(folder.path(), &child.watched()), "old kernels have no partitions");
         for (kind, is_unit) in [("member", true), ("isolated", false), ("root", false)] {
             put("cpuset.cpus.partition", kind);
-            assert_eq!(is_to_itself(folder.path(), &watched), is_unit, "{kind}");
+            assert_eq!(is_to_itself(folder.path(), &child.watched()), is_unit, "{kind}");
         }
+    }
+
+    /// The first thread of each process was looked at alone; threads with deadlines lost CPUs, and their memory was moved.
+    #[test]
+    fn programs_that_bind_a_thread_or_have_deadlines_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+        let text = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <sched.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+                    static void *run(void *a) { cpu_set_t s; CPU_ZERO(&s); CPU_SET(sched_getcpu(), &s);\n\
+                    sched_setaffinity(0, sizeof s, &s); puts(\"bound\"); fflush(stdout); pause(); return a; }\n\
+                    int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0) || pause(); }\n";
+        std::fs::write(&source, text).unwrap();
+        assert!(Command::new("cc").arg("-pthread").arg(&source).arg("-o").arg(&program).status().unwrap().success());
+        let mut bound = Running(Command::new(&program).stdout(std::process::Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(bound.0.stdout.take().unwrap()), &mut line).unwrap();
+        let pid = bound.0.id();
+        if affinity::of_thread(pid).unwrap().cpus().len() < 2 {
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
+        }
+        let (folder, _) = cgroup_of(pid);
+        assert!(!is_uniform(pid) && !is_to_itself(folder.path(), &bound.watched()), "{line}");
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        assert!(is_uniform(child.0.id()));
+        let fifo = libc::sched_param { sched_priority: 1 };
+        // SAFETY: changes the policy of a child of this test, which sleeps; the parameter is only read.
+        if unsafe { libc::sched_setscheduler(child.0.id().cast_signed(), libc::SCHED_FIFO, &raw const fifo) } != 0 {
+            return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
+        }
+        let (folder, _) = cgroup_of(child.0.id());
+        assert!(!is_uniform(child.0.id()) && !is_to_itself(folder.path(), &child.watched()));
     }
 
     #[test]
