@@ -44,6 +44,8 @@ pub struct Watched {
     pub numa: NumaLook,
     /// Its user ids when it was added.
     users: [u32; 4],
+    /// Start addresses of its code and of its stack, which `exec` changes.
+    image: (u64, u64),
     ticks: u64,
     looked_at: Instant,
     is_known: bool,
@@ -65,6 +67,7 @@ impl Watched {
             users,
             cpus: 0.0,
             numa: NumaLook::default(),
+            image: stat.image,
             ticks: stat.cpu_ticks,
             looked_at: Instant::now(),
             is_known: false,
@@ -78,6 +81,11 @@ impl Watched {
         let is_the_users = |now: [u32; 4]| now[0] == self.target.uid && !task::has_gained_rights(self.users, now);
         if !self.process.is_running() || !task::users_of(pid).is_some_and(is_the_users) {
             return false;
+        }
+        if stat.image != self.image {
+            // Another program, with memory policies of its own.
+            self.image = stat.image;
+            self.numa.is_outdated();
         }
         let elapsed = self.looked_at.elapsed();
         if elapsed < LEAST_LOOK {
@@ -253,6 +261,24 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// The policies of the program before were taken for those of the present one, for minutes if they took long to read.
+    #[test]
+    fn policies_are_read_anew_after_an_exec() {
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        let pid = child.0.id();
+        let mut one = Watched::new(pid).unwrap();
+        let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
+        let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
+        let made = || NumaLook::from(numapilot_kernel::numa_memory::NumaMemory::of_texts(text, maps));
+        let mut is_chosen = |image| {
+            (one.numa, one.image) = (made(), image);
+            assert!(one.look());
+            one.numa.of(pid, Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000)
+        };
+        assert!(is_chosen(task::stat(pid).unwrap().image), "the same program");
+        assert!(!is_chosen((1, 1)), "another one");
+    }
 
     /// A process that ends with the test.
     struct Running(std::process::Child);
