@@ -61,19 +61,25 @@ impl NumaMemory {
     /// Whether the program has chosen where the page at this address belongs.
     #[must_use]
     pub fn is_chosen(&self, address: u64) -> bool {
-        is_inside(&self.chosen, address)
+        overlap(&self.chosen, address, address.saturating_add(1))
     }
 
-    /// Whether this is an address in a hugetlb mapping.
+    /// Whether the program has chosen where any page between these addresses belongs.
     #[must_use]
-    pub fn is_hugetlb(&self, address: u64) -> bool {
-        is_inside(&self.hugetlb, address)
+    pub fn has_chosen(&self, start: u64, end: u64) -> bool {
+        overlap(&self.chosen, start, end)
+    }
+
+    /// Whether a part of these addresses is in a hugetlb mapping.
+    #[must_use]
+    pub fn has_hugetlb(&self, start: u64, end: u64) -> bool {
+        overlap(&self.hugetlb, start, end)
     }
 }
 
-fn is_inside(ranges: &[(u64, u64)], address: u64) -> bool {
-    let next = ranges.partition_point(|range| range.0 <= address);
-    next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
+fn overlap(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
+    let first = ranges.partition_point(|range| range.1 <= start);
+    ranges.get(first).is_some_and(|range| range.0 < end)
 }
 
 /// Appends a range to ascending ones; neighbours are one range.
@@ -132,6 +138,7 @@ mod tests {
         let bytes = [("bind", 12288), ("interleave", 2 << 20), ("prefer", 4096), ("weighted interleave", 4096)];
         assert_eq!(found.chosen_bytes, BTreeMap::from(bytes));
         assert!(found.is_chosen(0x7f00_0002_3fff) && !found.is_chosen(0x7f00_0002_4000) && !found.is_chosen(0));
+        assert!(found.has_chosen(0x7f00_0000_0000, 0x7f00_0001_1000) && !found.has_chosen(0, 0x7f00_0001_0000));
         assert!(!found.is_chosen(0x7f00_0005_0000), "local is where it is first used");
     }
 
@@ -143,8 +150,8 @@ mod tests {
             7f0040000000-7f00c0000000 rw-p 00000000 00:0f 42 /anon_hugepage (deleted)\n";
         let found = NumaMemory::of_texts(numa, maps);
         assert_eq!(found.hugetlb, [(0x7f00_4000_0000, 0x7f00_c000_0000)]);
-        assert!(found.is_hugetlb(0x7f00_8000_0000) && !found.is_hugetlb(0x7f00_0000_0000));
-        assert!(!found.is_hugetlb(0x7f00_c000_0000));
+        assert!(found.has_hugetlb(0x7f00_8000_0000, 0x7f00_8000_1000) && !found.has_hugetlb(0, 0x7f00_4000_0000));
+        assert!(found.has_hugetlb(0, 0x7f00_4000_0001) && !found.has_hugetlb(0x7f00_c000_0000, u64::MAX));
     }
 
     #[test]
