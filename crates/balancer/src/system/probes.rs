@@ -10,6 +10,7 @@
 
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::affinity;
@@ -25,6 +26,9 @@ const LINES: usize = BUFFER_BYTES / LINE;
 /// Number of pointers followed per pair of nodes and probe, in [`PIECES`] pieces.
 const STEPS: usize = 256;
 const PIECES: usize = 4;
+/// Number of attempts to get a node's memory, and the time between two of them.
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// Weight of a new probe in the running mean.
 const WEIGHT: f64 = 0.5;
 
@@ -40,6 +44,18 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     fn new(node: NodeId, seed: u64) -> io::Result<Ring> {
+        for left in (0..TRIES).rev() {
+            if let Some(ring) = Ring::try_new(node, seed)? {
+                return Ok(ring);
+            }
+            // The kernel makes room in the background once a node has little left (kswapd).
+            std::thread::sleep(if left > 0 { TRY_AGAIN } else { Duration::ZERO });
+        }
+        Err(io::Error::other(format!("node {node} has no room for {} MiB", BUFFER_BYTES >> 20)))
+    }
+
+    /// `None`: a part of it is on another node.
+    fn try_new(node: NodeId, seed: u64) -> io::Result<Option<Ring>> {
         // SAFETY: a fresh private mapping.
         let base = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -63,11 +79,7 @@ impl Ring {
             unsafe { ring.base.add(line * LINE / size_of::<usize>()).write(*next as usize) };
         }
         ring.at = (seed as usize) % LINES;
-        if ring.is_on(node)? {
-            Ok(ring)
-        } else {
-            Err(io::Error::other(format!("node {node} has no room for {} MiB", BUFFER_BYTES >> 20)))
-        }
+        Ok(ring.is_on(node)?.then_some(ring))
     }
 
     /// Whether all of its pages are on a node.
