@@ -13,6 +13,21 @@ use numapilot_host::TaskStat;
 
 use crate::error::KernelError;
 
+/// For what acts on processes: makes sure that /proc shows those that system calls mean. In a container, or after `unshare --pid`, it may be another
+/// namespace's.
+///
+/// # Errors
+/// It is another namespace's, or there is none.
+pub fn is_proc_ours() -> Result<(), KernelError> {
+    let link = fs::read_link("/proc/self");
+    if is_of(link.as_deref().ok(), std::process::id()) { Ok(()) } else { Err(KernelError::OtherProc) }
+}
+
+/// Whether `/proc/self` leads to this process by its own number.
+fn is_of(link: Option<&Path>, pid: u32) -> bool {
+    link.and_then(Path::to_str).is_some_and(|text| text.parse::<u32>() == Ok(pid))
+}
+
 /// Ids of a process's threads, ascending.
 ///
 /// # Errors
@@ -268,6 +283,36 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    const IN_ANOTHER_NAMESPACE: &str = "NUMAPILOT_TEST_IN_ANOTHER_NAMESPACE";
+
+    /// Process 1 of a container is not process 1 of the host: numbers found in the host's /proc were used in the container's system calls.
+    #[test]
+    fn processes_of_another_namespace_are_not_acted_on() {
+        if std::env::var_os(IN_ANOTHER_NAMESPACE).is_some() {
+            println!("refused: {}", matches!(is_proc_ours(), Err(KernelError::OtherProc)));
+            return;
+        }
+        assert!(is_proc_ours().is_ok() && is_of(Some(Path::new("7")), 7));
+        assert!(!is_of(Some(Path::new("7")), 1) && !is_of(None, 7));
+        let this = std::env::current_exe().unwrap();
+        let name = "task::tests::processes_of_another_namespace_are_not_acted_on";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork"])
+            .arg(this)
+            .args(["--exact", name, "--nocapture"])
+            .env(IN_ANOTHER_NAMESPACE, "1");
+        let told =
+            command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+        if !told.contains("refused: ") {
+            return numapilot_not_run::not_run!(
+                PidNamespaces,
+                "this system makes no namespaces of process numbers here"
+            );
+        }
+        assert!(told.contains("refused: true"), "{told}");
+    }
 
     #[test]
     fn this_process_and_its_threads_are_listed() {

@@ -23,6 +23,7 @@ use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
@@ -188,7 +189,7 @@ impl Balancer {
         options: Options,
         notes: &[String],
     ) -> Result<Balancer, BalancerError> {
-        sized_for(page_bytes())?;
+        can_act_here()?;
         // A dry run is useful on a machine with one node too.
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
@@ -503,6 +504,12 @@ impl Balancer {
             control_port.record(Event::Trouble(Trouble { what, times }));
         }
     }
+}
+
+/// Whether this kernel, and what it shows of processes, are such that pages can be moved at all.
+fn can_act_here() -> Result<(), BalancerError> {
+    sized_for(page_bytes())?;
+    Ok(task::is_proc_ours()?)
 }
 
 /// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).
