@@ -386,6 +386,7 @@ impl Balancer {
     }
 
     fn handle_command(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
+        let who = steering.by_uid;
         let answer = match &steering.command {
             Command::Pause => {
                 self.is_paused = true;
@@ -397,7 +398,14 @@ impl Balancer {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(control_port),
-            Command::AddTarget(target) => self.add_exact_process(target, control_port),
+            Command::AddTarget(target) => {
+                let is_new = !self.targets.all.contains_key(&target.pid);
+                let answer = self.add_exact_process(target, control_port);
+                if let Some(managed) = self.targets.all.get_mut(&target.pid).filter(|_| is_new && answer.is_ok()) {
+                    managed.guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
+                }
+                answer
+            }
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
@@ -504,6 +512,12 @@ impl Balancer {
             control_port.record(Event::Trouble(Trouble { what, times }));
         }
     }
+}
+
+/// The user as whom this process acts.
+fn own_user() -> u32 {
+    // SAFETY: has no preconditions.
+    unsafe { libc::geteuid() }
 }
 
 /// Whether this kernel, and what it shows of processes, are such that pages can be moved at all.

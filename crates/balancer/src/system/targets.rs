@@ -45,6 +45,9 @@ const MAPS_EVERY: Duration = Duration::from_secs(2);
 const NODES_EVERY: Duration = Duration::from_secs(10);
 /// Bindings of a process that its new threads' affinities are compared with, the latest.
 const BINDINGS_MAX: usize = 64;
+/// Processes that are managed of a user who has added the first of them, other than root and this program's user, with all that they start: there are 4,096
+/// places for those of all users.
+const GUESTS_MAX: usize = 256;
 /// Longest chain of parents that is followed.
 const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
@@ -98,6 +101,8 @@ pub struct ManagedProcess {
     pub known_since_ns: u64,
     /// Whether this program has claimed it: no other numapilot manages it.
     pub is_claimed: bool,
+    /// The user who has added it, or the process that started it, and who may not add as many as there is room for.
+    pub guest_of: Option<u32>,
     /// The process that started it.
     pub parent: Option<u32>,
     /// Bindings that its new threads may have inherited: those of its threads so far, the ended ones too, and of the process that started it.
@@ -223,7 +228,9 @@ impl Targets {
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
         let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
-        let bindings = parent.and_then(|parent| Some(self.all.get(&parent)?.bindings.clone())).unwrap_or_default();
+        let started_by = parent.and_then(|parent| self.all.get(&parent));
+        let bindings = started_by.map(|parent| parent.bindings.clone()).unwrap_or_default();
+        let guest_of = started_by.and_then(|parent| parent.guest_of);
         let managed = ManagedProcess {
             target: target.clone(),
             process,
@@ -238,6 +245,7 @@ impl Targets {
             moved_bytes: 0,
             known_since_ns: u64::MAX,
             is_claimed: false,
+            guest_of,
             parent,
             bindings,
             numa: NumaLook::default(),
@@ -251,6 +259,18 @@ impl Targets {
         self.all.insert(pid, managed);
         self.has_new = true;
         Ok(Some(target))
+    }
+
+    /// Whether a process that this one starts is managed, too: not if its user has filled the places of guests.
+    #[must_use]
+    pub fn takes_children_of(&self, parent: u32) -> bool {
+        self.takes_children_within(parent, GUESTS_MAX)
+    }
+
+    fn takes_children_within(&self, parent: u32, most: usize) -> bool {
+        let Some(parent) = self.all.get(&parent) else { return false };
+        let alike = || self.all.values().filter(|managed| managed.guest_of == parent.guest_of).count();
+        parent.guest_of.is_none() || alike() < most
     }
 
     /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
@@ -600,6 +620,27 @@ mod tests {
         child.wait().unwrap();
         assert_eq!((changes.ended.len(), changes.left), (1, vec![(pid, vec![bound])]));
         assert!(targets.all.is_empty());
+    }
+
+    /// A user could add a process that forks until no other process had a place.
+    #[test]
+    fn what_a_users_process_starts_has_a_bound_and_roots_has_none() {
+        let mut children: Vec<_> = (0..2).map(|_| Command::new("sleep").arg("100").spawn().unwrap()).collect();
+        let (this, first, second) = (std::process::id(), children[0].id(), children[1].id());
+        let mut targets = Targets::default();
+        targets.add(this).unwrap();
+        assert!(targets.takes_children_within(this, 1) && !targets.takes_children_within(first, 9), "not managed");
+        targets.all.get_mut(&this).unwrap().guest_of = Some(4711);
+        targets.add_child(first, Some(this)).unwrap();
+        targets.add_child(second, Some(first)).unwrap();
+        assert_eq!(targets.all[&second].guest_of, Some(4711), "whatever starts whatever");
+        assert!(targets.takes_children_within(second, 4) && !targets.takes_children_within(second, 3));
+        targets.all.get_mut(&second).unwrap().guest_of = None;
+        assert!(targets.takes_children_within(second, 1) && targets.takes_children_of(first));
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     #[test]
