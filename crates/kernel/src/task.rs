@@ -18,7 +18,7 @@ use crate::error::KernelError;
 ///
 /// # Errors
 /// It is another namespace's, or there is none.
-pub fn is_proc_ours() -> Result<(), KernelError> {
+pub fn require_own_proc() -> Result<(), KernelError> {
     let link = fs::read_link("/proc/self");
     if is_of(link.as_deref().ok(), std::process::id()) { Ok(()) } else { Err(KernelError::OtherProc) }
 }
@@ -290,10 +290,10 @@ mod tests {
     #[test]
     fn processes_of_another_namespace_are_not_acted_on() {
         if std::env::var_os(IN_ANOTHER_NAMESPACE).is_some() {
-            println!("refused: {}", matches!(is_proc_ours(), Err(KernelError::OtherProc)));
+            println!("refused: {}", matches!(require_own_proc(), Err(KernelError::OtherProc)));
             return;
         }
-        assert!(is_proc_ours().is_ok() && is_of(Some(Path::new("7")), 7));
+        assert!(require_own_proc().is_ok() && is_of(Some(Path::new("7")), 7));
         assert!(!is_of(Some(Path::new("7")), 1) && !is_of(None, 7));
         let this = std::env::current_exe().unwrap();
         let name = "task::tests::processes_of_another_namespace_are_not_acted_on";

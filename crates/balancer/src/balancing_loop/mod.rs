@@ -523,7 +523,7 @@ fn own_user() -> u32 {
 /// Whether this kernel, and what it shows of processes, are such that pages can be moved at all.
 fn can_act_here() -> Result<(), BalancerError> {
     sized_for(page_bytes())?;
-    Ok(task::is_proc_ours()?)
+    Ok(task::require_own_proc()?)
 }
 
 /// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).

@@ -107,7 +107,7 @@ impl Packer {
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
         }
-        task::is_proc_ours()?;
+        task::require_own_proc()?;
         if let Who::Group(Group::Processes(pids) | Group::Trees(pids)) = &options.who {
             pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
         }

@@ -31,7 +31,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     let from = nodes(&arguments.from, "--from", &machine)?;
     let to = nodes(&arguments.to, "--to", &machine)?;
     let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to need at least one node each"))?;
-    task::is_proc_ours()?;
+    task::require_own_proc()?;
     let process = Process::open(arguments.pid).map_err(|error| match error {
         KernelError::Gone { pid } => anyhow!("there is no process {pid}; look it up with `pgrep` or `ps`"),
         other => other.into(),
