@@ -34,6 +34,8 @@ pub struct Done {
     pub outcomes: Vec<Outcome>,
     /// Pages of 4 KiB that were moved: process, page number, previous node (index, if known), new node (index).
     pub moved: Vec<(u32, u64, Option<u8>, usize)>,
+    /// Orders for pages that the kernel could not move: process, page number.
+    pub stayed: Vec<(u32, u64)>,
     /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
     /// Bytes copied between nodes.
@@ -151,6 +153,9 @@ impl MigrationExecutor {
             // An order is about one page, of which one small one may have moved and the first not.
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
+            if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
+                done.stayed.push((number, requests[part.first].address / 4096));
+            }
         }
         if !moved.refused.is_empty() {
             // Its cpuset was changed since it was last read.
