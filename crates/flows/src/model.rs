@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
-use numapilot_trace::record::{AllocKind, Counters};
+use numapilot_trace::record::{AllocKind, BlockSample, Counters};
 use serde::Serialize;
 
 /// Kinds of objects.
@@ -147,6 +147,9 @@ pub struct Object {
     /// The call that allocated it, for heap blocks.
     #[serde(skip)]
     pub alloc_kind: Option<AllocKind>,
+    /// How it was chosen, for a block of a heap of which only samples are recorded.
+    #[serde(skip)]
+    pub sample: Option<BlockSample>,
 }
 
 /// A process image.

@@ -45,7 +45,8 @@ static uintptr_t place_of(const struct np_object *object) { return referred((voi
 
 static void make(struct np_object *object, uintptr_t address, uint64_t order) {
     object->address = address;
-    recorder->made(object->pool, address, object->bytes, object->stack, object->thread, order);
+    recorder->made(object->pool, address, object->bytes, object->stack, object->thread, order, np_java_sample(object->interval, object->was_made));
+    object->was_made = true;
 }
 
 static void end(struct np_object *object) {
@@ -128,4 +129,9 @@ bool np_objects_peek(void *local, void *weak, uintptr_t *by_local, uintptr_t *by
     return is_still;
 }
 
-uint64_t np_objects_dropped(void) { return dropped; }
+uint64_t np_objects_dropped(void) {
+    np_agent_lock(&lock);
+    uint64_t found = dropped;
+    np_agent_unlock(&lock);
+    return found;
+}

@@ -15,6 +15,8 @@ struct np_object {
     uint64_t bytes;
     uint64_t earliest; /* stamp before which it must not begin */
     uint32_t pool, stack, thread;
+    uint32_t interval; /* the one in so many bytes that it was sampled by */
+    bool was_made;     /* the recorder has had a place of it */
 };
 
 void np_objects_use(const struct np_java_functions *functions);
@@ -29,6 +31,7 @@ void np_objects_collection_ends(void);
 unsigned np_objects_dead(void **references, unsigned max);
 /* Reads the object's address by both references between two collections; false: a collection is under way. */
 bool np_objects_peek(void *local, void *weak, uintptr_t *by_local, uintptr_t *by_weak, uint32_t words[5]);
+/* How many were not added. */
 uint64_t np_objects_dropped(void);
 
 #define NP_OBJECTS_MAX (1u << 16)
