@@ -115,10 +115,11 @@ static void started(np_jvmti jvmti, np_jni jni, void *thread) {
     if (can_follow) follow(jvmti, jni);
 }
 
+/* The last event: daemon threads may still be about to add an object, and a collection that they cause is reported to nobody. */
 static void ended(np_jvmti jvmti, np_jni jni) {
     (void)jni;
     np_jvmti_enable(jvmti, NP_JVM_OBJECT_SAMPLED, 0);
-    uint64_t dropped = np_objects_dropped();
+    uint64_t dropped = np_objects_end();
     if (dropped > 0) recorder->dropped(dropped);
 }
 

@@ -67,7 +67,7 @@ export function sampledHeap({ model, store }: Context): View | null {
         ],
         note: () => {
             const more = heap.site_count - heap.sites.length;
-            return more > 0 ? `${count(more)} more sites are in the text report.` : null;
+            return more > 0 ? `${plural(more, "more site is", "more sites are")} in the text report.` : null;
         },
     });
     const element = h(

@@ -50,7 +50,7 @@ fn sentences(sampled: &SampledHeap) -> String {
     };
     let bytes = |estimate: &Estimate| range(estimate, |value| units::bytes(value as u64));
     format!(
-        "{drawn}. {} in {} objects were allocated. Most at a time, {}, were there at {}; {} were left at the end. Intervals are of 95 %.",
+        "{drawn}. They stand for {} in {} objects that were allocated. Most at a time, {}, were there at {}; {} were left at the end. Ranges are intervals of 95 %.",
         bytes(&total.allocated_bytes),
         range(&total.allocations, |value| units::count(value.round())),
         bytes(&total.at_peak_bytes),
@@ -104,7 +104,11 @@ fn sites(rows: &[SampledRow], top: usize, look: Look) -> String {
 /// Half of the interval in percent of the estimate.
 fn margin(estimate: &Estimate) -> String {
     let percent = if estimate.value > 0.0 { estimate.margin() / estimate.value * 100.0 } else { 0.0 };
-    if percent > 99.0 { ">99".to_owned() } else { format!("{percent:.0}") }
+    match percent {
+        p if p > 99.0 => ">99".to_owned(),
+        p if p > 0.0 && p < 0.5 => "<1".to_owned(),
+        p => format!("{p:.0}"),
+    }
 }
 
 /// The method, and how large its objects are.
@@ -163,7 +167,7 @@ mod tests {
             let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for needed in [
                 "Estimated from 64 samples: one for each 64.0 KiB that a thread allocated, on average.",
-                "3.00 MiB to 5.00 MiB in 3146 to 5243 objects were allocated.",
+                "They stand for 3.00 MiB to 5.00 MiB in 3146 to 5243 objects that were allocated.",
                 "Most at a time, 768 KiB to 1.25 MiB, were there at 1.50 ms; about 0 B were left at the end.",
                 "~BYTES ±% ~OBJECTS",
                 "S7 double[] 64 4.00 MiB 25 4194 1.00 MiB",
@@ -192,6 +196,7 @@ mod tests {
     fn a_margin_is_half_the_interval_in_percent() {
         assert_eq!(margin(&Estimate { value: 200.0, low: 150.0, high: 260.0 }), "28");
         assert_eq!(margin(&Estimate { value: 1.0, low: 0.0, high: 5.0 }), ">99");
+        assert_eq!(margin(&Estimate { value: 1000.0, low: 999.0, high: 1001.0 }), "<1");
         assert_eq!((margin(&Estimate::exact(7.0)), margin(&Estimate::exact(0.0))), ("0".to_owned(), "0".to_owned()));
     }
 }
