@@ -129,13 +129,16 @@ fn estimated<'a>(heap: &'a Value, mark: &str, class: &str) -> &'a Value {
 fn the_heap_shows_estimates_by_class_and_line() {
     const BLOCKS: f64 = 20.0 * 3000.0;
     const BLOCK_BYTES: f64 = (10_000 + HEADER_BYTES) as f64;
+    // 24 times the distance of samples: one that is missed once in 10^10 runs.
+    const ARRAY_LENGTH: u64 = 200_000;
     let folder = scratch();
     if !compiled(folder.path()) {
         return;
     }
     let path = folder.path().join("track.numatrace");
     let options = ["--engine", "track", "--java=64K"];
-    recorded(folder.path(), &path, &options, &["-XX:+UseSerialGC"], &["50000", "20", "3000"]).succeeded();
+    let length = ARRAY_LENGTH.to_string();
+    recorded(folder.path(), &path, &options, &["-XX:+UseSerialGC"], &[&length, "20", "3000"]).succeeded();
     let report = report_json(&path, &["-n", "1000"]);
     let heap = &report["sampled_heap"];
     assert_eq!(heap["interval_bytes"], serde_json::json!([65_536, 65_536]), "{heap}");
@@ -153,7 +156,7 @@ fn the_heap_shows_estimates_by_class_and_line() {
     // It was sampled surely, has moved, and is one allocation all the same.
     let array = estimated(heap, "read", "double[]");
     assert_eq!((array["samples"].as_u64(), figure(array, "allocations", "value").round()), (Some(1), 1.0), "{array}");
-    let array_bytes = (HEADER_BYTES + 50_000 * 8) as f64;
+    let array_bytes = (HEADER_BYTES + ARRAY_LENGTH * 8) as f64;
     assert!((figure(array, "left_bytes", "value") / array_bytes - 1.0).abs() < 0.01, "{array}");
 
     let name = path.to_str().expect("UTF-8");

@@ -22,7 +22,8 @@ struct np_object {
 void np_objects_use(const struct np_java_functions *functions);
 /* Stamp of the last pause's end: what has been allocated since lies where nothing else has been since then. */
 uint64_t np_objects_settled(void);
-/* Follows an object, to which `local` is a local reference of the calling thread. False: too many are followed, or none any more; the weak reference stays the caller's. */
+/* Follows an object, to which `local` is a local reference of the calling thread. False: too many are followed, or none any more; the weak reference stays
+ * the caller's. */
 bool np_objects_add(struct np_object object, void *local, uint32_t *count);
 /* From the collector's thread, in its pause. */
 void np_objects_collection_begins(void);

@@ -1,4 +1,4 @@
-//! Objects of Java, of which a sample was recorded: what they add up to in sentences, and a table of classes and lines. Every figure is an estimate, and says so.
+//! Objects of Java, of which a sample was recorded: what they add up to in sentences, and a table of classes and lines. Figures are estimates, and say so.
 
 use numapilot_insight::Estimate;
 use numapilot_insight::SampledHeap;
@@ -13,8 +13,8 @@ use super::table::Align;
 use super::table::Table;
 use crate::units;
 
-const LEGEND: &str = "SAMPLES: objects that were sampled as they were allocated; ~BYTES and ~OBJECTS: what was allocated, estimated from them, ±%: half of the \
-    95 % interval of ~BYTES; ~AT PEAK: bytes at the moment at which all these objects took most; ~LEFT: bytes at the end, garbage that no collection had found \
+const LEGEND: &str = "SAMPLES: objects that were sampled as they were allocated; ~BYTES and ~OBJECTS: what was allocated, estimated from them, ±%: half of \
+    the 95 % interval of ~BYTES; ~AT PEAK: bytes at the moment at which all these objects took most; ~LEFT: bytes at the end, garbage that no collection had found \
     included; THR: threads that allocated samples.";
 
 /// The totals and the first `top` sites.
@@ -41,16 +41,15 @@ fn sentences(sampled: &SampledHeap) -> String {
     let drawn = match sampled.interval_bytes {
         [0, 0] => format!("Estimated from {samples}: each object that was allocated"),
         [least, most] => {
-            let interval = match least == most {
-                true => units::bytes(u64::from(least)),
-                false => format!("{} to {}", units::bytes(u64::from(least)), units::bytes(u64::from(most))),
-            };
+            let [least, most] = [least, most].map(|bytes| units::bytes(u64::from(bytes)));
+            let interval = if least == most { least } else { format!("{least} to {most}") };
             format!("Estimated from {samples}: one for each {interval} that a thread allocated, on average")
         }
     };
     let bytes = |estimate: &Estimate| range(estimate, |value| units::bytes(value as u64));
     format!(
-        "{drawn}. They stand for {} in {} objects that were allocated. Most at a time, {}, were there at {}; {} were left at the end. Ranges are intervals of 95 %.",
+        "{drawn}. They stand for {} in {} objects that were allocated. Most at a time, {}, were there at {}; {} were left at the end. \
+         Ranges are intervals of 95 %.",
         bytes(&total.allocated_bytes),
         range(&total.allocations, |value| units::count(value.round())),
         bytes(&total.at_peak_bytes),
