@@ -119,7 +119,7 @@ fn remark(row: &SampledRow) -> String {
         (true, true) => String::new(),
     };
     let mean = row.usage.allocated_bytes.value / row.usage.allocations.value.max(1.0);
-    format!("{method}about {} an object", units::bytes(mean as u64))
+    format!("{method}about {} an object", units::bytes(mean.round() as u64))
 }
 
 #[cfg(test)]
