@@ -300,6 +300,17 @@ mod tests {
         assert_eq!(left_out, 0);
     }
 
+    /// A runtime told the name; the kernel, and so the planner, has 15 bytes of it.
+    #[test]
+    fn a_name_longer_than_the_kernels_chooses_no_thread() {
+        let long = "a name of more than fifteen bytes";
+        let trace = threads(&[("app", "", None, 0), (long, "run", Some(0), 1), ("fifteen letters", "run", Some(0), 2)]);
+        let (rules, left_out) = pinned_threads(&pins(&[(1, 0), (2, 1)]), &[], &trace);
+        let read = read_back(rules);
+        let found: Vec<_> = read.iter().map(|rule| (rule.name.as_deref(), rule.order.clone())).collect();
+        assert_eq!((found, left_out), (vec![(Some("fifteen letters"), vec![]), (None, vec![(1, 1)])], 0));
+    }
+
     #[test]
     fn numbers_that_change_from_run_to_run_say_so() {
         let trace = threads(&[("app", "", None, 0), ("", "", Some(0), 1), ("", "", Some(0), 2), ("", "", Some(1), 3)]);
