@@ -9,6 +9,8 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs,
 use numapilot_trace::record::{AllocKind, BlockSample, Counters};
 use serde::Serialize;
 
+use crate::thread_names::kernel_names;
+
 /// Kinds of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -200,6 +202,15 @@ pub struct Thread {
     pub stack_object: Option<ObjectId>,
     /// Its last exact totals, if the engine counts.
     pub counters: Option<Counters>,
+}
+
+impl Thread {
+    /// What the kernel, and so a planner, may have of its name: the name itself, or, of one longer than the kernel keeps, which a runtime told, what runtimes
+    /// leave of it.
+    #[must_use]
+    pub fn kernel_names(&self) -> Vec<String> {
+        kernel_names(&self.name)
+    }
 }
 
 /// Exact totals of one thread at one moment.

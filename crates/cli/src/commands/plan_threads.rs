@@ -15,9 +15,6 @@ use super::plan_sites::base;
 /// Greatest number of rules that each name one thread; more threads are numbered, many in one rule.
 const NAMED_MOST: usize = 64;
 
-/// Bytes that the kernel keeps of a thread's name.
-const KERNEL_NAME_BYTES: usize = 15;
-
 /// How rules choose threads of a program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Which {
@@ -165,7 +162,7 @@ fn start_of(thread: &Thread) -> Option<Which> {
 
 /// None for a name that is longer than the kernel's: a runtime has told it, and the planner sees what the kernel was given.
 fn name_of(thread: &Thread) -> Option<Which> {
-    literal(&thread.name).filter(|_| thread.name.len() <= KERNEL_NAME_BYTES).map(Which::Name)
+    literal(&thread.name).filter(|name| thread.kernel_names() == [name.as_str()]).map(Which::Name)
 }
 
 /// Whether more than one thread of a program created threads of its process.

@@ -13,7 +13,6 @@ mod code_cache;
 mod faults;
 mod homes;
 mod lifecycles;
-mod names;
 mod pools;
 mod ranges;
 pub(crate) mod segments;
@@ -40,8 +39,8 @@ use numapilot_trace::wire::layout::{ADDRESS_END, CODE_FRAME, CODE_JAVA, CODE_SHI
 use crate::access::AccessRef;
 use crate::losses::Losses;
 use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
+use crate::thread_names::is_shortened;
 use crate::ties::Live;
-use names::is_shortened;
 use segments::Segments;
 use space::{Found, Space};
 
