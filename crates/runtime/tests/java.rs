@@ -44,6 +44,15 @@ fn methods_stacks_and_moving_objects_are_recorded() {
     assert_eq!(names.last().map(String::as_str), Some("a name of many words"), "longer than the kernel's: {names:?}");
 }
 
+/// Make sure that a class whose name could not be recorded is not taken for one that was.
+#[test]
+fn a_pool_that_was_not_recorded_has_no_number() {
+    let run = record(&compile("java_late.c", "java_late", &["-O1"]), &[]);
+    run.assert_success();
+    let named = run.events(|event| matches!(event, Event::Pool { .. }).then_some(()));
+    assert_eq!((run.truth.as_slice(), named.len()), (&["ended 4".to_owned()][..], 3));
+}
+
 #[test]
 fn objects_are_found_again_after_each_collection() {
     passes("java_objects");
