@@ -169,10 +169,10 @@ fn estimates_are_unbiased_and_their_intervals_hold_the_truth() {
             held[site] += usize::from(estimate.low <= expected && expected <= estimate.high);
         }
     }
-    for site in 0..3 {
-        let mean = sums[site] / PROGRAMS as f64;
+    for (site, (sum, held)) in sums.iter().zip(held).enumerate() {
+        let mean = sum / PROGRAMS as f64;
         // Some 84 samples of small objects in each program: 11 % for one, 0.6 % for the mean.
         assert!((mean - 1.0).abs() < 0.02, "site {site}: {mean} of the truth");
-        assert!(held[site] as f64 >= 0.92 * PROGRAMS as f64, "site {site}: {} of {PROGRAMS} intervals", held[site]);
+        assert!(held as f64 >= 0.92 * PROGRAMS as f64, "site {site}: {held} of {PROGRAMS} intervals");
     }
 }
