@@ -87,7 +87,9 @@ mod tests {
     fn what_is_missing_is_told_with_a_remedy() {
         let told = |machines, troubles, dropped| notes(true, ArenaJava { machines, troubles, dropped });
         assert!(told(1, 0, 0).is_empty());
-        assert!(told(0, 0, 0)[0].contains("JAVA_TOOL_OPTIONS") && told(0, 0, 0)[0].contains("-XX:ArchiveClassesAtExit"));
+        assert!(
+            told(0, 0, 0)[0].contains("JAVA_TOOL_OPTIONS") && told(0, 0, 0)[0].contains("-XX:ArchiveClassesAtExit")
+        );
         assert!(notes(false, ArenaJava::default())[0].contains("no library"));
         let both = told(2, wire::JAVA_COLLECTOR | wire::JAVA_FULL, 7);
         assert_eq!(both.len(), 3, "{both:?}");
