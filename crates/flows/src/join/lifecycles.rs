@@ -6,7 +6,7 @@ use numapilot_machine::NodeId;
 use numapilot_ranges::Piece;
 use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
-use numapilot_trace::record::{AllocKind, Counters, Event, PoolEvent, Record};
+use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
@@ -181,6 +181,7 @@ impl<L: Layouts> Joiner<L> {
         (address, bytes): (u64, u64),
         (pool, stack): (u32, StackId),
         thread: Option<ThreadIndex>,
+        sample: Option<BlockSample>,
     ) {
         let length = bytes.max(1);
         if !self.check(address, length) {
@@ -199,7 +200,7 @@ impl<L: Layouts> Joiner<L> {
             (object.thread, object.cpu, object.node) = (thread, running.cpu, running.node);
         }
         let order = self.order(record);
-        let object = self.new_object(Object { site, stack, ..object }, order);
+        let object = self.new_object(Object { site, stack, sample, ..object }, order);
         Arc::make_mut(&mut self.spaces[at].pools).insert(pool, layer, (address, length), object);
     }
 
