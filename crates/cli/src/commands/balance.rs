@@ -113,8 +113,8 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         port.end();
         return Err(error.into());
     }
-    if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, preload.as_ref(), &port.inner.signals) {
+    if !arguments.command.is_empty() {
+        match start(&arguments.command, preload.as_ref(), &port.inner.signals) {
             Ok(child) => {
                 runner.child(child.id());
                 port.inner.child = Some(child);
@@ -249,10 +249,10 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
 }
 
 /// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.
-fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
-    let mut command = std::process::Command::new(program);
+fn start(words: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
+    let mut command = std::process::Command::new(&words[0]);
     // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it, and SIGPIPE.
-    inherited::restored(command.args(rest));
+    inherited::restored(command.args(&words[1..]));
     if let Some(copies) = copies {
         copies.apply(&mut command);
     }
@@ -266,7 +266,7 @@ fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signal
             Ok(())
         });
     }
-    command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+    command.spawn().map_err(|error| super::not_started(words, error))
 }
 
 /// Turns signals into commands for the loop, and prints the loop's events.
