@@ -1,14 +1,12 @@
 //! Damaged traces, foreign files and impossible options: each gives an exit code other than 0 and one line on standard error that names what is wrong
 //! and what to do; nothing panics, and nothing half-written stays behind.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 use tempfile::TempDir;
 
 const PROGRAM: &str = r#"

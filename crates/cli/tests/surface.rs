@@ -1,8 +1,6 @@
 //! The command line as users and scripts see it: help, JSON, width, colours, exit status, untouched streams, and the compiler
 //! wrappers under build systems.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,7 +8,7 @@ use std::process::Command;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
