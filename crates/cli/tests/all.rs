@@ -14,6 +14,7 @@ mod experiments;
 mod inherited_signals;
 mod machine_files;
 mod measure;
+mod runner;
 mod selftest;
 mod servers;
 mod surface;
