@@ -1,8 +1,6 @@
 //! `compare` and `check` as people and CI jobs use them: on real programs, on the committed recording, and on wrong input.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// 32 MiB of points: more than the shared caches hold.

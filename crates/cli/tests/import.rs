@@ -1,14 +1,12 @@
 //! `numapilot import`, from files of perf to the report: recordings made with perf (`testdata/perf`) and synthesised ones of the hardware's forms
 //! (`testdata/perf-streams`), whose every access is known.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 fn testdata(name: &str) -> PathBuf {

@@ -1,14 +1,12 @@
 //! Objects of Java programs have their class and the line that allocates them, and their addresses follow them through collections: with every collector that
 //! numapilot follows; with the others it says so.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Site;

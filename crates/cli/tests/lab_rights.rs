@@ -1,12 +1,10 @@
 //! Rights, on a real kernel (the lab): each missing right is named with its remedy, and everything that works without it continues; users can neither control
 //! nor see each other's processes; and two daemons never manage the same process.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Topology};
 
 /// Runs a script in the guest; what it wrote between `BEGIN name` and `END`.

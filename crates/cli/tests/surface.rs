@@ -1,8 +1,6 @@
 //! The command line as users and scripts see it: help, JSON, width, colours, exit status, untouched streams, and the compiler
 //! wrappers under build systems.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,9 +8,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Two threads sweep an array that the first of them has written; status and output are asked for by arguments.
 const PROGRAM: &str = r#"
@@ -47,21 +44,22 @@ int main(int argc, char **argv) {
 "#;
 
 struct Sample {
-    folder: TempDir,
+    folder: PathBuf,
     program: PathBuf,
 }
 
 impl Sample {
     fn trace(&self) -> PathBuf {
-        self.folder.path().join("sample.numatrace")
+        self.folder.join("sample.numatrace")
     }
 }
 
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
-        let folder = scratch();
-        let program = build(folder.path(), "sample", "c++", PROGRAM, &[]);
+        let folder = numapilot_scratch::scratch().join("surface");
+        fs::create_dir(&folder).expect("a folder");
+        let program = build(&folder, "sample", "c++", PROGRAM, &[]);
         let sample = Sample { folder, program };
         record::<&str>(&sample.trace(), &["--machine", "opteron-8385"], &sample.program, &[]).succeeded();
         sample

@@ -1,10 +1,9 @@
 //! End to end with a real binary: raw records in, objects with names, lines and kinds out.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::common;
 use numapilot_flows::{Filter, ObjectKind, Trace, finalise};
 use numapilot_symbols::{ElfSymbolizer, Symbolizer};
 use numapilot_trace::chunk::WriterOptions;

@@ -1,17 +1,15 @@
 //! The agent for Java virtual machines, without one: what it tells the tracker is recorded, and its table of objects follows references that change.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::compile;
+use crate::support::record;
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::BlockSample;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout::CODE_JAVA;
 use numapilot_trace::wire::layout::CODE_SHIFT;
 use numapilot_trace::wire::layout::JAVA_FRAME;
-use support::compile;
-use support::record;
 
 #[test]
 fn methods_stacks_and_moving_objects_are_recorded() {

@@ -2,14 +2,12 @@
 //!
 //! Plan images come from `programs/plan_image.c`, on one node: where pages go is tested in `crates/cli/tests`.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use support::{Arena, compile, programs, record_with, scratch, tracker};
+use crate::support::{Arena, compile, programs, record_with, scratch, tracker};
 
 const POLICIES: [(&str, u32); 7] = [
     ("node", 1),

@@ -4,7 +4,7 @@ use numapilot_insight::PatternKind::{self, *};
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ObjectId;
 
-use crate::program::{Made, PAGE, Program, Random, Size, Touch};
+use super::program::{Made, PAGE, Program, Random, Size, Touch};
 
 /// A maker of programs.
 pub type Maker = fn(Size) -> Program;

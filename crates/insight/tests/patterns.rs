@@ -1,5 +1,5 @@
 //! Detectors against programs whose truth is known: precision and recall of each pattern over sizes and noises, and no false alarm where nothing is wrong.
-//! `cargo test -p numapilot-insight --test patterns -- --nocapture` prints the table.
+//! `cargo test -p numapilot-insight --test all -- --nocapture patterns::` prints the table.
 
 mod makers;
 mod program;
