@@ -82,7 +82,7 @@ pub struct DecisionRow {
     pub avoidable_by_pinning: Option<Estimate>,
     /// Of its remote accesses, the net share that placing the whole object on `best_node` would have avoided.
     pub avoidable_by_allocating_elsewhere: Estimate,
-    /// The one node on which most accesses would have been local.
+    /// The one node on which most accesses would have been local; `None` where they come from nodes without memory.
     pub best_node: Option<NodeId>,
     /// Of its accesses, the share from each node.
     pub from_node: Vec<Estimate>,
@@ -286,7 +286,16 @@ impl Accumulator {
             pattern: Pattern::TooFewSamples,
         };
         row.pattern = classify(&row);
+        // A node without memory may be the one that uses it; nothing is local there wherever it is placed.
+        if row.pattern == Pattern::UsedElsewhere && best_node != self.main_user().map(|index| analysis.nodes[index]) {
+            row.best_node = None;
+        }
         row
+    }
+
+    /// The position of the node from which most accesses come.
+    fn main_user(&self) -> Option<usize> {
+        (0..self.from.len()).max_by(|&a, &b| self.from[a].weight.total_cmp(&self.from[b].weight).then(b.cmp(&a)))
     }
 
     fn known_from(&self) -> Tally {

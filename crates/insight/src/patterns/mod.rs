@@ -67,7 +67,8 @@ pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
         }
         let is_material = at_stake.value >= MATERIAL;
         let of_remote = if is_remote(facts) { &REMOTE_DETECTORS[..] } else { &[] };
-        let first = || LOCAL_OR_REMOTE_DETECTORS.iter().chain(of_remote).find_map(|detect| detect(scene, facts, at_stake));
+        let first =
+            || LOCAL_OR_REMOTE_DETECTORS.iter().chain(of_remote).find_map(|detect| detect(scene, facts, at_stake));
         // False sharing costs all the time of these accesses, not only their time beyond idle local latency.
         drafts.extend(false_sharing::detect(scene, facts).or_else(|| is_material.then(first).flatten()));
     }
