@@ -78,8 +78,8 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
         )]);
     }
     if analysis.trace().meta().rates_are_unknown() {
-        let why = "Most accesses were sampled by cycles, so it is not known how often memory is accessed, and no fix has a price. Record with an event that counts \
-             accesses or operations, such as `-e ibs_op/cnt_ctl=1/` on AMD.";
+        let why = "Most accesses were sampled by cycles, so it is not known how often memory is accessed, and no fix has a price. Record with an event that \
+             counts accesses or operations, such as `-e ibs_op/cnt_ctl=1/` on AMD.";
         return Some(vec![why.to_owned()]);
     }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {

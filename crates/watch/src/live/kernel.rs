@@ -106,8 +106,8 @@ impl KernelReading {
             .collect()
     }
 
-    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio. `balancing`: `kernel.numa_balancing`. Without its
-    /// bit 0 the kernel takes such faults on slow memory only, to promote its pages (`change_pte_range` in `mm/mprotect.c`).
+    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio. `balancing`: `kernel.numa_balancing`. Without
+    /// its bit 0 the kernel takes such faults on slow memory only, to promote its pages (`change_pte_range` in `mm/mprotect.c`).
     #[must_use]
     pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> MetricValue {
         let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
