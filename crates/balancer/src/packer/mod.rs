@@ -475,7 +475,7 @@ impl Packer {
                     name,
                     was: was.clone(),
                     now: was,
-                    done: SettingDone::LeftAlone,
+                    done: SettingDone::NotChanged,
                 }));
                 continue;
             }
