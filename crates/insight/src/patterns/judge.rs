@@ -104,7 +104,8 @@ fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
 }
 
 /// That many accesses have an unknown home, in a whole sentence.
-fn homes_unknown(share: f64) -> Option<String> {
+fn homes_unknown(sums: &AllSums) -> Option<String> {
+    let share = 1.0 - sums.known.share_of(&sums.all).value;
     (share >= UNKNOWN_MATERIAL).then(|| {
         format!(
             "The home node of {:.0} % of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
@@ -130,11 +131,11 @@ fn judged(
     });
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
     let at_stake = scene.all_at_stake();
-    let unknown = homes_unknown(1.0 - sums.known.share_of(&sums.all).value).filter(|_| unseen.is_empty());
+    let is_open = !unseen.is_empty() || homes_unknown(sums).is_some();
     let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
         // Memory with unknown homes may be the problem, so "nothing to fix" cannot be claimed.
         (false, _, _) => None,
-        (true, false, _) if !unseen.is_empty() || unknown.is_some() => None,
+        (true, false, _) if is_open => None,
         (_, true, _) => Some(Nothing::HardlyWaits),
         (_, _, true) => Some(Nothing::WellPlaced),
         _ => Some(Nothing::NoFixGains),
@@ -146,10 +147,8 @@ fn judged(
         at_stake: Some(at_stake),
         modelled_ns: Some(scene.now.run_ns),
         tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
-        cannot_say: unknowns(analysis)
+        cannot_say: limits_of(analysis, sums, &unseen, "these findings do")
             .into_iter()
-            .chain(unseen::sentences(&unseen))
-            .chain(unknown)
             .chain(unconverged(scene.now.unsettled))
             .collect(),
     };
@@ -259,8 +258,8 @@ fn percent(share: f64) -> String {
     if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
 }
 
-/// What limits the judgement, in whole sentences.
-fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
+/// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".
+pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[UnseenSite], what: &str) -> Vec<String> {
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
@@ -270,8 +269,10 @@ fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
         );
     }
     if analysis.trace().losses().records_lost() {
-        said.push("Records were lost, so these findings do not cover the whole run.".to_owned());
+        said.push(format!("Records were lost, so {what} not cover the whole run."));
     }
+    said.extend(unseen::sentences(unseen));
+    said.extend(homes_unknown(sums).filter(|_| unseen.is_empty()));
     said
 }
 
@@ -318,6 +319,14 @@ mod tests {
         assert_eq!(third.nothing, None, "a third of the accesses may be remote");
         assert!(third.cannot_say.iter().any(|why| why.contains("of 33 % of the accesses is unknown")), "{third:?}");
         assert_eq!(found(&trace(1000, 100), Filter::default()).0.nothing, Some(Nothing::WellPlaced));
+        let says = |unknown: u64| {
+            let trace = trace(1000, unknown);
+            let machine = Machine::load("opteron-8385").expect("a built-in model");
+            let change = crate::whatif::PlacementOverride::read(&trace, "*=interleave").expect("a change");
+            let answer = Analysis::on(&trace, Some(&machine), Filter::default()).what_if(&machine, &[change]);
+            answer.expect("a prediction").cannot_say.iter().any(|why| why.contains("of the accesses is unknown"))
+        };
+        assert!(says(3) && !says(100), "a prediction covers no memory of unknown home");
         let (few, _) = found(&trace(29, 0), Filter::default());
         assert_eq!((few.nothing, few.memory_share), (None, None));
         assert!(few.cannot_say[0].starts_with("Only 29 memory accesses were sampled"), "{few:?}");
