@@ -83,8 +83,7 @@ impl Uncore {
         for (index, (event, _)) in self.open.iter().enumerate() {
             let (Some(before), Some(now)) = (before.0.get(index), now.0.get(index)) else { continue };
             let bytes = counters::scaled_since(*before, *now).map(|count| count * event.scale);
-            let sum = &mut served[event.controller];
-            *sum = sum.zip(bytes).map(|(sum, bytes)| sum + bytes);
+            served[event.controller] = served[event.controller].zip(bytes).map(|(sum, bytes)| sum + bytes);
         }
         served
     }
