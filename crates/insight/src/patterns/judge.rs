@@ -97,7 +97,8 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
 /// That the accesses sampled are too few for any judgement, in a whole sentence. Where accesses are counted, hardly any sample means hardly any access.
 fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
     let samples = sums.all.samples;
-    (samples < ENOUGH_SAMPLES && analysis.trace().counters().is_empty()).then(|| {
+    let is_counted = analysis.trace().threads().iter().any(|thread| thread.counters.is_some());
+    (samples < ENOUGH_SAMPLES && !is_counted).then(|| {
         let sampled = if samples == 1 { "1 memory access was" } else { &format!("{samples} memory accesses were") };
         format!("Only {sampled} sampled, which is too little to judge by. Record longer, or sample more often.")
     })
