@@ -130,7 +130,7 @@ impl KernelReading {
 }
 
 /// Whether a mode of `kernel.numa_balancing` promotes pages between tiers of memory and does nothing else.
-pub(super) fn is_of_tiers(mode: u64) -> bool {
+fn is_of_tiers(mode: u64) -> bool {
     mode != 0 && mode & 1 == 0
 }
 

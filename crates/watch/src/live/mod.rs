@@ -234,10 +234,8 @@ impl Live {
     }
 
     fn sampled_share(&self, before: &Moment, now: &Moment, node: Option<usize>) -> MetricValue {
-        // Hinting faults of slow memory alone show nothing of the rest.
-        let is_of_tiers = self.balancing.is_some_and(kernel::is_of_tiers);
-        let telling = self.sampler.as_ref().filter(|sampler| !(sampler.is_of_faults() && is_of_tiers));
-        telling.map(|sampler| sampler.local_share(&before.samples, &now.samples, node)).unwrap_or_default()
+        let of = |sampler: &Sampler| sampler.local_share(&before.samples, &now.samples, node);
+        self.sampler.as_ref().map(of).unwrap_or_default()
     }
 
     fn metrics(&self, before: &Moment, now: &Moment, sums: &counters::Sums) -> NumaMetrics {
