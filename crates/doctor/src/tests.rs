@@ -54,6 +54,21 @@ fn what_is_said_of_every_kind_of_machine() {
     }
 }
 
+#[test]
+fn balancing_of_tiers_alone_shows_first_touches_alone() {
+    let said = |mode: u32| {
+        let mut facts = facts("intel-spr-unprivileged.json");
+        facts.events.numa_balancing = Some(mode);
+        text(&diagnose(&facts), 200)
+    };
+    let (of_tiers, both) = (said(2), said(3));
+    assert!(
+        of_tiers.contains("between tiers of memory only (2)") && of_tiers.contains("numa_balancing=3`"),
+        "{of_tiers}"
+    );
+    assert!(both.contains("on (3)") && !both.contains("numa_balancing="), "{both}");
+}
+
 /// Whatever is refused, there is a reason and something to do about it; and what works names nothing in its way.
 #[test]
 fn every_refusal_has_a_reason_and_a_remedy() {

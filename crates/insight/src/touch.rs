@@ -29,6 +29,8 @@ pub struct PageUse {
     pub one_node: u64,
     /// Number of pages that several nodes use.
     pub several_nodes: u64,
+    /// By several threads, of which the node of one at least is unknown.
+    pub unknown_nodes: u64,
 }
 
 /// Pages that lie on one node and were seen in use from another.
@@ -148,6 +150,8 @@ struct Page {
     thread: ThreadIndex,
     many_threads: bool,
     nodes: u64,
+    /// Whether the node of a fault is unknown.
+    is_node_unknown: bool,
     faults: u32,
     site: Option<SiteId>,
 }
@@ -179,6 +183,7 @@ impl PageUse {
             (1, ..) => &mut self.once,
             (_, _, nodes) if nodes > 1 => &mut self.several_nodes,
             (_, false, _) => &mut self.one_thread,
+            _ if page.is_node_unknown => &mut self.unknown_nodes,
             _ => &mut self.one_node,
         };
         *count += page.pages;
@@ -241,7 +246,8 @@ impl Walk<'_, '_> {
         }
         let (at, pages) = self.page_at(owner, page.wrapping_sub(base));
         let key = (owner, at);
-        let new = Page { pages, thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
+        let thread = access.thread;
+        let new = Page { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
         let state = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
@@ -254,6 +260,7 @@ impl Walk<'_, '_> {
         };
         state.many_threads |= state.thread != access.thread;
         state.nodes |= bit;
+        state.is_node_unknown |= bit == 0;
         state.faults = state.faults.saturating_add(1);
         match (first, is_found) {
             (Some(placed), _) => self.first(access, site, (placed.node, placed.pages, placed.cause)),
@@ -507,5 +514,30 @@ mod tests {
         assert_eq!(found.uses, PageUse { once: 512, several_nodes: 512, ..PageUse::default() });
         assert_eq!(found.away, [Away { home: NodeId(0), node: NodeId(1), pages: 1024, faults: 3 }]);
         assert_eq!(found.on_node, [512, 0]);
+    }
+
+    /// Recordings of perf need not say on which CPU a thread was.
+    #[test]
+    fn threads_of_unknown_nodes_are_not_on_one_node() {
+        let uses = |nodes: [Option<u16>; 2]| {
+            let mut tables = Tables::default();
+            tables.threads = (0..2).map(|index| Thread { index: ThreadIndex(index), ..Thread::default() }).collect();
+            for (thread, node) in (0..2).zip(nodes) {
+                tables.accesses.push(&AccessRef {
+                    time: TimeNs(u64::from(thread)),
+                    thread: ThreadIndex(thread),
+                    node: node.map(NodeId),
+                    weight: 1,
+                    ..AccessRef::at(0x1000)
+                });
+            }
+            let trace = Trace::from_tables(tables);
+            let nodes = [NodeId(0), NodeId(1)];
+            Analysis::new(&trace, &nodes, &nodes, Filter::default()).touches_of_faults().uses
+        };
+        assert_eq!(uses([Some(0), Some(0)]), PageUse { one_node: 1, ..PageUse::default() });
+        assert_eq!(uses([None, None]), PageUse { unknown_nodes: 1, ..PageUse::default() });
+        assert_eq!(uses([Some(0), None]), PageUse { unknown_nodes: 1, ..PageUse::default() });
+        assert_eq!(uses([Some(0), Some(1)]), PageUse { several_nodes: 1, ..PageUse::default() });
     }
 }

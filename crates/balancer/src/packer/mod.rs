@@ -476,7 +476,7 @@ impl Packer {
                     name,
                     was: was.clone(),
                     now: was,
-                    done: SettingDone::LeftAlone,
+                    done: SettingDone::NotChanged,
                 }));
                 continue;
             }

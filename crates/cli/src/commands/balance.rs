@@ -366,11 +366,13 @@ fn line(event: &Event) -> Option<String> {
         Event::Decision(decision) => decision_line(decision),
         Event::Action(action) => action_line(action),
         Event::Comparison(comparison) => {
-            let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));
             let decisions: Vec<String> = comparison.decisions.iter().map(u64::to_string).collect();
             let (measure, verdict) = (&comparison.measure, comparison.verdict.word());
-            let change = comparison.change_percent;
-            format!("decisions {}: {verdict}: {measure} {change:+.1}{margin} % with the changes", decisions.join(", "))
+            let change = match comparison.change() {
+                Some(change) => format!("{measure} {change} with the changes"),
+                None => format!("{measure} not compared, for want of windows without the changes"),
+            };
+            format!("decisions {}: {verdict}: {change}", decisions.join(", "))
         }
         Event::Copies(copies) => {
             let describe = |one: &numapilot_balancer::event::CopyTold| {

@@ -269,8 +269,9 @@ impl View<'_> {
 
     fn links_text(&self, analysis: &Analysis<'_>, look: Look) -> String {
         let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
-        let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
-        text::links(&links, machine, unrouted, look, Counted::of(self.trace))
+        let matrix = analysis.matrix();
+        let (links, unrouted) = link_traffic(&matrix, machine, self.program_time_ns(analysis));
+        text::links(&links, machine, (unrouted, matrix.unknown), look, Counted::of(self.trace))
     }
 
     /// The object and the thread that the arguments name, by their accesses.

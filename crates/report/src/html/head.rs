@@ -79,9 +79,9 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
     };
     let mut found = findings::priced(priced, analysis.trace(), page.machine);
     let counted = Counted::of(analysis.trace());
-    // What page faults show of an object's use is too little for advice.
+    // What page faults show of an object's use is too little for advice, and where there is nothing to fix, or nothing can be judged, there is none.
     if found.is_empty() && !counted.is_faults() {
-        found = findings::findings(sites, analysis.nodes());
+        found = findings::findings(sites, analysis.nodes(), priced.nothing.is_none());
     }
     let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
     let filter = analysis.filter();
@@ -208,12 +208,12 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
     let figures = format!(
         "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",
         crate::units::share(&totals.remote_share),
-        crate::units::count(totals.accesses.value),
+        crate::units::remote_base(totals, "memory accesses"),
         totals.imbalance.population.value * 100.0
     );
     let has_figures = !matches!(
         headline.verdict,
-        Verdict::Blind | Verdict::NothingSeen | Verdict::HomesUnknown | Verdict::PageFaults
+        Verdict::Blind | Verdict::NothingSeen | Verdict::NothingPasses | Verdict::HomesUnknown | Verdict::PageFaults
     );
     let mut lines = vec![findings::text(verdict)];
     lines.extend(has_figures.then_some(figures));
