@@ -520,8 +520,8 @@ mod tests {
     #[test]
     fn threads_of_unknown_nodes_are_not_on_one_node() {
         let uses = |nodes: [Option<u16>; 2]| {
-            let mut tables = Tables::default();
-            tables.threads = (0..2).map(|index| Thread { index: ThreadIndex(index), ..Thread::default() }).collect();
+            let threads = (0..2).map(|index| Thread { index: ThreadIndex(index), ..Thread::default() }).collect();
+            let mut tables = Tables { threads, ..Tables::default() };
             for (thread, node) in (0..2).zip(nodes) {
                 tables.accesses.push(&AccessRef {
                     time: TimeNs(u64::from(thread)),

@@ -8,3 +8,4 @@ mod heap;
 mod intervals;
 mod patterns;
 mod prices;
+mod sampled;

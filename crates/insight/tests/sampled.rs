@@ -48,7 +48,7 @@ fn near(found: f64, expected: f64) -> bool {
 }
 
 /// A sample of I bytes at a distance of I stands for 1 / (1 - 1 / e) objects; one of many I for itself.
-const AT_INTERVAL: f64 = 1.581_976_706_869_326_4;
+const AT_INTERVAL: f64 = 1.581_976_706_869_326_5;
 
 #[test]
 fn a_sample_stands_for_what_was_as_likely_not_sampled() {

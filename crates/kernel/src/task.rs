@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn processes_of_another_namespace_are_not_acted_on() {
         if std::env::var_os(IN_ANOTHER_NAMESPACE).is_some() {
-            println!("refused: {}", matches!(require_own_proc(), Err(KernelError::OtherProc)));
+            eprintln!("refused: {}", matches!(require_own_proc(), Err(KernelError::OtherProc)));
             return;
         }
         assert!(require_own_proc().is_ok() && is_of(Some(Path::new("7")), 7));
@@ -305,7 +305,7 @@ mod tests {
             .args(["--exact", name, "--nocapture"])
             .env(IN_ANOTHER_NAMESPACE, "1");
         let told =
-            command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+            command.output().map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
         if !told.contains("refused: ") {
             return numapilot_not_run::not_run!(
                 PidNamespaces,

@@ -88,8 +88,7 @@ impl<K: Copy + Ord, V: Copy> RangeMap<K, V> {
     where
         V: PartialEq,
     {
-        let is_so = self.get(start).is_some_and(|piece| piece.value == value && end <= piece.end);
-        if start >= end || is_so {
+        if start >= end || self.is_joined(start, end, value) {
             return;
         }
         self.remove(start, end);
@@ -107,6 +106,20 @@ impl<K: Copy + Ord, V: Copy> RangeMap<K, V> {
             last = its_end;
         }
         self.by_start.insert(first, (last, value));
+    }
+
+    /// Whether `[start, end)` is in one range with this value, which is apart from others with it. Most often it is, so this has to be quick.
+    fn is_joined(&self, start: K, end: K, value: V) -> bool
+    where
+        V: PartialEq,
+    {
+        let Some(piece) = self.get(start).filter(|piece| piece.value == value && end <= piece.end) else {
+            return false;
+        };
+        let mut until_start = self.by_start.range::<K, _>(..start);
+        let starts_apart = piece.start < start
+            || until_start.next_back().is_none_or(|(_, &(last, its))| last != start || its != value);
+        starts_apart && (end < piece.end || self.by_start.get(&end).is_none_or(|&(_, its)| its != value))
     }
 
     /// Removes what is in `[start, end)`. The parts of ranges outside of it stay.

@@ -544,7 +544,7 @@ fn blocks_that_grow_in_steps_take_few_mappings() {
 fn libraries_that_come_and_go_leave_no_memory_behind() {
     let program = compile("plan_plugins.c", "plan_plugins", &["-O1", "-fno-builtin"]);
     let library = compile("modules_race.c", "plan_plugin.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
-    let image = image_of("plugins", &[1000, 1000, 1, 0, 1]);
+    let image = image_of("plugins.plan", &[1000, 1000, 1, 0, 1]);
     let output = under(&image, Command::new(&program).arg(&library).arg("5000"));
     assert!(output.status.success(), "{}", output.status);
     let grown: i64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");

@@ -346,7 +346,7 @@ impl Copies {
         let pid = targets.by_number(page.process).map(|managed| managed.target.pid).ok_or(Refusal::Gone)?;
         match self.registry.want(pid, page.page) {
             CopyDecision::Enough => {
-                for node in nodes.iter().filter(|node| !had.contains(node)) {
+                for node in nodes.iter().filter(|node| !had.contains(*node)) {
                     left[*node] -= bytes;
                 }
                 self.registry.set_copies(file, had.iter().copied().chain(nodes).collect());
@@ -527,7 +527,7 @@ mod tests {
             let _ = copies.need_not(&order(2, page), &targets);
         }
         // For one copy of 256 KiB on each.
-        let memory = vec![NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
+        let memory = [NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
         let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &memory);
         assert!(done.outcomes[0].result.is_ok(), "{done:?}");
         assert_eq!(done.outcomes[1].result, Err(Refusal::NoRoom));

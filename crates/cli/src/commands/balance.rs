@@ -50,6 +50,7 @@ use numapilot_service::served::Served;
 use numapilot_service::served::interval;
 
 use super::group::group;
+use super::not_started::not_started;
 use crate::args::BalanceArgs;
 use crate::output;
 use crate::output::tell;
@@ -266,7 +267,7 @@ fn start(words: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Resul
             Ok(())
         });
     }
-    command.spawn().map_err(|error| super::not_started(words, error))
+    command.spawn().map_err(|error| not_started(words, error))
 }
 
 /// Turns signals into commands for the loop, and prints the loop's events.

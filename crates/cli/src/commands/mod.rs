@@ -17,6 +17,7 @@ mod import;
 mod maps;
 mod measure;
 mod move_pages;
+mod not_started;
 mod numactl;
 mod objects;
 mod plan;
@@ -37,8 +38,6 @@ mod top;
 mod topo;
 mod whatif;
 
-use std::ffi::OsString;
-use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -91,17 +90,6 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Fc(arguments) => Ok(compile::run(&Language::Fortran.into(), &arguments.arguments)),
         Command::Completions(arguments) => shell::completions(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Man(arguments) => shell::man(&arguments).map(|()| ExitCode::SUCCESS),
-    }
-}
-
-/// Why a command could not be started: in the words of the launcher, with the status that shells give (126, 127), where it knows the reason.
-pub fn not_started(command: &[OsString], error: io::Error) -> anyhow::Error {
-    match numapilot_launch::resolve_target(command) {
-        Err(why) => why.into(),
-        Ok(_) => {
-            let program = command.first().map(|program| program.to_string_lossy().into_owned());
-            anyhow::Error::new(error).context(format!("{}: cannot be started", program.unwrap_or_default()))
-        }
     }
 }
 

@@ -38,6 +38,7 @@ use numapilot_watch::stat::Stat;
 
 use super::group::all_found;
 use super::group::group;
+use super::not_started::not_started;
 use crate::args::StatArgs;
 use crate::output;
 
@@ -111,7 +112,7 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
 fn start(arguments: &StatArgs) -> Result<Child> {
     let program = &arguments.command[0];
     let spawned = inherited::restored(Command::new(program).args(&arguments.command[1..])).spawn();
-    spawned.map_err(|error| super::not_started(&arguments.command, error))
+    spawned.map_err(|error| not_started(&arguments.command, error))
 }
 
 /// The command's exit status as shells return it. A command that still runs after `--for` is terminated.

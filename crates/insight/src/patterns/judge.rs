@@ -285,7 +285,6 @@ mod tests {
 
     use super::*;
     use crate::headline::Verdict;
-    use crate::patterns::Nothing;
 
     /// Local accesses to one object, of which every `unknown`-th has no known home (0: none).
     fn trace(samples: u64, unknown: u64) -> Trace {

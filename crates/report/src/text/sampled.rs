@@ -13,9 +13,9 @@ use super::table::Align;
 use super::table::Table;
 use crate::units;
 
-const LEGEND: &str = "SAMPLES: objects that were sampled as they were allocated; ~BYTES and ~OBJECTS: what was allocated, estimated from them, ±%: half of \
-    the 95 % interval of ~BYTES; ~AT PEAK: bytes at the moment at which all these objects took most; ~LEFT: bytes at the end, garbage that no collection had found \
-    included; THR: threads that allocated samples.";
+const LEGEND: &str = "SAMPLES: objects that were sampled as they were allocated; ~BYTES and ~OBJECTS: what was allocated, estimated from them, ±%: half \
+    of the 95 % interval of ~BYTES; ~AT PEAK: bytes at the moment at which all these objects took most; ~LEFT: bytes at the end, garbage that no \
+    collection had found included; THR: threads that allocated samples.";
 
 /// The totals and the first `top` sites.
 #[must_use]

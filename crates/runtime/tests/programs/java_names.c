@@ -38,7 +38,7 @@ static void classes_have_names(void) {
     while (strlen(signature) < 990) strcat(signature, "\xe2\x82\xac");
     const char *name = class_of(signature);
     CHECK(strlen(name) == CLASS_BYTES_MAX / 3 * 3 + 2 && strcmp(name + strlen(name) - 5, "\xe2\x82\xac[]") == 0);
-    char deep[300];
+    char deep[255 + sizeof signature];
     memset(deep, '[', 255);
     strcpy(deep + 255, signature + 1);
     name = class_of(deep);
