@@ -9,7 +9,6 @@ use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
 use numapilot_placement::Outcome;
 use numapilot_placement::PageKey;
-use numapilot_placement::PageSize;
 use numapilot_placement::Refusal;
 
 use super::Balancer;
@@ -19,9 +18,6 @@ use crate::system::targets::ManagedProcess;
 
 /// Least age of a reading of a process's memory policies that is read anew before its pages move.
 const POLICIES_EVERY: Duration = Duration::from_secs(5);
-/// Small pages of a large one.
-const LARGE_PAGES: u64 = 512;
-
 impl Balancer {
     /// Removes orders for pages to forbidden nodes, and for pages whose node the program has chosen. The policies are read for this, if the last reading is too
     /// old; the nodes are read every few seconds ([`ManagedProcess::look_at_nodes`]).
@@ -69,8 +65,7 @@ fn process_of(order: &Order) -> Option<u32> {
 /// Start and end of what an order moves. The large page of an address may begin before the mapping that has large pages, and end behind it: it may then be
 /// small pages, of several mappings.
 fn addresses(page: &PageKey) -> (u64, u64) {
-    let pages = if page.size == PageSize::Large { LARGE_PAGES } else { 1 };
-    (page.page * PAGE_BYTES, (page.page + pages) * PAGE_BYTES)
+    (page.page * PAGE_BYTES, (page.page + page.size.small_pages()) * PAGE_BYTES)
 }
 
 /// Whether what is at these addresses may be moved to a node. The error is what is to be told, if that is not told for the whole process.
@@ -97,6 +92,7 @@ mod tests {
     //! This process, with a cpuset made up and a policy of its own.
 
     use numapilot_kernel::numa_memory::NumaMemory;
+    use numapilot_placement::PageSize;
 
     use super::*;
     use crate::system::targets::Targets;

@@ -12,7 +12,6 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action;
 use numapilot_placement::Outcome;
-use numapilot_placement::PageSize;
 use numapilot_placement::Refusal;
 
 use super::binding;
@@ -23,9 +22,6 @@ use super::progress::Progress;
 use super::targets::ManagedProcess;
 use super::targets::Targets;
 use super::undo_log::UndoLog;
-
-/// Small pages per large page.
-const LARGE_PAGES: u64 = 512;
 
 /// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +85,7 @@ impl MigrationExecutor {
             match action {
                 Action::Migrate { page, to } => {
                     let (requests, parts) = by_process.entry(page.process).or_default();
-                    let count = if page.size == PageSize::Large { LARGE_PAGES } else { 1 };
+                    let count = page.size.small_pages();
                     parts.push(Part { order, first: requests.len(), count: count as usize });
                     let to = self.ids[*to];
                     requests
@@ -240,6 +236,7 @@ mod tests {
     //! Orders about processes and threads that are there, and that are not.
 
     use numapilot_placement::PageKey;
+    use numapilot_placement::PageSize;
 
     use super::*;
     use crate::system::progress::tests::Until;

@@ -10,7 +10,7 @@ use super::interpret::Calls;
 use crate::error::KernelError;
 use crate::memory::PageQuery;
 use crate::memory::PageState;
-use crate::memory::by_task_with_memory;
+use crate::memory::move_pages;
 
 /// Only pages that the process alone maps, and all.
 const MPOL_MF_MOVE: libc::c_int = 2;
@@ -40,29 +40,12 @@ impl Calls for System {
     }
 
     fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError> {
-        assert_eq!(status.len(), batch.addresses.len(), "a status for each page");
         self.pages.clear();
         self.pages.extend(batch.addresses.iter().map(|&address| address as usize));
         self.nodes.clear();
         self.nodes.resize(batch.addresses.len(), libc::c_int::from(batch.to.0));
-        let (pages, nodes) = (&self.pages, &self.nodes);
         let flags = if self.shared { MPOL_MF_MOVE_ALL } else { MPOL_MF_MOVE };
-        let answer = by_task_with_memory(batch.pid, |task| {
-            // SAFETY: three arrays of the length that the call is told, which live through it; the addresses are the other process's and are not
-            // followed here. Moving a page keeps its contents.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_move_pages,
-                    task,
-                    pages.len() as libc::c_ulong,
-                    pages.as_ptr(),
-                    nodes.as_ptr(),
-                    status.as_mut_ptr(),
-                    flags,
-                )
-            }
-        });
-        match answer {
+        match move_pages(batch.pid, &self.pages, Some(&self.nodes), status, flags) {
             Ok(0) => Ok(CallEnd::Complete),
             Ok(_) => Ok(CallEnd::Partial),
             Err(source) => refused(batch.pid, batch.to, source),
