@@ -53,8 +53,10 @@ impl Daemon {
         let control = Control::start(&settings, board.clone(), steering, None).unwrap();
         let done = Arc::new(Mutex::new((Vec::new(), Duration::ZERO)));
         let theirs = Arc::clone(&done);
+        let mut status = Status { v: 1, state: State::Running, run: "r".to_owned(), ..Status::default() };
+        // Before the thread has begun, clients would be shown the board's empty status, which a busy machine makes long enough to be seen.
+        board.put(status.clone());
         thread::spawn(move || {
-            let mut status = Status { v: 1, state: State::Running, run: "r".to_owned(), ..Status::default() };
             loop {
                 let (round, waited_before) = (Instant::now(), waited());
                 board.put(status.clone());
