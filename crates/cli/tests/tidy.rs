@@ -334,3 +334,26 @@ fn the_guide_to_changes_names_files_that_exist() {
     assert!(in_full > 150 && without_folder > 50, "the test reads the guide: {in_full} paths, {without_folder} names");
     complain(problems);
 }
+
+/// A fuzz target that `make fuzz` leaves out would never run.
+#[test]
+fn the_lists_of_fuzz_targets_agree() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("UTF-8");
+    let is_target = |path: &PathBuf| {
+        path.starts_with("fuzz/fuzz_targets") && read(&path.to_string_lossy()).contains("fuzz_target!(")
+    };
+    let sources = files().into_iter().filter(is_target);
+    let targets: BTreeSet<String> =
+        sources.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned()).collect();
+    assert!(targets.len() > 5, "the test finds the targets: {targets:?}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<String>>();
+    let makefile = read("Makefile");
+    let list = makefile.split_once("\n\t@for target in ").and_then(|(_, rest)| rest.split_once("; do fuzz/run"));
+    assert_eq!(list.map(|(list, _)| words(list)), Some(targets.clone()), "Makefile (left), fuzz/fuzz_targets (right)");
+    let programs = read("fuzz/Cargo.toml");
+    let programs = programs.split("[[bin]]").skip(1).filter_map(|part| part.split('"').nth(1).map(str::to_owned));
+    assert_eq!(programs.collect::<BTreeSet<String>>(), targets, "fuzz/Cargo.toml (left), fuzz/fuzz_targets (right)");
+    let page = read("fuzz/README.md");
+    let rows = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()));
+    assert_eq!(rows.collect::<BTreeSet<String>>(), targets, "fuzz/README.md (left), fuzz/fuzz_targets (right)");
+}
