@@ -237,7 +237,7 @@ Examples:
   numapilot record --stop pg                                end that recording
 
 With engines `instrument` and `emulate` the program sees the simulated machine: CPU count, sched_getcpu(), affinity and NUMA calls \
-describe that machine, and times are the time that the program takes on it (docs/virtual-time.md).
+describe that machine, and recorded times are the time that the program takes on it (docs/virtual-time.md).
 Engine `fault`: docs/fault.md. The exit status is the program's (0 for programs that were running already).")]
 pub struct RecordArgs {
     /// Where the trace goes; `.numatrace` is added to a name without it [default: PROGRAM.numatrace]
