@@ -639,6 +639,15 @@ pub enum SimulateView {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  make CC=\"numapilot cc\" CXX=\"numapilot c++\" FC=\"numapilot fc\"
+  CC=\"numapilot cc\" CXX=\"numapilot c++\" cmake -B build  CMake; configure likewise
+  numapilot cc --install-links ~/np                     links ~/np/numapilot-gcc ..., one word each
+  numapilot cc --install-path ~/np/path                 links gcc, g++ ..., to put first on PATH
+
+It runs your compiler (NUMAPILOT_CC, NUMAPILOT_CXX or NUMAPILOT_FC, else the one on PATH) \
+with options that add a call at each memory access. docs/instrument.md.")]
 pub struct CompileArgs {
     /// The compiler's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -647,7 +656,7 @@ pub struct CompileArgs {
 
 #[derive(Debug, Args)]
 pub struct CompletionArgs {
-    /// bash, elvish, fish, powershell or zsh
+    /// The shell
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
