@@ -1,4 +1,5 @@
-//! The documents: generic scripts as they are defined, no dead link, every page in the book, and the reference of commands as the program prints it. The book itself takes mdBook (`make docs`).
+//! The documents: no dead link, every page in the book, generic scripts as they are defined, and the reference of commands as the program prints it. The book
+//! itself takes mdBook (`make docs`).
 
 use std::process::Command;
 
