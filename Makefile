@@ -17,7 +17,7 @@ help:
 	@echo "make demo    set up, build, record a real program on a simulated four-node machine, show the report"
 	@echo "make lab     set up, boot a real kernel with four memory nodes in QEMU, show what numapilot sees there"
 	@echo "make lab-pilot  the pilot in the lab, beside NUMA balancing, numad and numactl, as tables (an hour; LAB_PILOT=--quick: 10 min)"
-	@echo "make zoo     real programs from Debian's source packages under every engine (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
+	@echo "make zoo     real programs from Debian's source packages under instrument, emulate and track (an hour or more; ZOO=--quick: six of them; docs/zoo.md)"
 	@echo "make servers real servers and runtimes from Debian's packages, natively and recorded (an hour; SERVERS=\"redis nginx\": those; docs/guides/servers.md)"
 	@echo "make test    set up, build, run every test; ends with those that could not run here, and why"
 	@echo "make check   the quick lane: lint, unit tests and quick integration tests"

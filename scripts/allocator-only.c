@@ -1,4 +1,4 @@
-/* allocator-only: objects that only the allocating thread accesses. Usage: allocator-only TRACE */
+/* allocator-only: objects that only their allocating thread accesses. Usage: allocator-only TRACE */
 #include "script.h"
 
 /* Of one object. */

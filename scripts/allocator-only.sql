@@ -1,4 +1,4 @@
--- Objects that only the allocating thread accesses.
+-- Objects that only their allocating thread accesses.
 with by_object as (
   select
     a.object,

@@ -1,4 +1,4 @@
-/* first-touch: threads that touched objects first, and threads that accessed them later. Usage: first-touch TRACE */
+/* first-touch: which thread accessed each object first, and which threads later. Usage: first-touch TRACE */
 #include "script.h"
 
 typedef struct first {

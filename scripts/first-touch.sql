@@ -1,4 +1,4 @@
--- Threads that touched objects first, and threads that accessed them later.
+-- Which thread accessed each object first, and which threads later.
 with steps as (
   select
     object, thread, node, weight,

@@ -1,5 +1,5 @@
-/* handover: how long an object stays with one thread before another one reaches it (the example of MemProf's paper). Accesses of every
- * level count, those that a cache of the accessing core or node answered too: scripts/README.md, "handover". Usage: handover TRACE */
+/* handover: how long one thread uses an object before another one accesses it (the example of MemProf's paper, USENIX ATC 2012).
+ * Accesses of every level count, those that a cache of the accessing core or node answered too: README.md, "handover". Usage: handover TRACE */
 #include "script.h"
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
--- How long an object stays with one thread before another one reaches it (the example of MemProf's paper, USENIX ATC 2012).
+-- How long one thread uses an object before another one accesses it (the example of MemProf's paper, USENIX ATC 2012).
 -- Accesses of every level count, those that a cache of the accessing core or node answered too: `scripts/README.md`, "handover".
 with steps as (
   select

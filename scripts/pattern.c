@@ -1,4 +1,5 @@
-/* pattern: who accesses an object type, or one instance, from where, how and when. Usage: pattern TRACE [S3|17] */
+/* pattern: the accesses to an object type, or to one instance, by thread, accessing node, home node and time, as reads and writes.
+ * Usage: pattern TRACE [S3|17] */
 #include "script.h"
 
 #include <errno.h>

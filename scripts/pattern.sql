@@ -1,4 +1,4 @@
--- How an object type ($site) or one instance ($object) is accessed: from which node, to which, reading or writing, by which thread, when. Both null: everything.
+-- The accesses to an object type, or to one instance, by thread, accessing node, home node and time, as reads and writes. $site or $object chooses; both null: everything.
 with ends as (
   select cast(max(time_ns) as bigint) as last_ns from accesses
 ),

@@ -1,4 +1,5 @@
-/* read-only: writes to each object type; where none was observed, the upper bound of their share (95 %). Usage: read-only TRACE */
+/* read-only: which share of the accesses to each object type writes; where no write was sampled, the upper bound of this share (95 %).
+ * Usage: read-only TRACE */
 #include "script.h"
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
--- Writes to each object type; where none was observed, the upper bound of their share (95 %).
+-- Which share of the accesses to each object type writes; where no write was sampled, the upper bound of this share (95 %).
 with sites as (
   select o.site, o.kind, o.name
   from objects o

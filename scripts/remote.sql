@@ -1,4 +1,4 @@
--- Remote accesses, and their share.
+-- How many accesses are remote, and which share.
 with sums as (
   select
     count(*) as samples,

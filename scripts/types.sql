@@ -1,4 +1,4 @@
--- Object types (sites) accessed most.
+-- Which object types (sites) are accessed most.
 with sites as (
   select o.site, o.kind, o.name, o.site_file as file, o.site_line as line
   from objects o

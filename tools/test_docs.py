@@ -1,8 +1,9 @@
-"""Unit tests of the tools of the documents (docs-links, docs-preprocess, docs-reference, markdown.py). Run by crates/cli/tests/docs.rs."""
+"""Unit tests of the tools of the documents (docs-links, docs-preprocess, docs-reference, questions, markdown.py). Run by crates/cli/tests/docs.rs."""
 
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -23,7 +24,7 @@ def tool(name):
     return module
 
 
-links, preprocess, reference = tool("docs-links"), tool("docs-preprocess"), tool("docs-reference")
+links, preprocess, reference, questions = tool("docs-links"), tool("docs-preprocess"), tool("docs-reference"), tool("questions")
 
 
 def tree(folder, **documents):
@@ -140,6 +141,49 @@ class Reference(unittest.TestCase):
         headings = [line for line in made.splitlines() if line.startswith("#")]
         self.assertEqual(headings, ["# Every command", "## numapilot one", "### numapilot one two"])
         self.assertIn("```text\nOne\n\nCommands:\n  two  Second\n```\n", made)
+
+
+class Questions(unittest.TestCase):
+    NEEDED = ["scripts", questions.MODULES, "crates/query/src/ready.rs", "docs/query.md"]
+
+    def problems_after(self, path, old, new):
+        """What is told of a copy of the scripts in which one text of a file is another one."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name in self.NEEDED:
+                there, here = os.path.join(questions.ROOT, name), os.path.join(folder, name)
+                os.makedirs(os.path.dirname(here), exist_ok=True)
+                shutil.copytree(there, here) if os.path.isdir(there) else shutil.copyfile(there, here)
+            text = questions.read(folder, path)
+            self.assertIn(old, text)
+            with open(os.path.join(folder, path), "w", encoding="utf-8", newline="") as file:
+                file.write(text.replace(old, new, 1))
+            return questions.problems(folder)
+
+    def test_the_scripts_as_they_are_have_no_problem(self):
+        self.assertEqual(self.problems_after("scripts/remote.c", "", ""), [])
+
+    def test_a_script_that_drifts_is_found_in_every_language(self):
+        for path, old, new in [
+            ("scripts/remote.c", "known_samples,", ""),
+            (f"{questions.MODULES}/remote.py", '    "known_samples",\n', ""),
+            ("scripts/remote.sql", "-- How many", "-- Which"),
+            ("scripts/golden/psearchy-remote.csv", "remote_ppm", "remote"),
+        ]:
+            told = self.problems_after(path, old, new)
+            self.assertTrue(len(told) == 1 and told[0].startswith(path), told)
+
+    def test_a_list_without_a_script_is_found(self):
+        for path, old in [
+            ("crates/query/src/ready.rs", '    "handover",\n'),
+            (f"{questions.MODULES}/table.py", '"handover", '),
+            ("docs/query.md", "`handover`, "),
+        ]:
+            told = self.problems_after(path, old, "")
+            self.assertTrue(len(told) == 1 and path in told[0] and "handover" in told[0], told)
+
+    def test_the_page_follows_the_table(self):
+        told = self.problems_after("scripts/questions.toml", "all memory accesses", "every memory access")
+        self.assertEqual(told, ["scripts/README.md differs from questions.toml: run tools/questions, and commit the file"])
 
 
 if __name__ == "__main__":

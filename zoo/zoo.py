@@ -1,4 +1,4 @@
-"""The steps of one program, in order: fetch, build twice, make inputs, run natively and under each engine.
+"""The steps of one program, in order: fetch, build twice, make inputs, run natively and under instrument, emulate and track.
 
 Each is done once, until something that it depends on changes.
 """

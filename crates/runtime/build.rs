@@ -50,6 +50,13 @@ fn main() {
     let (callouts, rest): (Vec<_>, Vec<_>) =
         c_files(&source_dir).into_iter().partition(|path| begins_with(path, &["callouts"]));
     let (planner_own, tracker): (Vec<_>, Vec<_>) = rest.into_iter().partition(|path| begins_with(path, &["plan_"]));
+    for name in PLANNER_SHARES {
+        assert!(
+            source_dir.join(name).exists(),
+            "PLANNER_SHARES names {name}, which {} does not have",
+            source_dir.display()
+        );
+    }
     let shared = tracker.iter().filter(|path| begins_with(path, PLANNER_SHARES)).cloned();
     let planner: Vec<_> = planner_own.into_iter().chain(shared).collect();
     let tracker_path = out.join("libnumapilot-track.so");

@@ -8,17 +8,11 @@ use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, 
 use numapilot_symbols::path_ends_with;
 
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
-use super::image::{CPU_WORDS, NO_PATTERN, NODES, Parts, Place, PlanImage, Rule};
+use super::image::{Parts, Place, PlanImage, Rule};
+use super::layout::*;
 use super::policy;
 use crate::error::ApplyError;
 
-const KIND_DYNAMIC: u32 = 0;
-const KIND_STATIC: u32 = 1;
-const KIND_FILE: u32 = 2;
-const FLAG_STRICT: u32 = 1;
-const FLAG_HUGE: u32 = 2;
-const FLAG_NO_HUGE: u32 = 4;
-const FLAG_OWN_WEIGHTS: u32 = 8;
 /// Different frames in one plan: a bit of a word for each.
 const PATTERNS_MAX: usize = 64;
 
@@ -241,23 +235,23 @@ fn dynamic_part(object: &ObjectRule, fitted: &Fitted, frames: &mut Frames) -> Ru
     (rule.policy, rule.nodes) = match &object.policy {
         Policy::Node { node, strict } => {
             rule.flags |= if *strict { FLAG_STRICT } else { 0 };
-            (1, mask(&[*node]))
+            (POLICY_NODE, mask(&[*node]))
         }
-        Policy::Interleave(nodes) => (2, set_mask(nodes)),
-        Policy::WeightedInterleave(weights) if weights.is_empty() => (3, all),
+        Policy::Interleave(nodes) => (POLICY_INTERLEAVE, set_mask(nodes)),
+        Policy::WeightedInterleave(weights) if weights.is_empty() => (POLICY_WEIGHTED, all),
         Policy::WeightedInterleave(weights) => {
             rule.flags |= FLAG_OWN_WEIGHTS;
             rule.weights.clone_from(weights);
-            (3, weights.iter().fold(0, |bits, (node, _)| bits | mask(&[*node])))
+            (POLICY_WEIGHTED, weights.iter().fold(0, |bits, (node, _)| bits | mask(&[*node])))
         }
-        Policy::Local => (4, 0),
-        Policy::FirstUse => (5, 0),
-        Policy::Split(nodes) => (6, set_mask(nodes)),
-        Policy::Replicate => (7, 0),
+        Policy::Local => (POLICY_LOCAL, 0),
+        Policy::FirstUse => (POLICY_FIRST_USE, 0),
+        Policy::Split(nodes) => (POLICY_SPLIT, set_mask(nodes)),
+        Policy::Replicate => (POLICY_REPLICATE, 0),
         Policy::HandOver(hand_over) => {
             rule.to_pattern = frames.function(&hand_over.to);
             rule.text.clone_from(&hand_over.to);
-            (8, 0)
+            (POLICY_HAND_OVER, 0)
         }
     };
     rule

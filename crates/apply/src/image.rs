@@ -9,18 +9,9 @@ use std::os::unix::fs::FileExt;
 use numapilot_launch::Held;
 
 use crate::error::ApplyError;
+use crate::layout::{CPU_WORDS, IMAGE_TWINS, MAGIC, NAME_BYTES, NODES, NUMBERED, RANGES, SPREAD, TEXT_BYTES, VERSION};
 
 const NAME: &CStr = c"numapilot-plan";
-const MAGIC: u64 = 0x314e_414c_5041_554e;
-const VERSION: u32 = 1;
-/// Flag `NP_PLAN_TWINS` of `plan.h`.
-const FLAG_TWINS: u32 = 1;
-pub(super) const NODES: usize = 64;
-pub(super) const CPU_WORDS: usize = 16;
-const RANGES: usize = 8;
-const NAME_BYTES: usize = 128;
-const TEXT_BYTES: usize = 512;
-pub(super) const NO_PATTERN: u32 = u32::MAX;
 /// Sizes of `struct np_plan`, `np_plan_rule` and `np_plan_place`, and where their counters begin.
 pub(super) const HEADER_BYTES: usize = 8344;
 const HEADER_COUNTERS: usize = 8312;
@@ -29,7 +20,7 @@ const RULE_COUNTERS: usize = 888;
 pub(super) const PLACE_BYTES: usize = 576;
 const PLACE_COUNTERS: usize = 536;
 /// `NP_PLAN_NUMBERED` times the size of `struct np_plan_numbered`.
-const NUMBERED_BYTES: usize = 4096 * 32;
+const NUMBERED_BYTES: usize = NUMBERED * 32;
 
 /// `struct np_plan_rule`.
 #[derive(Clone, Debug, Default)]
@@ -127,8 +118,8 @@ impl Bytes {
     fn place(&mut self, place: &Place) {
         self.text(&place.name, NAME_BYTES);
         self.text(&place.process, NAME_BYTES);
-        for value in [place.start_pattern, place.order.len() as u32, u32::from(place.spread), u32::from(place.by_node)]
-        {
+        let layout = if place.spread { SPREAD } else { 0 };
+        for value in [place.start_pattern, place.order.len() as u32, layout, u32::from(place.by_node)] {
             self.u32(value);
         }
         self.ranges(&place.order);
@@ -162,7 +153,7 @@ impl Parts {
         let mut head = Bytes::default();
         head.u64(MAGIC);
         head.u32(VERSION);
-        head.u32(if self.has_twins { FLAG_TWINS } else { 0 });
+        head.u32(if self.has_twins { IMAGE_TWINS } else { 0 });
         head.u64((HEADER_BYTES + body.0.len()) as u64);
         head.u64(self.memory_nodes);
         let counts = [

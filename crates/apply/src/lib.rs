@@ -10,6 +10,7 @@ mod code;
 mod compile;
 mod error;
 mod image;
+mod layout;
 mod outcome;
 mod policy;
 mod run;

@@ -239,12 +239,6 @@ impl Current {
         };
         name.to_owned()
     }
-
-    /// Whether the policy deals pages out in turn.
-    #[must_use]
-    pub fn is_interleaving(&self) -> bool {
-        self.mode == MPOL_INTERLEAVE || self.mode == MPOL_WEIGHTED_INTERLEAVE
-    }
 }
 
 #[cfg(test)]

@@ -583,7 +583,7 @@ pub struct Steered {
     /// User who gave the command; `None`: it came by a signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_uid: Option<u32>,
-    /// The answer.
+    /// What the daemon answered.
     pub answer: String,
 }
 

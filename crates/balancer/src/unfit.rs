@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Listings between two looks at such a process.
 const AGAIN: u64 = 32;
 
-/// See the module's documentation.
+/// The processes that cannot be managed, by their ids.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unfit {
     pids: BTreeSet<u32>,

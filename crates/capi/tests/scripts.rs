@@ -7,11 +7,17 @@ use std::process::Command;
 
 use crate::common::{must, prefix, scratch};
 
-const SCRIPTS: [&str; 8] =
-    ["remote", "types", "pattern", "first-touch", "handover", "read-only", "false-sharing", "allocator-only"];
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Names of the scripts: those of the table that defines them for every language.
+fn names() -> Vec<String> {
+    let table = fs::read_to_string(root().join("scripts/questions.toml")).expect("the table of questions");
+    let names = table.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    assert!(!names.is_empty(), "questions.toml names no script");
+    names
 }
 
 fn recording(name: &str) -> PathBuf {
@@ -30,8 +36,9 @@ fn made(flags: &str) -> PathBuf {
 #[test]
 fn they_print_what_is_kept() {
     let programs = made("-g -O1");
+    let scripts = names();
     for name in ["psearchy", "webserver"] {
-        for script in SCRIPTS {
+        for script in &scripts {
             let kept = root().join(format!("scripts/golden/{name}-{script}.csv"));
             let said = must(Command::new(programs.join(script)).arg(recording(name)));
             assert!(
@@ -50,12 +57,12 @@ fn they_print_what_is_kept() {
 #[test]
 fn they_are_clean_under_the_address_sanitizer_and_valgrind() {
     let (plain, sanitized) = (made("-g -O0"), made("-g -O1 -fsanitize=address,undefined"));
-    for script in SCRIPTS {
+    for script in names() {
         // Address space layouts with much entropy are more than older sanitizers bear.
-        must(Command::new("setarch").arg("-R").arg(sanitized.join(script)).arg(recording("webserver")));
+        must(Command::new("setarch").arg("-R").arg(sanitized.join(&script)).arg(recording("webserver")));
         let mut valgrind = Command::new("valgrind");
         valgrind.args(["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
-        must(valgrind.arg(plain.join(script)).arg(recording("webserver")));
+        must(valgrind.arg(plain.join(&script)).arg(recording("webserver")));
     }
 }
 

@@ -66,7 +66,7 @@ const EXAMPLES: &str = "\
 Examples:
   numapilot topo                                        this machine
   numapilot topo --machine opteron-8385 --svg m.svg     a machine model, as a picture
-  numapilot c++ -O2 -pthread app.cpp -o app             compile with memory-access call-outs
+  numapilot c++ -O2 -pthread app.cpp -o app             compile so that each access is recorded
   numapilot record --machine opteron-8385 -- ./app      run it on the simulated machine
   numapilot report app.numatrace                        which objects are remote, from which threads
   numapilot report app.numatrace --object block         one object, over time
@@ -124,13 +124,13 @@ pub enum Command {
     Advise(AdviseArgs),
     /// Place the memory and threads of running programs, and undo what does not help
     Balance(Box<BalanceArgs>),
-    /// Compile C with memory-access call-outs (all arguments go to the compiler)
+    /// Compile C so that `record` sees each memory access; all arguments go to the compiler
     #[command(disable_help_flag = true)]
     Cc(CompileArgs),
-    /// Compile C++ with memory-access call-outs
+    /// Compile C++ so that `record` sees each memory access
     #[command(name = "c++", disable_help_flag = true)]
     Cxx(CompileArgs),
-    /// Compile Fortran with memory-access call-outs
+    /// Compile Fortran so that `record` sees each memory access
     #[command(disable_help_flag = true)]
     Fc(CompileArgs),
     /// Print a completion script for a shell
@@ -236,8 +236,8 @@ Examples:
   numapilot record --unit postgresql --detach -o pg         in the background, without a terminal
   numapilot record --stop pg                                end that recording
 
-With engines `instrument` and `emulate` the program sees the simulated machine: CPU count, sched_getcpu(), affinity and NUMA calls
-describe that machine, and times are the time that the program takes on it (docs/virtual-time.md).
+With engines `instrument` and `emulate` the program sees the simulated machine: CPU count, sched_getcpu(), affinity and NUMA calls \
+describe that machine, and recorded times are the time that the program takes on it (docs/virtual-time.md).
 Engine `fault`: docs/fault.md. The exit status is the program's (0 for programs that were running already).")]
 pub struct RecordArgs {
     /// Where the trace goes; `.numatrace` is added to a name without it [default: PROGRAM.numatrace]
@@ -288,7 +288,7 @@ pub struct RecordArgs {
     /// Simulate one cache line in N, chosen by a hash of its address (1: every line, exact and slower)
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub lines: u32,
-    /// Greatest lead of a thread's clock over the other threads' clocks, in microseconds of program time
+    /// How far a thread's clock may run ahead of the other threads' clocks, in microseconds of program time (docs/virtual-time.md)
     #[arg(long, value_name = "US", default_value_t = 100)]
     pub window: u64,
     /// Seed of the sampling intervals
@@ -585,8 +585,8 @@ Examples:
   numapilot whatif app.numatrace --set 'processes=pin'                   each process on one node
   numapilot whatif app.numatrace --plan fix.toml                         all rules of a plan together
 
-Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, by the function that prices the findings of
-`report`; with --machine it is simulated there (docs/simulator.md).")]
+Everything is predicted by the traffic model (docs/traffic-model.md) from the recorded accesses, \
+as the gains in `report` are; with --machine it is simulated there (docs/simulator.md).")]
 pub struct WhatifArgs {
     /// The trace, as written by `numapilot record`
     #[arg(value_name = "TRACE")]
@@ -639,6 +639,15 @@ pub enum SimulateView {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  make CC=\"numapilot cc\" CXX=\"numapilot c++\" FC=\"numapilot fc\"
+  CC=\"numapilot cc\" CXX=\"numapilot c++\" cmake -B build  CMake; configure likewise
+  numapilot cc --install-links ~/np                     links ~/np/numapilot-gcc ..., one word each
+  numapilot cc --install-path ~/np/path                 links gcc, g++ ..., to put first on PATH
+
+It runs your compiler (NUMAPILOT_CC, NUMAPILOT_CXX or NUMAPILOT_FC, else the one on PATH) \
+with options that add a call at each memory access. docs/instrument.md.")]
 pub struct CompileArgs {
     /// The compiler's arguments
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
@@ -647,7 +656,7 @@ pub struct CompileArgs {
 
 #[derive(Debug, Args)]
 pub struct CompletionArgs {
-    /// bash, elvish, fish, powershell or zsh
+    /// The shell
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }

@@ -1,4 +1,5 @@
-//! The documents: no dead link, every page in the book, and the reference of commands as the program prints it. The book itself takes mdBook (`make docs`).
+//! The documents: no dead link, every page in the book, generic scripts as they are defined, and the reference of commands as the program prints it. The book
+//! itself takes mdBook (`make docs`).
 
 use std::process::Command;
 
@@ -12,6 +13,12 @@ fn the_tools_of_the_documents_do_what_they_say() {
 #[test]
 fn no_link_is_dead_and_no_page_is_missing() {
     finish(Command::new("python3").arg(root().join("tools/docs-links"))).succeeded();
+}
+
+/// What the scripts print is compared with the same table of questions where their languages are tested: `crates/capi`, `crates/python`, `crates/query`.
+#[test]
+fn the_generic_scripts_are_those_of_the_table_of_questions() {
+    finish(Command::new("python3").arg(root().join("tools/questions")).arg("--check")).succeeded();
 }
 
 #[test]

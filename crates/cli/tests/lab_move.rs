@@ -63,7 +63,11 @@ fn every_page_is_moved_or_its_reason_told() {
         let rated = huge.iter().rfind(|value| value["took_s"].is_number()).expect("the last move");
         assert!(count(rated, "moved") >= 16_384 && rated["took_s"].as_f64().unwrap() >= 2.9, "{rated}");
         assert_eq!(huge.last().expect("an end")["on"], serde_json::json!([0, 0, 0, 16_384]), "{}", outcome.stdout);
-        assert!(outcome.stderr.contains("there is no node 9 with memory here; there are 0-3"), "{}", outcome.stderr);
+        assert!(
+            outcome.stderr.contains("there is no node 9 with memory here; nodes with memory: 0-3"),
+            "{}",
+            outcome.stderr
+        );
         assert_eq!(outcome.stderr.matches("status 1").count(), 2, "{}", outcome.stderr);
     }
 }

@@ -130,7 +130,7 @@ fn what_explain_cannot_do_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let file = write_journal(folder.path());
     for (arguments, part) in [
-        (vec!["explain", "--journal", "/nowhere/j"], "/nowhere/j"),
+        (vec!["explain", "--journal", "/nowhere/j"], "/nowhere/j: there is no journal; a single `balance` writes one"),
         (vec!["explain", "--journal", &file, "--decision", "7"], "does not hold decision 7"),
         (vec!["explain", "--journal", &file, "--run", "zz"], "no run has a name that begins with zz"),
         (vec!["explain", "--journal", &file, "--page", "xyz"], "not a hexadecimal address"),

@@ -4,6 +4,7 @@
 #[path = "tidy/circles.rs"]
 mod circles;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -286,15 +287,73 @@ fn every_file_of_tests_belongs_to_a_program() {
     assert!(shared > 60, "only {shared} files of tests share a program");
 }
 
+/// The part of a path that stands in the guide as it is: all of it, or the folder that holds what a placeholder stands for.
+fn fixed_part(path: &str) -> &str {
+    match path.find("NAME").into_iter().chain(path.find('*')).min() {
+        Some(at) => path[..at].rfind('/').map_or("", |slash| &path[..slash]),
+        None => path,
+    }
+}
+
+/// The crate that a path belongs to, or the folder of the repository; with the slash behind it.
+fn place_of(path: &str) -> String {
+    let depth = if path.starts_with("crates/") { 2 } else { 1 };
+    path.split('/').take(depth).map(|part| format!("{part}/")).collect()
+}
+
+/// Paths in full must exist. A name without a folder must be a file of a crate or folder that its section names.
 #[test]
 fn the_guide_to_changes_names_files_that_exist() {
     let guide = "docs/internals/changes.md";
     let text = fs::read_to_string(root().join(guide)).expect("the guide");
-    let quoted = text.split('`').skip(1).step_by(2);
-    let roots = ["crates/", "docs/", "models/", "packaging/", "testdata/", "tools/", "web/"];
-    let paths: Vec<&str> = quoted.filter(|word| roots.iter().any(|root| word.starts_with(root))).collect();
-    assert!(paths.len() > 30, "{paths:?}");
-    let is_example = |path: &str| path.contains("NAME") || path.contains('*') || path.contains(' ');
-    let problems = paths.into_iter().filter(|path| !is_example(path) && !root().join(path).exists());
-    complain(problems.map(|path| format!("{guide}: {path} does not exist")).collect());
+    let known: Vec<String> = files().iter().map(|path| path.to_string_lossy().into_owned()).collect();
+    let folders: BTreeSet<&str> = known.iter().filter_map(|path| Some(path.split_once('/')?.0)).collect();
+    let (mut in_full, mut without_folder, mut problems) = (0, 0, Vec::new());
+    for section in text.split("\n## ") {
+        let quoted = section.split('`').skip(1).step_by(2).filter_map(|words| words.split_whitespace().next());
+        let (paths, names): (Vec<&str>, Vec<&str>) =
+            quoted.partition(|word| word.split_once('/').is_some_and(|(folder, _)| folders.contains(folder)));
+        in_full += paths.len();
+        for path in paths.iter().filter(|path| !root().join(fixed_part(path)).exists()) {
+            problems.push(format!("{guide}: {path} does not exist"));
+        }
+        let places: Vec<String> = paths.iter().map(|path| place_of(path)).collect();
+        let extensions = ["rs", "c", "h", "py", "pyi", "ts", "toml", "md"];
+        for name in names.into_iter().filter(|name| has_extension(Path::new(name), &extensions)) {
+            without_folder += 1;
+            let end = format!("/{name}");
+            let mut nearby = known.iter().filter(|path| places.iter().any(|place| path.starts_with(place.as_str())));
+            let exists =
+                fixed_part(name) != name || root().join(name).exists() || nearby.any(|path| path.ends_with(&end));
+            if !exists {
+                let section = section.lines().next().unwrap_or_default();
+                problems.push(format!("{guide}, `{section}`: no crate or folder that it names has a file {name}"));
+            }
+        }
+    }
+    assert!(in_full > 150 && without_folder > 50, "the test reads the guide: {in_full} paths, {without_folder} names");
+    complain(problems);
+}
+
+/// A fuzz target that `make fuzz` leaves out would never run.
+#[test]
+fn the_lists_of_fuzz_targets_agree() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).expect("UTF-8");
+    let is_target = |path: &PathBuf| {
+        path.starts_with("fuzz/fuzz_targets") && read(&path.to_string_lossy()).contains("fuzz_target!(")
+    };
+    let sources = files().into_iter().filter(is_target);
+    let targets: BTreeSet<String> =
+        sources.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned()).collect();
+    assert!(targets.len() > 5, "the test finds the targets: {targets:?}");
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<String>>();
+    let makefile = read("Makefile");
+    let list = makefile.split_once("\n\t@for target in ").and_then(|(_, rest)| rest.split_once("; do fuzz/run"));
+    assert_eq!(list.map(|(list, _)| words(list)), Some(targets.clone()), "Makefile (left), fuzz/fuzz_targets (right)");
+    let programs = read("fuzz/Cargo.toml");
+    let programs = programs.split("[[bin]]").skip(1).filter_map(|part| part.split('"').nth(1).map(str::to_owned));
+    assert_eq!(programs.collect::<BTreeSet<String>>(), targets, "fuzz/Cargo.toml (left), fuzz/fuzz_targets (right)");
+    let page = read("fuzz/README.md");
+    let rows = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()));
+    assert_eq!(rows.collect::<BTreeSet<String>>(), targets, "fuzz/README.md (left), fuzz/fuzz_targets (right)");
 }

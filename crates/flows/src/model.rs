@@ -54,12 +54,6 @@ impl ObjectKind {
         ObjectKind::Pool,
     ];
 
-    /// The kind with this number in the tables; unknown numbers are [`ObjectKind::Unknown`].
-    #[must_use]
-    pub fn from_number(number: u8) -> ObjectKind {
-        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
-    }
-
     /// Its word in reports, tables and JSON.
     #[must_use]
     pub fn word(self) -> &'static str {

@@ -36,7 +36,7 @@ pub fn mappings(pid: u32) -> Result<Vec<Range>, KernelError> {
 /// The same with what is in memory: reads the whole page table, so it takes a while for large processes.
 ///
 /// # Errors
-/// As above.
+/// As for [`mappings`].
 pub fn residents(pid: u32) -> Result<Vec<Range>, KernelError> {
     read(pid, "smaps", |text| maps::uses(text).filter_map(|(line, used)| range(&line, Some(&used))).collect())
 }

@@ -88,6 +88,7 @@ pub fn stand_in(root: &Path, pid: u32) -> Option<u32> {
 #[must_use]
 pub fn why_absent(pid: u32) -> String {
     match Process::open(pid) {
+        Err(KernelError::Gone { .. }) => format!("there is no process {pid}: it has ended, or never ran"),
         Err(error) => error.to_string(),
         Ok(process) if process.is_running() => format!(
             "process {pid} runs, but /proc does not show it to you (is it mounted with hidepid?); run as root, or as a member of the group that its \

@@ -7,7 +7,6 @@ use crate::hardware::MachineSource;
 use crate::machine::Machine;
 use crate::{builtin, model, sysfs};
 
-/// Constructors.
 impl Machine {
     /// The machine called `spec`: `live`, the name of a built-in model, or the path of a model file. What holds a `/` or ends in
     /// `.toml` is a path; anything else is first looked for among the built-in names.

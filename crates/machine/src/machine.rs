@@ -91,7 +91,6 @@ fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec
     routes
 }
 
-/// Constructors.
 impl Machine {
     /// The same machine with idle latencies, and bandwidths in bytes per second of memories and links, filled in where they are unknown (without links: one
     /// from each node to each other): for models of a live system without these values. The caller must report the assumption.

@@ -18,7 +18,7 @@ pub(crate) fn page(number: u64) -> PageKey {
 
 /// A large page of process 1; `number` in units of 2 MiB.
 pub(crate) fn large_page(number: u64) -> PageKey {
-    PageKey { process: 1, page: number * 512, size: PageSize::Large }
+    PageKey { process: 1, page: number * PageSize::Large.small_pages(), size: PageSize::Large }
 }
 
 pub(crate) fn sample(page: PageKey, from: usize, home: usize, is_write: bool) -> Sample {

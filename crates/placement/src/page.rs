@@ -12,7 +12,7 @@ pub enum PageSize {
 impl PageSize {
     /// Number of small pages that it is.
     #[must_use]
-    pub fn small_pages(self) -> u64 {
+    pub const fn small_pages(self) -> u64 {
         match self {
             PageSize::Small => 1,
             PageSize::Large => 512,

@@ -8,9 +8,6 @@ use std::process::Command;
 
 use numapilot_fixtures::{Kind, Size, write};
 
-const SCRIPTS: [&str; 8] =
-    ["remote", "types", "pattern", "first-touch", "handover", "read-only", "false-sharing", "allocator-only"];
-
 fn must(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error} (`tools/setup test`)"));
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -79,12 +76,16 @@ fn make_traces(folder: &Path) -> Vec<PathBuf> {
     traces
 }
 
-/// What the C scripts say of each trace, in `tables`.
+/// What the C scripts say of each trace, in `tables`. Their names are those of the table that defines the scripts for every language.
 fn run_c_scripts(programs: &Path, traces: &[PathBuf], tables: &Path) {
     fs::create_dir(tables).expect("made");
+    let questions = fs::read_to_string(root().join("scripts/questions.toml")).expect("the table of questions");
+    let names = questions.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    let scripts: Vec<&str> = names.collect();
+    assert!(!scripts.is_empty(), "questions.toml names no script");
     for trace in traces {
         let stem = trace.file_stem().expect("a name").to_string_lossy();
-        for script in SCRIPTS {
+        for script in &scripts {
             let said = must(Command::new(programs.join(script)).arg(trace));
             fs::write(tables.join(format!("{stem}-{script}.csv")), said).expect("written");
         }

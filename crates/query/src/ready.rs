@@ -13,7 +13,7 @@ pub struct Ready {
 
 macro_rules! ready {
     ($($name:literal),* $(,)?) => {
-        /// Every ready-made query, in the order of `scripts/README.md`.
+        /// Every ready-made query: those of `scripts/questions.toml` in its order, then those for fleets.
         pub const ALL: &[Ready] = &[$(Ready { name: $name, sql: include_str!(concat!("../../../scripts/", $name, ".sql")) }),*];
     };
 }
@@ -80,6 +80,24 @@ mod tests {
     fn every_query_says_what_it_answers() {
         for ready in ALL {
             assert!(ready.sql.starts_with("-- ") && ready.about().ends_with('.'), "{}", ready.name);
+        }
+    }
+
+    /// The value of a line `key = "value"`.
+    fn values<'a>(table: &'a str, key: &str) -> Vec<&'a str> {
+        let begin = format!("{key} = \"");
+        table.lines().filter_map(|line| line.strip_prefix(begin.as_str())?.strip_suffix('"')).collect()
+    }
+
+    #[test]
+    fn queries_for_traces_are_those_of_the_table_of_questions() {
+        let table = include_str!("../../../scripts/questions.toml");
+        let (names, answers) = (values(table, "name"), values(table, "answers"));
+        let ours: Vec<&Ready> = ALL.iter().filter(|ready| !ready.is_for_fleets()).collect();
+        assert_eq!(ours.iter().map(|ready| ready.name).collect::<Vec<_>>(), names);
+        assert_eq!(answers.len(), names.len());
+        for (ready, answers) in ours.iter().zip(answers) {
+            assert!(ready.about().to_lowercase().starts_with(&answers.to_lowercase()), "{}: {answers}", ready.name);
         }
     }
 

@@ -48,6 +48,13 @@ fn on_traces_with_next_to_nothing() {
 #[test]
 fn on_recordings_as_in_every_other_language() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let table = std::fs::read_to_string(root.join("scripts/questions.toml")).expect("the table of questions");
+    let names = table.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
+    assert_eq!(
+        names.collect::<Vec<_>>(),
+        straight::ALL.map(|(name, _)| name),
+        "questions.toml, and those computed straight"
+    );
     for name in ["psearchy", "webserver"] {
         let recording = root.join(format!("testdata/traces/{name}.numatrace"));
         let raw = Raw::read(&recording);

@@ -1,6 +1,6 @@
 /* plan_wire.h: a plan as the planner library reads it: compiled by numapilot, mapped shared by every process of a run.
  *
- * crates/apply/src/image.rs writes it; a test there compiles this header and compares sizes and offsets. Everything is
+ * crates/apply/src/image.rs writes it, with the numbers of layout.rs there; tests of both compile this header and compare. Everything is
  * little-endian and naturally aligned. The counters at the end of each rule are the library's: numapilot reads them when the program has ended.
  */
 #ifndef NUMAPILOT_PLAN_WIRE_H

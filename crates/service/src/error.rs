@@ -74,6 +74,12 @@ pub enum ServiceError {
         /// What is wrong.
         what: String,
     },
+    /// There is no journal at this path.
+    #[error(
+        "{}: there is no journal; a single `balance` writes one if started with `--journal FILE`: name that file with `--journal`",
+        .0.display()
+    )]
+    NoJournal(PathBuf),
     /// The journal does not hold what was asked for.
     #[error("{0}")]
     NotInJournal(String),

@@ -115,12 +115,6 @@ impl ModuleLayout {
         (item.0 as usize) < self.symbols.len()
     }
 
-    /// Number of static objects.
-    #[must_use]
-    pub fn symbol_count(&self) -> usize {
-        self.symbols.len()
-    }
-
     /// All static objects: offset, size in bytes, name.
     pub fn symbols(&self) -> impl Iterator<Item = (u64, u64, &str)> {
         self.symbols.iter().map(|range| (range.offset, range.bytes, &*range.name))

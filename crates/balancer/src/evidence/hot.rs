@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_placement::PageSize;
+
 use crate::status::HotStretch;
 
-/// Pages of a range.
-const PAGES: u64 = 512;
+/// Pages of a range, which is as large as a large page.
+const PAGES: u64 = PageSize::Large.small_pages();
 /// Maximum number of ranges.
 const STRETCHES_MAX: usize = 512;
 /// Maximum number of ranges in the status.

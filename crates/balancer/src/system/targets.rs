@@ -14,6 +14,7 @@ use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_placement::PageSize;
 
 use super::bound::Bound;
 use super::clock;
@@ -465,7 +466,7 @@ fn read_mappings(managed: &mut ManagedProcess, query: &mut PageQuery, machine: &
     }
     if !managed.huge.is_empty() {
         // One fault allocates a whole huge page, so faults alone do not show which pages are present.
-        take_census(managed, query, machine, 512, |range| range.huge_bytes > 0);
+        take_census(managed, query, machine, PageSize::Large.small_pages(), |range| range.huge_bytes > 0);
     }
     managed.mapping_took = clock::own_cpu().saturating_sub(begun);
 }

@@ -21,7 +21,7 @@ Examples:
   numapilot move 4711 --from all --to 1 --rate 200M
   numapilot move 4711 --from 0 --to 1 --dry-run  what would move
 
-It moves pages as migratepages does, and reports the outcome of every page. Pages that several processes map move only with --shared, which needs
+It moves pages as migratepages does, and reports the outcome of every page. Pages that several processes map move only with --shared, which needs \
 CAP_SYS_NICE. Another user's process needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. Pages allocated later still follow the process's memory policy.
 The exit status is 0 if every page that could move has moved, 3 if some stayed (busy, no room, shared), 1 on failure (docs/balance.md).")]
 pub struct MoveArgs {
@@ -72,9 +72,9 @@ Examples:
   numapilot balance --pid 4711 --json                    an event per line (docs/service.md)
   numapilot balance --config /etc/numapilot.toml         as a service: journal, control socket, metrics
 
-Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) if there are any, else from NUMA hinting faults. For these, the kernel's NUMA
-balancing is turned on for the run and its scan rate changed; both are restored at the end (--keep-settings changes neither). Moving pages of other
-users' processes needs CAP_SYS_NICE, reading their memory maps CAP_SYS_PTRACE, their samples and page faults CAP_PERFMON (or
+Evidence comes from the processor's samples of accesses (AMD IBS, Intel PEBS) if there are any, else from NUMA hinting faults. For these, the kernel's NUMA \
+balancing is turned on for the run and its scan rate changed; both are restored at the end (--keep-settings changes neither). Moving pages of other \
+users' processes needs CAP_SYS_NICE, reading their memory maps CAP_SYS_PTRACE, their samples and page faults CAP_PERFMON (or \
 kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; moved pages stay. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
     /// Processes to manage, with their child processes
@@ -159,7 +159,7 @@ Examples:
   numactl -N $(numapilot advise -w 8) -m $(numapilot advise -w 8) ./app
   numapilot advise -w 16:65536 --json    with the reason, and what each node has
 
-It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use
+It observes the use of the processors for the time of --sample, and reads the memory available on each node. Nodes that this process may not use \
 (cpuset, affinity) are left out. If no nodes have enough free capacity, it prints those that come closest, and a warning. docs/balance.md.")]
 pub struct AdviseArgs {
     /// Demand: processors, and megabytes of memory

@@ -21,13 +21,13 @@ Examples:
   numapilot check --max-remote 30% --trace app.numatrace             judge a recording that exists
 
 The program must be built with `numapilot cc`, `c++` or `fc`, or be emulated; it runs on the simulated machine, so any host gives the same verdict.
-Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as
+Exit status: 0 within the limits, 3 a limit is exceeded, 1 the program failed or could not be judged, 2 wrong usage. A limit counts as \
 exceeded if the whole 95 % interval lies above it (with --strict: if the estimate does).")]
 pub struct CheckArgs {
     /// Greatest share of remote accesses
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
     pub max_remote: Option<f64>,
-    /// Greatest controller imbalance (standard deviation over mean of accesses served, population definition)
+    /// Greatest controller imbalance: the standard deviation of the accesses that each node's memory serves, over their mean (population definition)
     #[arg(long, value_name = "PERCENT", value_parser = super::percentage)]
     pub max_imbalance: Option<f64>,
     /// Greatest share of an object's accesses that may be remote; OBJECT as the report names it

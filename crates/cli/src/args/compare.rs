@@ -16,7 +16,7 @@ Examples:
   numapilot compare before.numatrace after.numatrace --prediction predicted.json
   numapilot compare before.numatrace after.numatrace --max-slowdown 2% --max-more-remote 5%     in CI: exit status 3 if worse
 
-Objects are matched by name, function, source line and size (docs/compare.md). Run times of recordings on a simulated machine come from
+Objects are matched by name, function, source line and size (docs/compare.md). Run times of recordings on a simulated machine come from \
 the traffic model, those of other recordings from the clock.")]
 pub struct CompareArgs {
     /// A recording from before the change

@@ -18,13 +18,13 @@ Examples:
   numapilot measure --only loaded --load 2:1 --svg loaded.svg --picture loaded
   numapilot measure --full --dry-run                    what would be measured, and about how long it takes
 
-It needs no special rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the
+It needs no special rights. Memory is bound to its node, and its location verified, before it is timed. Other work on the machine disturbs the \
 measurement: stolen time, preemption and a changing clock are reported with the figures. docs/measure.md defines each figure.")]
 pub struct MeasureArgs {
     /// Take about 10 seconds, and leave out the least important measurements (the default)
     #[arg(long, conflicts_with = "full")]
     pub quick: bool,
-    /// Every pair, kernel and size
+    /// Measure everything: every pair of nodes, every bandwidth kernel and every array size
     #[arg(long)]
     pub full: bool,
     /// Time limit, such as 30s or 5m
@@ -42,7 +42,7 @@ pub struct MeasureArgs {
     /// CPUs that may be used
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<String>,
-    /// Memory of pointer chases, and of each array of the kernels, such as 512MiB [default: four times the last-level caches]
+    /// Memory of pointer chases, and of each array of the bandwidth kernels, such as 512MiB [default: four times the last-level caches]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<usize>,
     /// Page size: base pages as most programs use, transparent large pages, or reserved huge pages
@@ -54,10 +54,10 @@ pub struct MeasureArgs {
     /// Stride of the strided chase, bytes: a multiple of 8
     #[arg(long, value_name = "BYTES", value_parser = stride, default_value = "128")]
     pub stride: usize,
-    /// Instruction set of the kernels [default: the widest that works here]
+    /// Instruction set of the bandwidth kernels [default: the widest that works here]
     #[arg(long, value_enum)]
     pub isa: Option<MeasureIsa>,
-    /// Kernel that the other CPUs run while latency under load is measured
+    /// Bandwidth kernel (a loop that reads, writes or copies memory) that the other CPUs run while latency under load is measured
     #[arg(long, value_name = "KERNEL", default_value = "read",
           value_parser = ["copy", "scale", "add", "triad", "copy-nt", "scale-nt", "add-nt", "triad-nt", "read", "write", "write-nt", "1:1", "2:1", "3:1"])]
     pub load: String,

@@ -20,7 +20,7 @@ Examples:
   numapilot maps 4711 --watch 2                        again every 2 seconds
   numapilot maps 4711 --all --pages --csv > maps.csv   every mapping, in pages
 
-Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where less than 5 % of the process's processor time is spent, while other memory is
+Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where less than 5 % of the process's processor time is spent, while other memory is \
 nearer to its threads; with --watch, only the time between two readings counts. Several processes are first compared in a table. docs/watch.md says more.")]
 pub struct MapsArgs {
     /// Processes, with their child processes
@@ -105,7 +105,9 @@ Examples:
   numapilot stat --system --csv -I 500ms > stat.csv   the whole machine, until interrupted
   numapilot stat --replay app.numatrace --machine epyc-2s-nps4 -I 100ms    a recorded trace on a simulated machine
 
-Each of the seven metrics comes from the best source that this machine has, and is labelled with it; a metric without a source is shown with the reason.
+The seven metrics are local access ratio, memory latency, controller imbalance, interconnect usage, interconnect imbalance, L3 misses \
+per 1,000 instructions and instructions per cycle. Each comes from the best source that this machine has, and is labelled with it; a \
+metric without a source is shown with the reason.
 docs/watch.md defines each figure. Exit status: the command's own; else 0.")]
 pub struct StatArgs {
     /// Watch these processes, with their child processes

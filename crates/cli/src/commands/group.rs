@@ -15,7 +15,7 @@ use crate::output::tell;
 /// An error for a process that was named and is not among those found: it has ended, or /proc hides it. Without that its figures would be those of nobody.
 ///
 /// # Errors
-/// As it says.
+/// The first named process that was not found, and why.
 pub fn all_found(pids: &[u32], members: &Members) -> Result<()> {
     let absent = pids.iter().find(|pid| !members.contains(**pid));
     absent.map_or(Ok(()), |pid| Err(anyhow!(why_absent(*pid))))

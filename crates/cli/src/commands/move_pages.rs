@@ -81,7 +81,7 @@ fn nodes(text: &str, option: &str, machine: &Machine) -> Result<Vec<NodeId>> {
     let node = |number: u32| {
         let found = with_memory.iter().find(|node| u32::from(node.0) == number).copied();
         found.ok_or_else(|| {
-            anyhow!("{option} {text}: there is no node {number} with memory here; there are {}", there())
+            anyhow!("{option} {text}: there is no node {number} with memory here; nodes with memory: {}", there())
         })
     };
     listed.into_iter().map(node).collect()

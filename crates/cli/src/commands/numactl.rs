@@ -42,7 +42,7 @@ impl Set {
             if inverted { self.allowed.iter().copied().filter(|id| !listed.contains(id)).collect() } else { listed };
         if let Some(id) = found.iter().find(|id| !self.known.contains(id)) {
             let known = numapilot_machine::format_cpu_list(self.known.iter().copied());
-            return Err(say(format!("there is no {} {id}", self.what), &format!("this machine has {known}")));
+            return Err(say(format!("{id} is no {}", self.what), &format!("those are {known}")));
         }
         Ok(found)
     }
@@ -185,7 +185,7 @@ mod tests {
             assert_eq!(set.parse("-i", text).unwrap(), expected, "{text}");
         }
         for (text, part) in [
-            ("9", "no node 9; this machine has 0-7"),
+            ("9", "9 is no node; those are 0-7"),
             ("+4", "only 4"),
             ("netdev:eth0", "not supported"),
             ("x", "not a number"),

@@ -184,7 +184,8 @@ fn load(input: &Path, repeat: Option<u32>, run_for: Option<f64>) -> Result<Loade
         let what = if input.exists() {
             "neither a trace (a folder NAME.numatrace) nor a description (a file NAME.toml)"
         } else {
-            "there is no such trace or description"
+            "there is no such trace or description: give the folder NAME.numatrace that `numapilot record` wrote, or a description NAME.toml \
+             (docs/simulator.md)"
         };
         bail!("{}: {what}", input.display());
     }

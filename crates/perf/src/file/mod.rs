@@ -3,8 +3,8 @@
 //!
 //! Damage costs only the damaged records: [`Walker`] finds where records continue after it, and counts what it skipped ([`Damage`]).
 //!
-//! [`Walker`] returns the records in the order of the file, and the descriptions of the events and the machine. The existing crate
-//! (`linux-perf-data`) returns neither a record's offset in the file, which our messages name, nor the traces of AUX buffers.
+//! [`Walker`] returns the records in the order of the file, and the descriptions of the events and the machine. Why it is not the crate `linux-perf-data`:
+//! `docs/design/0010-own-code-or-library.md`.
 
 mod block;
 mod expand;

@@ -13,7 +13,7 @@ use crate::page_use::{PageTable, PageUse};
 use crate::random::Random;
 
 /// Small pages in a large one.
-const SMALL_PAGES: u64 = 512;
+const SMALL_PAGES: u64 = PageSize::Large.small_pages();
 /// Shared large pages are split when the local ratio that 4 KiB pages allow is this much better, percentage points ...
 const SPLIT_GAIN_POINTS: f64 = 5.0;
 /// ... in this many periods running ...
@@ -34,7 +34,7 @@ pub(crate) const REST_PERIODS: u64 = 5;
 pub(crate) struct LargePages {
     /// Large pages that moved: each does so once.
     moved: BTreeSet<PageKey>,
-    /// Large pages that were split, by process and page over 512.
+    /// Large pages that were split, by process and page over [`SMALL_PAGES`].
     split: BTreeSet<(u32, u64)>,
     /// Periods running in which splitting looked better.
     split_wanted: u32,

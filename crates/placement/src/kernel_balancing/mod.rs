@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use crate::action::{Action, Refusal};
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
-use crate::observation::{HintFault, Observation, PageKey, PageSize};
+use crate::observation::{HintFault, Observation, PageKey};
 use crate::options::{OptionInfo, Options};
 use crate::policy::{Policy, PolicyRequirements};
 use faults::{ACTIVE_NODE_FRACTION, FaultTable, Group, is_active_node};
@@ -361,7 +361,7 @@ impl KernelBalancing {
 
 /// Pages of 4 KiB that a page stands for in fault statistics.
 fn pages_of(page: PageKey) -> i64 {
-    if page.size == PageSize::Large { 512 } else { 1 }
+    page.size.small_pages() as i64
 }
 
 impl Policy for KernelBalancing {

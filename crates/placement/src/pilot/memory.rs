@@ -9,8 +9,8 @@ use numapilot_machine::NodeSet;
 
 use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
 
-/// Small pages in a block.
-pub(super) const BLOCK_PAGES: u64 = 512;
+/// Small pages in a block, which is as large as a large page.
+pub(super) const BLOCK_PAGES: u64 = PageSize::Large.small_pages();
 /// Counts of a page are halved when their sum reaches this.
 const PAGE_COUNT_MAX: u16 = 64;
 /// Counts of a block are halved when their sum reaches this.

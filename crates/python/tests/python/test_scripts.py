@@ -2,6 +2,7 @@
 
 import io
 import math
+import tomllib
 
 import pyarrow.parquet
 import pytest
@@ -14,6 +15,14 @@ def said(name, *arguments):
     out = io.StringIO(newline="")
     table.write(table.script(name), [str(argument) for argument in arguments], out)
     return out.getvalue()
+
+
+def test_scripts_and_columns_are_those_of_the_table_of_questions(root):
+    questions = tomllib.loads((root / "scripts/questions.toml").read_text(encoding="utf-8"))["question"]
+    assert [question["name"] for question in questions] == list(SCRIPTS)
+    for question in questions:
+        columns = [name for names, _ in question["columns"] for name in names.split(", ")]
+        assert list(table.script(question["name"]).COLUMNS) == columns
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -61,11 +61,6 @@ pub fn layout(machine: &Machine, sizes: Sizes) -> Layout {
     bounded(places, routers, sizes)
 }
 
-/// Centres of the nodes' cards, by position in [`Machine::nodes`].
-pub fn node_positions(machine: &Machine, sizes: Sizes) -> Vec<Point> {
-    layout(machine, sizes).nodes
-}
-
 /// Whether a node has no CPUs and at most one neighbour.
 fn hangs_on(machine: &Machine, index: usize) -> bool {
     let node = &machine.nodes()[index];

@@ -96,6 +96,7 @@ fn parts(file: &Path) -> Result<Vec<BufReader<File>>, ServiceError> {
         let opened = match File::open(&path) {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound && number > 0 => break,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ServiceError::NoJournal(path)),
             Err(source) => return Err(ServiceError::file(&path, "read the journal", source)),
         };
         let facts = opened.metadata().map_err(|source| ServiceError::file(&path, "read the journal", source))?;

@@ -15,7 +15,7 @@ use numapilot_placement::PageSize;
 use serde::Serialize;
 
 /// Pages of 4 KiB in one of 2 MiB.
-pub const SMALL_PER_LARGE: u64 = 512;
+pub const SMALL_PER_LARGE: u64 = PageSize::Large.small_pages();
 /// Bytes of a small page.
 pub const PAGE_BYTES: u64 = 4096;
 

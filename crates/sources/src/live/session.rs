@@ -124,7 +124,7 @@ impl Live {
     /// Opens the page faults of a scope: those of the kernel on behalf of the programs as well, where this user may see them.
     ///
     /// # Errors
-    /// As above.
+    /// The kernel refuses, with the reason and the remedy.
     pub fn faults(scope: &Scope, ring_bytes: u32, max_stack: u32) -> Result<Live, SourceError> {
         let size = RingSize { bytes: ring_bytes as usize };
         let max_stack = u16::try_from(max_stack).unwrap_or(u16::MAX);

@@ -52,7 +52,7 @@ impl Reader<'_> {
     /// [`Reader::synthesize`] for these processes.
     ///
     /// # Errors
-    /// As above.
+    /// As of [`Reader::synthesize`].
     pub fn synthesize_processes(&mut self, pids: &[u32], order: u64) -> Result<Known, ChunkError> {
         let mut look = Look::default();
         for &pid in pids {

@@ -2,7 +2,8 @@
 //! (`Encodings.md` of the format's specification).
 //!
 //! The parquet crate encodes these too, but hashes every value: 14 columns of an access took half of the time of an import. Here a value that
-//! repeats the last one costs a comparison, and small numbers (CPUs, nodes, threads, levels) index an array.
+//! repeats the last one costs a comparison, and small numbers (CPUs, nodes, threads, levels) index an array. `tools/bench NUMAPILOT BUILD dictionary`
+//! compares both, column by column.
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};

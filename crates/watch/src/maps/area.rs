@@ -64,9 +64,9 @@ pub struct Area {
     pub pages: Vec<(NodeId, u64)>,
     /// Page size in bytes.
     pub page_bytes: u64,
-    /// KiB in memory, and each page of it divided by the number of processes that map it; 0 where unknown.
+    /// KiB in memory; 0 where unknown.
     pub resident_kib: u64,
-    /// As above.
+    /// KiB in memory, each page divided by the number of processes that map it; 0 where unknown.
     pub proportional_kib: u64,
     /// KiB in transparent huge pages.
     pub huge_kib: u64,

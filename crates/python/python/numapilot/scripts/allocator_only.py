@@ -1,4 +1,4 @@
-"""allocator-only: objects that only the thread that allocated them accesses."""
+"""allocator-only: objects that only their allocating thread accesses."""
 
 from __future__ import annotations
 

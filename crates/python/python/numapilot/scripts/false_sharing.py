@@ -1,4 +1,4 @@
-"""false-sharing: pages that hold objects of several threads, each object accessed by one thread only."""
+"""false-sharing: pages that hold objects of several threads, each used by one thread only."""
 
 from __future__ import annotations
 

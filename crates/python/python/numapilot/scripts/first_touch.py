@@ -1,4 +1,4 @@
-"""first-touch: which threads and nodes accessed the objects first, and which later."""
+"""first-touch: which thread accessed each object first, and which threads later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""read-only: the share of writes of each site, and an upper bound on it where no sample writes."""
+"""read-only: which share of the accesses to each object type writes; where no write was sampled, the upper bound of this share (95 %)."""
 
 from __future__ import annotations
 
