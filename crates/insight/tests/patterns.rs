@@ -8,7 +8,7 @@ mod sound;
 use std::collections::BTreeMap;
 
 use numapilot_flows::Filter;
-use numapilot_insight::{Analysis, Findings, PatternKind};
+use numapilot_insight::{Analysis, Findings, PatternKind, Unit};
 use numapilot_machine::NodeId;
 
 use makers::{MAKERS, one_node};
@@ -79,6 +79,24 @@ fn every_pattern_is_found_and_no_other() {
     for (kind, Score { right, wrong, missed }) in scores {
         assert!(share(right, right + wrong) >= REQUIRED, "precision of {}:\n{told}", kind.name());
         assert!(share(right, right + missed) >= REQUIRED, "recall of {}:\n{told}", kind.name());
+    }
+}
+
+/// Shares of the accesses of a whole program are no surer than its samples, however many accesses each of these stands for.
+#[test]
+fn evidence_is_no_surer_than_the_samples_that_it_is_from() {
+    let samples = 4_000;
+    for kind in [PatternKind::ThreadsMoved, PatternKind::ProcessWideSharing, PatternKind::TierMisplacement] {
+        let (_, maker) = MAKERS.iter().find(|(of, _)| *of == kind).expect("a maker");
+        let found = findings(&maker(Size { samples, noise: 0.05, rate: 5.0, seed: 3 }));
+        let finding = found.findings.iter().find(|finding| finding.pattern == kind).expect("what it is made for");
+        let shares: Vec<_> = finding.evidence.iter().filter(|evidence| evidence.unit == Unit::Share).collect();
+        assert!(!shares.is_empty(), "{kind:?}");
+        for evidence in shares {
+            let value = evidence.value.value;
+            let least = 1.9 * (value * (1.0 - value) / samples as f64).sqrt();
+            assert!(evidence.value.margin() >= least, "{kind:?}: {evidence:?} of {samples} samples");
+        }
     }
 }
 
