@@ -75,8 +75,10 @@ pub struct Prediction {
 pub struct Judged {
     /// The prediction.
     pub predicted: Prediction,
-    /// Whether the two intervals meet; `None` if no gain could be computed, or neither side has an interval.
+    /// Whether the two intervals meet, or are no farther apart than `untold`; `None` if no gain could be computed, or neither side has an interval.
     pub agrees: Option<bool>,
+    /// With one recording of each side: how far the gains of equal runs may differ. `None` with more recordings, whose interval covers it.
+    pub untold: Option<f64>,
 }
 
 /// Compares two states of a program. Each side needs at least one recording.
@@ -110,10 +112,13 @@ pub fn compare(
     // Objects that a side says nothing of are not new or gone.
     let is_of_accesses = before.iter().chain(&after).all(|run| run.is_of_accesses);
     let objects = if is_of_accesses { object_changes(&before, &after) } else { Vec::new() };
-    let notes = notes(&before, &after, time_source);
+    let mut notes = notes(&before, &after, time_source);
+    notes.extend(by_chance(&objects));
+    let untold = untold_gain(&metrics);
     let prediction = prediction.map(|predicted| Judged {
         predicted,
-        agrees: gain.and_then(|gain| agrees(predicted, gain, untold_gain(&metrics))),
+        agrees: gain.and_then(|gain| agrees(predicted, gain, untold.unwrap_or(0.0))),
+        untold,
     });
     Ok(Comparison { before, after, time_source, metrics, gain, prediction, objects, notes })
 }
@@ -132,10 +137,24 @@ fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Opt
 }
 
 /// How far the gains of equal runs may differ, where one recording of each does not tell.
-fn untold_gain(metrics: &[MetricChange]) -> f64 {
+fn untold_gain(metrics: &[MetricChange]) -> Option<f64> {
     let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
     let share = |change: &Change| Some(change.untold? / change.after.value).filter(|share| share.is_finite());
-    time.and_then(share).unwrap_or(0.0)
+    time.and_then(share)
+}
+
+/// That some of many verdicts on objects are chance: each interval holds the truth with 95 %. With one recording of each side a verdict takes more than that.
+fn by_chance(objects: &[ObjectChange]) -> Option<String> {
+    let remote = || objects.iter().filter_map(|object| object.remote.as_ref()).filter(|remote| remote.untold.is_none());
+    let judged = remote().count();
+    let expected = 0.05 * judged as f64;
+    let is_told = remote().any(|remote| remote.verdict != ChangeVerdict::NoEvidence);
+    (is_told && expected >= 1.0).then(|| {
+        format!(
+            "{judged} objects are compared, each with an interval of 95 %: of those that did not change, one in twenty is called better or worse by chance, \
+             up to {expected:.0} of these."
+        )
+    })
 }
 
 fn agrees(predicted: Prediction, found: Estimate, untold: f64) -> Option<bool> {
@@ -268,6 +287,64 @@ mod tests {
             damaged_chunks: 0,
             objects: Vec::new(),
         }
+    }
+
+    fn object(index: u32, remote_of_all: f64) -> ObjectSummary {
+        ObjectSummary {
+            kind: numapilot_flows::ObjectKind::Heap,
+            name: format!("object {index}"),
+            function: String::new(),
+            place: format!("a.c:{index}"),
+            file: String::new(),
+            line: index,
+            instances: 1,
+            bytes: 64,
+            peak_live_bytes: 64,
+            share: 0.025,
+            remote: remote_of_all / 0.025,
+            known_homes: 1.0,
+            busiest_node: 1.0,
+            remote_of_all: vec![Estimate::exact(remote_of_all)],
+            latency_cycles: None,
+        }
+    }
+
+    #[test]
+    fn many_verdicts_on_objects_are_told_to_be_chance_in_part() {
+        let of = |count: u32, remote: f64| RunSummary {
+            objects: (0..count).map(|index| object(index, remote)).collect(),
+            ..run("t")
+        };
+        let notes = |count: u32, after: f64| {
+            let (before, after) =
+                ([0.002, 0.0021].map(|r| of(count, r)), [after, after + 0.0001].map(|r| of(count, r)));
+            compare(before.to_vec(), after.to_vec(), None).unwrap().notes.join(" ")
+        };
+        let many = notes(40, 0.01);
+        assert!(many.contains("40 objects are compared") && many.contains("up to 2 of these"), "{many}");
+        // Nothing is called better or worse, and a few objects have no false verdict to be expected.
+        assert!(!notes(40, 0.002).contains("by chance") && !notes(5, 0.01).contains("by chance"));
+        // With one recording of each side, other bounds hold.
+        let single = compare(vec![of(40, 0.0)], vec![of(40, 0.02)], None).unwrap().notes.join(" ");
+        assert!(!single.contains("by chance"), "{single}");
+    }
+
+    #[test]
+    fn a_prediction_agrees_as_far_as_equal_runs_differ() {
+        let timed = |ns: f64| RunSummary { time: Some(RunTime { ns, source: TimeSource::Measured }), ..run("t") };
+        let judged = |before: &[f64], after: &[f64], gain: f64, interval| {
+            let side = |times: &[f64]| times.iter().map(|ns| timed(*ns)).collect::<Vec<_>>();
+            compare(side(before), side(after), Some(Prediction { gain, interval })).unwrap().prediction.unwrap()
+        };
+        // Found: 25 %. Of one recording each, runs of one second may differ by 5 %, and 1 ms: 51 ms of 800.
+        let one = judged(&[1e9], &[0.8e9], 0.2, Some((0.18, 0.22)));
+        assert!(
+            one.agrees == Some(true) && one.untold.is_some_and(|untold| (untold - 0.06375).abs() < 1e-9),
+            "{one:?}"
+        );
+        assert_eq!(judged(&[1e9], &[0.8e9], 0.1, Some((0.08, 0.12))).agrees, Some(false));
+        let several = judged(&[1e9, 1.001e9, 0.999e9], &[0.8e9, 0.801e9, 0.799e9], 0.2, Some((0.18, 0.22)));
+        assert_eq!((several.agrees, several.untold), (Some(false), None));
     }
 
     fn shown(found: &Comparison) -> Vec<Metric> {
