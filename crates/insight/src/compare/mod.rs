@@ -267,7 +267,9 @@ fn not_compared(before: &[RunSummary], after: &[RunSummary]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_flows::{AccessRef, Filter, Tables, Thread, Trace};
     use numapilot_trace::engine::Engine;
+    use numapilot_trace::ids::TimeNs;
 
     use super::*;
 
@@ -331,9 +333,9 @@ mod tests {
 
     #[test]
     fn a_prediction_agrees_as_far_as_equal_runs_differ() {
-        let timed = |ns: f64| RunSummary { time: Some(RunTime { ns, source: TimeSource::Measured }), ..run("t") };
+        let lasting = |ns: f64| RunSummary { time: Some(RunTime { ns, source: TimeSource::Measured }), ..run("t") };
         let judged = |before: &[f64], after: &[f64], gain: f64, interval| {
-            let side = |times: &[f64]| times.iter().map(|ns| timed(*ns)).collect::<Vec<_>>();
+            let side = |times: &[f64]| times.iter().map(|ns| lasting(*ns)).collect::<Vec<_>>();
             compare(side(before), side(after), Some(Prediction { gain, interval })).unwrap().prediction.unwrap()
         };
         // Found: 25 %. Of one recording each, runs of one second may differ by 5 %, and 1 ms: 51 ms of 800.
@@ -345,6 +347,36 @@ mod tests {
         assert_eq!(judged(&[1e9], &[0.8e9], 0.1, Some((0.08, 0.12))).agrees, Some(false));
         let several = judged(&[1e9, 1.001e9, 0.999e9], &[0.8e9, 0.801e9, 0.799e9], 0.2, Some((0.18, 0.22)));
         assert_eq!((several.agrees, several.untold), (Some(false), None));
+    }
+
+    /// A recording of one access for each of these latencies, in cycles.
+    fn timed(latencies: &[u32]) -> RunSummary {
+        let mut tables = Tables { end: TimeNs(1_000), ..Tables::default() };
+        tables.threads.push(Thread::default());
+        for (at, &cycles) in latencies.iter().enumerate() {
+            let latency_cycles = Some(cycles);
+            let access =
+                AccessRef { time: TimeNs(at as u64), latency_cycles, weight: 100, ..AccessRef::at(at as u64 * 64) };
+            tables.accesses.push(&access);
+        }
+        let trace = Trace::from_tables(tables);
+        RunSummary::new(&crate::Analysis::new(&trace, &[], &[], Filter::default()), "t", None)
+    }
+
+    #[test]
+    fn a_mean_of_few_latencies_is_no_evidence() {
+        // Mean 300, standard deviation 200.
+        let few = timed(&[100, 300, 500]).latency_cycles.expect("a mean");
+        let margin = 4.303 * 200.0 / 3f64.sqrt();
+        assert!((few.value - 300.0).abs() < 1e-9 && (few.high - 300.0 - margin).abs() < 1e-6, "{few:?}");
+        assert_eq!((few.low, timed(&[300]).latency_cycles, timed(&[]).latency_cycles), (0.0, None, None));
+        let verdict = |before: &[u32], after: &[u32]| {
+            let found = compare(vec![timed(before)], vec![timed(after)], None).unwrap();
+            found.metrics.iter().find(|line| line.metric == Metric::Latency).expect("latencies").change.verdict
+        };
+        assert_eq!(verdict(&[100, 300, 500], &[300, 500, 700]), ChangeVerdict::NoEvidence);
+        let many = |cycles: u32| (0..1000).map(|at| cycles + at % 3).collect::<Vec<u32>>();
+        assert_eq!(verdict(&many(300), &many(500)), ChangeVerdict::Worse);
     }
 
     fn shown(found: &Comparison) -> Vec<Metric> {

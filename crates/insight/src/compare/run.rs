@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::change::Repeatability;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, student};
 use crate::totals::UNKNOWN_MAX;
 
 /// A figure of a whole program. Of each, less is better.
@@ -86,7 +86,7 @@ pub struct RunSummary {
     /// Number of memory accesses; `None` where the samples are no accesses.
     pub accesses: Option<Estimate>,
     /// Mean measured latency in cycles.
-    pub latency_cycles: Option<f64>,
+    pub latency_cycles: Option<Estimate>,
     /// Number of records that were lost while recording.
     pub lost_records: u64,
     /// Number of the trace's chunks that are damaged or cut off, whose records are not counted.
@@ -155,7 +155,7 @@ impl RunSummary {
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
             accesses: is_of_accesses.then_some(totals.accesses),
-            latency_cycles: mean_latency(&rows).filter(|_| is_of_accesses),
+            latency_cycles: mean_latency(analysis).filter(|_| is_of_accesses),
             lost_records: losses.records(),
             damaged_chunks: losses.damaged_chunks.saturating_add(losses.torn_chunks),
             objects: if is_of_accesses { objects_of(&rows, analysis.trace()) } else { Vec::new() },
@@ -170,7 +170,7 @@ impl RunSummary {
             Metric::RemoteShare => self.remote_share,
             Metric::Imbalance => self.imbalance,
             Metric::Accesses => self.accesses,
-            Metric::Latency => self.latency_cycles.map(Estimate::exact),
+            Metric::Latency => self.latency_cycles,
         }
     }
 }
@@ -199,11 +199,27 @@ pub fn no_accesses(run: &RunSummary) -> Option<String> {
     })
 }
 
-/// Mean over all rows that know a latency, by accesses.
-fn mean_latency(rows: &[DecisionRow]) -> Option<f64> {
-    let known = || rows.iter().filter_map(|row| row.mean_latency_cycles.map(|latency| (latency, row.accesses.value)));
-    let weight: f64 = known().map(|(_, accesses)| accesses).sum();
-    (weight > 0.0).then(|| known().map(|(latency, accesses)| latency * accesses).sum::<f64>() / weight)
+/// Mean latency over the samples that know one, with the interval of a mean. `None` for fewer than two: one does not say how far latencies scatter.
+fn mean_latency(analysis: &Analysis<'_>) -> Option<Estimate> {
+    let known = || {
+        let accesses = analysis.accesses();
+        accesses.filter_map(|access| Some((f64::from(access.weight.max(1)), f64::from(access.latency_cycles?))))
+    };
+    let (mut samples, mut weight, mut sum) = (0_usize, 0.0, 0.0);
+    for (count, cycles) in known() {
+        samples += 1;
+        weight += count;
+        sum += count * cycles;
+    }
+    if samples < 2 {
+        return None;
+    }
+    let mean = sum / weight;
+    // Linearised, as every ratio of two sums over samples.
+    let squares: f64 = known().map(|(count, cycles)| (count * (cycles - mean)).powi(2)).sum();
+    let variance = squares * samples as f64 / (samples as f64 - 1.0);
+    let margin = student(samples - 1) * variance.sqrt() / weight;
+    Some(Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin })
 }
 
 /// The objects behind decision rows, without accesses at no known object.
