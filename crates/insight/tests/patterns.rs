@@ -8,10 +8,11 @@ mod sound;
 use std::collections::BTreeMap;
 
 use numapilot_flows::Filter;
+use numapilot_insight::whatif::PlacementOverride;
 use numapilot_insight::{Analysis, Findings, PatternKind, Unit};
 use numapilot_machine::NodeId;
 
-use makers::{MAKERS, one_node};
+use makers::{MAKERS, all_remote, one_node};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -128,4 +129,18 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
     }
+}
+
+/// A processor's samples show no waits: a thread of which there are none does not work all the time for that.
+#[test]
+fn a_thread_that_waits_for_all_others_holds_no_gain_back() {
+    let size = Size { samples: 40_000, noise: 0.0, rate: 6.0, seed: 11 };
+    let gain = |waits: bool| {
+        let program = all_remote(size, waits);
+        let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+        let users = PlacementOverride::read(&program.trace, "*=users").expect("a change");
+        analysis.what_if(&program.machine, &[users]).expect("a prediction").gain.value
+    };
+    let (without, with) = (gain(false), gain(true));
+    assert!(without > 0.1 && (with / without - 1.0).abs() < 0.1, "{without} without the main thread, {with} with it");
 }

@@ -264,8 +264,8 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
-            "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy all their life, \
-             so predicted gains are rather too small."
+            "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy while any access of them \
+             is sampled, so predicted gains are rather too small."
                 .to_owned(),
         );
     }

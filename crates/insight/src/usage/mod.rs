@@ -137,7 +137,9 @@ impl Usage {
         usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
-        usage.paces = pace::paces(trace, machine, windows, &sampled);
+        let idle = pace::idle(trace, windows);
+        usage.course.rest(&idle);
+        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();

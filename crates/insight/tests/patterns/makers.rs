@@ -413,3 +413,24 @@ pub fn one_node(size: Size, is_allocator_known: bool) -> Program {
     });
     made.finish(&[])
 }
+
+/// Each thread uses memory of the next node, by itself. `waits`: the main thread is there, too, and waits until the others have ended.
+pub fn all_remote(size: Size, waits: bool) -> Program {
+    let mut made = Made::new(opteron(), 4, calm(size));
+    let site = made.site("own");
+    let objects: Vec<ObjectId> = (0..16).map(|thread| made.object(site, 64 * PAGE, PAGE, thread)).collect();
+    if waits {
+        let index = numapilot_trace::ids::ThreadIndex(16);
+        let node = Some(numapilot_machine::NodeId(0));
+        made.tables.threads.push(numapilot_flows::Thread { index, node, ..numapilot_flows::Thread::default() });
+    }
+    let nodes = made.node_of.clone();
+    made.run(0.0, &[], &mut |random, thread, _| Touch {
+        object: objects[thread as usize],
+        offset: random.below(64 * PAGE),
+        is_write: write(random, 0.3),
+        home: (nodes[thread as usize] + 1) % 4,
+        from: None,
+    });
+    made.finish(&[])
+}
