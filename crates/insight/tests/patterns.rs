@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::Filter;
 use numapilot_insight::whatif::PlacementOverride;
-use numapilot_insight::{Analysis, Findings, PatternKind, Unit};
+use numapilot_insight::{Analysis, Findings, FixKind, PatternKind, Unit};
 use numapilot_machine::NodeId;
 
-use makers::{MAKERS, all_remote, one_node};
+use makers::{MAKERS, all_remote, consumer_of, one_node};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -143,4 +143,23 @@ fn a_thread_that_waits_for_all_others_holds_no_gain_back() {
     };
     let (without, with) = (gain(false), gain(true));
     assert!(without > 0.1 && (with / without - 1.0).abs() < 0.1, "{without} without the main thread, {with} with it");
+}
+
+/// A node of the machine has far less than a terabyte.
+#[test]
+fn nothing_is_put_where_it_does_not_fit() {
+    let size = Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 5 };
+    for (bytes, fits) in [(1 << 30, true), (1 << 40, false)] {
+        let program = consumer_of(size, bytes);
+        let found = findings(&program);
+        let fixes = found.findings.iter().flat_map(|finding| &finding.fixes);
+        let on_node = fixes.filter(|fix| matches!(fix.kind, FixKind::AllocateOnNode(_))).count();
+        assert_eq!(on_node > 0, fits, "{bytes} bytes: {:?}", kinds(&found));
+        let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+        let bound = PlacementOverride::read(&program.trace, "input=bind:2").expect("a change");
+        let answer = analysis.what_if(&program.machine, &[bound]).expect("a prediction");
+        let says =
+            answer.cannot_say.iter().any(|why| why.starts_with("input: bind:2 takes 1024.0 GiB, and the memory"));
+        assert_eq!(says, !fits, "{:?}", answer.cannot_say);
+    }
 }

@@ -67,10 +67,15 @@ fn handed_over(size: Size) -> Program {
 
 /// The main thread reads the input; one node's threads work on it.
 fn one_consumer(size: Size) -> Program {
+    consumer_of(size, 512 * PAGE)
+}
+
+/// The same with an input of so many bytes, of which the first pages are used.
+pub fn consumer_of(size: Size, bytes: u64) -> Program {
     let mut made = Made::new(opteron(), 4, calm(size));
     let private = made.private();
     let site = made.site("input");
-    let input = made.object(site, 512 * PAGE, PAGE, 0);
+    let input = made.object(site, bytes, PAGE, 0);
     let nodes = made.node_of.clone();
     made.run(0.1, &private, &mut |random, thread, time| {
         let (is_consumer, is_reader) = (nodes[thread as usize] == 2 && time >= 0.04, thread == 0 && time < 0.04);
