@@ -30,6 +30,9 @@ const BASE_PAGE: usize = 4096;
 /// Memory with a ring laid through its beginning.
 #[derive(Debug)]
 pub struct Chase {
+    /// The first slot in memory.
+    base: *mut libc::c_void,
+    /// Where the chase begins.
     start: *mut libc::c_void,
     ring: Ring,
     slots: u64,
@@ -99,7 +102,7 @@ impl Chase {
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })?;
-        Ok(Chase { start: base.cast(), ring, slots, slot_bytes })
+        Ok(Chase { base: base.cast(), start: base.cast(), ring, slots, slot_bytes })
     }
 
     /// Where chains that go side by side begin: at equal distances along the ring. A chain that began shortly behind another one would find its lines in the
@@ -107,13 +110,20 @@ impl Chase {
     fn starts(&self) -> [*mut libc::c_void; CHAINS] {
         std::array::from_fn(|chain| {
             let slot = self.ring.at(chain as u64 * self.slots / CHAINS as u64);
-            self.start.cast::<u8>().wrapping_add(slot as usize * self.slot_bytes).cast()
+            self.base.cast::<u8>().wrapping_add(slot as usize * self.slot_bytes).cast()
         })
     }
 
-    /// A slot of the ring.
+    /// The slot at which the chase begins.
+    #[cfg(test)]
     pub fn start(&self) -> *mut libc::c_void {
         self.start
+    }
+
+    /// Makes this many loads (a multiple of [`CHASE_UNROLL`]), and begins where they ended from then on: the beginning of the ring would soon be in the caches.
+    pub fn go_on(&mut self, loads: usize) {
+        // SAFETY: a slot of a ring that `lay` made, and so is every one after it.
+        self.start = unsafe { chase(self.start, loads) };
     }
 
     /// Chases on a CPU for this long; nanoseconds per load, and how many loads were timed in all repetitions.
