@@ -231,9 +231,16 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
             );
         }
         Some(TimeSource::Measured) => {}
+        None if before.iter().chain(after).any(|run| run.part_of_run.is_some()) => {}
         None => {
             notes.push("Run times are not compared, because some recordings have measured run times and others have modelled ones or none.".to_owned());
         }
+    }
+    for run in before.iter().chain(after) {
+        let part = run.part_of_run.iter();
+        notes.extend(
+            part.map(|why| format!("Run times and numbers of accesses are not compared: {} {why}.", run.trace)),
+        );
     }
     notes.extend(not_compared(before, after));
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).fold(0, u64::saturating_add);
@@ -287,6 +294,7 @@ mod tests {
             latency_cycles: None,
             lost_records: 0,
             damaged_chunks: 0,
+            part_of_run: None,
             objects: Vec::new(),
         }
     }
@@ -403,6 +411,19 @@ mod tests {
                 found.notes
             );
         }
+    }
+
+    #[test]
+    fn parts_of_runs_have_no_run_time_and_no_number_of_accesses() {
+        let part = RunSummary {
+            time: None,
+            part_of_run: Some("stopped before the program's end (limit on time)".to_owned()),
+            ..run("b.numatrace")
+        };
+        let found = compare(vec![run("a")], vec![part], None).unwrap();
+        assert_eq!(shown(&found), [Metric::RemoteShare, Metric::Imbalance]);
+        let whys: Vec<&String> = found.notes.iter().filter(|note| note.starts_with("Run times")).collect();
+        assert!(whys.len() == 1 && whys[0].contains("b.numatrace stopped before"), "{whys:?}");
     }
 
     #[test]

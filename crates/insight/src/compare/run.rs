@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use numapilot_flows::{Evidence, ObjectKind, Trace};
 use numapilot_trace::engine::RecordedBy;
+use numapilot_trace::meta::Meta;
 use serde::Serialize;
 
 use super::change::Repeatability;
@@ -91,6 +92,10 @@ pub struct RunSummary {
     pub lost_records: u64,
     /// Number of the trace's chunks that are damaged or cut off, whose records are not counted.
     pub damaged_chunks: u64,
+    /// Why it is no whole run of the program, as a predicate; then it has no run time, and its number of accesses is of no other's kind: both
+    /// hang on how long it was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of_run: Option<String>,
     /// Objects, one for each allocation site.
     #[serde(skip)]
     pub objects: Vec<ObjectSummary>,
@@ -143,6 +148,7 @@ impl RunSummary {
         let rows = analysis.sites();
         let losses = analysis.trace().losses();
         let is_of_accesses = analysis.trace().evidence() == Evidence::Accesses;
+        let part_of_run = part_of_run(meta);
         let knows_homes = is_of_accesses && totals.knows_homes();
         let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
         RunSummary {
@@ -150,7 +156,7 @@ impl RunSummary {
             program: program.unwrap_or_default(),
             machine: meta.machine_name.clone(),
             engine: meta.engine.clone(),
-            time,
+            time: time.filter(|_| part_of_run.is_none()),
             is_of_accesses,
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
@@ -159,6 +165,7 @@ impl RunSummary {
             lost_records: losses.records(),
             damaged_chunks: losses.damaged_chunks.saturating_add(losses.torn_chunks),
             objects: if is_of_accesses { objects_of(&rows, analysis.trace()) } else { Vec::new() },
+            part_of_run,
         }
     }
 
@@ -169,7 +176,7 @@ impl RunSummary {
             Metric::RunTime => self.time.map(|time| Estimate::exact(time.ns)),
             Metric::RemoteShare => self.remote_share,
             Metric::Imbalance => self.imbalance,
-            Metric::Accesses => self.accesses,
+            Metric::Accesses => self.accesses.filter(|_| self.part_of_run.is_none()),
             Metric::Latency => self.latency_cycles,
         }
     }
@@ -186,6 +193,20 @@ impl ObjectSummary {
     fn without_unknown(self) -> ObjectSummary {
         if self.knows_homes() { self } else { ObjectSummary { remote: f64::NAN, busiest_node: f64::NAN, ..self } }
     }
+}
+
+/// Why a recording is no whole run of its program, as a predicate; `None` if it is one.
+fn part_of_run(meta: &Meta) -> Option<String> {
+    if meta.config.contains_key("attached") {
+        return Some("is of processes that were running already".to_owned());
+    }
+    if meta.interrupted {
+        return Some("ends where its recorder was killed".to_owned());
+    }
+    let why = meta.more.get("stopped_early")?.as_str()?;
+    // Other reasons: the program had ended, and processes that it left behind were not followed any further.
+    let is_cut = why.starts_with("limit") || why.starts_with("write failed");
+    is_cut.then(|| format!("stopped before the program's end ({why})"))
 }
 
 /// Why a recording's samples do not stand for memory accesses, if so.
@@ -384,6 +405,7 @@ mod tests {
             latency_cycles: None,
             lost_records: 0,
             damaged_chunks: 0,
+            part_of_run: None,
             objects,
         }
     }
@@ -399,6 +421,24 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_known_by_what_the_recorder_wrote() {
+        let whole = Meta::default();
+        let stopped = |why: &str| {
+            let mut meta = whole.clone();
+            meta.more.insert("stopped_early".to_owned(), why.into());
+            part_of_run(&meta)
+        };
+        let mut attached = whole.clone();
+        attached.config.insert("attached".to_owned(), "system".into());
+        assert_eq!((part_of_run(&whole), stopped("main process ended"), stopped("interrupted")), (None, None, None));
+        for part in [part_of_run(&attached), stopped("limit on time"), stopped("write failed: disk full")] {
+            assert!(part.is_some());
+        }
+        let cut = Meta { interrupted: true, ..whole.clone() };
+        assert_eq!(part_of_run(&cut).as_deref(), Some("ends where its recorder was killed"));
     }
 
     #[test]
