@@ -95,14 +95,23 @@ fn group_folders(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) 
 fn memory_left(root: &Root) -> Option<u64> {
     let (version_2, version_1) = group_folders(root, "memory");
     let number = |folder: &Path, file: &str| root.number(folder.join(file).to_str()?);
-    let left = |folder: &PathBuf, limit: &str, usage: &str| {
+    let cached = |folder: &Path, key: &str| -> Option<u64> {
+        let stat = root.text(folder.join("memory.stat").to_str()?)?;
+        let line = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    };
+    let left = |folder: &PathBuf, limit: &str, usage: &str, of_files: &str| {
         // Version 1 writes nearly 2^63 where there is no limit.
         let limit = number(folder, limit).filter(|limit| *limit < 1 << 60)?;
-        Some(limit.saturating_sub(number(folder, usage).unwrap_or(0)))
+        // Pages of files that nobody used lately are no obstacle: the kernel drops them. In a group that has run for long they fill the limit.
+        let used = number(folder, usage).unwrap_or(0).saturating_sub(cached(folder, of_files).unwrap_or(0));
+        Some(limit.saturating_sub(used))
     };
-    let of_version_2 = version_2.iter().filter_map(|folder| left(folder, "memory.max", "memory.current"));
-    let of_version_1 =
-        version_1.iter().filter_map(|folder| left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+    let of_version_2 =
+        version_2.iter().filter_map(|folder| left(folder, "memory.max", "memory.current", "inactive_file"));
+    let of_version_1 = version_1
+        .iter()
+        .filter_map(|folder| left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
     of_version_2.chain(of_version_1).min()
 }
 
@@ -177,6 +186,19 @@ mod tests {
         assert_eq!(Permit::under(root).cpus_at_once, None);
         put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
         assert_eq!(Permit::under(root).cpus_at_once, Some(1));
+    }
+
+    #[test]
+    fn files_in_memory_that_the_kernel_can_drop_are_free() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        put(root, "proc/self/cgroup", "0::/a\n");
+        put(root, "sys/fs/cgroup/a/memory.max", "1000000\n");
+        put(root, "sys/fs/cgroup/a/memory.current", "990000\n");
+        put(root, "sys/fs/cgroup/a/memory.stat", "anon 90000\nfile 900000\ninactive_file 800000\nactive_file 100000\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(810_000));
+        put(root, "sys/fs/cgroup/a/memory.stat", "inactive_file_x 5\ninactive_file many\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(10_000));
     }
 
     #[test]

@@ -92,8 +92,7 @@ pub struct RunSummary {
     pub lost_records: u64,
     /// Number of the trace's chunks that are damaged or cut off, whose records are not counted.
     pub damaged_chunks: u64,
-    /// Why it is no whole run of the program, as a predicate; then it has no run time, and its number of accesses is of no other's kind: both
-    /// hang on how long it was recorded.
+    /// Why it is no whole run of the program, as a predicate. Then it has no run time, and its number of accesses is not compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_of_run: Option<String>,
     /// Objects, one for each allocation site.
