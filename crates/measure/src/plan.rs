@@ -492,8 +492,12 @@ impl<'a> Planner<'a> {
         let strided = Walk::Strided(self.options.stride_bytes);
         let is_home = |node: &CpuNode| target.node() == Some(node.id);
         if self.wants(Part::Latency) {
+            // What was written to lay a chase is in the caches of the memory's own node at first, and other nodes would get it from there: its own chase comes
+            // first, and drives it out.
+            let mut nodes: Vec<&CpuNode> = self.cpu_nodes.iter().collect();
+            nodes.sort_by_key(|node| !is_home(node));
             for (walk, sort) in [(self.random(), "random chases"), (strided, "strided chases of remote pairs")] {
-                for node in &self.cpu_nodes {
+                for node in &nodes {
                     let rank = if matches!(walk, Walk::Strided(_)) && !is_home(node) { 2 } else { 0 };
                     steps.push(step(Task::Latency { from: node.id, cpu: node.cores[0], walk }, rank, sort));
                 }

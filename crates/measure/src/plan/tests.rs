@@ -73,6 +73,22 @@ fn every_pair_of_a_plain_machine_is_measured() {
 }
 
 #[test]
+fn a_memorys_own_node_chases_through_it_before_others_do() {
+    for name in ["four-nodes", "nps4", "cxl"] {
+        let plan = plan(&tree(name), &all(), &full());
+        let mut walks: BTreeMap<(NodeId, Walk), Vec<NodeId>> = BTreeMap::new();
+        for (group, step) in plan.steps() {
+            if let (Task::Latency { from, walk, .. }, Some(Target::Node(to))) = (&step.task, &group.target) {
+                walks.entry((*to, *walk)).or_default().push(*from);
+            }
+        }
+        for ((to, _), from) in walks {
+            assert!(from[0] == to || !from.contains(&to), "{name}: memory of node {to}, from {from:?}");
+        }
+    }
+}
+
+#[test]
 fn memory_without_cpus_has_no_row_and_cpus_without_memory_no_column() {
     let cxl = plan(&tree("cxl"), &all(), &full());
     assert_eq!(pairs(&cxl), cross(&[0, 1], &[0, 1, 2]));
