@@ -274,8 +274,8 @@ mod tests {
         }
     }
 
-    /// What a chain loads stays in the caches until about as many lines as they hold were loaded by all. Chains at random places of a ring through four times the
-    /// caches found a quarter of their lines there.
+    /// What a chain loads stays in the caches until about as many lines as they hold were loaded by all. Chains at random places of a ring through four times
+    /// the caches found a quarter of their lines there.
     #[test]
     fn chains_side_by_side_are_equally_far_apart_along_the_ring() {
         let mut memory = Box::new(Memory([0; 1 << 18]));

@@ -48,9 +48,9 @@ struct Sums {
     dependent: f64,
 }
 
-/// By window and thread: whether the thread waits in that window, in a recording that shows no waits. Nothing of it was sampled, not even an access that a cache
-/// answered, while other threads were at work from the window's start to its end. Such is the main thread of most programs, which waits for all others: if it
-/// counted as busy, no change could shorten the run.
+/// By window and thread: whether the thread waits in that window, in a recording that shows no waits. Nothing of it was sampled, not even an access that a
+/// cache answered, while other threads were at work from the window's start to its end. Such is the main thread of most programs, which waits for all others:
+/// if it counted as busy, no change could shorten the run.
 pub(crate) fn idle(trace: &Trace, windows: Windows) -> Vec<bool> {
     let threads = trace.threads().len();
     let mut idle = vec![false; windows.count * threads];
