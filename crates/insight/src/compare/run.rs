@@ -202,6 +202,9 @@ fn part_of_run(meta: &Meta) -> Option<String> {
     if meta.interrupted {
         return Some("ends where its recorder was killed".to_owned());
     }
+    if let Some(signal) = meta.exits.iter().find(|exit| exit.process == 0).and_then(|exit| exit.signal) {
+        return Some(format!("was ended by signal {signal}"));
+    }
     let why = meta.more.get("stopped_early")?.as_str()?;
     // Other reasons: the program had ended, and processes that it left behind were not followed any further.
     let is_cut = why.starts_with("limit") || why.starts_with("write failed");
@@ -367,6 +370,8 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::meta::ExitInfo;
+
     use super::*;
 
     fn object(share: f64, remote: f64, latency: Option<f64>) -> ObjectSummary {
@@ -436,6 +441,9 @@ mod tests {
         for part in [part_of_run(&attached), stopped("limit on time"), stopped("write failed: disk full")] {
             assert!(part.is_some());
         }
+        let exit = |signal| Meta { exits: vec![ExitInfo { signal, ..ExitInfo::default() }], ..whole.clone() };
+        assert_eq!(part_of_run(&exit(Some(15))).as_deref(), Some("was ended by signal 15"));
+        assert_eq!(part_of_run(&exit(None)), None);
         let cut = Meta { interrupted: true, ..whole.clone() };
         assert_eq!(part_of_run(&cut).as_deref(), Some("ends where its recorder was killed"));
     }
