@@ -222,6 +222,24 @@ fn a_recording_compared_with_itself_gives_no_evidence() {
 }
 
 #[test]
+fn a_prediction_is_taken_with_its_machine_and_its_open_ends() {
+    let folder = scratch();
+    let file = folder.path().join("predicted.json").display().to_string();
+    let compared = |predicted: &str| {
+        std::fs::write(&file, predicted).expect("written");
+        run(&["compare", &committed(), &committed(), "--prediction", &file]).succeeded().stdout
+    };
+    let here = compared(&run(&["whatif", &committed(), "--set", "*=interleave", "--json"]).succeeded().stdout);
+    assert!(here.contains("predicted ") && !here.contains("The prediction is for machine"), "{here}");
+    let elsewhere = compared(r#"{"gain": 0.3, "gain_low": 0.2, "gain_high": 0.4, "machine": "another-one"}"#);
+    assert!(elsewhere.contains("The prediction is for machine another-one"), "{elsewhere}");
+    assert!(elsewhere.contains("they do not agree, less was"), "{elsewhere}");
+    // A model that did not converge leaves an end open: that is no sure prediction.
+    let open = compared(r#"{"gain": 0.3, "gain_low": -1.0, "gain_high": null}"#);
+    assert!(open.contains("they agree, neither is evidence of a change"), "{open}");
+}
+
+#[test]
 fn wrong_input_is_answered_with_what_to_do() {
     let folder = scratch();
     let bad = folder.path().join("bad.json");

@@ -166,6 +166,9 @@ fn remote_of(objects: &[ObjectSummary], name: &str) -> Result<Estimate, String> 
 /// Run time over the baseline's, minus one.
 fn slowdown(baseline: &[RunSummary], runs: &[RunSummary]) -> Result<Estimate, String> {
     let unlike = || "run times cannot be compared with those of the baseline".to_owned();
+    if let Some((run, why)) = baseline.iter().chain(runs).find_map(|run| Some((run, run.part_of_run.as_ref()?))) {
+        return Err(format!("{} has no run time: it {why}", run.trace));
+    }
     let (base, run) = baseline.first().zip(runs.first()).ok_or_else(unlike)?;
     if base.machine != run.machine {
         return Err(format!("the baseline was recorded on machine {}, this on {}", base.machine, run.machine));
@@ -210,6 +213,7 @@ mod tests {
             latency_cycles: None,
             lost_records: 0,
             damaged_chunks: 0,
+            part_of_run: None,
             objects: Vec::new(),
         }
     }
@@ -284,6 +288,15 @@ mod tests {
             judge(&[Limit::RemoteOf("filled".to_owned(), 0.1)], &[run], None)[0].verdict
         };
         assert_eq!([0.0, 0.4, 0.6].map(verdict), [Verdict::Unknown, Verdict::Unknown, Verdict::Kept]);
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_no_baseline() {
+        let whole = run(Estimate::exact(0.1), 100.0);
+        let part = RunSummary { time: None, part_of_run: Some("stopped early".to_owned()), ..whole.clone() };
+        let judged = &judge(&[Limit::Slowdown(0.5)], &[whole], Some(&[part]))[0];
+        assert_eq!(judged.verdict, Verdict::Unknown);
+        assert!(judged.remark.ends_with("has no run time: it stopped early"), "{}", judged.remark);
     }
 
     #[test]

@@ -162,6 +162,11 @@ impl Course {
         self.steps.push(Step { thread: thread as u32, to_ns, kind });
     }
 
+    /// Takes the time of threads in windows in which they wait (`[window * threads + thread]`) for no work.
+    pub fn rest(&mut self, waits: &[bool]) {
+        self.worked_ns.iter_mut().zip(waits).filter(|(_, waits)| **waits).for_each(|(ns, _)| *ns = 0.0);
+    }
+
     /// Number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()

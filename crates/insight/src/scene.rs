@@ -8,10 +8,10 @@ use numapilot_trace::ids::ObjectId;
 use numapilot_traffic::TrafficError;
 
 use crate::context::Analysis;
-use crate::estimate::{Estimate, Tally};
+use crate::estimate::Estimate;
 use crate::facts::{ByTouch, PageUse, SiteFacts, Survey};
 use crate::price::{Priced, Pricer};
-use crate::usage::{NONE, OWN_PROCESS, PARTS, Usage, index_of};
+use crate::usage::{NONE, PARTS, Usage, index_of};
 
 /// Share of the threads' time below which an effect does not matter: repeated runs of one program differ by more. The only threshold that is a matter
 /// of taste.
@@ -248,19 +248,11 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     let trace = analysis.trace();
     let process_of = |thread: u32| trace.threads().get(thread as usize).map_or(0, |thread| thread.process.0);
     let mut from: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    let (mut own, mut remote) = (Tally::default(), Tally::default());
     let mut all = 0.0;
     for (cell, count) in &usage.cells {
         let row = &usage.rows[cell.row as usize];
         from.entry(process_of(row.thread)).or_insert_with(|| vec![0.0; usage.nodes])[usize::from(row.from)] += count;
         all += count;
-        if cell.home != NONE && cell.home != row.from {
-            let one = Tally { samples: 1, weight: *count, variance: *count };
-            remote.merge(&one);
-            if cell.flags & OWN_PROCESS != 0 {
-                own.merge(&one);
-            }
-        }
     }
     let weight = |nodes: &[f64]| nodes.iter().sum::<f64>();
     let is_spread = |nodes: &[f64]| {
@@ -281,7 +273,7 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
         seat.insert(process, node);
     }
     let spread = from.iter().filter(|(_, nodes)| is_spread(nodes)).map(|(process, _)| *process).collect();
-    Processes { spread, seat, own_remote: own.share_of(&remote) }
+    Processes { spread, seat, own_remote: usage.own_remote.share_of(&usage.remote) }
 }
 
 /// Whether pinning the processes would use all nodes.

@@ -296,7 +296,10 @@ impl Analysis<'_> {
             uncertainty,
             more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
             set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
-            cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does"),
+            cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
+                .into_iter()
+                .chain(overrides.iter().zip(&candidates).filter_map(|(change, of)| too_large(machine, change, of)))
+                .collect(),
         })
     }
 
@@ -423,6 +426,18 @@ fn candidate<'f>(
         (About::All, kind) => FixCandidate::of_all_groups(kind.clone(), &facts),
         (About::Objects(_) | About::Taken(..), kind) => FixCandidate::of_groups(kind.clone(), &facts),
     }
+}
+
+/// That more memory would be placed on nodes than they have, in a whole sentence.
+fn too_large(machine: &Machine, change: &PlacementOverride, candidate: &FixCandidate) -> Option<String> {
+    let (needed, room) = candidate.too_large_for(machine)?;
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    Some(format!(
+        "{} takes {:.1} GiB, and the memory there has {:.1} GiB: the rest would go to other nodes, which the prediction leaves out.",
+        change.words,
+        gib(needed),
+        gib(room)
+    ))
 }
 
 fn check(machine: &Machine, change: &PlacementOverride) -> Result<(), WhatIfError> {

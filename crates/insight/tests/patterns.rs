@@ -8,10 +8,11 @@ mod sound;
 use std::collections::BTreeMap;
 
 use numapilot_flows::Filter;
-use numapilot_insight::{Analysis, Findings, PatternKind};
+use numapilot_insight::whatif::PlacementOverride;
+use numapilot_insight::{Analysis, Findings, FixKind, PatternKind, Unit};
 use numapilot_machine::NodeId;
 
-use makers::{MAKERS, one_node};
+use makers::{MAKERS, all_remote, consumer_of, one_node};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -82,6 +83,24 @@ fn every_pattern_is_found_and_no_other() {
     }
 }
 
+/// Shares of the accesses of a whole program are no surer than its samples, however many accesses each of these stands for.
+#[test]
+fn evidence_is_no_surer_than_the_samples_that_it_is_from() {
+    let samples = 4_000;
+    for kind in [PatternKind::ThreadsMoved, PatternKind::ProcessWideSharing, PatternKind::TierMisplacement] {
+        let (_, maker) = MAKERS.iter().find(|(of, _)| *of == kind).expect("a maker");
+        let found = findings(&maker(Size { samples, noise: 0.05, rate: 5.0, seed: 3 }));
+        let finding = found.findings.iter().find(|finding| finding.pattern == kind).expect("what it is made for");
+        let shares: Vec<_> = finding.evidence.iter().filter(|evidence| evidence.unit == Unit::Share).collect();
+        assert!(!shares.is_empty(), "{kind:?}");
+        for evidence in shares {
+            let value = evidence.value.value;
+            let least = 1.9 * (value * (1.0 - value) / samples as f64).sqrt();
+            assert!(evidence.value.margin() >= least, "{kind:?}: {evidence:?} of {samples} samples");
+        }
+    }
+}
+
 fn share(part: u32, whole: u32) -> f64 {
     if whole == 0 { 0.0 } else { f64::from(part) / f64::from(whole) }
 }
@@ -109,5 +128,38 @@ fn one_node_that_uses_its_own_memory_shares_none() {
         let size = Size { samples: 12_000, noise: 0.0, rate: 8.5, seed: 7 };
         let program = one_node(size, is_allocator_known);
         assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
+    }
+}
+
+/// A processor's samples show no waits: a thread of which there are none does not work all the time for that.
+#[test]
+fn a_thread_that_waits_for_all_others_holds_no_gain_back() {
+    let size = Size { samples: 40_000, noise: 0.0, rate: 6.0, seed: 11 };
+    let gain = |waits: bool| {
+        let program = all_remote(size, waits);
+        let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+        let users = PlacementOverride::read(&program.trace, "*=users").expect("a change");
+        analysis.what_if(&program.machine, &[users]).expect("a prediction").gain.value
+    };
+    let (without, with) = (gain(false), gain(true));
+    assert!(without > 0.1 && (with / without - 1.0).abs() < 0.1, "{without} without the main thread, {with} with it");
+}
+
+/// A node of the machine has far less than a terabyte.
+#[test]
+fn nothing_is_put_where_it_does_not_fit() {
+    let size = Size { samples: 12_000, noise: 0.0, rate: 5.0, seed: 5 };
+    for (bytes, fits) in [(1 << 30, true), (1 << 40, false)] {
+        let program = consumer_of(size, bytes);
+        let found = findings(&program);
+        let fixes = found.findings.iter().flat_map(|finding| &finding.fixes);
+        let on_node = fixes.filter(|fix| matches!(fix.kind, FixKind::AllocateOnNode(_))).count();
+        assert_eq!(on_node > 0, fits, "{bytes} bytes: {:?}", kinds(&found));
+        let analysis = Analysis::on(&program.trace, Some(&program.machine), Filter::default());
+        let bound = PlacementOverride::read(&program.trace, "input=bind:2").expect("a change");
+        let answer = analysis.what_if(&program.machine, &[bound]).expect("a prediction");
+        let says =
+            answer.cannot_say.iter().any(|why| why.starts_with("input: bind:2 takes 1024.0 GiB, and the memory"));
+        assert_eq!(says, !fits, "{:?}", answer.cannot_say);
     }
 }

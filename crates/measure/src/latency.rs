@@ -30,7 +30,11 @@ const BASE_PAGE: usize = 4096;
 /// Memory with a ring laid through its beginning.
 #[derive(Debug)]
 pub struct Chase {
+    /// The first slot in memory.
+    base: *mut libc::c_void,
+    /// Where the chase begins.
     start: *mut libc::c_void,
+    ring: Ring,
     slots: u64,
     slot_bytes: usize,
 }
@@ -98,12 +102,28 @@ impl Chase {
                 Err(panic) => std::panic::resume_unwind(panic),
             })
         })?;
-        Ok(Chase { start: base.cast(), slots, slot_bytes })
+        Ok(Chase { base: base.cast(), start: base.cast(), ring, slots, slot_bytes })
     }
 
-    /// A slot of the ring.
+    /// Where chains that go side by side begin: at equal distances along the ring. A chain that began shortly behind another one would find its lines in the
+    /// caches.
+    fn starts(&self) -> [*mut libc::c_void; CHAINS] {
+        std::array::from_fn(|chain| {
+            let slot = self.ring.at(chain as u64 * self.slots / CHAINS as u64);
+            self.base.cast::<u8>().wrapping_add(slot as usize * self.slot_bytes).cast()
+        })
+    }
+
+    /// The slot at which the chase begins.
+    #[cfg(test)]
     pub fn start(&self) -> *mut libc::c_void {
         self.start
+    }
+
+    /// Makes this many loads (a multiple of [`CHASE_UNROLL`]), and begins where they ended from then on: the beginning of the ring would soon be in the caches.
+    pub fn go_on(&mut self, loads: usize) {
+        // SAFETY: a slot of a ring that `lay` made, and so is every one after it.
+        self.start = unsafe { chase(self.start, loads) };
     }
 
     /// Chases on a CPU for this long; nanoseconds per load, and how many loads were timed in all repetitions.
@@ -122,7 +142,7 @@ impl Chase {
         Ok((figure, loads))
     }
 
-    /// Chases [`CHAINS`] chains side by side on a CPU for this long; nanoseconds per load. The chains are stretches of the one ring, far apart.
+    /// Chases [`CHAINS`] chains side by side on a CPU for this long; nanoseconds per load. The chains are equal stretches of the one ring.
     ///
     /// # Errors
     /// The CPU is gone.
@@ -172,11 +192,7 @@ struct SideBySide {
 impl SideBySide {
     /// Finds how many rounds a repetition needs.
     fn new(chase: &Chase) -> SideBySide {
-        let start_of = |chain: usize| {
-            let slot = chain as u64 * chase.slots / CHAINS as u64;
-            chase.start.cast::<u8>().wrapping_add(slot as usize * chase.slot_bytes).cast()
-        };
-        let mut chains = SideBySide { ends: std::array::from_fn(start_of), rounds: PROBE_LOADS / CHAINS };
+        let mut chains = SideBySide { ends: chase.starts(), rounds: PROBE_LOADS / CHAINS };
         let ns = (0..PROBES).map(|_| chains.step()).fold(f64::INFINITY, f64::min);
         let rounds = REPETITION.as_nanos() as f64 / (ns.max(0.05) * CHAINS as f64);
         chains.rounds = (rounds as usize).clamp(1, 1 << 22);
@@ -186,7 +202,7 @@ impl SideBySide {
     /// One repetition; nanoseconds per load.
     fn step(&mut self) -> f64 {
         let start = Instant::now();
-        // SAFETY: each end is a slot of the ring that `Chase::lay` made (a multiple of its slots below their number), and so is every one after it.
+        // SAFETY: each end is a slot of the ring that `Chase::lay` made (`Chase::starts`), and so is every one after it.
         unsafe { chase_many(&mut self.ends, self.rounds) };
         start.elapsed().as_nanos() as f64 / (self.rounds * CHAINS) as f64
     }
@@ -256,6 +272,25 @@ mod tests {
             let many = chase.time_side_by_side(cpu, Duration::from_millis(10)).expect("a time");
             assert!(many.spread.repetitions >= REPETITIONS_MIN && many.best() > 0.01, "{walk:?}: {many:?}");
         }
+    }
+
+    /// What a chain loads stays in the caches until about as many lines as they hold were loaded by all. Chains at random places of a ring through four times
+    /// the caches found a quarter of their lines there.
+    #[test]
+    fn chains_side_by_side_are_equally_far_apart_along_the_ring() {
+        let mut memory = Box::new(Memory([0; 1 << 18]));
+        // SAFETY: the memory is ours, and outlives the chase.
+        let chase = unsafe { Chase::lay(memory.0.as_mut_ptr(), 1 << 18, Walk::Random, 64, 1, &[]) }.expect("a ring");
+        let mut positions = std::collections::HashMap::new();
+        let mut at = chase.start();
+        for position in 0..chase.slots {
+            positions.insert(at as usize, position);
+            // SAFETY: a slot of the ring holds the address of the next one.
+            at = unsafe { at.cast::<*mut libc::c_void>().read() };
+        }
+        let mut begins: Vec<u64> = chase.starts().iter().map(|start| positions[&(*start as usize)]).collect();
+        begins.sort_unstable();
+        assert!(begins.windows(2).all(|pair| pair[1] - pair[0] == chase.slots / CHAINS as u64), "{begins:?}");
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn model_text(machine: &Machine, results: &Results, calibration: &Calibratio
         "# Measured by `numapilot measure` in {:.0} s. docs/machine-model.md describes the format.",
         results.seconds
     );
-    for line in header(calibration) {
+    // What limits the measurement limits whoever takes the file for the machine: chases that caches answered in part, say.
+    for line in header(calibration).iter().chain(&results.notes) {
+        let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let _ = writeln!(out, "# {line}");
     }
     let _ = writeln!(out, "format = 1\nname = {}\ncpu = {}", quoted(name), quoted(cpu));

@@ -114,6 +114,17 @@ impl Ring {
         }
     }
 
+    /// The slot at a position along the ring (below [`Ring::len`]): the one at the next position follows it.
+    pub fn at(&self, position: u64) -> u64 {
+        match self {
+            Ring::Strided { count } => count - 1 - position,
+            Ring::Random(shuffle) => shuffle.forth(position),
+            Ring::Paged { per_page, pages, slots } => {
+                pages.forth(position / per_page) * per_page + slots.forth(position % per_page)
+            }
+        }
+    }
+
     /// The slot that follows `slot` (below [`Ring::len`]).
     pub fn next(&self, slot: u64) -> u64 {
         match self {
@@ -171,6 +182,15 @@ mod tests {
             let per_page = per_page.min(count);
             prop_assert_eq!(paged.len(), count - count % per_page);
             prop_assert_eq!(round(&paged), paged.len());
+        }
+
+        #[test]
+        fn positions_follow_one_another(count in 1_u64..1 << 30, per_page in 1_u64..80, seed in any::<u64>(), at in any::<u64>()) {
+            for ring in [Ring::random(count, seed), Ring::Strided { count }, Ring::paged(count, per_page, seed)] {
+                let position = at % ring.len();
+                prop_assert!(ring.at(position) < ring.len());
+                prop_assert_eq!(ring.next(ring.at(position)), ring.at((position + 1) % ring.len()));
+            }
         }
     }
 

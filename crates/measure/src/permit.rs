@@ -15,6 +15,9 @@ pub struct Permit {
     pub cpus: BTreeSet<CpuId>,
     /// Nodes that its memory may come from.
     pub memory_nodes: BTreeSet<NodeId>,
+    /// Number of CPUs whose whole time its control group gives it, at least 1: with more at work, the kernel stops them all for a part of each period. `None`
+    /// without a limit.
+    pub cpus_at_once: Option<usize>,
     /// Bytes that its control group leaves; `None` without a limit.
     pub memory_bytes: Option<u64>,
     /// Large pages that the kernel gives on request.
@@ -52,6 +55,7 @@ impl Permit {
                 .into_iter()
                 .filter_map(|node| Some(NodeId(u16::try_from(node).ok()?)))
                 .collect(),
+            cpus_at_once: cpus_at_once(root),
             memory_bytes: memory_left(root),
             large_pages: hint.contains("[madvise]") || hint.contains("[always]"),
             large_page_bytes,
@@ -71,34 +75,65 @@ fn huge_free_bytes(root: &Root, page_bytes: u64) -> BTreeMap<NodeId, u64> {
     root.names(NODES).into_iter().filter_map(of_node).collect()
 }
 
-/// What the tightest control group above this process leaves: its own and every one it is in.
-fn memory_left(root: &Root) -> Option<u64> {
-    let groups = root.text("proc/self/cgroup")?;
+/// Folders of the control groups that this process is in, its own first: those of version 2, and those of version 1 for a controller.
+fn group_folders(root: &Root, controller: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let groups = root.text("proc/self/cgroup").unwrap_or_default();
     let version_2 = groups.lines().find_map(|line| line.strip_prefix("0::"));
     let version_1 = groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|controller| controller == "memory").then_some(path)
+        controllers.split(',').any(|known| known == controller).then_some(path)
     });
-    let folders = [
-        (version_2, "sys/fs/cgroup", "memory.max", "memory.current"),
-        (version_1, "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ];
-    let left = folders.into_iter().filter_map(|(path, mount, limit, usage)| {
-        let mut folder = PathBuf::from(mount).join(path?.trim_start_matches('/'));
-        let mut tightest: Option<u64> = None;
-        loop {
-            let number = |file: &str| root.number(folder.join(file).to_str()?);
-            // Version 1 writes nearly 2^63 where there is no limit.
-            if let Some(limit) = number(limit).filter(|limit| *limit < 1 << 60) {
-                let room = limit.saturating_sub(number(usage).unwrap_or(0));
-                tightest = Some(tightest.map_or(room, |least| least.min(room)));
-            }
-            if folder == Path::new(mount) || !folder.pop() {
-                return tightest;
-            }
-        }
+    let folders = |mount: &str, path: Option<&str>| -> Vec<PathBuf> {
+        let Some(path) = path else { return Vec::new() };
+        let own = Path::new(mount).join(path.trim_start_matches('/'));
+        own.ancestors().take_while(|folder| folder.starts_with(mount)).map(Path::to_path_buf).collect()
+    };
+    (folders("sys/fs/cgroup", version_2), folders(&format!("sys/fs/cgroup/{controller}"), version_1))
+}
+
+/// What the tightest control group above this process leaves: its own and every one it is in.
+fn memory_left(root: &Root) -> Option<u64> {
+    let (version_2, version_1) = group_folders(root, "memory");
+    let number = |folder: &Path, file: &str| root.number(folder.join(file).to_str()?);
+    let cached = |folder: &Path, key: &str| -> Option<u64> {
+        let stat = root.text(folder.join("memory.stat").to_str()?)?;
+        let line = stat.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
+        line.trim().parse().ok()
+    };
+    let left = |folder: &PathBuf, limit: &str, usage: &str, of_files: &str| {
+        // Version 1 writes nearly 2^63 where there is no limit.
+        let limit = number(folder, limit).filter(|limit| *limit < 1 << 60)?;
+        // Pages of files that nobody used lately are no obstacle: the kernel drops them. In a group that has run for long they fill the limit.
+        let used = number(folder, usage).unwrap_or(0).saturating_sub(cached(folder, of_files).unwrap_or(0));
+        Some(limit.saturating_sub(used))
+    };
+    let of_version_2 =
+        version_2.iter().filter_map(|folder| left(folder, "memory.max", "memory.current", "inactive_file"));
+    let of_version_1 = version_1
+        .iter()
+        .filter_map(|folder| left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
+    of_version_2.chain(of_version_1).min()
+}
+
+/// The CPUs whose time the tightest control group above this process allows (`--cpus` of containers, CPUQuota of systemd), in whole ones.
+fn cpus_at_once(root: &Root) -> Option<usize> {
+    let (version_2, version_1) = group_folders(root, "cpu");
+    let text = |folder: &PathBuf, file: &str| root.text(folder.join(file).to_str()?);
+    let of_version_2 = version_2.iter().filter_map(|folder| {
+        let line = text(folder, "cpu.max")?;
+        let (quota, period) = line.split_once(' ')?;
+        quota_over(quota, period)
     });
-    left.min()
+    let of_version_1 = version_1
+        .iter()
+        .filter_map(|folder| quota_over(&text(folder, "cpu.cfs_quota_us")?, &text(folder, "cpu.cfs_period_us")?));
+    of_version_2.chain(of_version_1).min_by(f64::total_cmp).map(|cpus| cpus.max(1.0) as usize)
+}
+
+/// Microseconds of CPU time over those of the period in which they may be used. Without a limit, the quota is no number (`max`) or below 0.
+fn quota_over(quota: &str, period: &str) -> Option<f64> {
+    let number = |text: &str| text.trim().parse::<u32>().ok().map(f64::from).filter(|number| *number > 0.0);
+    Some(number(quota)? / number(period)?)
 }
 
 #[cfg(test)]
@@ -124,13 +159,15 @@ mod tests {
         put(root, "sys/fs/cgroup/kubepods/pod1/memory.max", "max\n");
         put(root, "sys/fs/cgroup/kubepods/memory.max", "1000000\n");
         put(root, "sys/fs/cgroup/kubepods/memory.current", "400000\n");
+        put(root, "sys/fs/cgroup/kubepods/pod1/cpu.max", "250000 100000\n");
+        put(root, "sys/fs/cgroup/kubepods/cpu.max", "max 100000\n");
         put(root, "sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
         put(root, "sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages", "3\n");
         let permit = Permit::under(root);
         assert_eq!(permit.huge_free_bytes, BTreeMap::from([(NodeId(1), 6 << 20)]));
         assert_eq!(permit.cpus, BTreeSet::from([CpuId(2), CpuId(3)]));
         assert_eq!(permit.memory_nodes, BTreeSet::from([NodeId(1)]));
-        assert_eq!(permit.memory_bytes, Some(600_000));
+        assert_eq!((permit.memory_bytes, permit.cpus_at_once), (Some(600_000), Some(2)));
         assert!(permit.large_pages);
         assert_eq!(permit.large_page_bytes, 2 << 20);
     }
@@ -143,7 +180,25 @@ mod tests {
         put(root, "sys/fs/cgroup/memory/docker/a/memory.limit_in_bytes", "2000\n");
         put(root, "sys/fs/cgroup/memory/docker/a/memory.usage_in_bytes", "2500\n");
         put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(Permit::under(root).memory_bytes, Some(0));
+        assert_eq!((Permit::under(root).memory_bytes, Permit::under(root).cpus_at_once), (Some(0), None));
+        put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+        put(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+        assert_eq!(Permit::under(root).cpus_at_once, None);
+        put(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
+        assert_eq!(Permit::under(root).cpus_at_once, Some(1));
+    }
+
+    #[test]
+    fn files_in_memory_that_the_kernel_can_drop_are_free() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        put(root, "proc/self/cgroup", "0::/a\n");
+        put(root, "sys/fs/cgroup/a/memory.max", "1000000\n");
+        put(root, "sys/fs/cgroup/a/memory.current", "990000\n");
+        put(root, "sys/fs/cgroup/a/memory.stat", "anon 90000\nfile 900000\ninactive_file 800000\nactive_file 100000\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(810_000));
+        put(root, "sys/fs/cgroup/a/memory.stat", "inactive_file_x 5\ninactive_file many\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(10_000));
     }
 
     #[test]
@@ -151,6 +206,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let permit = Permit::under(folder.path());
         assert!(permit.cpus.contains(&CpuId(1023)) && permit.memory_nodes.contains(&NodeId(255)));
-        assert_eq!((permit.memory_bytes, permit.large_pages), (None, false));
+        assert_eq!((permit.memory_bytes, permit.cpus_at_once, permit.large_pages), (None, None, false));
     }
 }

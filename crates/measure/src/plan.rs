@@ -195,6 +195,21 @@ struct CpuNode {
     cores: Vec<CpuId>,
     /// All usable CPUs of the node.
     cpus: Vec<CpuId>,
+    /// Those of them that work at the same time: all that the control group has time for, those of further cores first.
+    together: Vec<CpuId>,
+}
+
+impl CpuNode {
+    fn new(id: NodeId, cores: Vec<CpuId>, cpus: Vec<CpuId>, at_once: Option<usize>) -> CpuNode {
+        let together = match at_once.filter(|most| *most < cpus.len()) {
+            Some(most) => {
+                let others = cpus.iter().filter(|cpu| !cores.contains(cpu));
+                cores.iter().chain(others).take(most).copied().collect()
+            }
+            None => cpus.clone(),
+        };
+        CpuNode { id, cores, cpus, together }
+    }
 }
 
 struct Planner<'a> {
@@ -243,7 +258,7 @@ impl<'a> Planner<'a> {
             };
             let cores: Vec<CpuId> = cpus.iter().copied().filter(is_first).collect();
             if !cpus.is_empty() {
-                cpu_nodes.push(CpuNode { id: node.id, cores, cpus });
+                cpu_nodes.push(CpuNode::new(node.id, cores, cpus, permit.cpus_at_once));
             }
         }
         let memory_nodes: Vec<&Node> = machine
@@ -309,6 +324,13 @@ impl<'a> Planner<'a> {
         let cpus: Vec<NodeId> = cpus.map(|node| node.id).collect();
         forbidden(memory, "memory of nodes", &mut self.left_out);
         forbidden(cpus, "CPUs of nodes", &mut self.left_out);
+        let is_limited = self.cpu_nodes.iter().any(|node| node.together.len() < node.cpus.len());
+        self.notes.extend(self.permit.cpus_at_once.filter(|_| is_limited).map(|cpus| {
+            format!(
+                "This process's control group has a limit on CPU time (cpu.max), enough for {cpus} of its CPUs: no more of a node work at the same time, and \
+                 bandwidths and loads are those of as many."
+            )
+        }));
         Ok(())
     }
 
@@ -470,8 +492,12 @@ impl<'a> Planner<'a> {
         let strided = Walk::Strided(self.options.stride_bytes);
         let is_home = |node: &CpuNode| target.node() == Some(node.id);
         if self.wants(Part::Latency) {
+            // What was written to lay a chase is in the caches of the memory's own node at first, and other nodes would get it from there: its own chase comes
+            // first, and drives it out.
+            let mut nodes: Vec<&CpuNode> = self.cpu_nodes.iter().collect();
+            nodes.sort_by_key(|node| !is_home(node));
             for (walk, sort) in [(self.random(), "random chases"), (strided, "strided chases of remote pairs")] {
-                for node in &self.cpu_nodes {
+                for node in &nodes {
                     let rank = if matches!(walk, Walk::Strided(_)) && !is_home(node) { 2 } else { 0 };
                     steps.push(step(Task::Latency { from: node.id, cpu: node.cores[0], walk }, rank, sort));
                 }
@@ -479,9 +505,14 @@ impl<'a> Planner<'a> {
         }
         if self.wants(Part::Loaded) {
             for node in &self.cpu_nodes {
-                let neighbours: Vec<CpuId> = node.cores[1..].to_vec();
+                let neighbours: Vec<CpuId> =
+                    node.together.iter().copied().filter(|cpu| node.cores[1..].contains(cpu)).collect();
                 if neighbours.is_empty() {
-                    let what = format!("latency under load from node {}: it has only one usable core", node.id);
+                    let why = match node.cores.len() {
+                        1 => "it has only one usable core",
+                        _ => "this process's control group has time for one CPU only",
+                    };
+                    let what = format!("latency under load from node {}: {why}", node.id);
                     if !self.left_out.contains(&what) {
                         self.left_out.push(what);
                     }
@@ -535,8 +566,8 @@ impl<'a> Planner<'a> {
             (true, false) => (3, "bandwidths of further kernels"),
             (false, false) => (6, "bandwidths of further kernels on remote pairs"),
         };
-        add(&node.cpus, &all);
-        if node.cpus.len() > 1 {
+        add(&node.together, &all);
+        if node.together.len() > 1 {
             let one = |kernel: Kernel| match (is_home, essential.contains(&kernel)) {
                 (true, true) => (1, "bandwidths of one CPU"),
                 (true, false) => (6, "bandwidths of further kernels on one CPU"),
@@ -561,7 +592,7 @@ impl<'a> Planner<'a> {
             }
             if self.wants(Part::Bandwidth) {
                 for kernel in [Kernel::Read, Kernel::Triad, Kernel::TriadNt] {
-                    let task = Task::Bandwidth { from: node.id, cpus: node.cpus.clone(), kernel };
+                    let task = Task::Bandwidth { from: node.id, cpus: node.together.clone(), kernel };
                     steps.push(step(task, 2, "bandwidths of interleaved memory"));
                 }
             }

@@ -9,7 +9,7 @@ use numapilot_machine::{CpuId, NodeId};
 use crate::bandwidth::SpinBarrier;
 use crate::disturbance::{involuntary_switches, processor_time};
 use crate::error::MeasureError;
-use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel, chase};
+use crate::kernels::{Arrays, CHASE_UNROLL, CHUNK, Isa, Kernel};
 use crate::latency::Chase;
 use crate::options::Pages;
 use crate::pin::{pin, still_on};
@@ -150,12 +150,12 @@ impl Program {
     fn workers(&mut self, activity: Activity) -> Vec<Worker<'_>> {
         let length = self.arrays.bytes() / size_of::<f64>() / self.cpus.len().max(1) / (3 * BLOCK) * BLOCK;
         let parts = self.arrays.as_doubles().chunks_exact_mut(3 * length);
-        let threads = parts.zip(&self.cpus).zip(&self.chases);
+        let threads = parts.zip(&self.cpus).zip(&mut self.chases);
         threads
             .map(|((part, cpu), chase)| {
                 let (a, rest) = part.split_at_mut(length);
                 let (b, c) = rest.split_at_mut(length);
-                Worker { cpu: *cpu, activity, arrays: Arrays { each: [a, b, c] }, block: 0, at: chase.start() }
+                Worker { cpu: *cpu, activity, arrays: Arrays { each: [a, b, c] }, block: 0, chase }
             })
             .collect()
     }
@@ -167,11 +167,8 @@ struct Worker<'a> {
     activity: Activity,
     arrays: Arrays<'a>,
     block: usize,
-    at: *mut libc::c_void,
+    chase: &'a mut Chase,
 }
-
-// SAFETY: `at` is a place in a ring of the program that the worker borrows; only this worker follows it, and nobody writes to it.
-unsafe impl Send for Worker<'_> {}
 
 impl Worker<'_> {
     /// Some microseconds of work; how many memory accesses it was.
@@ -184,8 +181,7 @@ impl Worker<'_> {
     }
 
     fn chase(&mut self) -> f64 {
-        // SAFETY: a slot of a ring that `Chase::lay` made, and so is every one after it.
-        self.at = unsafe { chase(self.at, CHASE_UNROLL) };
+        self.chase.go_on(CHASE_UNROLL);
         CHASE_UNROLL as f64
     }
 
@@ -342,6 +338,29 @@ mod tests {
             assert!(both.len() == 2 && both.iter().flatten().all(|slice| slice.per_s > 0.0), "{both:?}");
             assert!(both[0].iter().zip(&both[1]).all(|(a, b)| a.is_disturbed == b.is_disturbed), "of all at once");
         }
+    }
+
+    /// A run goes through less of the ring than a server's caches hold. If each began at the same place, all but the first would find their lines there.
+    #[test]
+    fn a_chase_goes_on_where_the_run_before_ended() {
+        let permit = crate::Permit::of_this_process();
+        let seat = Seat {
+            memory: *permit.memory_nodes.iter().next().expect("a node"),
+            cpus: vec![*permit.cpus.iter().next().expect("a CPU")],
+            bytes: 16 << 20,
+            pages: Pages::Base,
+            large_page_bytes: 2 << 20,
+            single_node: true,
+            line_bytes: 64,
+        };
+        let mut program = Program::new(&seat).expect("memory");
+        let mut places = vec![program.chases[0].start()];
+        for _ in 0..2 {
+            let pace = Pace { slice: Duration::from_micros(100), quiet: 2, most: 4 };
+            run_together(&mut [(&mut program, Activity::Chase)], pace).expect("CPUs");
+            places.push(program.chases[0].start());
+        }
+        assert!(places[0] != places[1] && places[1] != places[2], "{places:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::output;
 /// Compares the recordings, prints the comparison, and returns exit status 3 if a given limit is exceeded.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let is_taken = output::takes_standard_output(&[&arguments.html, &arguments.svg])?;
-    let prediction = arguments.prediction.as_deref().map(prediction).transpose()?;
+    let (prediction, foretold_on) = arguments.prediction.as_deref().map(prediction).transpose()?.unzip();
     let before = side(&arguments.before, &arguments.more_before);
     let after = side(&arguments.after, &arguments.more_after);
     let bar = progress(arguments.quiet, "comparing");
@@ -34,8 +34,10 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
             })
             .collect()
     };
-    let found = compare(read(&before)?, read(&after)?, prediction)?;
+    let mut found = compare(read(&before)?, read(&after)?, prediction)?;
     bar.finish_and_clear();
+    let elsewhere = foretold_on.flatten().and_then(|machine| foretold_elsewhere(&machine, &found));
+    found.notes.extend(elsewhere);
     // What is known is shown even where a limit cannot be judged: its notes say why.
     let exceeded = exceeded(arguments, &found);
     if let Some(path) = &arguments.html {
@@ -95,19 +97,30 @@ fn exceeded(arguments: &CompareArgs, found: &Comparison) -> Result<Vec<String>> 
     Ok(exceeded)
 }
 
-/// Parses the predicted gain: a percentage, or a file that `whatif --json` wrote.
-fn prediction(text: &str) -> Result<Prediction> {
+/// That the prediction is for another machine than that of the recordings.
+fn foretold_elsewhere(machine: &str, found: &Comparison) -> Option<String> {
+    let other = found.before.iter().chain(&found.after).find(|run| run.machine != machine)?;
+    Some(format!(
+        "The prediction is for machine {machine}, and {} was recorded on {}: whether they agree says nothing of the prediction.",
+        other.trace, other.machine
+    ))
+}
+
+/// Parses the predicted gain: a percentage, or a file that `whatif --json` wrote. Also the machine that it is for, if the file names one.
+fn prediction(text: &str) -> Result<(Prediction, Option<String>)> {
     let number = text.trim_end_matches('%').trim_start_matches('+');
     if let Ok(percent) = number.parse::<f64>()
         && percent.is_finite()
     {
-        return Ok(Prediction { gain: percent / 100.0, interval: None });
+        return Ok((Prediction { gain: percent / 100.0, interval: None }, None));
     }
     let content = std::fs::read_to_string(text).with_context(|| format!("--prediction {text}"))?;
     let value: Value = serde_json::from_str(&content).with_context(|| format!("--prediction {text}: not JSON"))?;
     let Some(gain) = value["gain"].as_f64() else {
         bail!("--prediction {text}: it has no field \"gain\"; give a file that `numapilot whatif --json` wrote");
     };
-    let interval = value["gain_low"].as_f64().zip(value["gain_high"].as_f64());
-    Ok(Prediction { gain, interval })
+    // An end that is no number (JSON has `null`) is open: the model did not converge. No run takes longer than for ever.
+    let end = |name: &str, open: f64| value.get(name).map(|end| end.as_f64().unwrap_or(open));
+    let interval = end("gain_low", -1.0).zip(end("gain_high", f64::INFINITY));
+    Ok((Prediction { gain, interval }, value["machine"].as_str().map(str::to_owned)))
 }

@@ -24,7 +24,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     refuse_blind(&analysis)?;
     let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
     let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
-    if simulated && with_model {
+    if simulated && with_model && summary.part_of_run.is_none() {
         let machine = trace.machine().context("the trace holds no description of its machine")?;
         // The program as it was, by the function that prices findings and `whatif`.
         let ns = analysis.run_time_ns(&machine).context("its run time cannot be predicted")?;

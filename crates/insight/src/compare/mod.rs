@@ -75,8 +75,10 @@ pub struct Prediction {
 pub struct Judged {
     /// The prediction.
     pub predicted: Prediction,
-    /// Whether the two intervals meet; `None` if no gain could be computed, or neither side has an interval.
+    /// Whether the two intervals meet, or are no farther apart than `untold`; `None` if no gain could be computed, or neither side has an interval.
     pub agrees: Option<bool>,
+    /// With one recording of each side: how far the gains of equal runs may differ. `None` with more recordings, whose interval covers it.
+    pub untold: Option<f64>,
 }
 
 /// Compares two states of a program. Each side needs at least one recording.
@@ -110,10 +112,13 @@ pub fn compare(
     // Objects that a side says nothing of are not new or gone.
     let is_of_accesses = before.iter().chain(&after).all(|run| run.is_of_accesses);
     let objects = if is_of_accesses { object_changes(&before, &after) } else { Vec::new() };
-    let notes = notes(&before, &after, time_source);
+    let mut notes = notes(&before, &after, time_source);
+    notes.extend(by_chance(&objects));
+    let untold = untold_gain(&metrics);
     let prediction = prediction.map(|predicted| Judged {
         predicted,
-        agrees: gain.and_then(|gain| agrees(predicted, gain, untold_gain(&metrics))),
+        agrees: gain.and_then(|gain| agrees(predicted, gain, untold.unwrap_or(0.0))),
+        untold,
     });
     Ok(Comparison { before, after, time_source, metrics, gain, prediction, objects, notes })
 }
@@ -132,10 +137,24 @@ fn common_time_source<'r>(mut runs: impl Iterator<Item = &'r RunSummary>) -> Opt
 }
 
 /// How far the gains of equal runs may differ, where one recording of each does not tell.
-fn untold_gain(metrics: &[MetricChange]) -> f64 {
+fn untold_gain(metrics: &[MetricChange]) -> Option<f64> {
     let time = metrics.iter().find(|line| line.metric == Metric::RunTime).map(|line| &line.change);
     let share = |change: &Change| Some(change.untold? / change.after.value).filter(|share| share.is_finite());
-    time.and_then(share).unwrap_or(0.0)
+    time.and_then(share)
+}
+
+/// That some of many verdicts on objects are chance: each interval holds the truth with 95 %. With one recording of each side a verdict takes more than that.
+fn by_chance(objects: &[ObjectChange]) -> Option<String> {
+    let remote = || objects.iter().filter_map(|object| object.remote.as_ref()).filter(|remote| remote.untold.is_none());
+    let judged = remote().count();
+    let expected = 0.05 * judged as f64;
+    let is_told = remote().any(|remote| remote.verdict != ChangeVerdict::NoEvidence);
+    (is_told && expected >= 1.0).then(|| {
+        format!(
+            "{judged} objects are compared, each with an interval of 95 %: of those that did not change, one in twenty is called better or worse by chance, \
+             up to {expected:.0} of these."
+        )
+    })
 }
 
 fn agrees(predicted: Prediction, found: Estimate, untold: f64) -> Option<bool> {
@@ -212,9 +231,16 @@ fn notes(before: &[RunSummary], after: &[RunSummary], time_source: Option<TimeSo
             );
         }
         Some(TimeSource::Measured) => {}
+        None if before.iter().chain(after).any(|run| run.part_of_run.is_some()) => {}
         None => {
             notes.push("Run times are not compared, because some recordings have measured run times and others have modelled ones or none.".to_owned());
         }
+    }
+    for run in before.iter().chain(after) {
+        let part = run.part_of_run.iter();
+        notes.extend(
+            part.map(|why| format!("Run times and numbers of accesses are not compared: {} {why}.", run.trace)),
+        );
     }
     notes.extend(not_compared(before, after));
     let lost: u64 = before.iter().chain(after).map(|run| run.lost_records).fold(0, u64::saturating_add);
@@ -248,7 +274,9 @@ fn not_compared(before: &[RunSummary], after: &[RunSummary]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_flows::{AccessRef, Filter, Tables, Thread, Trace};
     use numapilot_trace::engine::Engine;
+    use numapilot_trace::ids::TimeNs;
 
     use super::*;
 
@@ -266,8 +294,97 @@ mod tests {
             latency_cycles: None,
             lost_records: 0,
             damaged_chunks: 0,
+            part_of_run: None,
             objects: Vec::new(),
         }
+    }
+
+    fn object(index: u32, remote_of_all: f64) -> ObjectSummary {
+        ObjectSummary {
+            kind: numapilot_flows::ObjectKind::Heap,
+            name: format!("object {index}"),
+            function: String::new(),
+            place: format!("a.c:{index}"),
+            file: String::new(),
+            line: index,
+            instances: 1,
+            bytes: 64,
+            peak_live_bytes: 64,
+            share: 0.025,
+            remote: remote_of_all / 0.025,
+            known_homes: 1.0,
+            busiest_node: 1.0,
+            remote_of_all: vec![Estimate::exact(remote_of_all)],
+            latency_cycles: None,
+        }
+    }
+
+    #[test]
+    fn many_verdicts_on_objects_are_told_to_be_chance_in_part() {
+        let of = |count: u32, remote: f64| RunSummary {
+            objects: (0..count).map(|index| object(index, remote)).collect(),
+            ..run("t")
+        };
+        let notes = |count: u32, after: f64| {
+            let (before, after) =
+                ([0.002, 0.0021].map(|r| of(count, r)), [after, after + 0.0001].map(|r| of(count, r)));
+            compare(before.to_vec(), after.to_vec(), None).unwrap().notes.join(" ")
+        };
+        let many = notes(40, 0.01);
+        assert!(many.contains("40 objects are compared") && many.contains("up to 2 of these"), "{many}");
+        // Nothing is called better or worse, and a few objects have no false verdict to be expected.
+        assert!(!notes(40, 0.002).contains("by chance") && !notes(5, 0.01).contains("by chance"));
+        // With one recording of each side, other bounds hold.
+        let single = compare(vec![of(40, 0.0)], vec![of(40, 0.02)], None).unwrap().notes.join(" ");
+        assert!(!single.contains("by chance"), "{single}");
+    }
+
+    #[test]
+    fn a_prediction_agrees_as_far_as_equal_runs_differ() {
+        let lasting = |ns: f64| RunSummary { time: Some(RunTime { ns, source: TimeSource::Measured }), ..run("t") };
+        let judged = |before: &[f64], after: &[f64], gain: f64, interval| {
+            let side = |times: &[f64]| times.iter().map(|ns| lasting(*ns)).collect::<Vec<_>>();
+            compare(side(before), side(after), Some(Prediction { gain, interval })).unwrap().prediction.unwrap()
+        };
+        // Found: 25 %. Of one recording each, runs of one second may differ by 5 %, and 1 ms: 51 ms of 800.
+        let one = judged(&[1e9], &[0.8e9], 0.2, Some((0.18, 0.22)));
+        assert!(
+            one.agrees == Some(true) && one.untold.is_some_and(|untold| (untold - 0.06375).abs() < 1e-9),
+            "{one:?}"
+        );
+        assert_eq!(judged(&[1e9], &[0.8e9], 0.1, Some((0.08, 0.12))).agrees, Some(false));
+        let several = judged(&[1e9, 1.001e9, 0.999e9], &[0.8e9, 0.801e9, 0.799e9], 0.2, Some((0.18, 0.22)));
+        assert_eq!((several.agrees, several.untold), (Some(false), None));
+    }
+
+    /// A recording of one access for each of these latencies, in cycles.
+    fn timed(latencies: &[u32]) -> RunSummary {
+        let mut tables = Tables { end: TimeNs(1_000), ..Tables::default() };
+        tables.threads.push(Thread::default());
+        for (at, &cycles) in latencies.iter().enumerate() {
+            let latency_cycles = Some(cycles);
+            let access =
+                AccessRef { time: TimeNs(at as u64), latency_cycles, weight: 100, ..AccessRef::at(at as u64 * 64) };
+            tables.accesses.push(&access);
+        }
+        let trace = Trace::from_tables(tables);
+        RunSummary::new(&crate::Analysis::new(&trace, &[], &[], Filter::default()), "t", None)
+    }
+
+    #[test]
+    fn a_mean_of_few_latencies_is_no_evidence() {
+        // Mean 300, standard deviation 200.
+        let few = timed(&[100, 300, 500]).latency_cycles.expect("a mean");
+        let margin = 4.303 * 200.0 / 3f64.sqrt();
+        assert!((few.value - 300.0).abs() < 1e-9 && (few.high - 300.0 - margin).abs() < 1e-6, "{few:?}");
+        assert_eq!((few.low, timed(&[300]).latency_cycles, timed(&[]).latency_cycles), (0.0, None, None));
+        let verdict = |before: &[u32], after: &[u32]| {
+            let found = compare(vec![timed(before)], vec![timed(after)], None).unwrap();
+            found.metrics.iter().find(|line| line.metric == Metric::Latency).expect("latencies").change.verdict
+        };
+        assert_eq!(verdict(&[100, 300, 500], &[300, 500, 700]), ChangeVerdict::NoEvidence);
+        let many = |cycles: u32| (0..1000).map(|at| cycles + at % 3).collect::<Vec<u32>>();
+        assert_eq!(verdict(&many(300), &many(500)), ChangeVerdict::Worse);
     }
 
     fn shown(found: &Comparison) -> Vec<Metric> {
@@ -294,6 +411,19 @@ mod tests {
                 found.notes
             );
         }
+    }
+
+    #[test]
+    fn parts_of_runs_have_no_run_time_and_no_number_of_accesses() {
+        let part = RunSummary {
+            time: None,
+            part_of_run: Some("stopped before the program's end (limit on time)".to_owned()),
+            ..run("b.numatrace")
+        };
+        let found = compare(vec![run("a")], vec![part], None).unwrap();
+        assert_eq!(shown(&found), [Metric::RemoteShare, Metric::Imbalance]);
+        let whys: Vec<&String> = found.notes.iter().filter(|note| note.starts_with("Run times")).collect();
+        assert!(whys.len() == 1 && whys[0].contains("b.numatrace stopped before"), "{whys:?}");
     }
 
     #[test]

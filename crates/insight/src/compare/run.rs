@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use numapilot_flows::{Evidence, ObjectKind, Trace};
 use numapilot_trace::engine::RecordedBy;
+use numapilot_trace::meta::Meta;
 use serde::Serialize;
 
 use super::change::Repeatability;
 use crate::context::Analysis;
 use crate::decision::{DecisionRow, RowKey};
-use crate::estimate::Estimate;
+use crate::estimate::{Estimate, student};
 use crate::totals::UNKNOWN_MAX;
 
 /// A figure of a whole program. Of each, less is better.
@@ -86,11 +87,14 @@ pub struct RunSummary {
     /// Number of memory accesses; `None` where the samples are no accesses.
     pub accesses: Option<Estimate>,
     /// Mean measured latency in cycles.
-    pub latency_cycles: Option<f64>,
+    pub latency_cycles: Option<Estimate>,
     /// Number of records that were lost while recording.
     pub lost_records: u64,
     /// Number of the trace's chunks that are damaged or cut off, whose records are not counted.
     pub damaged_chunks: u64,
+    /// Why it is no whole run of the program, as a predicate. Then it has no run time, and its number of accesses is not compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_of_run: Option<String>,
     /// Objects, one for each allocation site.
     #[serde(skip)]
     pub objects: Vec<ObjectSummary>,
@@ -143,6 +147,7 @@ impl RunSummary {
         let rows = analysis.sites();
         let losses = analysis.trace().losses();
         let is_of_accesses = analysis.trace().evidence() == Evidence::Accesses;
+        let part_of_run = part_of_run(meta);
         let knows_homes = is_of_accesses && totals.knows_homes();
         let program = meta.command.first().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
         RunSummary {
@@ -150,15 +155,16 @@ impl RunSummary {
             program: program.unwrap_or_default(),
             machine: meta.machine_name.clone(),
             engine: meta.engine.clone(),
-            time,
+            time: time.filter(|_| part_of_run.is_none()),
             is_of_accesses,
             remote_share: knows_homes.then_some(totals.remote_share),
             imbalance: knows_homes.then_some(totals.imbalance.population),
             accesses: is_of_accesses.then_some(totals.accesses),
-            latency_cycles: mean_latency(&rows).filter(|_| is_of_accesses),
+            latency_cycles: mean_latency(analysis).filter(|_| is_of_accesses),
             lost_records: losses.records(),
             damaged_chunks: losses.damaged_chunks.saturating_add(losses.torn_chunks),
             objects: if is_of_accesses { objects_of(&rows, analysis.trace()) } else { Vec::new() },
+            part_of_run,
         }
     }
 
@@ -169,8 +175,8 @@ impl RunSummary {
             Metric::RunTime => self.time.map(|time| Estimate::exact(time.ns)),
             Metric::RemoteShare => self.remote_share,
             Metric::Imbalance => self.imbalance,
-            Metric::Accesses => self.accesses,
-            Metric::Latency => self.latency_cycles.map(Estimate::exact),
+            Metric::Accesses => self.accesses.filter(|_| self.part_of_run.is_none()),
+            Metric::Latency => self.latency_cycles,
         }
     }
 }
@@ -188,6 +194,23 @@ impl ObjectSummary {
     }
 }
 
+/// Why a recording is no whole run of its program, as a predicate; `None` if it is one.
+fn part_of_run(meta: &Meta) -> Option<String> {
+    if meta.config.contains_key("attached") {
+        return Some("is of processes that were running already".to_owned());
+    }
+    if meta.interrupted {
+        return Some("ends where its recorder was killed".to_owned());
+    }
+    if let Some(signal) = meta.exits.iter().find(|exit| exit.process == 0).and_then(|exit| exit.signal) {
+        return Some(format!("was ended by signal {signal}"));
+    }
+    let why = meta.more.get("stopped_early")?.as_str()?;
+    // Other reasons: the program had ended, and processes that it left behind were not followed any further.
+    let is_cut = why.starts_with("limit") || why.starts_with("write failed");
+    is_cut.then(|| format!("stopped before the program's end ({why})"))
+}
+
 /// Why a recording's samples do not stand for memory accesses, if so.
 #[must_use]
 pub fn no_accesses(run: &RunSummary) -> Option<String> {
@@ -199,11 +222,27 @@ pub fn no_accesses(run: &RunSummary) -> Option<String> {
     })
 }
 
-/// Mean over all rows that know a latency, by accesses.
-fn mean_latency(rows: &[DecisionRow]) -> Option<f64> {
-    let known = || rows.iter().filter_map(|row| row.mean_latency_cycles.map(|latency| (latency, row.accesses.value)));
-    let weight: f64 = known().map(|(_, accesses)| accesses).sum();
-    (weight > 0.0).then(|| known().map(|(latency, accesses)| latency * accesses).sum::<f64>() / weight)
+/// Mean latency over the samples that know one, with the interval of a mean. `None` for fewer than two: one does not say how far latencies scatter.
+fn mean_latency(analysis: &Analysis<'_>) -> Option<Estimate> {
+    let known = || {
+        let accesses = analysis.accesses();
+        accesses.filter_map(|access| Some((f64::from(access.weight.max(1)), f64::from(access.latency_cycles?))))
+    };
+    let (mut samples, mut weight, mut sum) = (0_usize, 0.0, 0.0);
+    for (count, cycles) in known() {
+        samples += 1;
+        weight += count;
+        sum += count * cycles;
+    }
+    if samples < 2 {
+        return None;
+    }
+    let mean = sum / weight;
+    // Linearised, as every ratio of two sums over samples.
+    let squares: f64 = known().map(|(count, cycles)| (count * (cycles - mean)).powi(2)).sum();
+    let variance = squares * samples as f64 / (samples as f64 - 1.0);
+    let margin = student(samples - 1) * variance.sqrt() / weight;
+    Some(Estimate { value: mean, low: (mean - margin).max(0.0), high: mean + margin })
 }
 
 /// The objects behind decision rows, without accesses at no known object.
@@ -331,6 +370,8 @@ pub fn merge_objects(runs: &[RunSummary]) -> Vec<ObjectSummary> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_trace::meta::ExitInfo;
+
     use super::*;
 
     fn object(share: f64, remote: f64, latency: Option<f64>) -> ObjectSummary {
@@ -368,6 +409,7 @@ mod tests {
             latency_cycles: None,
             lost_records: 0,
             damaged_chunks: 0,
+            part_of_run: None,
             objects,
         }
     }
@@ -383,6 +425,27 @@ mod tests {
         // The last one is local: so is half.
         let half = merge_objects(&[run(vec![object(0.2, 1.0, None), object(0.2, 0.0, None)])]);
         assert!((half[0].remote - 0.5).abs() < 1e-12, "{half:?}");
+    }
+
+    #[test]
+    fn a_part_of_a_run_is_known_by_what_the_recorder_wrote() {
+        let whole = Meta::default();
+        let stopped = |why: &str| {
+            let mut meta = whole.clone();
+            meta.more.insert("stopped_early".to_owned(), why.into());
+            part_of_run(&meta)
+        };
+        let mut attached = whole.clone();
+        attached.config.insert("attached".to_owned(), "system".into());
+        assert_eq!((part_of_run(&whole), stopped("main process ended"), stopped("interrupted")), (None, None, None));
+        for part in [part_of_run(&attached), stopped("limit on time"), stopped("write failed: disk full")] {
+            assert!(part.is_some());
+        }
+        let exit = |signal| Meta { exits: vec![ExitInfo { signal, ..ExitInfo::default() }], ..whole.clone() };
+        assert_eq!(part_of_run(&exit(Some(15))).as_deref(), Some("was ended by signal 15"));
+        assert_eq!(part_of_run(&exit(None)), None);
+        let cut = Meta { interrupted: true, ..whole.clone() };
+        assert_eq!(part_of_run(&cut).as_deref(), Some("ends where its recorder was killed"));
     }
 
     #[test]

@@ -166,6 +166,19 @@ impl FixCandidate {
         self.live_bytes
     }
 
+    /// What it puts on one node, or on those with CPUs together, does not fit there: bytes that are live at one moment, and all memory that there is. `None` if
+    /// it fits, even if nothing else is there.
+    pub fn too_large_for(&self, machine: &Machine) -> Option<(u64, u64)> {
+        let with_cpus = || machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory());
+        let room = match &self.kind {
+            FixKind::AllocateOnNode(node) => machine.node(*node)?.memory_bytes,
+            FixKind::NearTier => with_cpus().map(|node| node.memory_bytes).fold(0, u64::saturating_add),
+            FixKind::Replicate => with_cpus().map(|node| node.memory_bytes).min()?,
+            _ => return None,
+        };
+        (self.live_bytes > room).then_some((self.live_bytes, room))
+    }
+
     /// Whether it changes anything for a group.
     pub fn is_about(&self, group: u32) -> bool {
         self.sites.is_empty() || self.sites.contains(&SiteId(group))
@@ -231,6 +244,26 @@ pub(crate) fn copies(machine: &Machine) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_fits_where_there_is_as_much() {
+        let machine = Machine::load("xeon-2s-cxl").expect("a model");
+        let near: Vec<u64> =
+            machine.nodes().iter().filter(|node| node.has_cpus()).map(|node| node.memory_bytes).collect();
+        let lacks = |kind: FixKind, live_bytes: u64| {
+            FixCandidate::of(kind, &SiteFacts { live_bytes, ..SiteFacts::default() }).too_large_for(&machine)
+        };
+        let first = machine.nodes()[0].id;
+        for (kind, room) in [
+            (FixKind::AllocateOnNode(first), near[0]),
+            (FixKind::NearTier, near.iter().sum()),
+            (FixKind::Replicate, near.iter().copied().min().expect("a node")),
+        ] {
+            assert_eq!(lacks(kind.clone(), room), None, "{kind:?}");
+            assert_eq!(lacks(kind.clone(), room + 1), Some((room + 1, room)), "{kind:?}");
+        }
+        assert_eq!(lacks(FixKind::Interleave, u64::MAX), None, "it was in this machine's memory before");
+    }
 
     #[test]
     fn a_node_without_cpus_gets_no_copy() {

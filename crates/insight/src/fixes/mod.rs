@@ -51,6 +51,11 @@ impl<'a> FixPricer<'a> {
         Ok(fix)
     }
 
+    /// Whether the memory that it places fits where it places it.
+    pub fn fits(&self, candidate: &FixCandidate) -> bool {
+        candidate.too_large_for(self.scene.machine).is_none()
+    }
+
     /// The predicted gain without its interval, whose computation takes most of the time.
     pub fn value(&self, candidate: &FixCandidate) -> Result<f64, TrafficError> {
         Ok(gain_of(self.now.run_ns, self.then(&[candidate], false)?.run_ns))

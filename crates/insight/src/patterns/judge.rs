@@ -168,7 +168,8 @@ fn found(
     let (processes, others): (Vec<Draft>, Vec<Draft>) =
         drafts.into_iter().partition(|draft| is_of_processes(draft.pattern));
     let (mut findings, mut dropped): (Vec<Finding>, usize) = (Vec::new(), 0);
-    for draft in processes.into_iter().chain(others) {
+    for mut draft in processes.into_iter().chain(others) {
+        draft.candidates.retain(|candidate| pricer_of_fixes.fits(candidate));
         if let Subject::Site(site) = draft.subject {
             // Where it gains to pin processes, that explains what their objects cost; where it does not, they are judged by themselves.
             let is_explained = findings.iter().any(|finding| is_of_processes(finding.pattern));
@@ -264,8 +265,8 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
-            "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy all their life, \
-             so predicted gains are rather too small."
+            "This engine does not count accesses and waits. Access rates come from the weights of samples, and threads count as busy while any access of them \
+             is sampled, so predicted gains are rather too small."
                 .to_owned(),
         );
     }

@@ -5,7 +5,7 @@ use numapilot_trace::ids::ThreadIndex;
 use super::{Criterion, Draft, MATERIAL, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Tally;
 use crate::fixes::FixCandidate;
-use crate::usage::NONE;
+use crate::usage::index_of;
 
 pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     let moved: Vec<ThreadIndex> = (scene.seats.of_moved.iter().enumerate())
@@ -15,17 +15,18 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let (mut away, mut caused, mut remote, mut all) = <(Tally, Tally, Tally, Tally)>::default();
-    for (cell, count) in scene.usage.cells.iter().filter(|(cell, _)| cell.home != NONE) {
-        let row = &scene.usage.rows[cell.row as usize];
-        let one = Tally { samples: 1, weight: *count, variance: *count };
-        all.merge(&one);
-        if cell.home != row.from {
-            remote.merge(&one);
+    let index = |node| index_of(scene.machine, node);
+    for access in scene.analysis.accesses() {
+        let (Some(from), Some(home)) = (index(access.node), index(access.home)) else { continue };
+        all.add(&access);
+        if home != from {
+            remote.add(&access);
         }
-        let Some(seat) = scene.seats.of_moved[row.thread as usize].filter(|seat| *seat != row.from) else { continue };
-        away.merge(&one);
-        if cell.home == seat {
-            caused.merge(&one);
+        let moved_from = scene.seats.of_moved[access.thread.0 as usize].filter(|seat| *seat != from);
+        let Some(seat) = moved_from else { continue };
+        away.add(&access);
+        if home == seat {
+            caused.add(&access);
         }
     }
     let caused_share = caused.share_of(&remote);

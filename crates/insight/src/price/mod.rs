@@ -12,7 +12,7 @@ mod shrink;
 
 use std::borrow::Cow;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{CpuId, Machine, Node};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, TrafficError};
 
 use self::members::{Members, nominal, paces_on};
@@ -98,7 +98,14 @@ pub(crate) struct Pricer<'a> {
     rows_of: Vec<Vec<u32>>,
     /// Sampled accesses of each row.
     weight: Vec<f64>,
+    /// By node: CPUs on which threads can run, at least one.
+    cpus: Vec<f64>,
     pub members: Members,
+}
+
+/// CPUs of each node that are online, at least one: with hardware threads switched off, half of a node's are not.
+fn online_cpus(nodes: &[Node], is_online: impl Fn(CpuId) -> bool) -> Vec<f64> {
+    nodes.iter().map(|node| node.cpus.iter().filter(|cpu| is_online(**cpu)).count().max(1) as f64).collect()
 }
 
 /// The sums of a change, which are the same for every member of the ensemble.
@@ -170,7 +177,8 @@ impl<'a> Pricer<'a> {
         let system = MemorySystem::new(machine)?;
         let mut paces = usage.paces.clone();
         paces_on(&nominal(machine, usage), usage, &mut paces);
-        Ok(Pricer { machine, usage, system, paces, rows_of, weight, members: Members::default() })
+        let cpus = online_cpus(machine.nodes(), |id| machine.cpu(id).is_some_and(|cpu| cpu.online));
+        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members: Members::default() })
     }
 
     /// Also prices each change for the members of an ensemble ([`members`]).
@@ -319,9 +327,8 @@ impl<'a> Pricer<'a> {
                 of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
             }
             for line in lines {
-                let cpus = self.machine.nodes()[line.from].cpus.len().max(1) as f64;
                 let (sum, lasted) = of_node[line.from];
-                let crowded = if lasted > 0.0 { sum / (lasted * cpus) } else { 1.0 };
+                let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[line.from]) } else { 1.0 };
                 work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
             }
         }
@@ -539,6 +546,14 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_run_on_cpus_that_are_online() {
+        let machine = Machine::load("opteron-8385").expect("a model");
+        let without_odd = online_cpus(machine.nodes(), |cpu| cpu.0.is_multiple_of(2));
+        assert_eq!(without_odd, [2.0; 4], "of four");
+        assert_eq!(online_cpus(machine.nodes(), |cpu| cpu.0 < 4), [4.0, 1.0, 1.0, 1.0]);
+    }
 
     #[test]
     fn what_a_computation_leaves_open_is_reported_from_a_tenth_of_a_percent() {

@@ -16,6 +16,7 @@ use numapilot_trace::ids::ObjectId;
 
 use crate::context::Analysis;
 use crate::course::Course;
+use crate::estimate::Tally;
 use crate::windows::Windows;
 use pace::Pace;
 
@@ -83,6 +84,10 @@ pub(crate) struct Usage {
     pub own_work: Option<OwnWork>,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
+    /// Remote accesses, and those of them to memory that only the thread's own process uses. Cells do not tell how many samples they are from, and so not how
+    /// sure a share of them is.
+    pub remote: Tally,
+    pub own_remote: Tally,
     /// Instances that belong to another group than their site's.
     own_group: BTreeMap<ObjectId, u32>,
     row_of: HashMap<Row, u32>,
@@ -106,6 +111,8 @@ impl Usage {
             charged_core: Core::charged(trace.meta()),
             own_work: None,
             sample_weight: 1.0,
+            remote: Tally::default(),
+            own_remote: Tally::default(),
             own_group: apart.clone(),
             row_of: HashMap::new(),
         };
@@ -118,13 +125,21 @@ impl Usage {
             let row = usage.row(&access, from);
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
+            if cell.home != NONE && cell.home != from {
+                usage.remote.add(&access);
+                if cell.flags & OWN_PROCESS != 0 {
+                    usage.own_remote.add(&access);
+                }
+            }
             let window = usize::from(usage.rows[row as usize].window);
             sampled[window * usage.threads + access.thread.0 as usize] += f64::from(access.weight);
         }
         usage.sample_weight = sampled.iter().sum::<f64>() / samples.max(1) as f64;
         usage.cells = cells.into_iter().collect();
         usage.cells.sort_unstable_by_key(|cell| cell.0);
-        usage.paces = pace::paces(trace, machine, windows, &sampled);
+        let idle = pace::idle(trace, windows);
+        usage.course.rest(&idle);
+        usage.paces = pace::paces(trace, machine, windows, &sampled, &idle);
         if usage.charged {
             let own_ns: f64 = usage.paces.iter().map(|pace| pace.own_ns).sum();
             let waiting_ns: f64 = usage.paces.iter().map(|pace| pace.busy_ns - pace.own_ns).sum();

@@ -1,7 +1,8 @@
 //! The pace of a thread in each window of time: its accesses, its own work, and the accesses that it kept outstanding.
 //!
 //! It comes from the thread's counters where the engine counts (interpolated linearly between readings). Else it comes from the weights of samples and measured
-//! latencies, and the thread counts as busy from start to end. That overstates own work where threads wait, so predicted gains are then rather too small.
+//! latencies, and the thread counts as busy from start to end, except while nothing of it is sampled ([`idle`]). That overstates own work where threads wait,
+//! so predicted gains are then rather too small.
 
 use numapilot_flows::cores::Chains;
 use numapilot_flows::{CountersAt, Thread, Trace};
@@ -9,6 +10,9 @@ use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::record::Counters;
 
 use crate::windows::Windows;
+
+/// Samples of a window that each thread at work has on average, from which a thread without any is not at work: by chance, one in 20,000 has none.
+const TELLING: f64 = 10.0;
 
 /// The pace of a thread in a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,8 +48,42 @@ struct Sums {
     dependent: f64,
 }
 
-/// The paces of all threads in all windows: `[window * threads + thread]`. `sampled`: sums of sample weights in the same order.
-pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled: &[f64]) -> Vec<Pace> {
+/// By window and thread: whether the thread waits in that window, in a recording that shows no waits. Nothing of it was sampled, not even an access that a
+/// cache answered, while other threads were at work from the window's start to its end. Such is the main thread of most programs, which waits for all others:
+/// if it counted as busy, no change could shorten the run.
+pub(crate) fn idle(trace: &Trace, windows: Windows) -> Vec<bool> {
+    let threads = trace.threads().len();
+    let mut idle = vec![false; windows.count * threads];
+    if !trace.counters().is_empty() || !trace.waits().is_empty() {
+        return idle;
+    }
+    let mut samples = vec![0_u32; idle.len()];
+    for access in trace.accesses() {
+        samples[windows.at(access.time.0 as f64) * threads + access.thread.0 as usize] += 1;
+    }
+    let end_ns = trace.end().0 as f64;
+    // From the second window on: time that nobody has spent yet is passed on to nobody (`Course::walk`).
+    for window in 1..windows.count {
+        let (from_ns, to_ns) = (window as f64 * windows.ns, ((window + 1) as f64 * windows.ns).min(end_ns));
+        let of = |thread: &Thread| window * threads + thread.index.0 as usize;
+        let lasts =
+            |thread: &&Thread| thread.start.0 as f64 <= from_ns && thread.end.is_none_or(|end| end.0 as f64 >= to_ns);
+        let at_work: Vec<f64> = (trace.threads().iter().filter(lasts))
+            .map(|thread| f64::from(samples[of(thread)]))
+            .filter(|samples| *samples > 0.0)
+            .collect();
+        if at_work.is_empty() || at_work.iter().sum::<f64>() < TELLING * at_work.len() as f64 {
+            continue;
+        }
+        for thread in trace.threads() {
+            idle[of(thread)] = samples[of(thread)] == 0;
+        }
+    }
+    idle
+}
+
+/// The paces of all threads in all windows: `[window * threads + thread]`. In the same order, `sampled`: sums of sample weights; `idle`: who waits.
+pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled: &[f64], idle: &[bool]) -> Vec<Pace> {
     let threads = trace.threads().len();
     let mut readings: Vec<Vec<&CountersAt>> = vec![Vec::new(); threads];
     for reading in trace.counters() {
@@ -61,6 +99,9 @@ pub(crate) fn paces(trace: &Trace, machine: &Machine, windows: Windows, sampled:
         let sums = counted(thread, readings, machine, khz);
         for window in 0..windows.count {
             let at = window * threads + index;
+            if idle[at] {
+                continue;
+            }
             let (from, to) = (window as f64 * windows.ns, (window + 1) as f64 * windows.ns);
             paces[at] = match &sums {
                 Some(sums) => {

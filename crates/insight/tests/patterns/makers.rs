@@ -67,10 +67,15 @@ fn handed_over(size: Size) -> Program {
 
 /// The main thread reads the input; one node's threads work on it.
 fn one_consumer(size: Size) -> Program {
+    consumer_of(size, 512 * PAGE)
+}
+
+/// The same with an input of so many bytes, of which the first pages are used.
+pub fn consumer_of(size: Size, bytes: u64) -> Program {
     let mut made = Made::new(opteron(), 4, calm(size));
     let private = made.private();
     let site = made.site("input");
-    let input = made.object(site, 512 * PAGE, PAGE, 0);
+    let input = made.object(site, bytes, PAGE, 0);
     let nodes = made.node_of.clone();
     made.run(0.1, &private, &mut |random, thread, time| {
         let (is_consumer, is_reader) = (nodes[thread as usize] == 2 && time >= 0.04, thread == 0 && time < 0.04);
@@ -409,6 +414,27 @@ pub fn one_node(size: Size, is_allocator_known: bool) -> Program {
         offset: random.below(4096 * PAGE),
         is_write: write(random, 0.4),
         home: 0,
+        from: None,
+    });
+    made.finish(&[])
+}
+
+/// Each thread uses memory of the next node, by itself. `waits`: the main thread is there, too, and waits until the others have ended.
+pub fn all_remote(size: Size, waits: bool) -> Program {
+    let mut made = Made::new(opteron(), 4, calm(size));
+    let site = made.site("own");
+    let objects: Vec<ObjectId> = (0..16).map(|thread| made.object(site, 64 * PAGE, PAGE, thread)).collect();
+    if waits {
+        let index = numapilot_trace::ids::ThreadIndex(16);
+        let node = Some(numapilot_machine::NodeId(0));
+        made.tables.threads.push(numapilot_flows::Thread { index, node, ..numapilot_flows::Thread::default() });
+    }
+    let nodes = made.node_of.clone();
+    made.run(0.0, &[], &mut |random, thread, _| Touch {
+        object: objects[thread as usize],
+        offset: random.below(64 * PAGE),
+        is_write: write(random, 0.3),
+        home: (nodes[thread as usize] + 1) % 4,
         from: None,
     });
     made.finish(&[])

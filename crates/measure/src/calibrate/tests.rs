@@ -167,6 +167,16 @@ fn whatever_was_measured_makes_a_model() {
 }
 
 #[test]
+fn what_limits_a_measurement_is_in_its_model() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let mut results = measured(&truth, 3, 4.0);
+    results.notes.push("On node 0, chases go through 1.0 MiB:\nsome loads may hit in the caches.".to_owned());
+    let text = model_text(&truth, &results, &calibrate(&truth, &results).expect("a fit"), "limited");
+    assert!(text.contains("\n# On node 0, chases go through 1.0 MiB: some loads"), "{text}");
+    Machine::from_model_text(&text, "limited.toml").expect("a sound model");
+}
+
+#[test]
 fn a_pair_that_is_missing_is_named() {
     let truth = Machine::from_model_text(TWO, "two").expect("a model");
     let mut results = measured(&truth, 3, 4.0);

@@ -13,6 +13,7 @@ fn all() -> Permit {
     Permit {
         cpus: (0..4096).map(CpuId).collect(),
         memory_nodes: (0..1024).map(NodeId).collect(),
+        cpus_at_once: None,
         memory_bytes: None,
         large_pages: true,
         large_page_bytes: 2 << 20,
@@ -72,6 +73,22 @@ fn every_pair_of_a_plain_machine_is_measured() {
 }
 
 #[test]
+fn a_memorys_own_node_chases_through_it_before_others_do() {
+    for name in ["four-nodes", "nps4", "cxl"] {
+        let plan = plan(&tree(name), &all(), &full());
+        let mut walks: BTreeMap<(NodeId, Walk), Vec<NodeId>> = BTreeMap::new();
+        for (group, step) in plan.steps() {
+            if let (Task::Latency { from, walk, .. }, Some(Target::Node(to))) = (&step.task, &group.target) {
+                walks.entry((*to, *walk)).or_default().push(*from);
+            }
+        }
+        for ((to, _), from) in walks {
+            assert!(from[0] == to || !from.contains(&to), "{name}: memory of node {to}, from {from:?}");
+        }
+    }
+}
+
+#[test]
 fn memory_without_cpus_has_no_row_and_cpus_without_memory_no_column() {
     let cxl = plan(&tree("cxl"), &all(), &full());
     assert_eq!(pairs(&cxl), cross(&[0, 1], &[0, 1, 2]));
@@ -115,6 +132,33 @@ fn a_container_measures_what_is_its_own_and_says_what_is_not() {
     let bytes: usize = plan.groups.iter().map(|group| group.chase_bytes + 3 * group.array_bytes).max().unwrap();
     assert!(bytes <= 33 << 20, "half of the group's memory at most: {bytes}");
     assert!(!plan.single_node, "the machine has others: binding must be shown");
+}
+
+/// Where more CPUs work than the control group has time for, the kernel stops them all for a part of each period: rates are then those of a part of the time,
+/// beside latencies of the other part.
+#[test]
+fn no_more_cpus_work_at_a_time_than_the_control_group_has_time_for() {
+    let machine = tree("two-sockets-smt");
+    let most_at_once = |plan: &Plan| {
+        let of = |step: &Step| match &step.task {
+            Task::Bandwidth { cpus, .. } => cpus.len(),
+            Task::Loaded { neighbours, .. } => 1 + neighbours.len(),
+            _ => 1,
+        };
+        plan.steps().map(|(_, step)| of(step)).max().unwrap()
+    };
+    let free = plan(&machine, &all(), &full());
+    let two = plan(&machine, &Permit { cpus_at_once: Some(2), ..all() }, &full());
+    assert!(most_at_once(&free) > 2 && most_at_once(&two) == 2, "{}", most_at_once(&free));
+    assert!(two.notes.iter().any(|note| note.contains("enough for 2 of its CPUs")), "{:?}", two.notes);
+    assert!(!free.notes.iter().any(|note| note.contains("control group")), "{:?}", free.notes);
+    // Of two CPUs, each is a core.
+    let is_core = |cpus: &[CpuId]| cpus.len() < 2 || !machine.cpu(cpus[0]).unwrap().siblings.contains(&cpus[1]);
+    assert!(two.steps().all(|(_, step)| !matches!(&step.task, Task::Bandwidth { cpus, .. } if !is_core(cpus))));
+    let one = plan(&machine, &Permit { cpus_at_once: Some(1), ..all() }, &full());
+    assert_eq!(most_at_once(&one), 1);
+    assert!(one.left_out.iter().any(|what| what.contains("has time for one CPU only")), "{:?}", one.left_out);
+    assert_eq!(pairs(&one), pairs(&free));
 }
 
 /// 1,024 CPUs in 16 nodes, an L3 for each 16 of them.

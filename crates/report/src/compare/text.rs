@@ -13,7 +13,7 @@ use crate::units;
 #[must_use]
 pub fn render(comparison: &Comparison, top: usize, look: Look) -> String {
     let mut out = format!("{}\n", look.strong(&words::headline(comparison)));
-    if let Some(line) = words::prediction(comparison) {
+    for line in words::prediction(comparison).iter().flat_map(|line| wrap(line, look.width)) {
         let _ = writeln!(out, "{line}");
     }
     for (side, runs) in [("before", &comparison.before), ("after", &comparison.after)] {

@@ -2,7 +2,7 @@
 
 use numapilot_insight::Estimate;
 use numapilot_insight::compare::{
-    Change, ChangeVerdict, Comparison, MatchKind, Metric, ObjectChange, ObjectSummary, TimeSource,
+    Change, ChangeVerdict, Comparison, Judged, MatchKind, Metric, ObjectChange, ObjectSummary, TimeSource,
 };
 
 use crate::findings::gain_span;
@@ -108,12 +108,32 @@ pub fn prediction(comparison: &Comparison) -> Option<String> {
     let value = judged.predicted.gain;
     let span = |(low, high)| gain_span(&Estimate { value, low, high });
     let predicted = judged.predicted.interval.map_or_else(|| signed_percent(value), span);
-    Some(match (comparison.gain, judged.agrees) {
-        (None, _) => format!("predicted {predicted}; run times cannot be compared"),
-        (Some(gain), Some(true)) => format!("predicted {predicted}, found {}: they agree", signed(gain)),
-        (Some(gain), Some(false)) => format!("predicted {predicted}, found {}: they do not agree", signed(gain)),
-        (Some(gain), None) => format!("predicted {predicted}, found {} (neither with an interval)", signed(gain)),
-    })
+    let Some(gain) = comparison.gain else {
+        return Some(format!("predicted {predicted}; run times cannot be compared"));
+    };
+    let verdict = match judged.agrees {
+        None => " (neither with an interval)".to_owned(),
+        Some(true) => format!(": {}", agreement(comparison, &judged, gain)),
+        Some(false) => format!(": they do not agree, {} was gained", if gain.value < value { "less" } else { "more" }),
+    };
+    Some(format!("predicted {predicted}, found {}{verdict}", signed(gain)))
+}
+
+/// What it says that the intervals meet: nothing of the prediction where the recordings alone show no change.
+fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> String {
+    let (low, high) = judged.predicted.interval.unwrap_or((judged.predicted.gain, judged.predicted.gain));
+    let time = comparison.metrics.iter().find(|line| line.metric == Metric::RunTime);
+    let is_evident = time.is_none_or(|line| line.change.verdict != ChangeVerdict::NoEvidence);
+    match judged.untold.filter(|_| low > found.high || high < found.low) {
+        _ if !is_evident && low <= 0.0 && high >= 0.0 => "they agree, neither is evidence of a change".to_owned(),
+        _ if !is_evident => {
+            "they do not contradict each other, but these recordings alone are no evidence of a change".to_owned()
+        }
+        Some(untold) => {
+            format!("they agree within the {:.1} points by which the gains of equal runs may differ", untold * 100.0)
+        }
+        None => "they agree".to_owned(),
+    }
 }
 
 /// Name and place of an object, as it is or was.
@@ -143,4 +163,64 @@ pub fn busiest(change: &ObjectChange) -> String {
         known.map_or_else(|| "-".to_owned(), |object| whole(object.busiest_node))
     };
     format!("{} > {} %", share(&change.before), share(&change.after))
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_insight::compare::{MetricChange, Prediction, Repeatability, Repeated, repeated};
+
+    use super::*;
+
+    fn times(runs: &[f64]) -> Repeated {
+        repeated(&runs.iter().map(|ns| Estimate::exact(*ns)).collect::<Vec<_>>())
+    }
+
+    /// What is said of a prediction beside run times on both sides.
+    fn said(before: &[f64], after: &[f64], predicted: Prediction, agrees: bool, untold: Option<f64>) -> String {
+        let change = Change::of(times(before), times(after), Repeatability::OF_RUN_TIMES);
+        let gain = Change::of(times(after), times(before), Repeatability::OF_RUN_TIMES).relative;
+        let comparison = Comparison {
+            before: Vec::new(),
+            after: Vec::new(),
+            time_source: Some(TimeSource::Measured),
+            metrics: vec![MetricChange { metric: Metric::RunTime, change }],
+            gain,
+            prediction: Some(Judged { predicted, agrees: Some(agrees), untold }),
+            objects: Vec::new(),
+            notes: Vec::new(),
+        };
+        prediction(&comparison).expect("a prediction")
+    }
+
+    fn of(gain: f64, low: f64, high: f64) -> Prediction {
+        Prediction { gain, interval: Some((low, high)) }
+    }
+
+    #[test]
+    fn a_prediction_that_meets_nothing_found_is_not_confirmed() {
+        let (fast, noisy) = ([0.8e9, 0.801e9, 0.799e9], [0.9e9, 1.1e9, 1.0e9]);
+        let slow = [1e9, 1.001e9, 0.999e9];
+        let told = said(&slow, &fast, of(0.24, 0.2, 0.3), true, None);
+        assert!(
+            told.starts_with("predicted +24 % (20 to 30), found +25 ±") && told.ends_with(": they agree"),
+            "{told}"
+        );
+        let open = said(&slow, &noisy, of(0.05, 0.02, 0.09), true, None);
+        assert!(open.ends_with("but these recordings alone are no evidence of a change"), "{open}");
+        let neither = said(&slow, &noisy, of(0.01, -0.02, 0.05), true, None);
+        assert!(neither.ends_with(": they agree, neither is evidence of a change"), "{neither}");
+    }
+
+    #[test]
+    fn intervals_that_do_not_meet_are_told_why_they_agree_or_which_is_more() {
+        let one = said(&[1e9], &[0.8e9], of(0.2, 0.18, 0.22), true, Some(0.06375));
+        assert!(
+            one.ends_with(": they agree within the 6.4 points by which the gains of equal runs may differ"),
+            "{one}"
+        );
+        let more = said(&[1e9], &[0.8e9], of(0.1, 0.08, 0.12), false, Some(0.06375));
+        assert!(more.ends_with(": they do not agree, more was gained"), "{more}");
+        let less = said(&[1e9], &[0.8e9], of(0.5, 0.4, 0.6), false, Some(0.06375));
+        assert!(less.ends_with(": they do not agree, less was gained"), "{less}");
+    }
 }

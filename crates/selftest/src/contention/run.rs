@@ -22,8 +22,10 @@ const PACE: Pace = Pace { slice: Duration::from_millis(2), quiet: 6, most: 30 };
 const QUIET_MIN: usize = 2;
 /// No more of a node's free memory is taken than this share, all programs together.
 const FREE_SHARE: u64 = 2;
-/// Programs that small are in the caches.
+/// No program has less, whatever there is.
 const BYTES_MIN: u64 = 1 << 20;
+/// A program with less than this many times the last-level caches of a node runs in them for a good part, and the model describes memory.
+const CACHES_OVER: u64 = 2;
 
 /// Why contention could not be tried.
 #[derive(Debug, Error)]
@@ -81,6 +83,10 @@ impl Stage<'_> {
                 left_out += scene.casts.len();
                 continue;
             }
+            if let Some(why) = self.too_small(scene) {
+                contention.notes.push(why);
+                continue;
+            }
             let mut programs = Vec::new();
             for place in &scene.places {
                 programs.push(Program::new(&self.seat(place, scene.places.len()))?);
@@ -104,6 +110,19 @@ impl Stage<'_> {
         contention.medians = medians(&contention.rows);
         let check = judge(&contention.rows);
         Ok((contention, check))
+    }
+
+    /// That a scene's programs may take too little memory, in a sentence.
+    fn too_small(&self, scene: &Scene) -> Option<String> {
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let seats = scene.places.iter().map(|place| self.seat(place, scene.places.len()).bytes as u64);
+        let bytes = seats.min().filter(|bytes| *bytes < CACHES_OVER * self.plan.cache_bytes)?;
+        Some(format!(
+            "{}: left out, because a program may take {:.1} MiB, and would run in the caches of {:.1} MiB.",
+            scene.name,
+            mib(bytes),
+            mib(self.plan.cache_bytes)
+        ))
     }
 
     /// A place with as much memory as the measurement's chases went through, where all programs together leave half of the node's free memory.
@@ -243,6 +262,32 @@ mod tests {
         slices[2].is_disturbed = true;
         assert_eq!(stolen.rate(&slices), 6.0);
         assert_eq!((stolen.disturbed, stolen.all), (1, 2));
+    }
+
+    #[test]
+    fn programs_that_would_run_in_the_caches_are_left_out() {
+        let machine = Machine::load("opteron-8385").expect("a model");
+        let left_out = |memory_bytes: Option<u64>| {
+            let permit = Permit {
+                cpus: (0..16).map(numapilot_machine::CpuId).collect(),
+                memory_nodes: (0..4).map(numapilot_machine::NodeId).collect(),
+                cpus_at_once: None,
+                memory_bytes,
+                large_pages: false,
+                large_page_bytes: 2 << 20,
+                huge_free_bytes: std::collections::BTreeMap::new(),
+            };
+            let plan = Plan::new(&machine, &permit, &numapilot_measure::Options::default()).expect("a plan");
+            let results = Results::default();
+            let (rounds, budget) = (1, Duration::from_secs(1));
+            let stage = Stage { machine: &machine, permit: &permit, plan: &plan, results: &results, rounds, budget };
+            let scenes = crate::contention::scenes::scenes(&machine, &permit, true).expect("scenes");
+            scenes.iter().filter_map(|scene| stage.too_small(scene)).collect::<Vec<_>>()
+        };
+        assert!(left_out(None).is_empty(), "{:?}", left_out(None));
+        // A group with 64 MiB: an eighth for each of two programs, beside caches of 6 MiB.
+        let small = left_out(Some(64 << 20));
+        assert!(small.iter().any(|why| why.contains("may take 8.0 MiB")), "{small:?}");
     }
 
     #[test]

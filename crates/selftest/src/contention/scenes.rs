@@ -147,6 +147,7 @@ mod tests {
         Permit {
             cpus: cpus.iter().map(|cpu| CpuId(*cpu)).collect(),
             memory_nodes: (0..64).map(NodeId).collect(),
+            cpus_at_once: None,
             memory_bytes: None,
             large_pages: false,
             large_page_bytes: 2 << 20,

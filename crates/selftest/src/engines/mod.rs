@@ -85,6 +85,7 @@ mod tests {
         let permit = |cpus: &[u32]| Permit {
             cpus: cpus.iter().map(|cpu| CpuId(*cpu)).collect(),
             memory_nodes: (0..4).map(NodeId).collect(),
+            cpus_at_once: None,
             memory_bytes: None,
             large_pages: false,
             large_page_bytes: 2 << 20,

@@ -126,6 +126,7 @@ mod tests {
         Permit {
             cpus: (0..1024).map(CpuId).collect(),
             memory_nodes: (0..64).map(NodeId).collect(),
+            cpus_at_once: None,
             memory_bytes: None,
             large_pages: false,
             large_page_bytes: 2 << 20,
