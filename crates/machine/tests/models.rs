@@ -286,8 +286,11 @@ fn figures_for_the_traffic_model_are_read_and_bounded() {
     let figures = *Machine::load("x1-32xlarge").unwrap().traffic();
     assert!(figures.controller_efficiency.is_some() && figures.stream_outstanding.is_some());
     assert_eq!(figures.message_bytes, None, "nobody told: the traffic model's default");
-    assert_eq!(*Machine::load("opteron-8385").unwrap().traffic(), numapilot_machine::TrafficFigures::default());
-    let with = |line: &str| Machine::from_model_text(&format!("{OPTERON}\n[traffic]\n{line}\n"), "m.toml");
+    let of_streams = numapilot_machine::TrafficFigures { stream_outstanding: Some(5.2), ..Default::default() };
+    assert_eq!(*Machine::load("opteron-8385").unwrap().traffic(), of_streams);
+    let with = |line: &str| {
+        Machine::from_model_text(&OPTERON.replace("[traffic]\n", &format!("[traffic]\n{line}\n")), "m.toml")
+    };
     let good = with("write_turnaround = { value = 0.3, source = \"a guess\", estimate = true }").unwrap();
     assert_eq!(good.traffic().write_turnaround, Some(0.3));
     assert!(good.figures().iter().any(|f| f.place == "traffic.write_turnaround" && f.estimate));

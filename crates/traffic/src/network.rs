@@ -17,7 +17,7 @@ pub struct Entry {
     pub station: usize,
     /// Service time in nanoseconds that the access waits for.
     pub demand_ns: f64,
-    /// Service time in nanoseconds that the access does not wait for: write-backs and probes.
+    /// Service time in nanoseconds that the access does not wait for: write-backs, probes, flow control.
     pub aside_ns: f64,
 }
 
@@ -98,6 +98,7 @@ impl Network {
             add(&way.request, share, 0.0);
             add(&way.answer, share, 0.0);
             add(&way.probe_load, 0.0, share);
+            add(&way.control, 0.0, share);
             add(&way.write_back, 0.0, writes);
         }
         let first = self.entries.len();
@@ -123,8 +124,8 @@ impl Network {
         let lines_per_ns = background.bytes_per_s / LINE_BYTES / NS;
         let read = system.way(background.target, background.source);
         let write = system.way(background.target, background.target);
-        let visits =
-            read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load]).chain(write.map(|w| &w.write_back));
+        let reads = read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load, &w.control]);
+        let visits = reads.chain(write.map(|w| &w.write_back));
         visits.flatten().for_each(|v| self.base[v.station] += lines_per_ns * v.service_ns);
     }
 

@@ -5,7 +5,7 @@
 
 use numapilot_machine::{Machine, NodeId};
 
-use crate::service::Service;
+use crate::service::{Message, Service};
 
 /// A station and the time in nanoseconds that one access keeps it busy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,9 @@ pub struct Way {
     pub probes: Vec<Vec<Visit>>,
     /// Visits of all probes of one access to the links.
     pub probe_load: Vec<Visit>,
-    /// A line written back later: its way, the controller, the acknowledgement.
+    /// What a read sends that nobody waits for: its end, told to the home node, and buffers given back for all of the read's messages but probes.
+    pub control: Vec<Visit>,
+    /// A line written back later: its way, the controller, the acknowledgement, their buffers.
     pub write_back: Vec<Visit>,
     /// The part of the idle latency that is not service time: caches, crossbars, wires, the DRAM's own latency. `None` where no access is possible (no
     /// CPUs, or no memory).
@@ -40,19 +42,25 @@ impl Way {
         if from != to && machine.routes(ids[from], ids[to]).is_empty() {
             return None;
         }
-        let mut sums = ServiceSums { machine, service, sums: vec![0.0; service.stations()], visited: Vec::new() };
+        let mut sums = ServiceSums::new(machine, service);
         let there = (ids[from], ids[to]);
         let back = (ids[to], ids[from]);
-        sums.message(there, false);
+        sums.message(there, Message::Request);
         let request = sums.take();
         sums.add(controller, service.read_ns[to]);
-        sums.message(back, true);
+        sums.message(back, Message::Line);
         let answer = sums.take();
-        sums.message(there, true);
+        if service.completion_ns.iter().any(|&ns| ns > 0.0) {
+            sums.message(there, Message::Completion);
+        }
+        sums.give_back();
+        let control = sums.take();
+        sums.message(there, Message::Line);
         sums.add(controller, service.write_ns[to]);
-        sums.message(back, false);
+        sums.message(back, Message::Answer);
+        sums.give_back();
         let write_back = sums.take();
-        let mut way = Self { request, answer, write_back, ..Self::default() };
+        let mut way = Self { request, answer, control, write_back, ..Self::default() };
         if machine.broadcasts_probes() == Some(true) {
             let others = machine.nodes().iter().filter(|n| n.has_cpus() && n.id != ids[to]).map(|n| n.id);
             way.probes(&mut sums, ids[from], ids[to], &others.collect::<Vec<_>>());
@@ -65,7 +73,7 @@ impl Way {
     fn probes(&mut self, sums: &mut ServiceSums<'_>, from: NodeId, home: NodeId, others: &[NodeId]) {
         let mut broadcast: Vec<Visit> = Vec::new();
         for &other in others {
-            sums.message((home, other), false);
+            sums.message((home, other), Message::Request);
             for visit in sums.take() {
                 match broadcast.iter_mut().find(|v| v.station == visit.station) {
                     Some(known) => known.service_ns = known.service_ns.max(visit.service_ns),
@@ -74,12 +82,15 @@ impl Way {
             }
         }
         for &other in others.iter().filter(|&&other| other != from) {
-            sums.message((home, other), false);
-            sums.message((other, from), false);
+            sums.message((home, other), Message::Request);
+            sums.message((other, from), Message::Answer);
             self.probes.push(sums.take());
         }
-        broadcast.iter().for_each(|v| sums.add(v.station, v.service_ns));
-        others.iter().for_each(|&other| sums.message((other, from), false));
+        // The buffers of these single probes: those of the broadcast count in their place.
+        sums.crossed.fill(0.0);
+        broadcast.iter().for_each(|v| sums.request_at(v.station, v.service_ns));
+        others.iter().for_each(|&other| sums.message((other, from), Message::Answer));
+        sums.give_back();
         self.probe_load = sums.take();
     }
 
@@ -95,21 +106,46 @@ struct ServiceSums<'a> {
     service: &'a Service,
     sums: Vec<f64>,
     visited: Vec<usize>,
+    /// By link: messages that crossed it since buffers were last given back.
+    crossed: Vec<f64>,
 }
 
-impl ServiceSums<'_> {
+impl<'a> ServiceSums<'a> {
+    fn new(machine: &'a Machine, service: &'a Service) -> Self {
+        let (stations, links) = (service.stations(), service.link_bytes_per_s.len());
+        Self { machine, service, sums: vec![0.0; stations], visited: Vec::new(), crossed: vec![0.0; links] }
+    }
+
     fn add(&mut self, station: usize, service_ns: f64) {
         self.sums[station] += service_ns;
         self.visited.push(station);
     }
 
-    /// One message over the routes of a pair, with a line or without; nothing within a node.
-    fn message(&mut self, (from, to): (NodeId, NodeId), with_line: bool) {
+    /// One message over the routes of a pair; nothing within a node.
+    fn message(&mut self, (from, to): (NodeId, NodeId), message: Message) {
         let routes = self.machine.routes(from, to);
+        let share = 1.0 / routes.len() as f64;
         for link in routes.iter().flatten() {
             let link = usize::from(link.0);
-            let ns = if with_line { self.service.line_ns[link] } else { self.service.message_ns[link] };
-            self.add(self.service.first_link + link, ns / routes.len() as f64);
+            self.add(self.service.first_link + link, share * self.service.message_ns(link, message));
+            self.crossed[link] += share;
+        }
+    }
+
+    /// Requests that keep a link's station busy for so long.
+    fn request_at(&mut self, station: usize, service_ns: f64) {
+        let link = station - self.service.first_link;
+        self.add(station, service_ns);
+        self.crossed[link] += service_ns / self.service.message_ns(link, Message::Request);
+    }
+
+    /// Gives back the buffers of all messages that crossed links: the links back carry that.
+    fn give_back(&mut self) {
+        for link in 0..self.crossed.len() {
+            let messages = std::mem::take(&mut self.crossed[link]);
+            if let Some(release) = self.service.release[link].filter(|_| messages > 0.0) {
+                self.add(self.service.first_link + release.link, messages * release.ns);
+            }
         }
     }
 
