@@ -119,8 +119,8 @@ const SLIPS: &[(&str, &str, &[&str])] = &[
     ("clock_mhz = { value = 2300", "clock_mhz = { value = -1", &["slip.toml:8:", "clock_mhz", "give a number"]),
     ("clock_mhz = { value = 2300", "clock_mhz = { value = nan", &["clock_mhz", "NaN"]),
     (
-        "value = 4, source = \"carrefour\"",
-        "value = 0, source = \"carrefour\"",
+        "value = 4, source = \"ht1\"",
+        "value = 0, source = \"ht1\"",
         &["links[0].bandwidth_gb_per_s", "give a number"],
     ),
     ("value = 16, source = \"carrefour\"", "value = 1e300, source = \"carrefour\"", &["nodes[0].memory_gib"]),

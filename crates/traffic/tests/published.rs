@@ -1,6 +1,6 @@
 //! Published figures that the model must come to, and arithmetic that every metric must satisfy.
 
-use numapilot_machine::{Machine, builtin_names};
+use numapilot_machine::{Machine, NodeId, Subject, builtin_names};
 use numapilot_traffic::{Class, Imbalance, Load, MemorySystem, Metrics, Solution, metrics};
 
 /// Threads on `from` whose accesses go to `to` in equal shares; `writes` of them write.
@@ -84,6 +84,59 @@ fn congestion_costs_the_opteron_what_carrefour_says() {
     assert!((230.0..330.0).contains(&idle), "{idle}");
     let congested = cycles(&|_| vec![0], 4.0);
     assert!((900.0..1500.0).contains(&congested), "{congested}");
+}
+
+/// AMD, Performance Guidelines for ccNUMA Multiprocessor Systems (40555), 2006, A.2.1: one thread that reads one hop away loads its link to the memory with
+/// 752 MB/s and the link back with 2.2 GB/s (which is rounded); one that writes loads both alike. Links have room there, so that every buffer is given back
+/// by itself: the most that the models say. Fewer buffers given back one by one cannot be less than the packets alone.
+#[test]
+fn a_reader_loads_its_link_to_the_memory_as_amd_measured() {
+    let over_back = |machine: &Machine, writes: f64| {
+        let (_, solution, _) = solve(machine, vec![class(4, 0, 1.0, 2.0, 0.0, &[1], writes)]);
+        let of = |from: u16, to: u16| {
+            let link = machine.route(NodeId(from), NodeId(to))[0];
+            solution.stations.iter().find(|station| station.link == Some(link)).unwrap().bytes_per_s
+        };
+        of(0, 1) / of(1, 0)
+    };
+    let measured = (752.0 / 2250.0)..=(752.0 / 2150.0);
+    // A request and the end of the read; a line with its header, a probe, and half of the answers of the farthest node.
+    let packets = (8.0 + 4.0) / (64.0 + 4.0 + 8.0 + 2.0);
+    for name in ["opteron-8385", "memprof-a"] {
+        let machine = Machine::load(name).unwrap();
+        let release = machine.unknowns().iter().find(|u| u.subject == Subject::ReleaseBytes).unwrap();
+        let most = machine.with_values(&[(release, release.high)]).unwrap();
+        assert!(measured.contains(&over_back(&most, 0.0)), "{name}: {}", over_back(&most, 0.0));
+        let usual = over_back(&machine, 0.0);
+        assert!(packets < usual && usual < *measured.end(), "{name}: {usual}");
+        let least = machine.with_values(&[(release, release.low)]).unwrap();
+        assert!(packets < over_back(&least, 0.0) && over_back(&least, 0.0) < usual, "{name}");
+        for machine in [&least, &machine, &most] {
+            let writer = over_back(machine, 1.0);
+            assert!((0.95..=1.05).contains(&(writer.min(1.0 / writer) + 0.05)), "{name}: a writer's links {writer}");
+        }
+    }
+}
+
+/// Four sockets of Shanghai, each thread at home, reach 25 GB/s in STREAM, less than half of the memories' peak: links are full of probes (AMD's demonstration
+/// of Istanbul, February 2009, which has a probe filter and reaches 42). The model's machines reach from less to more than that, and its middle one is near.
+#[test]
+fn probes_limit_four_opterons_at_home_to_what_was_measured() {
+    const MEASURED_GB_PER_S: f64 = 25.0;
+    let gb_per_s = |machine: &Machine| {
+        // More than enough threads that read: STREAM's writes bypass caches, and ask for probes as reads do.
+        let classes = (0..4).map(|node| class(4, node, 4.0, 8.0, 0.0, &[node], 0.0)).collect();
+        solve(machine, classes).1.throughput_per_s.iter().sum::<f64>() * 64.0 / 1e9
+    };
+    let machine = Machine::load("opteron-8385").unwrap();
+    let usual = gb_per_s(&machine);
+    eprintln!("opteron-8385, all threads at home: {usual:.1} GB/s, measured {MEASURED_GB_PER_S:.0}");
+    assert!((usual / MEASURED_GB_PER_S - 1.0).abs() < 0.15, "{usual}");
+    let of = |subject: &Subject| machine.unknowns().iter().find(|u| u.subject == *subject).unwrap();
+    let (release, reached) = (of(&Subject::ReleaseBytes), of(&Subject::LinkEfficiency));
+    let worst = machine.with_values(&[(release, release.high), (reached, reached.low)]).unwrap();
+    let best = machine.with_values(&[(release, release.low), (reached, reached.high)]).unwrap();
+    assert!(gb_per_s(&worst) < MEASURED_GB_PER_S && MEASURED_GB_PER_S < gb_per_s(&best));
 }
 
 /// Arithmetic of four and eight nodes: same local ratio, very different imbalance.

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use numapilot_machine::{Machine, NodeId};
 use numapilot_traffic::Load;
 
-use crate::common::{LINE, MESSAGE, Random, TURNAROUND};
+use crate::common::{LINE, Random, Sizes, TURNAROUND, back};
 
 /// How stations share their time.
 #[derive(Clone, Copy, PartialEq)]
@@ -157,16 +157,20 @@ impl<'a> Simulation<'a> {
         self.at(own_ns, Event::Access(customer));
     }
 
-    /// One message over one of the equal paths, at random.
-    fn message(&mut self, from: NodeId, to: NodeId, bytes: f64, steps: &mut Vec<Step>) {
+    /// One message over one of the equal paths, at random. The links back give back its buffers, for which nobody waits: `released`.
+    fn message(&mut self, from: NodeId, to: NodeId, bytes: f64, steps: &mut Vec<Step>, released: &mut Vec<Step>) {
+        let sizes = Sizes::of(self.machine);
         let paths = self.machine.routes(from, to);
         if paths.is_empty() {
             return;
         }
         let path = &paths[(self.random.uniform() * paths.len() as f64) as usize];
         for link in path {
-            let ns = bytes / self.machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9;
+            let ns = bytes / (self.machine.link(*link).unwrap().bandwidth_bytes_per_s * sizes.reached) * 1e9;
             steps.push(Step::Serve(self.machine.nodes().len() + usize::from(link.0), ns));
+            if let Some((back, ns)) = back(self.machine, *link, sizes.release, sizes).filter(|(_, ns)| *ns > 0.0) {
+                released.push(Step::Serve(self.machine.nodes().len() + back, ns));
+            }
         }
     }
 
@@ -193,17 +197,17 @@ impl<'a> Simulation<'a> {
         let service =
             |steps: &[Step]| steps.iter().map(|s| if let Step::Serve(_, ns) = s { *ns } else { 0.0 }).sum::<f64>();
 
-        let mut request = Vec::new();
-        self.message(from, home, MESSAGE, &mut request);
+        let (mut request, mut released, sizes) = (Vec::new(), Vec::new(), Sizes::of(self.machine));
+        self.message(from, home, sizes.request, &mut request, &mut released);
         let left_ns = idle_ns - service(&request);
         let mut line = vec![Step::Serve(to, read_ns)];
-        self.message(home, from, LINE + MESSAGE, &mut line);
+        self.message(home, from, LINE + sizes.answer, &mut line, &mut released);
         let mut races = vec![line];
         if self.machine.broadcasts_probes() == Some(true) {
             for other in nodes.iter().filter(|n| n.id != home && n.id != from) {
                 let mut probe = Vec::new();
-                self.message(home, other.id, MESSAGE, &mut probe);
-                self.message(other.id, from, MESSAGE, &mut probe);
+                self.message(home, other.id, sizes.request, &mut probe, &mut released);
+                self.message(other.id, from, sizes.answer, &mut probe, &mut released);
                 races.push(probe);
             }
         }
@@ -214,12 +218,20 @@ impl<'a> Simulation<'a> {
             let mut after = Vec::new();
             if is_write && index == 0 {
                 let mut back = Vec::new();
-                self.message(from, home, LINE + MESSAGE, &mut back);
+                self.message(from, home, LINE + sizes.answer, &mut back, &mut released);
                 back.push(Step::Serve(to, read_ns * (1.0 + TURNAROUND)));
-                self.message(home, from, MESSAGE, &mut back);
+                self.message(home, from, sizes.answer, &mut back, &mut released);
                 after.push(self.chain(back, None, Vec::new()));
             }
+            if sizes.completion > 0.0 && index == 0 {
+                let mut end = Vec::new();
+                self.message(from, home, sizes.completion, &mut end, &mut released);
+                after.push(self.chain(end, None, Vec::new()));
+            }
             then.push(self.chain(steps, Some(customer), after));
+        }
+        for release in released {
+            then.push(self.chain(vec![release], None, Vec::new()));
         }
         let first = self.chain(request, None, then);
         self.next(first);
