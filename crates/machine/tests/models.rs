@@ -25,8 +25,33 @@ fn the_opteron_is_as_published() {
     }
     let diagonal = ns(&machine, 0, 3) / ns(&machine, 0, 0);
     assert!((1.295..=1.31).contains(&diagonal), "two hops are 130 % of local: {diagonal}");
+    for (place, low, high) in [("idle_latency[1].over_local", 1.08, 1.3), ("idle_latency[2].over_local", 1.28, 1.6)] {
+        let ratio = machine.unknowns().iter().find(|unknown| unknown.place == place).unwrap();
+        assert_eq!((ratio.low, ratio.high), (low, high), "a hop there and back: 30 of 100 ns at most");
+    }
+    let links = machine.unknowns().iter().find(|unknown| unknown.place == "links[0].bandwidth_gb_per_s").unwrap();
+    assert_eq!((links.low, links.high), (3.2e9, 4e9), "HyperTransport 1.0 at 800 MHz and at 1 GHz");
     let l3 = machine.data_cache(CpuId(5), 3).unwrap();
     assert_eq!((l3.size_bytes, l3.ways, l3.latency_cycles, l3.cpus.len()), (6 << 20, Some(48), Some(56.0), 4));
+}
+
+/// The probe filter takes 1 MiB of each die's L3; STREAM says what the controllers reach, and the northbridge's 8 bytes at 1.8 GHz what they cannot exceed.
+#[test]
+fn magny_cours_has_its_probe_filter_and_its_northbridge() {
+    for name in ["memprof-b", "memprof-c"] {
+        let machine = Machine::load(name).unwrap();
+        let l3 = machine.data_cache(CpuId(5), 3).unwrap();
+        assert_eq!((l3.size_bytes, l3.ways), (5 << 20, Some(40)), "{name}");
+        let sets = l3.size_bytes / 64 / 40;
+        assert_eq!(sets, (6 << 20) / 64 / 48, "{name}: ways were taken, no sets");
+        let peak = machine.nodes()[0].memory_bandwidth_bytes_per_s.unwrap();
+        let efficiency = machine.unknowns().iter().find(|u| u.place == "traffic.controller_efficiency").unwrap();
+        assert!((efficiency.high - 8.0 * 1.8e9 / peak).abs() < 0.005, "{name}: {efficiency:?}");
+        // 100 GB/s of eight nodes, a third of it writes, which take none to two fifths longer (docs/traffic-model.md).
+        let of = |turnaround: f64| 100e9 / 8.0 / peak * (1.0 + turnaround / 3.0);
+        assert!((of(0.2) - efficiency.value).abs() < 0.01, "{name}: {efficiency:?}");
+        assert!(efficiency.low <= of(0.0) && of(0.4) <= efficiency.high, "{name}: {efficiency:?}");
+    }
 }
 
 #[test]
@@ -118,11 +143,7 @@ const SLIPS: &[(&str, &str, &[&str])] = &[
     ("format = 1", "format = 9", &["slip.toml:4:", "format 9", "write `format = 1`"]),
     ("clock_mhz = { value = 2300", "clock_mhz = { value = -1", &["slip.toml:8:", "clock_mhz", "give a number"]),
     ("clock_mhz = { value = 2300", "clock_mhz = { value = nan", &["clock_mhz", "NaN"]),
-    (
-        "value = 4, source = \"ht1\"",
-        "value = 0, source = \"ht1\"",
-        &["links[0].bandwidth_gb_per_s", "give a number"],
-    ),
+    ("value = 4, source = \"ht1\"", "value = 0, source = \"ht1\"", &["links[0].bandwidth_gb_per_s", "give a number"]),
     ("value = 16, source = \"carrefour\"", "value = 1e300, source = \"carrefour\"", &["nodes[0].memory_gib"]),
     (
         "pairs = [[0, 1], [0, 2], [1, 3], [2, 3]]",
@@ -286,8 +307,17 @@ fn figures_for_the_traffic_model_are_read_and_bounded() {
     let figures = *Machine::load("x1-32xlarge").unwrap().traffic();
     assert!(figures.controller_efficiency.is_some() && figures.stream_outstanding.is_some());
     assert_eq!(figures.message_bytes, None, "nobody told: the traffic model's default");
-    let of_streams = numapilot_machine::TrafficFigures { stream_outstanding: Some(5.2), ..Default::default() };
-    assert_eq!(*Machine::load("opteron-8385").unwrap().traffic(), of_streams);
+    let opteron = numapilot_machine::TrafficFigures {
+        message_bytes: Some(8.0),
+        answer_bytes: Some(4.0),
+        completion_bytes: Some(4.0),
+        release_bytes: Some(4.0),
+        link_efficiency: Some(0.87),
+        stream_outstanding: Some(5.2),
+        ..Default::default()
+    };
+    assert_eq!(*Machine::load("opteron-8385").unwrap().traffic(), opteron);
+    assert_eq!(*Machine::load("memprof-a").unwrap().traffic(), opteron, "the same links");
     let with = |line: &str| {
         Machine::from_model_text(&OPTERON.replace("[traffic]\n", &format!("[traffic]\n{line}\n")), "m.toml")
     };
@@ -299,4 +329,14 @@ fn figures_for_the_traffic_model_are_read_and_bounded() {
     let error = with("controller_efficiency = { value = 80, source = \"a guess\" }").unwrap_err().to_string();
     assert!(error.contains("traffic.controller_efficiency") && error.contains("0.01 to 1"), "{error}");
     assert!(with("efficiency = { value = 0.8, source = \"a guess\" }").is_err());
+    for (was, is, place) in [
+        ("release_bytes = { value = 4,", "release_bytes = { value = 0.5,", "traffic.release_bytes"),
+        ("answer_bytes = { value = 4,", "answer_bytes = { value = 300,", "traffic.answer_bytes"),
+        ("completion_bytes = { value = 4,", "completion_bytes = { value = nan,", "traffic.completion_bytes"),
+        ("link_efficiency = { value = 0.87,", "link_efficiency = { value = 1.1,", "traffic.link_efficiency"),
+    ] {
+        assert!(OPTERON.contains(was), "{was}");
+        let error = Machine::from_model_text(&OPTERON.replace(was, is), "m.toml").unwrap_err().to_string();
+        assert!(error.contains(place) && error.contains("m.toml"), "{error}");
+    }
 }

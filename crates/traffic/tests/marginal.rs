@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::scenario;
+use common::{scenario, scenario_of, with_flow_control};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 use proptest::prelude::*;
@@ -51,6 +51,12 @@ proptest! {
 
     #[test]
     fn also_where_probes_are_broadcast((machine, load) in scenario("broadcast")) {
+        check(&machine, &load, 0.01)?;
+    }
+
+    #[test]
+    fn also_where_links_carry_flow_control((machine, load) in scenario_of("broadcast", with_flow_control)) {
+        prop_assume!(MemorySystem::new(&machine).is_ok());
         check(&machine, &load, 0.01)?;
     }
 }
