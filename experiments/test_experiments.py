@@ -120,6 +120,15 @@ class Judgement(unittest.TestCase):
         repeated = {job.program: "--for" in job.options for job in run if job.label.startswith("program/")}
         self.assertEqual([program for program in repeated if not repeated[program]], ["is"])
 
+    def test_a_program_has_another_size_only_where_its_paper_ran_another_program(self):
+        entries = [entry for kind in ("figure", "sign", "fix") for entry in self.published[kind] if entry["program"] == "facerec"]
+        self.assertEqual({entry["source"] for entry in entries}, {"carrefour", "memprof"})
+        for entry in entries:
+            is_long = entry.get("note") == "FaceRecLong"
+            machine = plan.MACHINE if entry["source"] == "carrefour" else plan.MEMPROF_MACHINE
+            self.assertEqual(is_long, machine == plan.MACHINE, entry)
+            self.assertEqual("medium" in plan.arguments_of("facerec", machine), is_long, entry)
+
     def test_every_published_statement_belongs_to_something_that_is_run(self):
         for kind in ("figure", "sign", "fix"):
             for entry in self.published[kind]:
