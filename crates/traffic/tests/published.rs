@@ -120,6 +120,8 @@ fn a_reader_loads_its_link_to_the_memory_as_amd_measured() {
 
 /// Four sockets of Shanghai, each thread at home, reach 25 GB/s in STREAM, less than half of the memories' peak: links are full of probes (AMD's demonstration
 /// of Istanbul, February 2009, which has a probe filter and reaches 42). The model's machines reach from less to more than that, and its middle one is near.
+/// No independent test: this figure was used when `release_bytes` was set. Without flow control and at their
+/// peak, links would allow 36.
 #[test]
 fn probes_limit_four_opterons_at_home_to_what_was_measured() {
     const MEASURED_GB_PER_S: f64 = 25.0;
