@@ -93,7 +93,7 @@ test: setup-test workloads
 
 # The quick lane: what takes minutes after a change. tools/slow-tests lists what it leaves to `make test`.
 check: lint setup-test
-	@cargo test $(CARGO_FLAGS) --workspace $$(tools/quick-tests) --no-fail-fast
+	@tools/test --quick
 
 bench: setup-bench workloads query
 	@tools/bench $(NUMAPILOT) $(BUILD)

@@ -20,6 +20,7 @@ import { metrics } from "./views/metrics";
 import { objectDetail } from "./views/object";
 import { objects } from "./views/objects";
 import { jump, masthead, overview } from "./views/overview";
+import { sampledHeap } from "./views/sampled";
 import { threads } from "./views/threads";
 import { timeline } from "./views/timeline";
 import { topology } from "./views/topology";
@@ -79,7 +80,7 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
         metrics(context),
         about(context),
     ];
-    const memory = heap(context);
+    const [memory, java] = [heap(context), sampledHeap(context)];
     const top = h(
         "header",
         { class: "top" },
@@ -94,13 +95,14 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
     );
     const isHeapOnly = memory !== null && context.model.head.heap_only;
     // Of accesses that were not sampled, pictures would show nothing where there is something: objects and threads are known without them.
-    const few = isHeapOnly ? [first, memory, rest] : isNotSampled(context) ? [first, table, detail, memory, strips, rest] : null;
+    const few = isHeapOnly ? [first, memory, java, rest] : isNotSampled(context) ? [first, table, detail, memory, java, strips, rest] : null;
     const cards = few?.map((view) => view?.element) ?? [
         h("div", { class: "first" }, first.element, machine.element),
         time.element,
         table.element,
         detail.element,
         memory?.element,
+        java?.element,
         graph.element,
         list.element,
         strips.element,
@@ -119,7 +121,7 @@ function build(context: Context, definitions: HTMLDialogElement): View[] {
         definitions,
     ]);
     keys(context, definitions, () => table.focusSearch());
-    const drawn = few ?? [first, machine, time, table, detail, memory, graph, list, strips, nodes, waits, series, rest];
+    const drawn = few ?? [first, machine, time, table, detail, memory, java, graph, list, strips, nodes, waits, series, rest];
     return [bar, ...drawn].filter((view) => view !== null);
 }
 

@@ -171,6 +171,31 @@ export interface Heap {
     sites: HeapSite[];
 }
 
+/** Estimates from the sampled objects of a site of Java, or of all. */
+export interface SampledUse {
+    samples: number;
+    allocations: Estimate;
+    allocated_bytes: Estimate;
+    at_peak_bytes: Estimate;
+    left_bytes: Estimate;
+    allocating_threads: number;
+}
+
+export interface SampledSite extends SampledUse {
+    site: number;
+    name: string;
+    place: string;
+    function: string;
+}
+
+export interface SampledHeap {
+    interval_bytes: [least: number, most: number];
+    total: SampledUse;
+    peak_time: number;
+    site_count: number;
+    sites: SampledSite[];
+}
+
 export interface ThreadRow {
     thread: number;
     process: number;
@@ -240,6 +265,7 @@ export interface Head {
     function_count: number;
     functions: FunctionRow[];
     heap: Heap | null;
+    sampled_heap: SampledHeap | null;
     /** Whether allocations were recorded and no accesses. */
     heap_only: boolean;
     marks: [time: number, text: string][];

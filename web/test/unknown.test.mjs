@@ -379,3 +379,37 @@ test("without a filter, functions and objects have what was computed from every 
     assert.equal(await threads.locator(".fact-value").innerText(), "999");
     await done();
 });
+
+test("objects of Java are estimates with their intervals, and a page without any has no such section", async () => {
+    const about = (value) => [value, value * 0.9, value * 1.1];
+    const usage = (samples, bytes) => ({
+        samples,
+        allocations: about(bytes / 1000),
+        allocated_bytes: about(bytes),
+        at_peak_bytes: about(bytes / 2),
+        left_bytes: [0, 0, 0],
+        allocating_threads: 2,
+    });
+    const site = (number, name, line, used) => ({ site: number, name, place: `Grid.java:${line}`, function: "acme.Grid.fill", ...used });
+    const change = (head) => {
+        head.sampled_heap = {
+            interval_bytes: [65536, 131072],
+            total: usage(70, 5 << 20),
+            peak_time: 2_000_000,
+            site_count: 3,
+            sites: [site(900, "double[]", 12, usage(60, 4 << 20)), site(901, "byte[]", 20, usage(10, 1 << 20))],
+        };
+    };
+    const { page, done } = await openChanged("track.html", change);
+    const section = await text(page, ".sampled");
+    assert.match(section, /Estimated from samples/);
+    assert.match(section, /70 samples: one for each 64\.0 KiB to 128 KiB that a thread allocated, on average/);
+    assert.match(section, /1 more site is in the text report/);
+    const row = await text(page, ".sampled tbody tr");
+    assert.match(row, /double\[\].*Grid\.java:12.*4\.00 MiB ± 10 %/s, "most bytes first, with half of the interval");
+    assert.equal(await page.locator('nav a[href="#java-section"]').count(), 1);
+    await done();
+    const plain = await open("track.html");
+    assert.equal(await plain.page.locator(".sampled, nav a[href='#java-section']").count(), 0);
+    await plain.done();
+});

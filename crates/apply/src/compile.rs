@@ -8,7 +8,7 @@ use numapilot_plan::{Fitted, Frame, Layout, NodeSet, ObjectRule, Placing, Plan, 
 use numapilot_symbols::path_ends_with;
 
 use super::code::{Found, Module, disjoint, look_up, modules, statics};
-use super::image::{CPU_WORDS, NO_PATTERN, Parts, Place, PlanImage, Rule};
+use super::image::{CPU_WORDS, NO_PATTERN, NODES, Parts, Place, PlanImage, Rule};
 use super::policy;
 use crate::error::ApplyError;
 
@@ -34,7 +34,7 @@ pub enum Purpose {
 /// Compiles a plan for `machine` and for the program of `command`.
 ///
 /// # Errors
-/// The plan names too many different frames, or the system refuses shared memory.
+/// The plan names too many different frames, the machine has nodes with numbers from 64 on, or the system refuses shared memory.
 pub fn compile(
     fitted: &Fitted,
     machine: &Machine,
@@ -43,6 +43,14 @@ pub fn compile(
     purpose: Purpose,
 ) -> Result<PlanImage, ApplyError> {
     let plan = &fitted.plan;
+    if let Some(node) = beyond_masks(machine.nodes().iter().map(|node| node.id.0)) {
+        return Err(ApplyError::Plan {
+            reason: format!("machine {} has a node {node}", machine.name()),
+            remedy: format!(
+                "plans can be applied where the nodes' numbers are below {NODES}; `numapilot run --interleave`, `--membind` and so on work there"
+            ),
+        });
+    }
     let mut frames = Frames::default();
     let mut rules: Vec<Rule> = plan.objects.iter().map(|rule| dynamic_part(rule, fitted, &mut frames)).collect();
     let allowed = match purpose {
@@ -188,6 +196,11 @@ fn describe(frame: &Frame) -> String {
     format!("{}, in the program and the libraries that it is linked with", parts.join(" "))
 }
 
+/// A node whose number has no bit in the planner's masks: it would stand for another one.
+fn beyond_masks(mut nodes: impl Iterator<Item = u16>) -> Option<u16> {
+    nodes.find(|node| usize::from(*node) >= NODES)
+}
+
 fn mask(nodes: &[u16]) -> u64 {
     nodes.iter().fold(0, |bits, node| bits | 1_u64 << (node % 64))
 }
@@ -321,6 +334,14 @@ fn place(placing: &Placing, layout: Layout, machine: &Machine, allowed: &[u64; C
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Node 64 was taken for node 0: memory went to a node that the plan does not name.
+    #[test]
+    fn a_node_that_masks_cannot_hold_is_refused_and_not_taken_for_another() {
+        assert_eq!(mask(&[64]), mask(&[0]), "why");
+        assert_eq!(beyond_masks([0, 8, 63].into_iter()), None);
+        assert_eq!(beyond_masks([0, 8, 252, 253].into_iter()), Some(252));
+    }
 
     /// Two nodes of four CPUs in turn, of which a batch system gave us some: no rule goes beyond, and spreading skips the node that has none.
     #[test]

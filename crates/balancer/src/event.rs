@@ -444,6 +444,14 @@ pub struct Comparison {
     pub because: String,
 }
 
+impl Comparison {
+    /// The change with its interval, such as `-2.5 ± 0.4 %`; `None`: there were too few windows, and `change_percent` is no figure.
+    #[must_use]
+    pub fn change(&self) -> Option<String> {
+        self.plus_minus_percent.map(|margin| format!("{:+.1} ± {margin:.1} %", self.change_percent))
+    }
+}
+
 /// Statistics of the windows on one side of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
@@ -532,8 +540,10 @@ pub enum SettingDone {
     Changed,
     /// Restored to the previous value.
     Restored,
-    /// Not restored, because another program has changed it since; or not changed, in a dry run.
+    /// Not restored, because another program has changed it since.
     LeftAlone,
+    /// Not changed, in a dry run.
+    NotChanged,
     /// Could not be changed or restored.
     Failed,
 }
@@ -545,7 +555,8 @@ impl SettingDone {
         match self {
             SettingDone::Changed => "changed",
             SettingDone::Restored => "restored",
-            SettingDone::LeftAlone => "left as it is: dry run, or another program changed it",
+            SettingDone::LeftAlone => "left as another program has set it",
+            SettingDone::NotChanged => "not changed (dry run)",
             SettingDone::Failed => "could not be changed",
         }
     }
@@ -670,6 +681,20 @@ mod tests {
             "{line}"
         );
         assert_eq!(serde_json::from_str::<Entry>(&line).unwrap(), written);
+    }
+
+    #[test]
+    fn a_dry_run_is_no_other_program() {
+        let of = |done: SettingDone| (serde_json::to_string(&done).unwrap(), done.words());
+        assert_eq!(of(SettingDone::LeftAlone), (r#""left-alone""#.to_owned(), "left as another program has set it"));
+        assert_eq!(of(SettingDone::NotChanged), (r#""not-changed""#.to_owned(), "not changed (dry run)"));
+    }
+
+    #[test]
+    fn a_comparison_of_too_few_windows_has_no_change() {
+        let measured = Comparison { change_percent: -2.5, plus_minus_percent: Some(0.4), ..Comparison::default() };
+        assert_eq!(measured.change().as_deref(), Some("-2.5 ± 0.4 %"));
+        assert_eq!(Comparison { plus_minus_percent: None, ..measured }.change(), None);
     }
 
     #[test]

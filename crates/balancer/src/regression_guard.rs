@@ -68,6 +68,11 @@ impl RegressionGuard {
         }
     }
 
+    /// Sets another share of the targets' running time that may be lost. What was spent, and the batch that is being evaluated, stay.
+    pub fn set_max_harm(&mut self, max_harm: f64) {
+        self.max_harm = max_harm;
+    }
+
     /// Whether changes may be made now.
     ///
     /// # Errors
@@ -242,6 +247,21 @@ mod tests {
             regression_guard.changed(5e8);
             watch(&mut regression_guard, 1.1_f64.powi(batch + 1), 0.001, AFTER, 5).expect("judged");
         }
+    }
+
+    /// A reload of the configuration made a new guard: an advance at each of them, and changes under evaluation that were never undone, however harmful.
+    #[test]
+    fn another_limit_keeps_the_account_and_the_batch() {
+        let mut regression_guard = RegressionGuard::new(0.01);
+        watch(&mut regression_guard, 1.0, 0.001, 10, 3);
+        regression_guard.changed(3e9);
+        assert!(regression_guard.may_change().is_err() && regression_guard.is_judging());
+        regression_guard.set_max_harm(0.02);
+        assert!(regression_guard.may_change().is_err() && regression_guard.is_judging());
+        assert!(watch(&mut regression_guard, 0.5, 0.001, AFTER, 5).expect("judged").undo);
+        let before = regression_guard.account_ns();
+        regression_guard.window(None, 1e9);
+        assert!((regression_guard.account_ns() - before - 0.02 * 1e9).abs() < 1.0, "the new share");
     }
 
     #[test]

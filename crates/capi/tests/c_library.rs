@@ -1,8 +1,6 @@
 //! The C library as its users get it: installed, found by pkg-config, its programs built and run, alone, under the address sanitizer and under valgrind;
 //! what it says compared with the trace.
 
-mod common;
-
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
@@ -13,7 +11,7 @@ use std::sync::OnceLock;
 use numapilot_fixtures::{Kind, Size, write};
 use numapilot_flows::Trace;
 
-use common::{must, prefix, scratch};
+use crate::common::{must, prefix, scratch};
 
 fn compile(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
     let mut pkg_config = Command::new("pkg-config");

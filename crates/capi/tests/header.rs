@@ -68,6 +68,6 @@ fn the_header_is_what_the_sources_make_of_it() {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == made,
-        "include/numapilot.h is out of date: NUMAPILOT_WRITE_HEADER=1 cargo test -p numapilot-capi --test header"
+        "include/numapilot.h is out of date: NUMAPILOT_WRITE_HEADER=1 cargo test -p numapilot-capi --test all header::"
     );
 }

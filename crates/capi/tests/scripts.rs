@@ -1,13 +1,11 @@
 //! The generic scripts in C (`scripts/`): what they print on two recordings is what is kept in `scripts/golden`, which Python and SQL are held to as well;
 //! also under the address sanitizer and valgrind.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{must, prefix, scratch};
+use crate::common::{must, prefix, scratch};
 
 const SCRIPTS: [&str; 8] =
     ["remote", "types", "pattern", "first-touch", "handover", "read-only", "false-sharing", "allocator-only"];

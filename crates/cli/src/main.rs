@@ -1,9 +1,9 @@
 //! `numapilot`: see, explain and fix memory placement on NUMA machines. This crate parses arguments, calls the crates that do the work, and turns their
 //! errors into messages and exit codes.
 //!
-//! Exit codes: 0 success; 1 failure; 2 wrong usage. `record`, `run` and `stat` return the program's own status (128 + n for signal n), or
-//! 126/127 where it could not be run, as shells do. `cc`, `c++` and `fc` return the compiler's. `compare` and `check` return 3 where a limit is
-//! exceeded; `selftest` returns 4 where nothing could be judged.
+//! Exit codes: 0 success; 1 failure; 2 wrong usage. `record`, `run`, `stat` and `balance` return the program's own status (128 + n for signal n); the first
+//! three, and `check`, 126/127 where it could not be run, as shells do. `cc`, `c++` and `fc` return the compiler's. `compare` and `check` return 3 where a
+//! limit is exceeded, `move` where pages that could have moved stayed; `selftest` returns 4 where nothing could be judged.
 
 mod args;
 mod commands;

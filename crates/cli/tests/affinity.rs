@@ -1,8 +1,6 @@
 //! Threads of a recording run on the CPUs of the simulated machine that the program asks for.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 /// One set of attributes, changed for each thread, as OpenMP libraries use them: a thread has what they said when it was made.
 const ATTRIBUTES: &str = r#"

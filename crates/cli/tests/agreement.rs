@@ -2,11 +2,9 @@
 //! one program judged together at 1 %; what is counted differs by no more than how the threads happened to run. One alarm in a hundred pairs is therefore
 //! false, so that an alarm must be confirmed by a second pair with other seeds: intervals that are too narrow raise it in both.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Chance of a false alarm over all shares of one program.

@@ -1,8 +1,6 @@
 //! Objects of functions that allocate for others are named after the callers: known by name, by their source, or by the user.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const PROGRAM: &str = r#"

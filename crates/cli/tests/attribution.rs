@@ -5,8 +5,6 @@
 //!
 //! `NUMAPILOT_TEST_FULL=1` makes it a million allocations (minutes; best with `cargo test --release`).
 
-mod common;
-
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -15,7 +13,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_trace::tables::AccessColumns;
 use numapilot_trace::tables::ObjectColumns;
 use numapilot_trace::tables::ObjectRow;

@@ -1,15 +1,12 @@
 //! Damaged traces, foreign files and impossible options: each gives an exit code other than 0 and one line on standard error that names what is wrong
 //! and what to do; nothing panics, and nothing half-written stays behind.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::*;
-use tempfile::TempDir;
+use crate::common::*;
 
 const PROGRAM: &str = r#"
 #include <stdio.h>
@@ -27,7 +24,7 @@ int main(void) {
 "#;
 
 struct Sample {
-    folder: TempDir,
+    folder: PathBuf,
     program: PathBuf,
 }
 
@@ -35,9 +32,10 @@ struct Sample {
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
-        let folder = scratch();
-        let program = build(folder.path(), "sample", "cc", PROGRAM, &[]);
-        let trace = folder.path().join("good.numatrace");
+        let folder = numapilot_scratch::scratch().join("bad_input");
+        fs::create_dir(&folder).expect("a folder");
+        let program = build(&folder, "sample", "cc", PROGRAM, &[]);
+        let trace = folder.join("good.numatrace");
         let options = ["--machine", "opteron-8385", "--keep-raw", "--period", "16"];
         record::<&str>(&trace, &options, &program, &[]).succeeded();
         Sample { folder, program }
@@ -49,7 +47,7 @@ fn copy(into: &Path) -> PathBuf {
     let trace = into.join("copy.numatrace");
     let _ = fs::remove_dir_all(&trace);
     fs::create_dir_all(trace.join("raw")).expect("a folder");
-    let good = sample().folder.path().join("good.numatrace");
+    let good = sample().folder.join("good.numatrace");
     for part in ["", "raw"] {
         for file in fs::read_dir(good.join(part)).expect("the trace").map(|file| file.expect("a file").path()) {
             if file.is_file() {
@@ -248,6 +246,14 @@ fn programs_that_cannot_be_recorded() {
     assert_eq!(report_json(&trace, &[])["recording"]["engine"], "track");
 }
 
+/// It ended with 1, as if the program had failed.
+#[test]
+fn a_check_without_a_limit_is_wrong_usage() {
+    let ran = run(&["check", "--", "true"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("--max-remote"), "{}", ran.stderr);
+}
+
 #[test]
 fn options_that_cannot_be() {
     let program = sample().program.to_str().expect("UTF-8 path");
@@ -293,7 +299,7 @@ fn machines_that_cannot_be() {
 
 #[test]
 fn views_that_cannot_be() {
-    let trace = sample().folder.path().join("good.numatrace");
+    let trace = sample().folder.join("good.numatrace");
     let trace = trace.to_str().expect("UTF-8 path");
     let cases: [(&[&str], &str); 8] = [
         (&["--object", "no_such_object"], "no_such_object"),

@@ -1,10 +1,8 @@
 //! Programs that start others in every way: no record contradicts another, and every free finds its block.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const CHILDREN: &str = include_str!("programs/children.c");

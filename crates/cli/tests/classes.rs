@@ -1,11 +1,9 @@
 //! The programs of the known classes, at small sizes: each records and verifies itself; and those whose memory behaviour is published show it.
 //! What the default sizes show: `workloads/README.md`.
 
-mod common;
-
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Sixteen threads on the four-node machine; the report, after the program's own verification passed.

@@ -1,8 +1,6 @@
 //! `compare` and `check` as people and CI jobs use them: on real programs, on the committed recording, and on wrong input.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// 32 MiB of points: more than the shared caches hold.
@@ -241,7 +239,7 @@ fn wrong_input_is_answered_with_what_to_do() {
     answered(&["compare", &trace, "/nonexistent"], 1, &["/nonexistent"]);
     answered(&["compare", &trace, &trace, "--prediction", &bad], 1, &["bad.json", "whatif --json"]);
     answered(&["compare", &trace, &trace, "--no-model", "--max-slowdown", "2%"], 1, &["--no-model"]);
-    answered(&["check", "--trace", &trace], 1, &["--max-remote 30%"]);
+    answered(&["check", "--trace", &trace], 2, &["--max-remote <PERCENT>"]);
     answered(&["check", "--max-remote", "many", "--trace", &trace], 2, &["percentage"]);
     answered(&["check", "--max-remote-of", "nothing=3%", "--trace", &trace], 1, &["could not be judged", "no access"]);
 }

@@ -1,7 +1,5 @@
 //! Programs that leave their launcher: the recording follows them until they end or the user stops it, and says so.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 
 const DAEMON: &str = include_str!("programs/daemon.c");
 /// Milliseconds for which the daemon goes on: longer than a recorder that waits out of courtesy.

@@ -1,10 +1,8 @@
 //! The documents: no dead link, every page in the book, and the reference of commands as the program prints it. The book itself takes mdBook (`make docs`).
 
-mod common;
-
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn the_tools_of_the_documents_do_what_they_say() {

@@ -1,8 +1,6 @@
 //! `numapilot doctor` on the machine under the test, whatever that is: its exit status, its two forms, and that they agree.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 #[test]

@@ -3,14 +3,12 @@
 //!
 //! Without an emulator that accepts plugins, these tests check the error message and its remedy, and are counted as tests that did not run.
 
-mod common;
-
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const OPTIONS: [&str; 4] = ["--engine", "emulate", "--machine", "opteron-8385"];

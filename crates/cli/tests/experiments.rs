@@ -1,12 +1,10 @@
 //! The experiments' scripts (`experiments/`) can read what `simulate --json` prints. Their full runs take an hour, so this test keeps them working in between.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 /// A few milliseconds of shared traffic on one node.
 const TINY: &str = r#"

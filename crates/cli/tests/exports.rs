@@ -1,12 +1,10 @@
 //! The files for other programs, by way of the command: standard output, filters, and errors that leave nothing behind.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use common::{Ran, run, scratch};
+use crate::common::{Ran, run, scratch};
 use numapilot_fixtures::{Kind, Size, write};
 
 fn make(folder: &Path) -> PathBuf {

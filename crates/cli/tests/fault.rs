@@ -1,8 +1,6 @@
 //! Engine `fault` on this machine's kernel: a program touches known pages from known lines and threads, and the recording must show them. If the
 //! kernel allows no page-fault events (a container's seccomp profile, say), the tests are reported as not run.
 
-mod common;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
@@ -12,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/touch.c");

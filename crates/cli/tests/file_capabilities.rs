@@ -1,8 +1,6 @@
 //! numapilot with capabilities of its file, as `doctor` and the error messages advise (`setcap cap_perfmon+ep`): the tracker still finds the recording's
 //! memory, and the program its environment.
 
-mod common;
-
 use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 const NOBODY: u32 = 65534;
 /// `struct vfs_cap_data` of `linux/capability.h`: revision 2, effective; permitted and inheritable, the low words and the high ones. CAP_PERFMON is 38.

@@ -1,13 +1,11 @@
 //! A process whose `main` has ended by `pthread_exit` runs on: commands that name it watch its other threads.
 
-mod common;
-
 use std::process::Child;
 use std::process::Command;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const PROGRAM: &str = "#include <pthread.h>\n#include <time.h>\n\

@@ -1,12 +1,10 @@
 //! Code that a program generates while it runs has the names that its runtime writes for perf, in what is recorded of page faults, of the emulator's accesses
 //! and of allocations.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/generated.c");

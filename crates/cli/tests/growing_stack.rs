@@ -1,13 +1,11 @@
 //! The main thread's stack, which grows on demand, is one object of its greatest size. Data in a deep frame belongs to it, for any thread and process that
 //! uses it.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 use numapilot_trace::tables::AccessColumns;

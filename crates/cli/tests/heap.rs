@@ -1,12 +1,10 @@
 //! The heap profile of recordings of a program whose every allocation is known, by each engine that has the tracker, as text, JSON, picture, table and profile.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/handed.c");

@@ -1,12 +1,10 @@
 //! Home nodes as the kernel assigns them, from a compiled program to the report's figures: a block's second life at an address, and first touches by code that
 //! is not instrumented, with page-fault events and without.
 
-mod common;
-
 use std::path::Path;
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const MACHINE: [&str; 4] = ["--machine", "opteron-8385", "--period", "50"];

@@ -3,14 +3,12 @@
 //!
 //! Needs Node.js, Chromium and the packages of `web/`: `tools/setup test` installs them.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_fixtures::Kind;
 use numapilot_fixtures::Size;
 use serde_json::json;

@@ -1,14 +1,12 @@
 //! `numapilot import`, from files of perf to the report: recordings made with perf (`testdata/perf`) and synthesised ones of the hardware's forms
 //! (`testdata/perf-streams`), whose every access is known.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 fn testdata(name: &str) -> PathBuf {
@@ -48,7 +46,7 @@ fn has_latency(number: u64) -> bool {
     !is_write(number) && !number.is_multiple_of(7)
 }
 
-/// Every access stands for the period.
+/// Every access stands for the period, of SPE for what its driver makes of that.
 const PERIOD: u64 = 10_000;
 
 #[test]
@@ -73,7 +71,9 @@ fn synthesised_streams_of_every_kind_give_the_accesses_they_were_made_of() {
         assert_eq!(meta["duration_ns"], 559 * 1000 + 100, "{name}");
         let totals = &report["headline"]["totals"];
         assert_eq!(totals["samples"], numbers(memory), "{name}");
-        assert_eq!(totals["accesses"]["value"].as_f64(), Some((numbers(memory) * PERIOD) as f64), "{name}");
+        // The driver of SPE drops what is no multiple of 256.
+        let period = if name.starts_with("spe") { PERIOD / 256 * 256 } else { PERIOD };
+        assert_eq!(totals["accesses"]["value"].as_f64(), Some((numbers(memory) * period) as f64), "{name}");
         let remote = numbers(|n| memory(n) && is_remote(n)) as f64 / numbers(memory) as f64;
         let found = totals["remote_share"]["value"].as_f64().expect("a share");
         assert!((found - remote).abs() < 1e-9, "{name}: {found} for {remote}");

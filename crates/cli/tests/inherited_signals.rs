@@ -1,8 +1,6 @@
 //! What the caller ignores (a service's SIGPIPE, the SIGHUP of `nohup`), the started program ignores too, as it would without numapilot; and a reader that goes
 //! away ends no command that has more to do than to print.
 
-mod common;
-
 use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
@@ -13,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,19 +1,18 @@
 //! Objects of Java programs have their class and the line that allocates them, and their addresses follow them through collections: with every collector that
 //! numapilot follows; with the others it says so.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Site;
 use numapilot_flows::Trace;
 use numapilot_not_run::not_run;
+use serde_json::Value;
 
 const SOURCE: &str = include_str!("programs/Collected.java");
 /// Collectors that move objects in pauses only.
@@ -114,6 +113,79 @@ fn objects_keep_class_and_line_through_every_collector() {
     }
 }
 
+/// The estimates of a class at a marked line.
+#[track_caller]
+fn estimated<'a>(heap: &'a Value, mark: &str, class: &str) -> &'a Value {
+    let place = format!("Collected.java:{}", line(mark));
+    let sites = heap["sites"].as_array().expect("sites");
+    let found = sites.iter().find(|row| row["place"] == place.as_str() && row["name"] == class);
+    found.unwrap_or_else(|| panic!("no {class} at {place} in {heap}"))
+}
+
+/// Make sure that estimates from samples hold what the program allocates, whatever was moved: 20 times 3,000 blocks of 10,000 bytes and their headers.
+#[test]
+fn the_heap_shows_estimates_by_class_and_line() {
+    const BLOCKS: f64 = 20.0 * 3000.0;
+    const BLOCK_BYTES: f64 = (10_000 + HEADER_BYTES) as f64;
+    // 24 times the distance of samples: one that is missed once in 10^10 runs.
+    const ARRAY_LENGTH: u64 = 200_000;
+    let folder = scratch();
+    if !compiled(folder.path()) {
+        return;
+    }
+    let path = folder.path().join("track.numatrace");
+    let options = ["--engine", "track", "--java=64K"];
+    let length = ARRAY_LENGTH.to_string();
+    recorded(folder.path(), &path, &options, &["-XX:+UseSerialGC"], &[&length, "20", "3000"]).succeeded();
+    let report = report_json(&path, &["-n", "1000"]);
+    let heap = &report["sampled_heap"];
+    assert_eq!(heap["interval_bytes"], serde_json::json!([65_536, 65_536]), "{heap}");
+    let garbage = estimated(heap, "garbage", "byte[]");
+    let figure = |row: &Value, name: &str, part: &str| row[name][part].as_f64().expect("a number");
+    let samples = garbage["samples"].as_f64().expect("a number");
+    // p = 1 - exp(-10,016 / 65,536) = 0.142: some 8,500 samples, so 1.1 % for one standard error. Five of them: the program is the same, the draw is not.
+    let bytes = figure(garbage, "allocated_bytes", "value");
+    assert!((bytes / (BLOCKS * BLOCK_BYTES) - 1.0).abs() < 0.05, "{garbage}");
+    assert!((figure(garbage, "allocations", "value") / BLOCKS - 1.0).abs() < 0.05, "{garbage}");
+    assert!(samples > 7500.0 && samples < 9600.0, "{garbage}");
+    let width = figure(garbage, "allocated_bytes", "high") - figure(garbage, "allocated_bytes", "low");
+    assert!(width > bytes * 0.02 && width < bytes * 0.08, "{garbage}");
+    assert!(figure(garbage, "at_peak_bytes", "value") < 80e6, "no more than the heap has: {garbage}");
+    // It was sampled surely, has moved, and is one allocation all the same.
+    let array = estimated(heap, "read", "double[]");
+    assert_eq!((array["samples"].as_u64(), figure(array, "allocations", "value").round()), (Some(1), 1.0), "{array}");
+    let array_bytes = (HEADER_BYTES + ARRAY_LENGTH * 8) as f64;
+    assert!((figure(array, "left_bytes", "value") / array_bytes - 1.0).abs() < 0.01, "{array}");
+
+    let name = path.to_str().expect("UTF-8");
+    let text = run(&["report", name, "--width", "140"]).succeeded().stdout;
+    for needed in
+        ["AT PEAK", "OBJECTS OF JAVA, ESTIMATED FROM SAMPLES", "one for each 64.0 KiB", "Collected.java:", "±%"]
+    {
+        assert!(text.contains(needed), "no `{needed}` in\n{text}");
+    }
+    let own = run(&["report", name, "--object", "double[]", "--width", "140"]).succeeded().stdout;
+    assert!(own.contains("double[]") && !own.contains("byte[]") && !own.contains("RFREE"), "{own}");
+}
+
+/// Make sure that a thread has the whole name that the program gave it, though the kernel keeps 15 bytes of it.
+#[test]
+fn threads_have_whole_names() {
+    let folder = scratch();
+    if !compiled(folder.path()) {
+        return;
+    }
+    // Also with a collector whose objects are not followed.
+    for collector in ["-XX:+UseSerialGC", "-XX:+UseZGC"] {
+        let path = folder.path().join("named.numatrace");
+        let options = ["--engine", "track", "--java"];
+        recorded(folder.path(), &path, &options, &[collector], &["1000", "3", "0"]).succeeded();
+        let trace = Trace::open(&path).expect("the trace opens");
+        let named = |name: &str| trace.threads().iter().filter(|thread| &*thread.name == name).count();
+        assert_eq!((named("reader with a long name"), named("reader with a l")), (3, 0), "{collector}");
+    }
+}
+
 /// Make sure that accesses go to the array wherever it lies: each walk reads each of its lines once, and no cache holds them.
 #[test]
 fn accesses_belong_to_the_object_wherever_a_collection_has_put_it() {
@@ -145,7 +217,7 @@ fn accesses_belong_to_the_object_wherever_a_collection_has_put_it() {
             continue;
         }
         assert!((object.address.0..object.address.0 + object.bytes).contains(&access.address.0), "{access:?}");
-        let is_reader = trace.thread(access.thread).is_some_and(|thread| *thread.name == *"reader");
+        let is_reader = trace.thread(access.thread).is_some_and(|thread| *thread.name == *"reader with a long name");
         *(if is_reader { &mut by_readers } else { &mut by_others }) += u64::from(access.weight);
     }
     let walk = LENGTH / 8;

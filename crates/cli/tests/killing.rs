@@ -1,8 +1,6 @@
 //! kill -9 at seeded random moments, a hundred times, of the program and of the recorder by turns: every trace opens and holds every
 //! whole chunk, and a program whose recorder dies runs on as if nothing had been there.
 
-mod common;
-
 use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
@@ -14,7 +12,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_trace::chunk::Damage;
 use numapilot_trace::chunk::RawTrace;
 

@@ -1,13 +1,11 @@
 //! `balance` on a real kernel with four nodes (the lab): programs whose best placement is known, under two policies, beside the kernel's own NUMA balancing in
 //! the same guest; programs that end, exec, fork, remap and lock memory while they are managed; and a daemon that is killed.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 use serde_json::Value;
 

@@ -1,13 +1,11 @@
 //! `balance --replicate` on a real kernel with four nodes (the lab): processes that only read one file end with copies of it on their own nodes, also
 //! those that have gone elsewhere meanwhile; and read the same with and without.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 use serde_json::Value;
 

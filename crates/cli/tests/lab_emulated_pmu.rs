@@ -1,14 +1,12 @@
 //! The samples of an emulated PMU, imported (`numapilot import`) and recorded live in the guest (`record --engine pmu`, from rings as the kernel lays them
 //! out): the report's matrix and remote share against the exact counts of the same run, and everything that is shown says that it was emulated.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::Lab;
 use numapilot_lab::Sampling;
 use numapilot_lab::Topology;

@@ -1,15 +1,13 @@
 //! Engine `fault` on real kernels with four nodes (the lab): a program that allocates on one node and reads from the others is reported with the right
 //! nodes, threads, lines and page counts, against `move_pages` and numa_maps; the hinting faults of NUMA balancing name the nodes that use its pages.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 use serde_json::Value;
 

@@ -1,9 +1,7 @@
 //! Page homes on the simulated machine beside a real kernel's, in one run of a workload in the lab: its threads run on
 //! the nodes that the simulated machine has them on, and the kernel says where each page is.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_lab::homes::Comparison;

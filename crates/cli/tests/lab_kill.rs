@@ -1,12 +1,10 @@
 //! The daemon killed at random moments, over and over, in the lab: the programs' output stays, no page is lost, and the next start puts the system's
 //! settings and the threads' affinities back. Ten times by default; `NUMAPILOT_KILLS=100` for more, `NUMAPILOT_SEED` for other moments.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Topology};
 
 fn number(name: &str, usual: u64) -> u64 {

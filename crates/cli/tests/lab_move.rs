@@ -1,11 +1,9 @@
 //! `move` on real kernels with four nodes (the lab): every page of a program moves to its target node, small ones and huge ones, and each one's outcome is
 //! reported.
 
-mod common;
-
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 use serde_json::Value;
 

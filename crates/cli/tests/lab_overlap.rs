@@ -2,15 +2,13 @@
 //! a recording of the program's accesses and a perfect sampler; the daemon in the guest gets page faults. Where one placement is best and stays so, both find
 //! it. Where many are as good, both find one that costs no more than the best, by the traffic model.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::Lab;
 use numapilot_lab::Topology;
 use numapilot_machine::Machine;

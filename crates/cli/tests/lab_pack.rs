@@ -1,12 +1,10 @@
 //! Whole processes onto nodes (`balance --pack`), in the lab: each gets the nodes that it fills, with its memory; cpusets are kept to; a machine that is asked
 //! for more than it has is loaded evenly; and everything is as it was at the end. `advise` names nodes in numad's form.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Topology};
 use serde_json::Value;
 

@@ -1,12 +1,10 @@
 //! Rights, on a real kernel (the lab): each missing right is named with its remedy, and everything that works without it continues; users can neither control
 //! nor see each other's processes; and two daemons never manage the same process.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Topology};
 
 /// Runs a script in the guest; what it wrote between `BEGIN name` and `END`.
@@ -26,13 +24,15 @@ impl Told {
         }
     }
 
-    /// The remedy names the right: for a file (`setcap`), or, where the machine on which the guest runs is a container and its files say so, for that.
-    fn says_perfmon(&self, mark: &str) {
+    /// The remedy names the right: for a file (`setcap`), or, where the machine on which the guest runs is a container and its files say so, for that. Above
+    /// level 2 it is the older capability.
+    fn says_capability(&self, mark: &str, level: u32) {
         let text = self.of(mark);
-        assert!(
-            text.contains("setcap cap_perfmon+ep") || text.contains("--cap-add PERFMON"),
-            "{mark}: no right in\n{text}"
-        );
+        let (file, container) = match level {
+            0..=2 => ("setcap cap_perfmon+ep", "--cap-add PERFMON"),
+            _ => ("setcap cap_sys_admin+ep", "--cap-add SYS_ADMIN"),
+        };
+        assert!(text.contains(file) || text.contains(container), "{mark}: no right in\n{text}");
     }
 }
 
@@ -90,13 +90,13 @@ kill $roots $own
     // More than one's own processes take CAP_PERFMON, whatever kernel.perf_event_paranoid says.
     for level in 2..=4 {
         told.says(&format!("system-{level}"), &["perf_event_paranoid", "status 1"]);
-        told.says_perfmon(&format!("system-{level}"));
+        told.says_capability(&format!("system-{level}"), level);
     }
     told.says("own-2", &["numa_balancing", "run as root", "observations", "status 0"]);
     // Levels above 2 are Debian's: without the capability, users see no events.
     for level in 3..=4 {
         told.says(&format!("own-{level}"), &["perf_event_paranoid", "status 1"]);
-        told.says_perfmon(&format!("own-{level}"));
+        told.says_capability(&format!("own-{level}"), level);
     }
     told.says("other", &["status 1"]);
     told.says("move-other", &["CAP_SYS_PTRACE", "status 1"]);
@@ -110,7 +110,7 @@ kill $roots $own
     told.says("no-nice", &["observations", "status 0"]);
     told.says("no-ptrace", &["CAP_SYS_PTRACE", "status 1"]);
     told.says("no-perfmon", &["status 1"]);
-    told.says_perfmon("no-perfmon");
+    told.says_capability("no-perfmon", 2);
     told.says("was", &["same"]);
 }
 

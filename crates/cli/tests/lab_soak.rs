@@ -1,12 +1,10 @@
 //! A daemon that manages a whole guest of the lab for a long time, with programs that start and end and clients that control it: its memory, descriptors and
 //! threads must not grow, and no program's output may change. A minute by default; `NUMAPILOT_SOAK_MINUTES=60` or `tools/soak` for longer ones.
 
-mod common;
-
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Topology};
 
 /// The daemon's size in a quiet moment.

@@ -1,14 +1,12 @@
 //! `stat` and `maps` on real kernels with four nodes (the lab), of a process whose memory lies still: to the page what numa_maps says, and what `numastat` and
 //! `numastat -p` say (where this system has them).
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 use serde_json::Value;
 

@@ -1,8 +1,6 @@
 //! What recorded programs find of the simulated machine in /sys and /proc, by every way in which programs look: the same as libnuma's own functions say.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 
 /// Prints what it finds, one line each.
 const LOOKS: &str = r#"

@@ -1,13 +1,11 @@
 //! `numapilot measure` on this machine, and on real kernels with several memory nodes (the lab): every matrix has the right rows and columns, memory is where
 //! it was asked for (by the kernel's word, and by an exact count of accesses), and the resulting model runs in `simulate`. Times in the lab mean nothing.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::thread;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Lab, Outcome, Topology, TruthOptions};
 use serde_json::Value;
 

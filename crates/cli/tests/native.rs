@@ -1,11 +1,9 @@
 //! `record --native`: the program's own work from a run without call-outs.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Reads 32 MiB that the main thread filled, in two threads; `WORK` times a number is divided between two accesses, of which the clock's charge knows nothing.

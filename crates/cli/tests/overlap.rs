@@ -1,10 +1,8 @@
 //! Sixteen threads take in program time what they would take on sixteen CPUs, however few this machine has.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use numapilot_trace::tables::ThreadColumns;
 use numapilot_trace::tables::TraceReader;
 

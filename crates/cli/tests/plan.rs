@@ -1,13 +1,11 @@
 //! Plans and numactl's options as people and scripts use them: on this machine, whatever its nodes, and on a simulated one. `plan_lab.rs` asks a kernel
 //! with several nodes.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Allocates in several places, answers with what it was asked for.

@@ -1,12 +1,10 @@
 //! Plans and numactl's options on a real kernel with four nodes (the lab): every planned object is where the plan says, by `move_pages` and
 //! numa_maps, on two kernels; the program's result is the same; numactl's documented examples give the same policy through us.
 
-mod common;
-
 use std::collections::HashMap;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_lab::{Kernel, Lab, Topology};
 
 const KERNELS: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];

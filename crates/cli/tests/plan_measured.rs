@@ -1,11 +1,9 @@
 //! A plan on the simulated machine changes homes and nothing else, and its conditions take what reports show: calls of one line, offsets.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use numapilot_trace::tables::{CounterColumns, FrameColumns, ObjectColumns, TraceReader};
 use serde_json::Value;
 

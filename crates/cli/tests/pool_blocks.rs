@@ -1,13 +1,11 @@
 //! Pools that a program carries itself, by each engine with the tracker: every block is an object with its line, every access belongs to the innermost block,
 //! and the heap is counted without them.
 
-mod common;
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 

@@ -1,8 +1,6 @@
 //! `simulate` and `whatif` as people use them, on a committed recording of a multigrid solver (`testdata/traces/README.md`).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 fn trace() -> String {

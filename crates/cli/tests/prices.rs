@@ -1,10 +1,8 @@
 //! One price: what `report` says that a fix would gain, `whatif` says of the same change, to the last digit, and `compare --prediction` takes it as it is.
 
-mod common;
-
 use std::path::PathBuf;
 
-use common::*;
+use crate::common::*;
 use numapilot_fixtures::{Kind, Size, write};
 use serde_json::Value;
 

@@ -1,7 +1,5 @@
 //! Servers are trees of processes, units and cgroups: every command that is given one takes all of it, also what joins later, and says what it may not take.
 
-mod common;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
@@ -16,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Long enough for the title that the worker writes over it.

@@ -1,11 +1,9 @@
 //! Published measurements appear again: which object receives the accesses, how many of them are remote, how uneven the controllers
 //! are, and what the known remedies change. Programs, machine and figures: `workloads/README.md`.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 /// Records a workload with 16 threads on the four-node machine; checks that its own verification passed.

@@ -1,14 +1,12 @@
 //! Allocations of Python programs have the Python function and line that they were made for, whatever the engine; and what looks like an interpreter but
 //! is none does no harm.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_not_run::not_run;
 use serde_json::Value;
 

@@ -1,9 +1,7 @@
 //! `numapilot selftest` on the machine under the test, whatever that is: the JSON's shape, that every verdict has its reason, and the exit status that follows.
 //! Nothing here claims a time: on a busy machine contention may be anything.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 fn parsed(ran: &Ran) -> Value {

@@ -1,12 +1,10 @@
 //! The tools that try servers (`servers/`, docs/guides/servers.md) pass their own unit tests, and their list is valid. Full runs take an hour, so this test
 //! keeps them working in between.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn servers_are_tried_as_the_guide_says() {

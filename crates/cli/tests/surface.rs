@@ -1,8 +1,6 @@
 //! The command line as users and scripts see it: help, JSON, width, colours, exit status, untouched streams, and the compiler
 //! wrappers under build systems.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -10,9 +8,8 @@ use std::process::Command;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Two threads sweep an array that the first of them has written; status and output are asked for by arguments.
 const PROGRAM: &str = r#"
@@ -47,21 +44,22 @@ int main(int argc, char **argv) {
 "#;
 
 struct Sample {
-    folder: TempDir,
+    folder: PathBuf,
     program: PathBuf,
 }
 
 impl Sample {
     fn trace(&self) -> PathBuf {
-        self.folder.path().join("sample.numatrace")
+        self.folder.join("sample.numatrace")
     }
 }
 
 fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(|| {
-        let folder = scratch();
-        let program = build(folder.path(), "sample", "c++", PROGRAM, &[]);
+        let folder = numapilot_scratch::scratch().join("surface");
+        fs::create_dir(&folder).expect("a folder");
+        let program = build(&folder, "sample", "c++", PROGRAM, &[]);
         let sample = Sample { folder, program };
         record::<&str>(&sample.trace(), &["--machine", "opteron-8385"], &sample.program, &[]).succeeded();
         sample
@@ -228,7 +226,7 @@ fn models_shells_and_manuals_are_at_hand() {
 #[test]
 fn the_exit_status_and_the_streams_are_the_programs() {
     let sample = sample();
-    let trace = sample.folder.path().join("status.numatrace");
+    let trace = sample.folder.join("status.numatrace");
     for status in ["0", "3", "255"] {
         let alone = finish(Command::new(&sample.program).args([status, "words"]));
         let recorded = record(&trace, &["--machine", "opteron-8385"], &sample.program, &[status, "words"]);
@@ -245,7 +243,7 @@ fn the_exit_status_and_the_streams_are_the_programs() {
 #[test]
 fn standard_input_reaches_the_program() {
     let sample = sample();
-    let trace = sample.folder.path().join("input.numatrace");
+    let trace = sample.folder.join("input.numatrace");
     let mut command = numapilot(&["record", "-q", "--force", "--machine", "opteron-8385", "-o"]);
     command.arg(&trace).arg("--").arg(&sample.program).args(["0", "cat"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the recorder starts");
@@ -258,12 +256,12 @@ fn standard_input_reaches_the_program() {
 #[test]
 fn an_older_trace_is_kept_unless_force_is_given() {
     let sample = sample();
-    let trace = sample.folder.path().join("kept.numatrace");
+    let trace = sample.folder.join("kept.numatrace");
     for _ in 0..2 {
         let mut command = numapilot(&["record", "-q", "--machine", "opteron-8385", "-o"]);
         finish(command.arg(&trace).arg("--").arg(&sample.program)).succeeded();
     }
-    let older = sample.folder.path().join("kept.numatrace.old");
+    let older = sample.folder.join("kept.numatrace.old");
     assert!(trace.join("meta.json").is_file() && older.join("meta.json").is_file());
 }
 

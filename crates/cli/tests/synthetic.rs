@@ -1,8 +1,6 @@
 //! The text and JSON reports of every kind of synthetic trace: the empty one, huge thread counts, hostile names.
 
-mod common;
-
-use common::{report_json, scratch};
+use crate::common::{report_json, run, scratch};
 use numapilot_fixtures::{Kind, Size, write};
 
 /// Names of traces, machines and programs come from elsewhere: those of predictions and errors are only text, too.
@@ -18,7 +16,7 @@ fn predictions_and_errors_show_hostile_names_as_text() {
         &["report", path, "--object", "no such \u{1b}[2J"],
     ];
     for command in commands {
-        let ran = common::run(command);
+        let ran = run(command);
         assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{command:?}: {ran:?}");
         assert!((ran.stdout + &ran.stderr).contains("\\u{1b}"), "{command:?} names neither");
     }
@@ -34,7 +32,7 @@ fn every_kind_of_trace_can_be_reported() {
         write(kind, &size, &trace).expect("the trace is written");
         let path = trace.to_str().expect("UTF-8");
         let everything = ["--functions", "--stacks", "--threads", "--matrix", "--instances"];
-        let ran = common::run(&[&["report", path][..], &everything].concat()).succeeded();
+        let ran = run(&[&["report", path][..], &everything].concat()).succeeded();
         let name = kind.word();
         assert!(ran.stdout.contains("synthetic data"), "{name}: {}", ran.stdout);
         assert!(kind != Kind::HostileNames || ran.stdout.lines().take(24).any(|line| line.starts_with("OBJECT")));

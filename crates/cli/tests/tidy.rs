@@ -221,6 +221,71 @@ fn no_files_of_a_crate_import_each_other() {
     complain(problems);
 }
 
+/// What changes the whole process. Tests of other files would run in the changed one.
+const OF_THE_PROCESS: &[&str] = &[
+    "env::set_var",
+    "env::remove_var",
+    "env::set_current_dir",
+    "panic::set_hook",
+    "panic::take_hook",
+    "libc::setrlimit",
+    "libc::umask",
+    "#[global_allocator]",
+];
+
+/// What is wrong with the files of tests in the folder `tests` of a crate whose manifest is `manifest`, where they share a program; and how many do.
+fn shared_tests(tests: &Path, manifest: &str) -> (Vec<String>, usize) {
+    let sections = manifest.split("[[test]]").skip(1);
+    let programs: Vec<&str> = sections
+        .filter_map(|section| section.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')))
+        .collect();
+    let all = fs::read_to_string(tests.join("all.rs")).expect("the shared program");
+    let modules: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect();
+    let (mut problems, mut shared) = (Vec::new(), 0);
+    for entry in fs::read_dir(tests).expect("the tests") {
+        let path = entry.expect("a folder's entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        if path.join("main.rs").exists() {
+            problems.push(format!(
+                "{}: cargo looks for no program there, since the crate has `autotests = false`",
+                path.display()
+            ));
+        }
+        if !has_extension(&path, &["rs"]) {
+            continue;
+        }
+        match (modules.contains(&name.as_str()), programs.contains(&name.as_str())) {
+            (false, false) => problems.push(format!("{}: no line in all.rs, so it never runs", path.display())),
+            (true, true) => problems.push(format!("{}: in all.rs and a program of its own", path.display())),
+            (false, true) => continue,
+            (true, false) => shared += 1,
+        }
+        let text = fs::read_to_string(&path).expect("UTF-8");
+        for word in OF_THE_PROCESS.iter().filter(|word| text.contains(*word)) {
+            problems
+                .push(format!("{}: `{word}` needs a program of its own (`[[test]]` in Cargo.toml)", path.display()));
+        }
+    }
+    (problems, shared)
+}
+
+/// Cargo finds no file of tests by itself in a crate where they share a program: one that nothing names would never run.
+#[test]
+fn every_file_of_tests_belongs_to_a_program() {
+    let (mut problems, mut shared) = (Vec::new(), 0);
+    for entry in fs::read_dir(root().join("crates")).expect("the crates") {
+        let folder = entry.expect("a folder's entry").path();
+        let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        if manifest.lines().any(|line| line == "autotests = false") {
+            let (found, count) = shared_tests(&folder.join("tests"), &manifest);
+            problems.extend(found);
+            shared += count;
+        }
+    }
+    complain(problems);
+    assert!(shared > 60, "only {shared} files of tests share a program");
+}
+
 #[test]
 fn the_guide_to_changes_names_files_that_exist() {
     let guide = "docs/internals/changes.md";

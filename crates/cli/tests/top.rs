@@ -1,8 +1,6 @@
 //! `numapilot top` on a real terminal: a pseudo-terminal with the program on one side and a terminal emulator on the other. What it shows, what keys do, and
 //! that the terminal is left as it was, whatever ends it.
 
-mod common;
-
 use std::fs::File;
 use std::io::Read;
 use std::io::Write;
@@ -19,7 +17,7 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 80;

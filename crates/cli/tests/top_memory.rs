@@ -1,7 +1,5 @@
 //! An opened process in `top`: its hottest memory by samples of this kernel's events.
 
-mod common;
-
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
@@ -10,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 
 const SOURCE: &str = include_str!("programs/again.c");
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,7 +1,5 @@
 //! Names of traces, with and without their ending, and commands on traces that are still being recorded.
 
-mod common;
-
 use std::fs;
 use std::io::BufRead;
 use std::io::BufReader;
@@ -9,7 +7,7 @@ use std::path::Path;
 use std::process::Child;
 use std::process::Stdio;
 
-use common::*;
+use crate::common::*;
 
 /// Writes to a table, says so, and waits for the end of its input.
 const PROGRAM: &str = r#"

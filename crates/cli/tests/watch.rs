@@ -1,8 +1,6 @@
 //! `stat` and `export` as they are used: commands with their exit codes, targets that die, every form of output, files that appear whole; and a server with
 //! slow, invalid and many clients.
 
-mod common;
-
 use std::io::Read;
 use std::io::Write;
 use std::net::TcpStream;
@@ -13,7 +11,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-use common::*;
+use crate::common::*;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);

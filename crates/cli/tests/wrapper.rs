@@ -1,13 +1,11 @@
 //! The compiler wrapper under link-time optimisation, under the names of compilers, and in programs of which it compiled a part only.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 use numapilot_symbols::Coverage;
 
 const MAIN: &str = r#"

@@ -1,12 +1,10 @@
 //! The zoo's scripts (`zoo/`, docs/zoo.md) pass their own unit tests, and its manifest is valid. Full runs take an hour, so this test keeps them working in
 //! between.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::*;
+use crate::common::*;
 
 #[test]
 fn the_zoo_judges_as_its_manual_says() {

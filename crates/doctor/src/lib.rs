@@ -59,6 +59,7 @@ fn host(facts: &EventFacts) -> Vec<(&'static str, String)> {
     let balancing = match facts.numa_balancing {
         None => "not in this kernel".to_owned(),
         Some(0) => "off".to_owned(),
+        Some(mode) if mode & 1 == 0 => format!("between tiers of memory only ({mode})"),
         Some(mode) => format!("on ({mode})"),
     };
     vec![

@@ -44,6 +44,15 @@ fn hinting(facts: &EventFacts) -> Option<Obstacle> {
             "NUMA balancing is off, so only first touches are recorded",
             "`sudo sysctl kernel.numa_balancing=1` while recording (the kernel will then move pages as well)",
         )),
+        Some(mode) if mode & 1 == 0 => Some(Obstacle::new(
+            format!(
+                "NUMA balancing only promotes pages between tiers of memory (kernel.numa_balancing is {mode}): of fast memory only first touches are recorded"
+            ),
+            format!(
+                "`sudo sysctl kernel.numa_balancing={}` while recording (the kernel will then move pages as well)",
+                mode | 1
+            ),
+        )),
         Some(_) => None,
     }
 }

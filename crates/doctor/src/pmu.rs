@@ -120,7 +120,8 @@ fn obstacles(facts: &EventFacts) -> Vec<Obstacle> {
 /// Why no PMU here samples memory accesses.
 fn nothing_there(facts: &EventFacts) -> Obstacle {
     let has = |name: &str| facts.pmus.iter().any(|pmu| pmu == name);
-    let has_core = has("cpu") || has("cpu_core") || facts.pmus.iter().any(|pmu| pmu.starts_with("armv8"));
+    // drivers/perf/arm_pmuv3.c: `armv8_pmuv3_0`, `armv9_neoverse_n2`.
+    let has_core = has("cpu") || has("cpu_core") || facts.pmus.iter().any(|pmu| pmu.starts_with("armv"));
     if let Some(hypervisor) = &facts.hypervisor {
         let what = if has_core { "counters, but none that sample memory accesses" } else { "no hardware counters" };
         return Obstacle::new(

@@ -54,6 +54,21 @@ fn what_is_said_of_every_kind_of_machine() {
     }
 }
 
+#[test]
+fn balancing_of_tiers_alone_shows_first_touches_alone() {
+    let said = |mode: u32| {
+        let mut facts = facts("intel-spr-unprivileged.json");
+        facts.events.numa_balancing = Some(mode);
+        text(&diagnose(&facts), 200)
+    };
+    let (of_tiers, both) = (said(2), said(3));
+    assert!(
+        of_tiers.contains("between tiers of memory only (2)") && of_tiers.contains("numa_balancing=3`"),
+        "{of_tiers}"
+    );
+    assert!(both.contains("on (3)") && !both.contains("numa_balancing="), "{both}");
+}
+
 /// Whatever is refused, there is a reason and something to do about it; and what works names nothing in its way.
 #[test]
 fn every_refusal_has_a_reason_and_a_remedy() {
@@ -86,4 +101,17 @@ fn every_error_number_is_explained() {
             }
         }
     }
+}
+
+/// A guest whose processor's counters the device tree calls by its model has counters all the same.
+#[test]
+fn a_guest_with_the_counters_of_armv9_has_counters() {
+    let hypervisor = Some("KVM".to_owned());
+    let reason = |pmu: &str| {
+        let pmus = vec!["software".to_owned(), pmu.to_owned()];
+        let facts = EventFacts { vendor: Vendor::Arm, hypervisor: hypervisor.clone(), pmus, ..EventFacts::default() };
+        pmu::finding(&facts).obstacles.last().unwrap().reason.clone()
+    };
+    assert!(reason("armv9_neoverse_n2").contains("counters, but none"));
+    assert!(reason("breakpoint").contains("no hardware counters"));
 }

@@ -19,6 +19,7 @@ mod open;
 mod rows;
 mod sizes;
 mod symbolise;
+mod thread_names;
 mod ties;
 mod trace;
 

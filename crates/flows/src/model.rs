@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
-use numapilot_trace::record::{AllocKind, Counters};
+use numapilot_trace::record::{AllocKind, BlockSample, Counters};
 use serde::Serialize;
+
+use crate::thread_names::kernel_names;
 
 /// Kinds of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -147,6 +149,9 @@ pub struct Object {
     /// The call that allocated it, for heap blocks.
     #[serde(skip)]
     pub alloc_kind: Option<AllocKind>,
+    /// How it was chosen, for a block of a heap of which only samples are recorded.
+    #[serde(skip)]
+    pub sample: Option<BlockSample>,
 }
 
 /// A process image.
@@ -197,6 +202,15 @@ pub struct Thread {
     pub stack_object: Option<ObjectId>,
     /// Its last exact totals, if the engine counts.
     pub counters: Option<Counters>,
+}
+
+impl Thread {
+    /// What the kernel, and so a planner, may have of its name: the name itself, or, of one longer than the kernel keeps, which a runtime told, what runtimes
+    /// leave of it.
+    #[must_use]
+    pub fn kernel_names(&self) -> Vec<String> {
+        kernel_names(&self.name)
+    }
 }
 
 /// Exact totals of one thread at one moment.

@@ -1,5 +1,7 @@
 //! Looks objects up as the command line names them: by a site's number (S3), an instance's number (17), or a name.
 
+use std::collections::HashSet;
+
 use numapilot_trace::ids::ObjectId;
 
 use crate::filter::Filter;
@@ -46,13 +48,16 @@ impl Trace {
         self.named(name, is_accessed, NameError::NotAccessed)
     }
 
-    /// The heap blocks that `name` denotes, whether accessed or not: a plain name gives every site of that name that allocates blocks.
+    /// The heap blocks, and sampled objects of Java, that `name` denotes, whether accessed or not: a plain name gives every site of that name that allocates
+    /// some.
     ///
     /// # Errors
     /// No site or instance has that number or name, or none of that name allocates blocks.
     pub fn blocks_named(&self, name: &str) -> Result<Vec<Named>, NameError> {
+        let sampled: HashSet<SiteId> =
+            self.objects().iter().filter(|object| object.sample.is_some()).map(|object| object.site).collect();
         let is_heap = |site| self.site(site).is_some_and(|site| site.kind == ObjectKind::Heap);
-        self.named(name, is_heap, NameError::NoBlock)
+        self.named(name, |site| is_heap(site) || sampled.contains(&site), NameError::NoBlock)
     }
 
     fn named(

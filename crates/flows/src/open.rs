@@ -21,7 +21,7 @@ use crate::model::{
     CountersAt, Frame, Location, LocationId, Object, ObjectKind, Placement, PlacementCause, Process, Site, SiteId,
     Thread, Wait,
 };
-use crate::rows::alloc_kind_from_name;
+use crate::rows::{alloc_kind_from_name, sample_from_row};
 use crate::sizes::{HeapPeak, Life, SiteSize, Span, heap_peak, keep_within_processes, site_sizes};
 use crate::trace::{Losses, Tables, Trace};
 
@@ -155,6 +155,7 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
             stack: StackId(row.stack),
             alloc_kind: row.alloc_kind.as_deref().and_then(alloc_kind_from_name),
             death_thread: row.death_thread.map(ThreadIndex),
+            sample: sample_from_row(row.alloc_kind.as_deref(), row.sample_interval_bytes),
         });
     }
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))

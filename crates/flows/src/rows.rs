@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use numapilot_trace::chunk::{Damage, Problem};
-use numapilot_trace::record::AllocKind;
+use numapilot_trace::record::{AllocKind, BlockSample};
 use numapilot_trace::tables::{
     AccessColumns, CounterColumns, CounterRow, FrameColumns, FrameRow, HomeCounterColumns, HomeCounterRow, LossRow,
     ObjectColumns, ObjectRow, ProcessColumns, ProcessRow, StackColumns, StackRow, Table, TableError, ThreadColumns,
@@ -29,8 +29,22 @@ const ALLOC_KINDS: [(AllocKind, &str); 9] = [
     (AllocKind::Shm, "shm"),
 ];
 
+/// Their names where only samples are recorded: of an allocation, and of a later place of the block.
+const SAMPLED: &str = "sampled";
+const MOVED: &str = "moved";
+
 pub(crate) fn alloc_kind_from_name(name: &str) -> Option<AllocKind> {
     ALLOC_KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+}
+
+/// How a block was sampled, from its row's `alloc_kind` and `sample_interval_bytes`.
+pub(crate) fn sample_from_row(kind: Option<&str>, interval_bytes: Option<u32>) -> Option<BlockSample> {
+    let is_moved = match kind? {
+        SAMPLED => false,
+        MOVED => true,
+        _ => return None,
+    };
+    Some(BlockSample { interval_bytes: interval_bytes?, is_moved })
 }
 
 /// Sorts accesses by time, a row group at a time. It reuses its buffers, because fresh memory would cost a page fault for every
@@ -141,6 +155,7 @@ pub(crate) fn write_tables(
 fn objects(joined: &Joined, names: &Names) -> ObjectColumns {
     let kinds = crate::model::ObjectKind::ALL.map(|kind| Arc::<str>::from(kind.word()));
     let calls = ALLOC_KINDS.map(|(_, name)| Arc::<str>::from(name));
+    let samples = [SAMPLED, MOVED].map(Arc::<str>::from);
     let mut columns = ObjectColumns::default();
     columns.reserve(joined.objects.len());
     for (object, lifetime) in joined.objects.iter().zip(&joined.lifetimes) {
@@ -166,8 +181,12 @@ fn objects(joined: &Joined, names: &Names) -> ObjectColumns {
             birth_order: lifetime.birth,
             death_order: lifetime.death,
             stack: object.stack.0,
-            alloc_kind: object.alloc_kind.map(|kind| calls[kind as usize].clone()),
+            alloc_kind: match object.sample {
+                Some(sample) => Some(samples[usize::from(sample.is_moved)].clone()),
+                None => object.alloc_kind.map(|kind| calls[kind as usize].clone()),
+            },
             death_thread: object.death_thread.map(|thread| thread.0),
+            sample_interval_bytes: object.sample.map(|sample| sample.interval_bytes),
         });
     }
     columns

@@ -357,6 +357,7 @@ mod tests {
             pool,
             stack: StackId(0),
             thread: None,
+            sample: None,
         };
         let freed = |pool, address| Event::PoolFree { address: VirtAddr(address), pool };
         let mut world = World { pooled: vec![(5, 0x1000, 0x1040)], ..World::default() };

@@ -1,15 +1,14 @@
 //! End to end with a real binary: raw records in, objects with names, lines and kinds out.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::common;
 use numapilot_flows::{Filter, ObjectKind, Trace, finalise};
 use numapilot_symbols::{ElfSymbolizer, Symbolizer};
 use numapilot_trace::chunk::WriterOptions;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
-use numapilot_trace::record::{Access, AllocKind, Event};
+use numapilot_trace::record::{Access, AllocKind, BlockSample, Event, PoolEvent};
 use object::{Object, ObjectSymbol};
 
 const SOURCE: &str = r"
@@ -176,4 +175,59 @@ fn a_rebuilt_binary_leaves_addresses_unresolved() {
     let access = trace.accesses().next().unwrap();
     assert_eq!(&*trace.location(access.location).frames[0].function, "kernel+0x1200");
     assert_eq!(access.object, None);
+}
+
+#[test]
+fn a_sampled_block_says_how_it_was_drawn_and_whether_it_was_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("sampled.numatrace");
+    let mut program = common::Program::new(&dir, 1, WriterOptions::default());
+    let main = program.process(None);
+    let made = |address, sample| Event::PoolAlloc {
+        address: VirtAddr(address),
+        bytes: 80,
+        pool: 1,
+        stack: StackId(0),
+        thread: None,
+        sample,
+    };
+    let sample = |is_moved| Some(BlockSample { interval_bytes: 65_536, is_moved });
+    program.emit(main, Event::Pool { pool: 1, what: PoolEvent::Created("double[]".to_owned()) });
+    for event in [
+        made(0x1000, sample(false)),
+        Event::PoolFree { address: VirtAddr(0x1000), pool: 1 },
+        made(0x2000, sample(true)),
+        made(0x3000, None),
+    ] {
+        program.emit(main, event);
+    }
+    program.finish();
+    finalise(&dir).expect("the recording can be joined");
+    let trace = Trace::open(&dir).expect("the tables can be opened");
+    let pooled = trace.objects().iter().filter(|object| trace.kind_of(Some(object.id)) == ObjectKind::Pool);
+    let found: Vec<_> = pooled.map(|object| (object.address.0, object.sample, object.alloc_kind)).collect();
+    assert_eq!(found, [(0x1000, sample(false), None), (0x2000, sample(true), None), (0x3000, None, None)]);
+}
+
+/// Make sure that a thread keeps the whole name that its runtime told, and takes a new one.
+#[test]
+fn the_kernels_cut_name_does_not_replace_the_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("threads.numatrace");
+    let mut program = common::Program::new(&dir, 1, WriterOptions::default());
+    program.process(None);
+    let (kept, renamed) = (program.thread(0), program.thread(0));
+    let whole = "DispatcherWorkerThread21";
+    for (thread, names) in
+        [(kept, [whole, "DispatcherWorke", "Dispatc..read21"]), (renamed, [whole, "DispatcherWorke", "idle"])]
+    {
+        for name in names {
+            program.emit(thread, Event::ThreadName { name: name.to_owned() });
+        }
+    }
+    program.finish();
+    finalise(&dir).expect("the recording can be joined");
+    let trace = Trace::open(&dir).expect("the tables can be opened");
+    let named = |name: &str| trace.threads().iter().filter(|thread| &*thread.name == name).count();
+    assert_eq!((named(whole), named("idle"), named("DispatcherWorke")), (1, 1, 0));
 }

@@ -1,7 +1,6 @@
 //! Attribution against generated recordings whose truth is known: every access must get the right instance.
 
-mod common;
-
+use crate::common;
 use numapilot_flows::{ObjectKind, Trace, finalise};
 
 /// All accesses of the trace against `expected`; the number compared.

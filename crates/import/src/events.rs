@@ -23,7 +23,7 @@ pub(super) fn fact(attr: &EventAttr, index: usize, features: &Features) -> Event
         counts_other: counts_cycles(attr, name, features),
         is_fault,
         is_ibs,
-        is_helper: false,
+        is_helper: is_helper(name),
     }
 }
 
@@ -136,6 +136,12 @@ fn names_accesses(name: &str) -> bool {
         .any(|known| event.starts_with(known))
 }
 
+/// Whether an event is only there to make `mem-loads` possible (Alder Lake, Sapphire Rapids and later): perf samples it, too
+/// (`{cpu/mem-loads-aux/,cpu/mem-loads,ldlat=30/}:P` in `tools/perf/arch/x86/util/mem-events.c`), but it counts blocked loads.
+fn is_helper(name: &str) -> bool {
+    name.split(['/', '{', ',']).any(|word| word == "mem-loads-aux")
+}
+
 /// Whether the period is a number of cycles.
 fn counts_cycles(attr: &EventAttr, name: &str, features: &Features) -> bool {
     let is_ibs = pmu(attr, features) == Some("ibs_op");
@@ -172,6 +178,13 @@ mod tests {
         assert_eq!(rule(11, 0, "ibs_op//"), (AccessRule::All, true), "counts cycles by default");
         assert_eq!(rule(11, 1 << 19, "ibs_op/cnt_ctl=1/"), (AccessRule::All, false));
         assert_eq!(rule(5, 0, "mem:0x601040:rw"), (AccessRule::AsTold, false), "a breakpoint");
+    }
+
+    #[test]
+    fn the_event_that_leads_mem_loads_samples_nothing_of_its_own() {
+        let is_helper = |name: &str| fact(&EventAttr::default(), 0, &features(name)).is_helper;
+        assert!(is_helper("cpu/mem-loads-aux/") && is_helper("cpu_core/mem-loads-aux/P") && is_helper("mem-loads-aux"));
+        assert!(!is_helper("cpu/mem-loads,ldlat=30/P") && !is_helper("cpu/mem-stores/P"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use numapilot_machine::{CpuId, Machine, NodeId, parse_cpu_list};
 use numapilot_perf::EventAttr;
 use numapilot_perf::file::{CacheFact, Features, NodeFact, Walker};
+use numapilot_perf::spe::interval;
 use numapilot_sampled::EventCounts;
 use numapilot_trace::chunk::SessionStart;
 use numapilot_trace::engine::Engine;
@@ -71,7 +72,7 @@ impl Facts {
         });
         places.blocks = blocks.collect();
         let is_spe = |attr: &&EventAttr| features.pmu_name(attr.kind).is_some_and(|name| name.starts_with("arm_spe"));
-        places.spe_period = attrs.iter().find(is_spe).and_then(EventAttr::period);
+        places.spe_period = attrs.iter().find(is_spe).and_then(EventAttr::period).map(interval);
         Facts { machine: machine(&features), features, places, attrs }
     }
 
@@ -152,6 +153,13 @@ impl Facts {
         });
         rows.collect()
     }
+}
+
+/// Type register of the cores of an Arm machine: what perf records as the processor's id there, which is that of one of them.
+pub(super) fn midr(features: &Features) -> Option<u64> {
+    let digits = features.cpu_id.strip_prefix("0x").filter(|_| features.arch == "aarch64")?;
+    let end = digits.find(|digit: char| !digit.is_ascii_hexdigit()).unwrap_or(digits.len());
+    u64::from_str_radix(&digits[..end], 16).ok()
 }
 
 /// Whether each package holds exactly one node.
@@ -251,6 +259,16 @@ fn cache(fact: &CacheFact, known: &[u32]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn arms_type_register_is_the_processors_id() {
+        let midr = |arch: &str, id: &str| {
+            midr(&Features { arch: arch.to_owned(), cpu_id: id.to_owned(), ..Features::default() })
+        };
+        assert_eq!(midr("aarch64", "0x00000000413fd0c1"), Some(0x413f_d0c1));
+        assert_eq!(midr("aarch64", "0x00000000413fd0c1,more"), Some(0x413f_d0c1));
+        assert_eq!([midr("x86_64", "GenuineIntel-6-8F-8"), midr("aarch64", ""), midr("aarch64", "0x")], [None; 3]);
+    }
 
     #[test]
     fn nodes_within_a_package_are_seen() {

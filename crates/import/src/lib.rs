@@ -230,7 +230,8 @@ impl<R: Read + Send> RecordSource for Import<R> {
         // A stream may hold its feature sections anywhere; a file had them at the start.
         let facts = Facts::of(&self.walker, &self.id_cpus);
         let sampled = facts.sampled(&by_event);
-        let notes = words::notes(&facts, (&counts, &sampled), &self.walker, self.first_bad.as_deref());
+        let mut notes = words::notes(&facts, (&counts, &sampled), &self.walker, self.first_bad.as_deref());
+        notes.extend(words::untimed(self.queue.aux_untimed()));
         let more = [
             ("notes", serde_json::json!(notes)),
             ("import", words::counts(&counts)),
@@ -339,7 +340,9 @@ impl<R: Read> Import<R> {
             Ok(Record::SideBand(SideBand::Auxtrace { tid, cpu, .. }, _)) => {
                 self.queue.spe(item.aux, (tid != NO_TASK).then_some(tid), None, cpu);
             }
-            Ok(Record::SideBand(SideBand::AuxtraceInfo { kind, words }, _)) => self.queue.aux_info(kind, &words),
+            Ok(Record::SideBand(SideBand::AuxtraceInfo { kind, words }, _)) => {
+                self.queue.aux_info(kind, &words, facts::midr(self.walker.features()));
+            }
             Ok(Record::SideBand(SideBand::TimeConv { shift, multiplier, zero }, _)) => {
                 self.queue.time_conversion(shift, multiplier, zero);
             }

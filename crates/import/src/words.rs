@@ -15,7 +15,7 @@ use super::facts::{Facts, SampledEvent};
 /// The counts, for `meta.json`.
 pub(super) fn counts(counts: &Counts) -> Value {
     json!({
-        "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address,
+        "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address, "of_guests": counts.of_guests,
         "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "without_thread": counts.without_thread,
         "other_events": counts.other_events, "device_accesses": counts.device,
         "answered_by_caches": counts.core_cached + counts.shared_cached,
@@ -136,6 +136,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     if counts.kernel_addresses > 0 {
         notes.push(format!("{} samples access kernel memory and are left out", counts.kernel_addresses));
     }
+    notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     if counts.device > 0 {
         notes.push(format!(
@@ -227,6 +228,17 @@ fn lacking(facts: &Facts, counts: &Counts, notes: &mut Vec<String>) {
     } else if counts.with_latency > 0 && facts.emulated_pmu().is_none() {
         notes.push("latencies were measured by the hardware, in core cycles".to_owned());
     }
+}
+
+/// A note on accesses of AUX traces whose times are not known.
+pub(super) fn untimed(accesses: u64) -> Option<String> {
+    (accesses > 0).then(|| {
+        format!(
+            "the recording does not say which times the ticks of {} in AUX traces are (a clock of its own, `perf record -k`, or an old perf or kernel): \
+             they have the times at which perf wrote the traces",
+            units::counted(accesses, "access", "accesses")
+        )
+    })
 }
 
 /// Notes on records that perf or the kernel lost.

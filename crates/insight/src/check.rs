@@ -12,7 +12,13 @@ use crate::estimate::Estimate;
 use crate::totals::UNKNOWN_MAX;
 
 /// Why a share of the whole program is unknown.
-const NO_HOMES: &str = "the home node of more than half of the accesses is unknown";
+fn no_share(runs: &[RunSummary]) -> String {
+    let is_empty = |run: &RunSummary| run.accesses.is_some_and(|accesses| accesses.value <= 0.0);
+    match runs.iter().any(is_empty) {
+        true => "no memory access was recorded".to_owned(),
+        false => "the home node of more than half of the accesses is unknown".to_owned(),
+    }
+}
 
 /// A limit; all are shares (0.3 is 30 %).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -68,6 +74,9 @@ pub struct Judgement {
     pub object: Option<ObjectSummary>,
     /// Why there is no verdict; empty where there is one.
     pub remark: String,
+    /// Of a limit on the run time: whether that was measured or modelled, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_source: Option<TimeSource>,
 }
 
 /// Judges recordings of one state by limits. `baseline` is the state with which [`Limit::Slowdown`] compares.
@@ -94,10 +103,10 @@ fn judge_one(
     let remote = || most(|object| object.share * object.remote);
     let (found, object) = match limit {
         Limit::Remote(_) => {
-            (of_accesses(runs).and_then(|()| over(|run| run.remote_share).ok_or_else(|| NO_HOMES.to_owned())), remote())
+            (of_accesses(runs).and_then(|()| over(|run| run.remote_share).ok_or_else(|| no_share(runs))), remote())
         }
         Limit::Imbalance(_) => (
-            of_accesses(runs).and_then(|()| over(|run| run.imbalance).ok_or_else(|| NO_HOMES.to_owned())),
+            of_accesses(runs).and_then(|()| over(|run| run.imbalance).ok_or_else(|| no_share(runs))),
             most(|object| object.share * object.busiest_node),
         ),
         Limit::RemoteOf(name, _) => {
@@ -115,7 +124,11 @@ fn judge_one(
         Ok(_) => Verdict::Kept,
     };
     let (found, remark) = found.map_or_else(|why| (None, why), |found| (Some(found), String::new()));
-    Judgement { limit: limit.clone(), found, verdict, object, remark }
+    let time_source = match limit {
+        Limit::Slowdown(_) => runs.first().and_then(|run| run.time).map(|time| time.source),
+        _ => None,
+    };
+    Judgement { limit: limit.clone(), found, verdict, object, remark, time_source }
 }
 
 /// Page faults show who touches a page first, which is local more often than not: a limit on accesses would pass for that reason.
@@ -226,8 +239,21 @@ mod tests {
         let base = [run(Estimate::exact(0.1), 100.0)];
         let judged =
             |time: f64| judge(&[Limit::Slowdown(0.05)], &[run(Estimate::exact(0.1), time)], Some(&base))[0].verdict;
+        let source = judge(&[Limit::Slowdown(0.05)], &base, Some(&base))[0].time_source;
+        assert_eq!(source, Some(TimeSource::Modelled));
         assert_eq!(judged(104.0), Verdict::Kept);
         assert_eq!(judged(106.0), Verdict::Exceeded);
+    }
+
+    #[test]
+    fn a_recording_without_accesses_has_no_unknown_homes() {
+        let known = run(Estimate::exact(0.1), 1.0);
+        let remark = |accesses: f64| {
+            let run = RunSummary { remote_share: None, accesses: Some(Estimate::exact(accesses)), ..known.clone() };
+            judge(&[Limit::Remote(0.5)], &[run], None)[0].remark.clone()
+        };
+        assert_eq!(remark(0.0), "no memory access was recorded");
+        assert!(remark(5.0).contains("home node"), "{}", remark(5.0));
     }
 
     #[test]

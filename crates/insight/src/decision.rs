@@ -78,19 +78,19 @@ pub struct DecisionRow {
     /// Of its accesses, the share that is local.
     pub local: Estimate,
     /// Of its remote accesses, the share made by the allocating thread itself: pinning that thread where the memory is would
-    /// have avoided them. `None` without an allocating thread.
+    /// have avoided them. `None` where no allocating thread is known for more than half of its accesses.
     pub avoidable_by_pinning: Option<Estimate>,
     /// Of its remote accesses, the net share that placing the whole object on `best_node` would have avoided.
     pub avoidable_by_allocating_elsewhere: Estimate,
-    /// The one node on which most accesses would have been local.
+    /// The one node on which most accesses would have been local; `None` where they come from nodes without memory.
     pub best_node: Option<NodeId>,
     /// Of its accesses, the share from each node.
     pub from_node: Vec<Estimate>,
     /// Of its accesses, the share served by each node.
     pub on_node: Vec<Estimate>,
-    /// Of its accesses, the share by the allocating thread.
+    /// Of its accesses, the share by the allocating thread; `None` likewise.
     pub by_allocator: Option<Estimate>,
-    /// Of its accesses, the share by the allocating thread before anyone else's first.
+    /// Of its accesses, the share by the allocating thread before anyone else's first; `None` likewise.
     pub before_others: Option<Estimate>,
     /// Of its accesses, the share that writes.
     pub writes: Estimate,
@@ -248,7 +248,9 @@ impl Accumulator {
         let share = self.all.share_of(&sums.all);
         let known_from = self.known_from();
         let (best_node, avoidable) = self.best_placement(analysis);
-        let with_allocator = self.with_allocator.samples > 0;
+        // What the objects with a known allocating thread show says nothing of the others, where these are more.
+        let known_allocators = self.with_allocator.weight >= (1.0 - UNKNOWN_MAX) * self.all.weight;
+        let with_allocator = self.with_allocator.samples > 0 && known_allocators;
         let remote = self.remote.share_of(&self.known);
         let mut row = DecisionRow {
             key,
@@ -286,7 +288,16 @@ impl Accumulator {
             pattern: Pattern::TooFewSamples,
         };
         row.pattern = classify(&row);
+        // A node without memory may be the one that uses it; nothing is local there wherever it is placed.
+        if row.pattern == Pattern::UsedElsewhere && best_node != self.main_user().map(|index| analysis.nodes[index]) {
+            row.best_node = None;
+        }
         row
+    }
+
+    /// The position of the node from which most accesses come.
+    fn main_user(&self) -> Option<usize> {
+        (0..self.from.len()).max_by(|&a, &b| self.from[a].weight.total_cmp(&self.from[b].weight).then(b.cmp(&a)))
     }
 
     fn known_from(&self) -> Tally {

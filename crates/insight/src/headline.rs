@@ -29,25 +29,27 @@ pub enum Verdict {
     Blind,
     /// No memory access was seen.
     NothingSeen,
+    /// Memory accesses may have been seen, but none passes the filter.
+    NothingPasses,
     /// No event that samples memory accesses was recorded, so nothing is known of them.
     NotSampled,
     /// Page faults were recorded: who touched each page first, not how often memory is accessed.
     PageFaults,
     /// The home node of more than half of the accesses is unknown.
     HomesUnknown,
-    /// Few remote accesses and balanced controllers.
+    /// Few remote accesses and balanced controllers. The model may find something to fix all the same, such as false sharing.
     NothingToFix,
     /// Many accesses are remote; the memory controllers are evenly loaded.
     Remote,
-    /// One memory controller is overloaded; accesses are mostly local.
+    /// The memory controllers are unevenly loaded; accesses are mostly local.
     Imbalanced,
-    /// Many accesses are remote, and one memory controller is overloaded.
+    /// Many accesses are remote, and the memory controllers are unevenly loaded.
     RemoteAndImbalanced,
 }
 
 /// Remote share, 0 to 1, from which the verdict says that many accesses are remote.
 const MUCH_REMOTE: f64 = 0.1;
-/// Imbalance (sample definition) from which a controller counts as overloaded: one of four nodes at about twice the mean.
+/// Imbalance (sample definition) from which controllers count as unevenly loaded: one of four nodes at about twice the mean.
 const MUCH_IMBALANCE: f64 = 0.5;
 
 impl Analysis<'_> {
@@ -69,6 +71,7 @@ impl Analysis<'_> {
         let verdict = match (totals.accesses.value > 0.0, is_remote, is_imbalanced) {
             _ if blindness.is_some() => Verdict::Blind,
             _ if evidence == Evidence::Other => Verdict::NotSampled,
+            (false, _, _) if !self.filter.is_empty() => Verdict::NothingPasses,
             (false, _, _) => Verdict::NothingSeen,
             _ if evidence == Evidence::PageFaults => Verdict::PageFaults,
             _ if !totals.knows_homes() => Verdict::HomesUnknown,

@@ -40,7 +40,7 @@ pub use detail::{CodeRow, ObjectDetail, ObjectThread, PAGE_BYTES, PageRow, Threa
 pub use estimate::{Estimate, Tally, Weight};
 pub use fixes::{Fix, FixKind, is_placeable};
 pub use headline::{Headline, Verdict};
-pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse};
+pub use heap::{HeapProfile, HeapRow, HeapThread, HeapUse, SampledHeap, SampledRow, SampledUse};
 pub use patterns::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 pub use rows::{FunctionRow, StackRow, ThreadRow};
 pub use scene::Surveyed;

@@ -42,6 +42,8 @@ pub struct Matrix {
     pub nodes: Vec<NodeId>,
     /// Number of memory accesses by accessing node (row) and home node (column).
     pub accesses: Vec<Vec<Estimate>>,
+    /// Number of memory accesses in none of these cells: their home node, or the node from which they came, is unknown.
+    pub unknown: f64,
     /// Whether they were counted or sampled.
     pub source: Source,
 }
@@ -79,8 +81,20 @@ impl Totals {
     /// Whether enough of the accesses have a known home node (and come from a known node) for shares of remote ones to mean anything.
     #[must_use]
     pub fn knows_homes(&self) -> bool {
-        let known: f64 = self.served.iter().map(|served| served.value).sum();
+        let known = self.known_accesses();
         known > 0.0 && known >= (1.0 - UNKNOWN_MAX) * self.accesses.value
+    }
+
+    /// Number of memory accesses that have a known home node and come from a known node: those that the remote share is of.
+    #[must_use]
+    pub fn known_accesses(&self) -> f64 {
+        self.served.iter().map(|served| served.value).sum()
+    }
+
+    /// Whether these are all memory accesses.
+    #[must_use]
+    pub fn knows_all_homes(&self) -> bool {
+        self.known_accesses() >= self.accesses.value * (1.0 - 1e-9)
     }
 }
 
@@ -172,20 +186,23 @@ impl Analysis<'_> {
     #[must_use]
     pub fn matrix(&self) -> Matrix {
         let n = self.nodes.len();
-        if let Some(counts) = self.counted_total().and_then(|_| self.counted_matrix()) {
+        if let Some((total, counts)) = self.counted_total().and_then(|total| Some((total, self.counted_matrix()?))) {
+            let unknown = (total - counts.iter().flatten().sum::<f64>()).max(0.0);
             let accesses = counts.iter().map(|row| row.iter().map(|&c| Estimate::exact(c)).collect()).collect();
-            return Matrix { nodes: self.nodes.clone(), accesses, source: Source::Counted };
+            return Matrix { nodes: self.nodes.clone(), accesses, unknown, source: Source::Counted };
         }
         let mut tallies = vec![vec![Tally::default(); n]; n];
+        let mut unknown = Tally::default();
         for access in self.accesses() {
             let from = access.node.and_then(|node| self.node_position(node));
             let home = access.home.and_then(|node| self.node_position(node));
-            if let (Some(from), Some(home)) = (from, home) {
-                tallies[from][home].add(access);
+            match (from, home) {
+                (Some(from), Some(home)) => tallies[from][home].add(access),
+                _ => unknown.add(access),
             }
         }
         let accesses = tallies.iter().map(|row| row.iter().map(Tally::total).collect()).collect();
-        Matrix { nodes: self.nodes.clone(), accesses, source: Source::Sampled }
+        Matrix { nodes: self.nodes.clone(), accesses, unknown: unknown.weight, source: Source::Sampled }
     }
 
     /// From the counters: what a thread added between two of its readings was added on the node that the later one names.
@@ -273,8 +290,10 @@ fn counted_remote(matrix: &Matrix) -> (Estimate, Estimate) {
         all += row.iter().map(|accesses| accesses.value).sum::<f64>();
         local += row[index].value;
     }
-    let share = if all > 0.0 { (all - local) / all } else { 0.0 };
-    (Estimate::exact(all - local), Estimate::exact(share))
+    // Of no access with a known home, any share may be remote.
+    let nothing = Estimate { value: 0.0, low: 0.0, high: 1.0 };
+    let share = if all > 0.0 { Estimate::exact((all - local) / all) } else { nothing };
+    (Estimate::exact(all - local), share)
 }
 
 /// Sum of two independent estimates: margins add in quadrature, on each side.

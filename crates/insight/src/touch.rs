@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{AccessRef, LocationId, ObjectKind, PlacementCause, SiteId};
 use numapilot_machine::NodeId;
+use numapilot_ranges::RangeMap;
 use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use serde::Serialize;
 
@@ -28,6 +29,8 @@ pub struct PageUse {
     pub one_node: u64,
     /// Number of pages that several nodes use.
     pub several_nodes: u64,
+    /// By several threads, of which the node of one at least is unknown.
+    pub unknown_nodes: u64,
 }
 
 /// Pages that lie on one node and were seen in use from another.
@@ -147,6 +150,8 @@ struct Page {
     thread: ThreadIndex,
     many_threads: bool,
     nodes: u64,
+    /// Whether the node of a fault is unknown.
+    is_node_unknown: bool,
     faults: u32,
     site: Option<SiteId>,
 }
@@ -178,6 +183,7 @@ impl PageUse {
             (1, ..) => &mut self.once,
             (_, _, nodes) if nodes > 1 => &mut self.several_nodes,
             (_, false, _) => &mut self.one_thread,
+            _ if page.is_node_unknown => &mut self.unknown_nodes,
             _ => &mut self.one_node,
         };
         *count += page.pages;
@@ -201,8 +207,8 @@ struct Walk<'a, 't> {
     /// Placements by thread and moment.
     placed: HashMap<(ThreadIndex, TimeNs), Vec<Placed>>,
     pages: HashMap<PageKey, Page>,
-    /// Of each owner the pages of more than 4 KiB: by the number of the first 4 KiB, how many.
-    large: HashMap<Owner, BTreeMap<u64, u64>>,
+    /// Of each owner the pages of more than 4 KiB, by the numbers of their 4 KiB.
+    large: HashMap<Owner, RangeMap<u64, ()>>,
     sites: HashMap<Option<SiteId>, SiteSums>,
     files: HashMap<SiteId, u64>,
     away: HashMap<(NodeId, NodeId), (u64, HashMap<PageKey, u64>)>,
@@ -240,7 +246,8 @@ impl Walk<'_, '_> {
         }
         let (at, pages) = self.page_at(owner, page.wrapping_sub(base));
         let key = (owner, at);
-        let new = Page { pages, thread: access.thread, many_threads: false, nodes: 0, faults: 0, site };
+        let thread = access.thread;
+        let new = Page { pages, thread, many_threads: false, nodes: 0, is_node_unknown: false, faults: 0, site };
         // A block that is given back and touched anew within one object's life is another page as well.
         let state = match self.pages.entry(key) {
             std::collections::hash_map::Entry::Occupied(mut entry) if first.is_some() => {
@@ -253,6 +260,7 @@ impl Walk<'_, '_> {
         };
         state.many_threads |= state.thread != access.thread;
         state.nodes |= bit;
+        state.is_node_unknown |= bit == 0;
         state.faults = state.faults.saturating_add(1);
         match (first, is_found) {
             (Some(placed), _) => self.first(access, site, (placed.node, placed.pages, placed.cause)),
@@ -273,27 +281,27 @@ impl Walk<'_, '_> {
 
     /// A page of `pages` times 4 KiB is there from now on.
     fn lay(&mut self, owner: Owner, first: u64, pages: u64) {
+        let end = first.saturating_add(pages);
         let Some(large) = self.large.get_mut(&owner) else {
             if pages > 1 {
-                self.large.entry(owner).or_default().insert(first, pages);
+                self.large.entry(owner).or_default().set(first, end, ());
             }
             return;
         };
-        let before = large.range(..first).next_back().filter(|(at, pages)| first - **at < **pages).map(|(at, _)| *at);
-        let within: Vec<u64> =
-            large.range(first..first.saturating_add(pages)).map(|(at, _)| *at).chain(before).collect();
-        for at in within {
-            large.remove(&at);
+        // A large page is there as a whole, or not at all.
+        let replaced: Vec<u64> = large.overlapping(first, end).map(|page| page.start).collect();
+        for at in replaced {
+            large.take(at);
         }
         if pages > 1 {
-            large.insert(first, pages);
+            large.set(first, end, ());
         }
     }
 
     /// The page that holds this 4 KiB: the number of its first 4 KiB, and how many there are.
     fn page_at(&self, owner: Owner, page: u64) -> (u64, u64) {
-        let last = self.large.get(&owner).and_then(|large| large.range(..=page).next_back());
-        last.filter(|(at, pages)| page - **at < **pages).map_or((page, 1), |(at, pages)| (*at, *pages))
+        let large = self.large.get(&owner).and_then(|large| large.get(page));
+        large.map_or((page, 1), |large| (large.start, large.end - large.start))
     }
 
     fn first(&mut self, access: &AccessRef, site: Option<SiteId>, (node, pages, cause): (NodeId, u64, PlacementCause)) {
@@ -506,5 +514,30 @@ mod tests {
         assert_eq!(found.uses, PageUse { once: 512, several_nodes: 512, ..PageUse::default() });
         assert_eq!(found.away, [Away { home: NodeId(0), node: NodeId(1), pages: 1024, faults: 3 }]);
         assert_eq!(found.on_node, [512, 0]);
+    }
+
+    /// Recordings of perf need not say on which CPU a thread was.
+    #[test]
+    fn threads_of_unknown_nodes_are_not_on_one_node() {
+        let uses = |nodes: [Option<u16>; 2]| {
+            let threads = (0..2).map(|index| Thread { index: ThreadIndex(index), ..Thread::default() }).collect();
+            let mut tables = Tables { threads, ..Tables::default() };
+            for (thread, node) in (0..2).zip(nodes) {
+                tables.accesses.push(&AccessRef {
+                    time: TimeNs(u64::from(thread)),
+                    thread: ThreadIndex(thread),
+                    node: node.map(NodeId),
+                    weight: 1,
+                    ..AccessRef::at(0x1000)
+                });
+            }
+            let trace = Trace::from_tables(tables);
+            let nodes = [NodeId(0), NodeId(1)];
+            Analysis::new(&trace, &nodes, &nodes, Filter::default()).touches_of_faults().uses
+        };
+        assert_eq!(uses([Some(0), Some(0)]), PageUse { one_node: 1, ..PageUse::default() });
+        assert_eq!(uses([None, None]), PageUse { unknown_nodes: 1, ..PageUse::default() });
+        assert_eq!(uses([Some(0), None]), PageUse { unknown_nodes: 1, ..PageUse::default() });
+        assert_eq!(uses([Some(0), Some(1)]), PageUse { several_nodes: 1, ..PageUse::default() });
     }
 }

@@ -10,14 +10,15 @@ use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
 use serde::Serialize;
 
-use crate::context::Analysis;
+use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
 use crate::facts::{PAGE_BYTES, Page, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind, FixPricer};
-use crate::patterns::why_unpriced;
+use crate::patterns::{limits_of, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
 use crate::uncertainty::Uncertainty;
+use crate::unseen::unseen_sites;
 use crate::usage::{Usage, index_of};
 
 const KNOWN: &str = "interleave, weights:NODE*WEIGHT+..., bind:NODE, users, local, arenas, first-touch, replicate, hand-over, near, spread or align; or \
@@ -248,6 +249,8 @@ pub struct Answer {
     pub more_bytes: u64,
     /// Each change as text, and the bytes of memory that it moves; `None` for changes of threads and processes.
     pub set: Vec<(String, Option<u64>)>,
+    /// What the prediction leaves out, in whole sentences.
+    pub cannot_say: Vec<String>,
 }
 
 impl Analysis<'_> {
@@ -269,7 +272,7 @@ impl Analysis<'_> {
         overrides: &[PlacementOverride],
         surveyed: &mut Surveyed,
     ) -> Result<Answer, WhatIfError> {
-        self.check_priced()?;
+        let sums = self.check_priced()?;
         overrides.iter().try_for_each(|change| check(machine, change))?;
         let (interest, groups) = self.interest(machine, overrides);
         let scene = match surveyed.scene(self, machine, &interest) {
@@ -293,6 +296,7 @@ impl Analysis<'_> {
             uncertainty,
             more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
             set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
+            cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does"),
         })
     }
 
@@ -306,7 +310,8 @@ impl Analysis<'_> {
         Ok(Pricer::new(machine, &usage)?.now()?.run_ns)
     }
 
-    fn check_priced(&self) -> Result<(), WhatIfError> {
+    /// Checks that the recording has prices; the sums over its accesses.
+    fn check_priced(&self) -> Result<AllSums, WhatIfError> {
         let sums = self.sum();
         if sums.all.samples == 0 {
             let why = "it holds no memory accesses, so nothing can be predicted; record with `--engine instrument`";
@@ -314,7 +319,7 @@ impl Analysis<'_> {
         }
         match why_unpriced(self, &sums) {
             Some(why) => Err(WhatIfError::Recording(why.join(" "))),
-            None => Ok(()),
+            None => Ok(sums),
         }
     }
 

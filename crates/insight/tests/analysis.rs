@@ -220,6 +220,23 @@ fn counted_totals_are_exact_and_follow_threads_that_move() {
     assert_eq!(loaded[0].utilisation, Some(50.0 * 64.0 / peak));
 }
 
+/// Objects that were there before the recording have no allocating thread: the others of their site do not speak for them.
+#[test]
+fn what_a_few_objects_show_of_their_allocators_is_not_of_the_site() {
+    let by_allocator = |others: u64| {
+        let own = (0..10).map(|at| (at, 0, 0, 8 * at, 1, false));
+        let sketches: Vec<Sketch> = own.chain((10..10 + others).map(|at| (at, 2, 1, 8 * at, 1, false))).collect();
+        let mut tables = tables(&sketches, 1);
+        tables.objects[1].thread = None;
+        let trace = Trace::from_tables(tables);
+        let row = analysis(&trace).sites().into_iter().next().expect("the site");
+        assert_eq!((row.avoidable_by_pinning.is_some(), row.before_others.is_some()), (others <= 10, others <= 10));
+        row.by_allocator
+    };
+    assert_eq!(by_allocator(10), Some(Estimate::exact(1.0)));
+    assert_eq!(by_allocator(30), None);
+}
+
 #[test]
 fn empty_traces_give_empty_figures() {
     let trace = Trace::from_tables(Tables::default());

@@ -34,6 +34,12 @@ impl FromIterator<CpuId> for CpuMask {
 }
 
 impl CpuMask {
+    /// Every CPU that a kernel can have.
+    #[must_use]
+    pub fn all() -> CpuMask {
+        CpuMask(Box::new([u64::MAX; WORDS]))
+    }
+
     /// The CPUs in the set, ascending.
     #[must_use]
     pub fn cpus(&self) -> Vec<CpuId> {
@@ -126,6 +132,20 @@ pub fn set_thread(tid: u32, mask: &CpuMask) -> Result<(), KernelError> {
     }
 }
 
+/// Whether a thread is scheduled by a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`): it has to run at once when it can, and with fewer CPUs it
+/// may have to wait for others like it. False where the thread has ended.
+#[must_use]
+pub fn is_real_time(tid: u32) -> bool {
+    let Ok(number) = libc::pid_t::try_from(tid) else { return false };
+    // SAFETY: takes an integer and returns one.
+    is_real_time_policy(unsafe { libc::sched_getscheduler(number) })
+}
+
+fn is_real_time_policy(policy: libc::c_int) -> bool {
+    let policy = if policy < 0 { libc::SCHED_OTHER } else { policy & !libc::SCHED_RESET_ON_FORK };
+    matches!(policy, libc::SCHED_FIFO | libc::SCHED_RR | libc::SCHED_DEADLINE)
+}
+
 #[cfg(test)]
 mod tests {
     //! This thread.
@@ -175,6 +195,19 @@ mod tests {
         let shown = of_thread(tid).unwrap();
         assert!(is_still(&shown, &with_offline(tid, &shown, super::online().as_ref())));
         assert_eq!(with_offline(tid, &shown, None), shown, "nobody says what is offline");
+    }
+
+    #[test]
+    fn real_time_policies_are_told_from_others() {
+        // SAFETY: has no preconditions.
+        let tid = unsafe { libc::gettid() } as u32;
+        assert!(!is_real_time(tid) && !is_real_time(u32::MAX));
+        for policy in [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 6] {
+            assert!(is_real_time_policy(policy), "{policy}");
+        }
+        for policy in [-1, libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE, libc::SCHED_RESET_ON_FORK] {
+            assert!(!is_real_time_policy(policy), "{policy}");
+        }
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct Cpuset {
     pub cpus: String,
     /// Text of `cpuset.mems`; empty if it inherits its parent's.
     pub mems: String,
+    /// Whether its administrator has set its CPUs apart (`cpuset.cpus.partition`: `root` or `isolated`). Another value of `cpuset.cpus` would change what
+    /// others may use, or make the partition invalid.
+    pub is_partition: bool,
     /// CPUs that its tasks may run on (`cpuset.cpus.effective`).
     pub effective_cpus: CpuMask,
     /// Nodes whose memory its tasks may use, ascending (`cpuset.mems.effective`).
@@ -50,11 +53,12 @@ pub struct Cpuset {
 pub fn cpuset(folder: &Path) -> Option<Cpuset> {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| text.trim().to_owned());
     let (cpus, mems) = (read("cpuset.cpus")?, read("cpuset.mems")?);
+    let is_partition = read("cpuset.cpus.partition").is_some_and(|kind| !kind.is_empty() && kind != "member");
     let numbers = |name: &str| parse_cpu_list(&read(name)?).ok();
     let effective_cpus = numbers("cpuset.cpus.effective")?.into_iter().map(numapilot_machine::CpuId).collect();
     let effective_mems = numbers("cpuset.mems.effective")?;
     let effective_mems = effective_mems.into_iter().filter_map(|node| u16::try_from(node).ok().map(NodeId)).collect();
-    Some(Cpuset { cpus, mems, effective_cpus, effective_mems })
+    Some(Cpuset { cpus, mems, is_partition, effective_cpus, effective_mems })
 }
 
 /// The cpuset that binds a cgroup's processes: its own, or that of the nearest cgroup above that has one; `None`: none has, so all is allowed.
@@ -109,6 +113,12 @@ mod tests {
         let found = cpuset(&folder).unwrap();
         assert_eq!((found.cpus.as_str(), found.mems.as_str(), found.effective_cpus.cpus().len()), ("", "0-1", 4));
         assert_eq!(found.effective_mems, [NodeId(0), NodeId(1)]);
+        for (kind, is_partition) in [("member", false), ("root", true), ("isolated", true), ("root invalid (x)", true)]
+        {
+            put("sys/fs/cgroup/jobs/a/cpuset.cpus.partition", &format!("{kind}\n"));
+            assert_eq!(cpuset(&folder).unwrap().is_partition, is_partition, "{kind}");
+        }
+        put("sys/fs/cgroup/jobs/a/cpuset.cpus.partition", "member\n");
         put("sys/fs/cgroup/jobs/a/inner/cgroup.procs", "");
         assert_eq!(nearest_cpuset(&folder.join("inner")), Some(found), "its parent's binds it");
         put("sys/fs/cgroup/jobs/cgroup.procs", "");

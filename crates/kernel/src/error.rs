@@ -52,6 +52,12 @@ pub enum KernelError {
         /// The node.
         node: NodeId,
     },
+    /// /proc is that of another namespace of process ids: what it says of a process is about another one than the system calls act on.
+    #[error(
+        "/proc does not show the processes of this namespace of process ids, so nothing is moved: their numbers mean others here; mount it anew \
+         (`mount -t proc proc /proc`, `unshare --mount-proc`), or run in the namespace that it shows (`nsenter -p`, `docker run --pid host`)"
+    )]
+    OtherProc,
     /// More items than this crate supports at once.
     #[error("more than {limit} {what} at once; name fewer of them")]
     TooMany {

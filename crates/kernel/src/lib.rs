@@ -20,5 +20,6 @@ pub mod numa_memory;
 pub mod pagemap;
 pub mod sysctl;
 pub mod task;
+pub mod thread_cpus;
 
 pub use error::KernelError;

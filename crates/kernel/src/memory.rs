@@ -2,10 +2,12 @@
 //! and gives the same result per page ([`PageState`]).
 
 use std::io;
+use std::path::Path;
 
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
+use crate::task::stand_in;
 
 /// Pages per system call: the kernel works through them in pieces of some dozens anyway, and a signal need not wait for long.
 const BATCH: usize = 16 << 10;
@@ -52,12 +54,9 @@ impl PageState {
 /// Asks for (and one day orders) the places of pages; holds the buffers that the calls need.
 #[derive(Debug, Default)]
 pub struct PageQuery {
-    pages: Vec<*const libc::c_void>,
+    pages: Vec<usize>,
     status: Vec<libc::c_int>,
 }
-
-// SAFETY: the pointers are addresses in other processes and are never followed here.
-unsafe impl Send for PageQuery {}
 
 impl PageQuery {
     /// A query with empty buffers, which later calls reuse.
@@ -82,28 +81,48 @@ impl PageQuery {
     }
 
     fn part(&mut self, pid: u32, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
-        let number = libc::pid_t::try_from(pid).map_err(|_| KernelError::Gone { pid })?;
         self.pages.clear();
-        self.pages.extend(addresses.iter().map(|&address| address as *const libc::c_void));
+        self.pages.extend(addresses.iter().map(|&address| address as usize));
         self.status.clear();
         self.status.resize(addresses.len(), -libc::ENOENT);
-        // SAFETY: both arrays have as many elements as the count says and live through the call; without destinations nothing moves.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                number,
-                self.pages.len() as libc::c_ulong,
-                self.pages.as_ptr(),
-                std::ptr::null::<libc::c_int>(),
-                self.status.as_mut_ptr(),
-                0,
-            )
-        };
-        if result < 0 {
-            return Err(KernelError::of_call("move_pages", pid, io::Error::last_os_error()));
-        }
+        move_pages(pid, &self.pages, None, &mut self.status, 0)
+            .map_err(|source| KernelError::of_call("move_pages", pid, source))?;
         out.extend(self.status.iter().map(|&status| PageState::of_status(status)));
         Ok(())
+    }
+}
+
+/// `move_pages(2)` on pages of a process (0: this one), by their addresses: to the node that `nodes` has for each, or, without, where each lies. The statuses
+/// are per page; the result is the number of pages that were not moved. The kernel answers EINVAL for a task that has no memory (`find_mm_struct` in
+/// `mm/migrate.c`): the first thread has ended before others, which have it still, or the whole process is ending. The latter is ESRCH here, as it is a moment
+/// later.
+pub(crate) fn move_pages(
+    pid: u32,
+    pages: &[usize],
+    nodes: Option<&[libc::c_int]>,
+    status: &mut [libc::c_int],
+    flags: libc::c_int,
+) -> io::Result<libc::c_long> {
+    assert!(
+        status.len() == pages.len() && nodes.is_none_or(|nodes| nodes.len() == pages.len()),
+        "an element for each page"
+    );
+    let nodes = nodes.map_or(std::ptr::null(), <[libc::c_int]>::as_ptr);
+    let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+    let mut answer = |task: u32| -> io::Result<libc::c_long> {
+        let task = libc::pid_t::try_from(task).map_err(|_| gone())?;
+        let (count, addresses) = (pages.len() as libc::c_ulong, pages.as_ptr());
+        // SAFETY: the arrays have as many elements as the call is told, and live through it; the addresses are the other process's and are not followed
+        // here. Without nodes nothing moves, and moving a page keeps its contents.
+        let result =
+            unsafe { libc::syscall(libc::SYS_move_pages, task, count, addresses, nodes, status.as_mut_ptr(), flags) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+    };
+    match answer(pid) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
+        }
+        other => other,
     }
 }
 
@@ -228,6 +247,21 @@ mod tests {
         let answer = PageQuery::new().states(child.id(), &[4096], &mut out);
         assert!(matches!(answer, Err(KernelError::Gone { .. } | KernelError::Unavailable { .. })), "{answer:?}");
         assert_eq!(out.len(), 1);
+    }
+
+    /// A process that has ended and that nobody has waited for has no memory: the kernel answers EINVAL, which was taken for a failure.
+    #[test]
+    fn who_is_ending_is_gone() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let begun = std::time::Instant::now();
+        while crate::task::stat(pid).unwrap().state != b'Z' {
+            assert!(begun.elapsed().as_secs() < 60, "it does not end");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let answer = PageQuery::new().states(pid, &[4096], &mut Vec::new());
+        child.wait().unwrap();
+        assert!(matches!(answer, Err(KernelError::Gone { .. } | KernelError::Unavailable { .. })), "{answer:?}");
     }
 
     #[test]

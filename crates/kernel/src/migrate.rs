@@ -49,8 +49,7 @@ impl Route {
     }
 
     fn leaves_out(&self, address: u64) -> bool {
-        let next = self.without.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.without[at].1)
+        numapilot_ranges::find(&self.without, |range| *range, address).is_some()
     }
 
     /// Where a page that lies on `home` goes; `None`: it stays.

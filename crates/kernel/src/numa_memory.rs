@@ -18,6 +18,8 @@ pub struct NumaMemory {
     pub chosen: Vec<(u64, u64)>,
     /// Bytes in memory there, by policy, such as `bind`.
     pub chosen_bytes: BTreeMap<&'static str, u64>,
+    /// Address ranges of hugetlb mappings, ascending and disjoint. Their pages, of 2 MiB, 1 GiB and so on, move as wholes.
+    pub hugetlb: Vec<(u64, u64)>,
 }
 
 impl NumaMemory {
@@ -42,16 +44,15 @@ impl NumaMemory {
             for (node, count) in pages {
                 *found.bytes.entry(*node).or_default() += count * size;
             }
+            // A mapping that is gone by now needs no end.
+            let end = ends.get(&line.start).copied().unwrap_or(line.start);
             if let Some(policy) = chosen(line.policy) {
                 *found.chosen_bytes.entry(policy).or_default() +=
                     pages.iter().map(|(_, count)| count * size).sum::<u64>();
-                // A mapping that is gone by now needs no end.
-                let end = ends.get(&line.start).copied().unwrap_or(line.start);
-                match found.chosen.last_mut().filter(|last| last.1 == line.start) {
-                    Some(last) => last.1 = end,
-                    None if end > line.start => found.chosen.push((line.start, end)),
-                    None => {}
-                }
+                append(&mut found.chosen, line.start, end);
+            }
+            if line.is_huge {
+                append(&mut found.hugetlb, line.start, end);
             }
         });
         found
@@ -60,8 +61,33 @@ impl NumaMemory {
     /// Whether the program has chosen where the page at this address belongs.
     #[must_use]
     pub fn is_chosen(&self, address: u64) -> bool {
-        let next = self.chosen.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.chosen[at].1)
+        overlap(&self.chosen, address, address.saturating_add(1))
+    }
+
+    /// Whether the program has chosen where any page between these addresses belongs.
+    #[must_use]
+    pub fn has_chosen(&self, start: u64, end: u64) -> bool {
+        overlap(&self.chosen, start, end)
+    }
+
+    /// Whether a part of these addresses is in a hugetlb mapping.
+    #[must_use]
+    pub fn has_hugetlb(&self, start: u64, end: u64) -> bool {
+        overlap(&self.hugetlb, start, end)
+    }
+}
+
+fn overlap(ranges: &[(u64, u64)], start: u64, end: u64) -> bool {
+    let first = ranges.partition_point(|range| range.1 <= start);
+    ranges.get(first).is_some_and(|range| range.0 < end)
+}
+
+/// Appends a range to ascending ones; neighbours are one range.
+fn append(ranges: &mut Vec<(u64, u64)>, start: u64, end: u64) {
+    match ranges.last_mut().filter(|last| last.1 == start) {
+        Some(last) => last.1 = end,
+        None if end > start => ranges.push((start, end)),
+        None => {}
     }
 }
 
@@ -112,7 +138,20 @@ mod tests {
         let bytes = [("bind", 12288), ("interleave", 2 << 20), ("prefer", 4096), ("weighted interleave", 4096)];
         assert_eq!(found.chosen_bytes, BTreeMap::from(bytes));
         assert!(found.is_chosen(0x7f00_0002_3fff) && !found.is_chosen(0x7f00_0002_4000) && !found.is_chosen(0));
+        assert!(found.has_chosen(0x7f00_0000_0000, 0x7f00_0001_1000) && !found.has_chosen(0, 0x7f00_0001_0000));
         assert!(!found.is_chosen(0x7f00_0005_0000), "local is where it is first used");
+    }
+
+    #[test]
+    fn explicit_huge_pages_are_told_from_others() {
+        let numa = b"7f0000000000 default anon=1 dirty=1 N0=1 kernelpagesize_kB=4\n\
+            7f0040000000 default file=/anon_hugepage\\040(deleted) huge anon=1 dirty=1 N1=1 kernelpagesize_kB=1048576\n";
+        let maps = b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n\
+            7f0040000000-7f00c0000000 rw-p 00000000 00:0f 42 /anon_hugepage (deleted)\n";
+        let found = NumaMemory::of_texts(numa, maps);
+        assert_eq!(found.hugetlb, [(0x7f00_4000_0000, 0x7f00_c000_0000)]);
+        assert!(found.has_hugetlb(0x7f00_8000_0000, 0x7f00_8000_1000) && !found.has_hugetlb(0, 0x7f00_4000_0000));
+        assert!(found.has_hugetlb(0, 0x7f00_4000_0001) && !found.has_hugetlb(0x7f00_c000_0000, u64::MAX));
     }
 
     #[test]

@@ -10,8 +10,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_host::TaskStat;
+use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
+
+/// For what acts on processes: makes sure that /proc shows those that system calls mean. In a container, or after `unshare --pid`, it may be another
+/// namespace's.
+///
+/// # Errors
+/// It is another namespace's, or there is none.
+pub fn require_own_proc() -> Result<(), KernelError> {
+    let link = fs::read_link("/proc/self");
+    if is_of(link.as_deref().ok(), std::process::id()) { Ok(()) } else { Err(KernelError::OtherProc) }
+}
+
+/// Whether `/proc/self` leads to this process by its own number.
+fn is_of(link: Option<&Path>, pid: u32) -> bool {
+    link.and_then(Path::to_str).is_some_and(|text| text.parse::<u32>() == Ok(pid))
+}
 
 /// Ids of a process's threads, ascending.
 ///
@@ -105,7 +121,7 @@ pub struct Stat {
     /// Clock ticks since boot at which it started; together with the id it identifies the process.
     pub start_ticks: u64,
     /// CPU on which it ran last.
-    pub cpu: u32,
+    pub cpu: CpuId,
     /// Clock ticks for which it ran, user and system; of a process, all of its threads, the ended ones too.
     pub cpu_ticks: u64,
     /// Start addresses of its code and of its stack, which `exec` changes; 0 or 1 where the caller may not read them.
@@ -144,7 +160,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         state: stat.state,
         start_ticks: stat.start_ticks,
         cpu_ticks: stat.cpu_ticks(),
-        cpu: stat.cpu,
+        cpu: CpuId(stat.cpu),
         image: stat.image,
     })
 }
@@ -161,6 +177,22 @@ pub fn ran_ns(pid: u32, tid: u32) -> Option<u64> {
 pub fn user_of(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The user ids of a process: real, effective, saved and of the file system; `None` where it is gone.
+#[must_use]
+pub fn users_of(pid: u32) -> Option<[u32; 4]> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let mut ids = line.split_ascii_whitespace().map_while(|id| id.parse().ok());
+    Some([ids.next()?, ids.next()?, ids.next()?, ids.next()?])
+}
+
+/// Whether a process that had the ids `before` has others by now, as after the exec of a set-user-ID program: its real user stays then. One that could be any
+/// user (root) may change as it likes.
+#[must_use]
+pub fn has_gained_rights(before: [u32; 4], now: [u32; 4]) -> bool {
+    !before.contains(&0) && now.iter().any(|id| !before.contains(id))
 }
 
 /// Whether a process ignores a signal (`SigIgn` of `/proc/PID/status`); false if it has ended or does not show.
@@ -235,8 +267,14 @@ impl Process {
     pub fn is_running(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd; a timeout of 0 returns at once. The descriptor becomes readable when the process ends.
-        unsafe { libc::poll(&mut poll, 1, 0) == 0 }
+        !is_readable(unsafe { libc::poll(&mut poll, 1, 0) })
     }
+}
+
+/// Whether a call of poll(2) found its descriptor readable. One that finds nothing may end with an error: EINTR where a signal is caught meanwhile
+/// (`do_poll` in `fs/select.c`).
+fn is_readable(answer: libc::c_int) -> bool {
+    answer > 0
 }
 
 #[cfg(test)]
@@ -246,6 +284,36 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    const IN_ANOTHER_NAMESPACE: &str = "NUMAPILOT_TEST_IN_ANOTHER_NAMESPACE";
+
+    /// Process 1 of a container is not process 1 of the host: numbers found in the host's /proc were used in the container's system calls.
+    #[test]
+    fn processes_of_another_namespace_are_not_acted_on() {
+        if std::env::var_os(IN_ANOTHER_NAMESPACE).is_some() {
+            eprintln!("refused: {}", matches!(require_own_proc(), Err(KernelError::OtherProc)));
+            return;
+        }
+        assert!(require_own_proc().is_ok() && is_of(Some(Path::new("7")), 7));
+        assert!(!is_of(Some(Path::new("7")), 1) && !is_of(None, 7));
+        let this = std::env::current_exe().unwrap();
+        let name = "task::tests::processes_of_another_namespace_are_not_acted_on";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--pid", "--fork"])
+            .arg(this)
+            .args(["--exact", name, "--nocapture"])
+            .env(IN_ANOTHER_NAMESPACE, "1");
+        let told =
+            command.output().map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).unwrap_or_default();
+        if !told.contains("refused: ") {
+            return numapilot_not_run::not_run!(
+                PidNamespaces,
+                "this system makes no namespaces of process numbers here"
+            );
+        }
+        assert!(told.contains("refused: true"), "{told}");
+    }
 
     #[test]
     fn this_process_and_its_threads_are_listed() {
@@ -260,12 +328,25 @@ mod tests {
     fn a_line_of_stat_is_read_whatever_the_name() {
         let line = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 100 5 18446744073709551615 111 222 333 0 0 0 0 0 0 0 0 17 3 0 0";
         let stat = parse_stat(line).unwrap();
-        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, 0));
+        assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, CpuId(0)));
         assert_eq!((stat.image, stat.cpu_ticks), ((111, 333), 11));
         assert_eq!(parse_stat(b"7 (x"), None);
         let own = std::process::id();
         assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);
         assert!(user_of(own).is_some());
+    }
+
+    /// The real user alone was compared, which a set-user-ID program does not change.
+    #[test]
+    fn a_set_user_id_program_is_another_users() {
+        assert!(has_gained_rights([1000; 4], [1000, 0, 0, 0]) && has_gained_rights([1000; 4], [0; 4]));
+        assert!(!has_gained_rights([1000; 4], [1000; 4]), "nothing has changed");
+        assert!(!has_gained_rights([1000, 33, 33, 33], [1000, 1000, 33, 1000]), "it could be both all the time");
+        assert!(!has_gained_rights([0; 4], [33; 4]), "a server gives up its rights");
+        let own = std::process::id();
+        let (users, user) = (users_of(own).unwrap(), user_of(own).unwrap());
+        assert!(users[0] == user && !has_gained_rights(users, users));
+        assert_eq!(users_of(u32::MAX), None);
     }
 
     #[test]
@@ -286,6 +367,9 @@ mod tests {
         let tid = stand_in(Path::new("/"), pid);
         let mut maps = Vec::new();
         let read = crate::maps::read(pid, "maps", &mut maps);
+        let stack = crate::maps::maps(&maps).find(|line| line.path == b"[stack]").map(|line| line.end - 4096);
+        let mut states = Vec::new();
+        let asked = crate::memory::PageQuery::new().states(pid, &[stack.unwrap_or(0)], &mut states);
         let mut members = numapilot_host::Members::new(numapilot_host::Group::Processes(vec![pid]));
         members.refresh(&numapilot_host::Root::default());
         child.kill().unwrap();
@@ -293,6 +377,11 @@ mod tests {
         assert!(tid.is_some_and(|tid| tid != pid), "{tid:?}");
         assert!(read.is_ok() && String::from_utf8_lossy(&maps).contains("[stack]"), "{read:?}");
         assert!(members.contains(pid));
+        // The kernel knows no memory by the process's own number (EINVAL): its pages could neither be found nor moved.
+        match asked {
+            Err(KernelError::Unavailable { .. }) => {}
+            asked => assert!(asked.is_ok() && states[0].node().is_some(), "{asked:?}, {states:?}"),
+        }
         assert_eq!(stand_in(Path::new("/"), std::process::id()), None);
         assert!(why_absent(pid).contains("ended") || why_absent(pid).contains("no process"), "{}", why_absent(pid));
     }
@@ -302,6 +391,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let process = Process::open(child.id()).unwrap();
         assert!(process.is_running());
+        assert!(!is_readable(-1), "a signal that was caught meanwhile is no end of the process");
         process.wait(Duration::from_millis(1));
         child.kill().unwrap();
         process.wait(Duration::from_secs(100));

@@ -1,12 +1,11 @@
 //! The emulated PMU's samples against the exact counts of the same run: the error bars that numapilot puts behind a share must cover the truth as often as
 //! they say.
 
-mod common;
-
 use std::io::Cursor;
 use std::path::Path;
 use std::process::Command;
 
+use crate::common;
 use numapilot_insight::Estimate;
 use numapilot_insight::Tally;
 use numapilot_lab::Lab;

@@ -1,9 +1,8 @@
 //! The exact counts against a program whose accesses are known by arithmetic, on both kernels, and against the kernel's own word for where its pages are.
 
-mod common;
-
 use std::process::Command;
 
+use crate::common;
 use numapilot_lab::Kernel;
 use numapilot_lab::Lab;
 use numapilot_lab::Outcome;

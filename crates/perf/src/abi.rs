@@ -73,6 +73,7 @@ pub mod attr_flag {
     pub const PRECISE_IP: u32 = 15;
     pub const MMAP_DATA: u32 = 17;
     pub const SAMPLE_ID_ALL: u32 = 18;
+    pub const EXCLUDE_GUEST: u32 = 20;
     pub const EXCLUDE_CALLCHAIN_KERNEL: u32 = 21;
     pub const MMAP2: u32 = 23;
     pub const COMM_EXEC: u32 = 24;
@@ -117,6 +118,8 @@ pub mod misc {
     pub const EXACT_IP: u16 = 1 << 14;
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
     pub const SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+    /// perf's: a BPF filter dropped the samples.
+    pub const LOST_SAMPLES_BPF: u16 = 1 << 15;
 }
 
 /// Entries of a call chain from here up are no addresses but say whose the next ones are.
@@ -130,6 +133,8 @@ pub mod aux_flag {
     pub const OVERWRITE: u64 = 2;
     pub const PARTIAL: u64 = 4;
     pub const COLLISION: u64 = 8;
+    /// Something is missing. (Bits 8 to 15 name a format: `PERF_AUX_FLAG_PMU_FORMAT_TYPE_MASK`.)
+    pub const INCOMPLETE: u64 = TRUNCATED | PARTIAL | COLLISION;
 }
 
 /// Defines the record types and their names.

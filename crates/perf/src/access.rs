@@ -4,7 +4,7 @@ use crate::abi::sample;
 use crate::attr::EventAttr;
 use crate::bytes::Words;
 use crate::data_src::{DataSource, Distance, Level, Operation, Snoop, Tlb};
-use crate::ibs::OpRecord;
+use crate::ibs::{OpRecord, Source, caps};
 use crate::sample::Sample;
 
 /// One sampled access. What the hardware did not say is `None` or `Unknown`.
@@ -48,10 +48,10 @@ pub struct MemoryAccess<'a> {
 
 impl<'a> MemoryAccess<'a> {
     /// The access in a sample of an event with `perf_mem_data_src` (Intel PEBS, AMD IBS through the kernel, POWER), or of any event that records data
-    /// addresses. `None` if there is no address, or the sampled instruction accesses no memory.
+    /// addresses. `None` if there is no address, or a guest's, or the sampled instruction accesses no memory.
     #[must_use]
     pub fn of_sample(attr: &EventAttr, sample: &Sample<'a>) -> Option<MemoryAccess<'a>> {
-        let address = sample.addr.filter(|&address| address != 0)?;
+        let address = sample.addr.filter(|&address| address != 0 && !sample.of_guest)?;
         let source = DataSource::decode(sample.data_src.unwrap_or(0));
         if source.operation == Operation::Execute {
             return None;
@@ -69,11 +69,12 @@ impl<'a> MemoryAccess<'a> {
         })
     }
 
-    /// The access in a sample of `ibs_op` that has the registers. `None` if the micro-operation accesses no memory or its address is not known.
+    /// The access in a sample of `ibs_op` that has the registers. `None` if the micro-operation accesses no memory, or its address is not known or a
+    /// guest's.
     #[must_use]
     pub fn of_ibs(attr: &EventAttr, sample: &Sample<'a>, op: &OpRecord) -> Option<MemoryAccess<'a>> {
-        let address = op.linear_address()?;
-        let source = op.data_source();
+        let address = op.linear_address().filter(|_| !sample.of_guest)?;
+        let source = source_of_ibs(sample, op);
         let common = MemoryAccess::common(attr, sample);
         Some(MemoryAccess {
             address,
@@ -132,6 +133,17 @@ impl<'a> MemoryAccess<'a> {
     }
 }
 
+/// Where the data of a micro-operation came from. The kernel knows the processor's errata, the registers do not: on Zen 3, DataSrc of loads whose miss
+/// joined another one is invalid (erratum 1293, `perf_ibs_get_op_data2`). It says that a fill was under way for no load whose DataSrc it believes.
+fn source_of_ibs(sample: &Sample<'_>, op: &OpRecord) -> Source {
+    match sample.data_src.map(DataSource::decode) {
+        Some(told) if told.level == Level::LineFill && op.caps & caps::ZEN4 == 0 => {
+            Source { level: Level::LineFill, ..Source::default() }
+        }
+        _ => op.data_source(),
+    }
+}
+
 /// The access latency, where the event asked for it and the hardware gave one: PMUs write 0 for what they do not measure.
 fn latency(attr: &EventAttr, sample: &Sample<'_>) -> Option<u32> {
     // Without a data source the weight of a sample is something else (a transaction's cycles, a block's).
@@ -140,4 +152,26 @@ fn latency(attr: &EventAttr, sample: &Sample<'_>) -> Option<u32> {
     }
     let cycles = sample.weight?.latency();
     (cycles != 0).then(|| u32::try_from(cycles).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A load that missed and joined a miss that was under way (DcMissNoMabAlloc), with a data source of memory.
+    #[test]
+    fn the_kernel_is_believed_where_it_does_not_believe_ibs() {
+        const LOAD_JOINED: u64 = 1 | 1 << 7 | 1 << 16 | 1 << 17 | 1 << 20;
+        let op = OpRecord { data2: 3, data3: LOAD_JOINED, linear: 0x1000, ..OpRecord::default() };
+        let level = |data_src: Option<u64>| {
+            let sample = Sample { data_src, ..Sample::default() };
+            MemoryAccess::of_ibs(&EventAttr::default(), &sample, &op).map(|access| access.level)
+        };
+        // `L(LFB) | LN(LFB)` and `L(LOC_RAM) | LN(RAM)` of a load.
+        let line_fill = 2 | (2 | 0x10) << 5 | 0xc << 33;
+        let memory = 2 | (2 | 0x80) << 5 | 0xd << 33;
+        assert_eq!([level(Some(line_fill)), level(Some(memory))], [Some(Level::LineFill), Some(Level::Ram)]);
+        // Before Linux 6.2 it said nothing.
+        assert_eq!([level(None), level(Some(0))], [Some(Level::Ram); 2]);
+    }
 }

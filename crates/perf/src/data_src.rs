@@ -1,8 +1,8 @@
 //! `perf_mem_data_src`: what answered an access, in the kernel's vendor-neutral word (`PERF_MEM_*` in `include/uapi/linux/perf_event.h`).
 //!
-//! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) take precedence; where they are 0 or "not available", the older bit mask `lvl` is used. `remote`
-//! means "not of this core's own": on AMD a hit in a neighbouring core complex of the same node is `remote` with no hops. What crosses
-//! nodes is memory with `remote`, or anything with two hops or more.
+//! The newer fields (`lvl_num`, `remote`, `hops`, `snoopx`) take precedence; where they are 0 or "not available", the older bit mask `lvl` is used. Where
+//! `hops` counts, it says how far away (on AMD and POWER a hit in a neighbouring core's cache of the same node is `remote`, too, with `PERF_MEM_HOPS_0`). Where
+//! it does not, `remote` is another node's: Intel's processors (`ds.c`) and SPE through perf have it for nothing else.
 //!
 //! A cache level alone does not say whose cache it is. One that is `remote`, hops away, or that had to fetch the line from where it was modified (`HITM`) or
 //! from a peer is [`Level::PeerCache`]: the line travelled from cache to cache (what `perf c2c` counts). One that missed answered nothing.
@@ -33,9 +33,9 @@ pub enum Level {
     Unknown,
     /// The core's first data cache.
     L1,
-    /// A line fill that was under way already: whence is not known.
+    /// A line fill into the first or second cache that was under way already: whence is not known.
     LineFill,
-    /// The core's second cache (also its miss handling buffer).
+    /// The core's second cache.
     L2,
     /// The shared last-level cache.
     L3,
@@ -148,6 +148,9 @@ pub struct DataSource {
     pub tlb: Tlb,
 }
 
+/// `PERF_MEM_HOPS_0`: another core of the node.
+const HOPS_0: u64 = 1;
+
 mod lvl {
     pub const HIT: u64 = 2;
     pub const MISS: u64 = 4;
@@ -164,6 +167,9 @@ mod lvl {
     pub const UNC: u64 = 0x2000;
 }
 
+/// `PERF_MEM_REGION_MMIO` (Linux 7.0): what Intel's newest processors tell as memory, `LEVEL(RAM)`, is a device's.
+const REGION_MMIO: u64 = 7;
+
 impl DataSource {
     /// Decodes a `PERF_SAMPLE_DATA_SRC` word (`union perf_mem_data_src` in `linux/perf_event.h`).
     #[must_use]
@@ -171,13 +177,20 @@ impl DataSource {
         let field = |offset: u32, width: u32| word >> offset & ((1 << width) - 1);
         let (mask, number) = (field(5, 14), field(33, 4));
         let (remote, hops) = (field(37, 1) != 0, field(43, 3));
-        let by_mask = level_of_mask(mask);
         let is_miss = mask & lvl::MISS != 0 && mask & lvl::HIT == 0;
         let snoop = snoop(field(19, 5), field(38, 2));
-        let is_elsewhere = remote || hops > 0 || by_mask.0 == Level::PeerCache;
+        // AMD before Zen 4 does not tell the L3 from another cache of the core complex: `IBS_DATA_SRC_LOC_CACHE` has both bits in the table of `amd/ibs.c`.
+        // (With `remote`, Intel has both for a cache of another node: `parse_omr_data_source`.)
+        let is_complex = mask & lvl::L3 != 0 && mask & lvl::REM_CCE1 != 0 && !remote && hops <= HOPS_0;
+        let (mask, number) = if is_complex { (mask & !lvl::REM_CCE1, 3) } else { (mask, number) };
+        let by_mask = level_of_mask(mask);
+        let is_elsewhere = !is_complex && (remote || hops > 0 || by_mask.0 == Level::PeerCache);
         let level = match level_of_number(number) {
             Level::Unknown => answered(by_mask.0, snoop, is_elsewhere),
+            _ if field(46, 5) == REGION_MMIO => Level::Io,
             level if !level.is_cache() => level,
+            // "L3 Miss Snoop HitM" of Intel's Lion Cove: the line came from a cache beyond.
+            Level::L3 if is_miss && snoop == Snoop::HitModified => Level::PeerCache,
             // "L3, miss" says what did not answer.
             _ if is_miss => Level::Unknown,
             // The number names the cache that was asked, the mask what answered: "L3 missed, line shared, remote memory" of Intel.
@@ -242,14 +255,15 @@ fn level_of_number(number: u64) -> Level {
     match number {
         // 7 is L0, in front of the L1.
         1 | 7 => Level::L1,
-        2 | 5 => Level::L2,
+        2 => Level::L2,
         3 => Level::L3,
         4 | 6 => Level::L4,
         8 => Level::Uncached,
         9 => Level::Cxl,
         0xa => Level::Io,
         0xb => Level::PeerCache,
-        0xc => Level::LineFill,
+        // 5 is the second cache's miss handling buffer ("L2 Miss Handling Buffer Hit"), as 0xc is the first one's.
+        5 | 0xc => Level::LineFill,
         0xd => Level::Ram,
         0xe => Level::PersistentRam,
         _ => Level::Unknown,
@@ -289,15 +303,16 @@ fn distance(level: Level, remote: bool, hops: u64, by_mask: Distance) -> Distanc
         (3, _) => Distance::OtherSocket,
         (4, _) => Distance::OtherBoard,
         (_, Level::Unknown | Level::LineFill) => by_mask,
-        // Memory that is remote is another node's; a cache that is remote may be a neighbour's on the same node.
+        // Memory that is remote is another node's.
         (_, Level::Ram | Level::PersistentRam | Level::Cxl) if remote => match by_mask {
             Distance::Unknown | Distance::Local => Distance::Remote,
             known => known,
         },
         (_, Level::Ram) if by_mask != Distance::Unknown => by_mask,
+        // "L3 miss, remote cache": those who mean a neighbour on the same node say so by hops.
         (_, _) if remote => match by_mask {
-            Distance::OtherSocket | Distance::Remote => by_mask,
-            _ => Distance::Unknown,
+            Distance::OtherSocket => by_mask,
+            _ => Distance::Remote,
         },
         (_, Level::L1 | Level::L2 | Level::L3) => Distance::Local,
         (_, Level::Ram) => Distance::Local,
@@ -368,8 +383,9 @@ mod tests {
         // A near core complex on AMD: some cache, remote, no hops, and its old form "one hop".
         let near = word(lvl::HIT | lvl::REM_CCE1, 0xb, 1, 1);
         assert_eq!((near.level, near.distance.is_other_node()), (Level::PeerCache, Some(false)));
-        let untold = word(lvl::HIT, 0xb, 1, 0);
-        assert_eq!(untold.distance.is_other_node(), None);
+        // "Any cache, remote" of Intel's servers since Skylake (`pebs_data_source[0x0c]` and `[0x0d]`): AMD and POWER always count hops beside it.
+        let intel = word(lvl::HIT, 0xb, 1, 0);
+        assert_eq!((intel.level, intel.distance), (Level::PeerCache, Distance::Remote));
         let memory = word(lvl::HIT | lvl::REM_RAM1, 0xd, 1, 2);
         assert_eq!((memory.level, memory.distance), (Level::Ram, Distance::SameSocket));
         assert_eq!(word(0, 0xd, 1, 0).distance.is_other_node(), Some(true));
@@ -401,8 +417,10 @@ mod tests {
         // Shared and unmodified: the L3 has it itself.
         assert_eq!(with(lvl::HIT | lvl::L3, 3, 0, 0, HIT, 0), (Level::L3, Some(false)));
         // Remote HITM and remote hit: "L3" is another one's.
-        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HITM, 0), (Level::PeerCache, None));
-        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HIT, 0).0, Level::PeerCache);
+        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HITM, 0), (Level::PeerCache, Some(true)));
+        assert_eq!(with(lvl::HIT | lvl::REM_CCE1, 3, 1, 0, HIT, 0), (Level::PeerCache, Some(true)));
+        // Panther Cove, "other CA shared cache", remote: both bits of the mask.
+        assert_eq!(with(lvl::HIT | lvl::L3 | lvl::REM_CCE1, 3, 1, 0, HIT, 0), (Level::PeerCache, Some(true)));
         assert_eq!(with(0, 3, 1, 3, HITM, 0), (Level::PeerCache, Some(true)));
         // "L3 miss, shared": remote memory answered, although the number says L3.
         assert_eq!(with(lvl::HIT | lvl::REM_RAM1, 3, 1, 0, HIT, 0), (Level::Ram, Some(true)));
@@ -413,6 +431,33 @@ mod tests {
         assert_eq!(with(lvl::HIT | lvl::L3, 3, 0, 0, 0, 2).0, Level::PeerCache);
         // A line fill was under way: whence it came is not known.
         assert_eq!(with(lvl::HIT | lvl::LFB, 0xc, 0, 0, HITM, 0).0, Level::LineFill);
+    }
+
+    /// `g_data_src[IBS_DATA_SRC_LOC_CACHE]` in `arch/x86/events/amd/ibs.c`, "Local L3 or other L1/L2 in CCX": of Linux 6.1 (mask alone), 6.4 and today.
+    #[test]
+    fn the_l3_of_amds_core_complexes_is_no_transfer_unless_it_was_modified() {
+        const HITM: u64 = 0x10;
+        for (number, hops) in [(0, 0), (3, 0), (0xb, HOPS_0)] {
+            let source = word(lvl::HIT | lvl::L3 | lvl::REM_CCE1, number, 0, hops);
+            assert_eq!((source.level, source.distance.is_other_node()), (Level::L3, Some(false)), "{number} {hops}");
+            let modified = DataSource::decode(source.word | HITM << 19);
+            assert_eq!((modified.level, modified.distance.is_other_node()), (Level::PeerCache, Some(false)));
+        }
+        // A near core complex has a word of its own, and a far one: `g_zen4_data_src`.
+        assert_eq!(word(lvl::HIT | lvl::REM_CCE1, 0xb, 1, HOPS_0).level, Level::PeerCache);
+        assert_eq!(word(lvl::HIT | lvl::REM_CCE2, 0xb, 1, 2).distance.is_other_node(), Some(true));
+    }
+
+    /// `lnc_pebs_data_source` and `omr_data_source` in `arch/x86/events/intel/ds.c`.
+    #[test]
+    fn lion_coves_buffers_and_misses_and_panther_coves_devices_are_told() {
+        // "L2 Miss Handling Buffer Hit" has no bit in the mask.
+        assert_eq!(word(lvl::HIT, 5, 0, 0).level, Level::LineFill);
+        // "L3 Miss Snoop HitM".
+        let missed = DataSource::decode(word(lvl::MISS | lvl::L3, 3, 0, 0).word | 0x10 << 19);
+        assert_eq!((missed.level, missed.is_memory()), (Level::PeerCache, Some(false)));
+        let region = |number: u64| DataSource::decode(word(lvl::HIT, 0xd, 0, 0).word | number << 46).level;
+        assert_eq!([region(7), region(8)], [Level::Io, Level::Ram]);
     }
 
     #[test]

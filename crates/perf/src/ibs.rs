@@ -48,6 +48,9 @@ mod data2 {
     pub const CACHE_HIT_STATE: u64 = 1 << 5;
 }
 
+/// DataSrc of registers of devices, in both its forms (`IBS_DATA_SRC_IO`).
+const IO: u64 = 7;
+
 mod data3 {
     pub const LOAD: u64 = 1;
     pub const STORE: u64 = 1 << 1;
@@ -111,10 +114,12 @@ impl OpRecord {
         self.has(data3::LINEAR_VALID).then_some(self.linear)
     }
 
-    /// Physical data address (52 bits).
+    /// Physical data address (52 bits). For users who may not see it the kernel writes 0, and since 7.1 leaves the bit that calls it valid
+    /// (`perf_ibs_phyaddr_clear`); no program has memory there.
     #[must_use]
     pub fn physical_address(&self) -> Option<u64> {
-        self.has(data3::PHYSICAL_VALID).then_some(self.physical & ((1 << 52) - 1))
+        let address = self.physical & ((1 << 52) - 1);
+        (self.has(data3::PHYSICAL_VALID) && address != 0).then_some(address)
     }
 
     /// What the micro-operation did.
@@ -150,7 +155,7 @@ impl OpRecord {
     #[must_use]
     pub fn latency_cycles(&self) -> Option<u32> {
         let cycles = (self.data3 >> 32) as u32 & 0xffff;
-        (self.has(data3::LOAD) && self.has(data3::MISS) && cycles != 0).then_some(cycles)
+        (self.has(data3::LOAD) && self.has(data3::MISS) && !self.has(data3::UNCACHED) && cycles != 0).then_some(cycles)
     }
 
     /// Cycles from tagging to retirement.
@@ -166,17 +171,18 @@ impl OpRecord {
         if !self.has(data3::LOAD | data3::STORE) {
             return Source::default();
         }
+        let source = self.data2 & 7 | (self.data2 >> 6 & 3) << 3;
+        let source = if self.caps & caps::ZEN4 != 0 { source } else { source & 7 };
         if self.has(data3::UNCACHED) {
-            return at(Level::Uncached, Distance::Unknown);
+            // "DcMiss, L2Miss, DataSrc, DcMissLat etc. are all invalid for Uncached memory accesses", but a device's (`perf_ibs_get_mem_lvl`).
+            return at(if source == IO { Level::Io } else { Level::Uncached }, Distance::Unknown);
         }
         if !self.has(data3::MISS) {
             return at(Level::L1, Distance::Local);
         }
         // L2Miss is 0 on processors that lack the bit, too; there DataSrc must say.
-        let source = self.data2 & 7 | (self.data2 >> 6 & 3) << 3;
         let is_load = self.has(data3::LOAD);
-        let beyond =
-            if self.caps & caps::ZEN4 != 0 { self.extended_source(source) } else { self.short_source(source & 7) };
+        let beyond = if self.caps & caps::ZEN4 != 0 { self.extended_source(source) } else { self.short_source(source) };
         match beyond {
             Some(source) if is_load => source,
             // Early steppings of Zen 3 set L2Miss wrongly for prefetches and merged misses (erratum 1293), so those do not count.
@@ -201,12 +207,11 @@ impl OpRecord {
         Some(match source {
             1 => cache(Level::L3, Distance::Local),
             2 => cache(Level::PeerCache, Distance::SameNode),
-            // A far core complex: of another node if the bit says so.
-            5 if self.is_remote_node() => cache(Level::PeerCache, Distance::Remote),
-            5 => cache(Level::PeerCache, Distance::SameNode),
+            // "Another CCX cache in a different NUMA node". RmtNode is about memory only (`ZEN4_RMT_NODE_BITS`).
+            5 => cache(Level::PeerCache, Distance::Remote),
             3 => self.memory(Level::Ram),
             6 => self.memory(Level::PersistentRam),
-            7 => Source { level: Level::Io, ..Source::default() },
+            IO => Source { level: Level::Io, ..Source::default() },
             8 => self.memory(Level::Cxl),
             // Memory of another agent (an accelerator).
             12 => Source { level: Level::Ram, distance: Distance::Remote, snoop: Snoop::Unknown },
@@ -217,16 +222,16 @@ impl OpRecord {
     /// DataSrc of family 10h up to Zen 3.
     fn short_source(&self, source: u64) -> Option<Source> {
         let state = if self.data2 & data2::CACHE_HIT_STATE != 0 { Snoop::Hit } else { Snoop::HitModified };
-        let distance = if self.is_remote_node() { Distance::Remote } else { Distance::SameNode };
         Some(match source {
             // Family 10h: the L3, or a first or second cache behind it.
             1 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
             // Family 10h: another core's cache, of whichever node; Zen: the local L3, or a cache of the same core complex.
-            2 if self.is_remote_node() => Source { level: Level::PeerCache, distance, snoop: state },
+            2 if self.is_remote_node() => Source { level: Level::PeerCache, distance: Distance::Remote, snoop: state },
             2 => Source { level: Level::L3, distance: Distance::Local, snoop: Snoop::Unknown },
             3 => self.memory(Level::Ram),
-            4 => Source { level: Level::PeerCache, distance, snoop: state },
-            7 => Source { level: Level::Io, ..Source::default() },
+            // "Remote node cache". RmtNode is about memory only (`RMT_NODE_BITS`).
+            4 => Source { level: Level::PeerCache, distance: Distance::Remote, snoop: state },
+            IO => Source { level: Level::Io, ..Source::default() },
             _ => return None,
         })
     }
@@ -250,8 +255,11 @@ mod tests {
         assert_eq!(zen4(2), (Level::PeerCache, Distance::SameNode));
         assert_eq!(zen4(3), (Level::Ram, Distance::Local));
         assert_eq!(zen4(3 | data2::REMOTE_NODE), (Level::Ram, Distance::Remote));
-        assert_eq!(zen4(5 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
-        assert_eq!(zen4(5), (Level::PeerCache, Distance::SameNode));
+        // A far core complex is of another node, whatever RmtNode holds, and a near one of this node.
+        for remote in [0, data2::REMOTE_NODE] {
+            assert_eq!(zen4(5 | remote), (Level::PeerCache, Distance::Remote));
+            assert_eq!(zen4(2 | remote), (Level::PeerCache, Distance::SameNode));
+        }
         assert_eq!(zen4(6), (Level::PersistentRam, Distance::Local));
         assert_eq!(zen4(7).0, Level::Io);
         // The high bits of DataSrc are at 6 and 7.
@@ -267,7 +275,9 @@ mod tests {
         assert_eq!(old(2 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
         assert_eq!(old(3), (Level::Ram, Distance::Local));
         assert_eq!(old(3 | data2::REMOTE_NODE), (Level::Ram, Distance::Remote));
-        assert_eq!(old(4 | data2::REMOTE_NODE), (Level::PeerCache, Distance::Remote));
+        for remote in [0, data2::REMOTE_NODE] {
+            assert_eq!(old(4 | remote), (Level::PeerCache, Distance::Remote));
+        }
         // Bits 6 and 7 do not belong to the source there.
         assert_eq!(old(3 | 0xc0), (Level::Ram, Distance::Local));
     }
@@ -282,10 +292,30 @@ mod tests {
         assert_eq!(source(caps::ZEN4, 3, 0).0, Level::Unknown);
     }
 
+    /// `perf_ibs_get_mem_lvl` in `arch/x86/events/amd/ibs.c`.
+    #[test]
+    fn uncached_accesses_have_no_other_figures_and_may_be_a_devices() {
+        for (caps, memory, device) in [(caps::ZEN4, 3, 7), (0, 3, 7 | 0xc0)] {
+            let uncached = |data2| source(caps, data2, LOAD_MISS | data3::UNCACHED);
+            assert_eq!(uncached(memory), (Level::Uncached, Distance::Unknown));
+            assert_eq!(uncached(device), (Level::Io, Distance::Unknown));
+        }
+    }
+
+    /// "Continue to zero the physical address, but keep the PhyAddrVal bit intact": address 0 would be node 0's.
+    #[test]
+    fn a_physical_address_that_the_kernel_hides_is_unknown() {
+        let physical = |data3, physical| OpRecord { data3, physical, ..OpRecord::default() }.physical_address();
+        assert_eq!(physical(data3::PHYSICAL_VALID, 0), None);
+        assert_eq!(physical(data3::PHYSICAL_VALID, 0xfff0_0000_1234_5678), Some(0x1234_5678));
+        assert_eq!(physical(0, 0x1234_5678), None);
+    }
+
     #[test]
     fn latency_is_known_for_loads_that_missed_only() {
         let latency = |data3| OpRecord { data3: data3 | 300 << 32, ..OpRecord::default() }.latency_cycles();
         assert_eq!(latency(LOAD_MISS), Some(300));
+        assert_eq!(latency(LOAD_MISS | data3::UNCACHED), None);
         assert_eq!(latency(data3::LOAD), None);
         assert_eq!(latency(data3::STORE | data3::MISS), None);
     }

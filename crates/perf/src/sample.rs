@@ -10,6 +10,8 @@ use crate::parts::{BranchStack, ReadValues, Registers, UserStack, Weight};
 /// One sample. `None`: the event did not ask for that field. Nothing is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample<'a> {
+    /// Taken where the machine ran a guest: addresses are the guest's. (The record's header says so.)
+    pub of_guest: bool,
     /// Id of the event, at a fixed place.
     pub identifier: Option<u64>,
     /// Instruction pointer.

@@ -44,6 +44,12 @@ impl Header {
     pub fn cpu_mode(&self) -> u16 {
         self.misc & crate::abi::misc::CPUMODE_MASK
     }
+
+    /// A guest of this machine ran (`perf_arch_misc_flags`): the process is the one that runs the virtual machine, and addresses are the guest's.
+    #[must_use]
+    pub fn is_of_guest(&self) -> bool {
+        matches!(self.cpu_mode(), crate::abi::misc::GUEST_KERNEL | crate::abi::misc::GUEST_USER)
+    }
 }
 
 /// A decoded record.
@@ -198,7 +204,9 @@ impl Session {
         let mut bytes = Bytes::new(body, offset, self.endian);
         if header.kind == kind::SAMPLE {
             let event = self.event_of_sample(body, offset)?;
-            return Ok(Record::Sample(event, Sample::decode(&self.events[event], &mut bytes)?));
+            let mut sample = Sample::decode(&self.events[event], &mut bytes)?;
+            sample.of_guest = header.is_of_guest();
+            return Ok(Record::Sample(event, sample));
         }
         // The perf tool's own records have no trailer.
         let attr = self.event_of_other(body).filter(|_| header.kind < kind::HEADER_ATTR);
@@ -240,6 +248,8 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::misc;
+    use crate::access::MemoryAccess;
 
     fn event(kind: u32, config: u64, sample_type: u64) -> EventAttr {
         EventAttr { kind, config, sample_type, ..EventAttr::default() }
@@ -283,5 +293,24 @@ mod tests {
         let (header, body) = words(&[77, 0x1000]);
         let error = session.decode(header, &body, 0).unwrap_err();
         assert_eq!(error.fault, Fault::UnknownId(77));
+    }
+
+    /// IBS goes on where a host runs its guest, and the sample has the guest's addresses.
+    #[test]
+    fn a_guests_addresses_are_no_accesses_of_the_process_that_runs_it() {
+        let session = faults();
+        let address = |misc| {
+            let (header, body) = words(&[6, 0x1000]);
+            match session.decode(Header { misc, ..header }, &body, 0) {
+                Ok(Record::Sample(1, sample)) => {
+                    MemoryAccess::of_sample(&session.events()[1], &sample).map(|access| access.address)
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let modes = [misc::KERNEL, misc::USER, misc::USER | misc::EXACT_IP, misc::HYPERVISOR];
+        assert_eq!(modes.map(address), [Some(0x1000); 4]);
+        let guests = [misc::GUEST_KERNEL, misc::GUEST_USER, misc::GUEST_USER | misc::EXACT_IP];
+        assert_eq!(guests.map(address), [None; 3]);
     }
 }

@@ -124,7 +124,7 @@ pub enum SideBand<'a> {
         id: u64,
         count: u64,
     },
-    /// Samples that the hardware lost.
+    /// Samples that the hardware lost; or, with time 0, what perf found in an event's count of lost records at its end.
     LostSamples {
         count: u64,
     },
@@ -215,6 +215,8 @@ impl<'a> SideBand<'a> {
             kind::FORK => SideBand::Fork(task_change(bytes)?),
             kind::EXIT => SideBand::Exit(task_change(bytes)?),
             kind::LOST => SideBand::Lost { id: bytes.u64("the id")?, count: bytes.u64("the number lost")? },
+            // Samples that the user's own filter dropped (`perf record --filter`) are no losses.
+            kind::LOST_SAMPLES if misc & misc::LOST_SAMPLES_BPF != 0 => SideBand::Other { kind },
             kind::LOST_SAMPLES => SideBand::LostSamples { count: bytes.u64("the number lost")? },
             kind::THROTTLE | kind::UNTHROTTLE => SideBand::Throttle {
                 begins: kind == kind::THROTTLE,
@@ -329,4 +331,21 @@ fn mapping<'a>(kind: u32, misc: u16, bytes: &mut Bytes<'a>) -> Result<Mapping<'a
     out.is_executable = out.protection.map_or(misc & misc::MMAP_DATA == 0, |bits| bits & PROT_EXEC != 0);
     out.path = bytes.text();
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Endian;
+
+    /// `__record__save_lost_samples` in `tools/perf/builtin-record.c` (PERF_RECORD_MISC_LOST_SAMPLES_BPF).
+    #[test]
+    fn samples_that_a_filter_dropped_are_not_lost() {
+        let lost = |misc: u16| {
+            let mut bytes = Bytes::new(&[5, 0, 0, 0, 0, 0, 0, 0], 0, Endian::Little);
+            SideBand::decode((kind::LOST_SAMPLES, misc), None, &mut bytes).unwrap()
+        };
+        assert_eq!(lost(0), SideBand::LostSamples { count: 5 });
+        assert_eq!(lost(misc::LOST_SAMPLES_BPF), SideBand::Other { kind: kind::LOST_SAMPLES });
+    }
 }

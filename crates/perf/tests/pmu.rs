@@ -16,6 +16,7 @@ fn offered(name: &str, request: &SampleRequest) -> Vec<Offer> {
 }
 
 const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_GUEST: u64 = 1 << 20;
 
 #[test]
 fn a_virtual_machine_offers_nothing() {
@@ -61,6 +62,12 @@ fn pebs_loads_come_with_their_auxiliary_event_where_there_is_one() {
     let configs: Vec<u64> = rapids[0].events.iter().map(|event| event.config).collect();
     assert_eq!(configs, [0x8203, 0x1cd]);
     assert_eq!(rapids[0].events[0].period_or_freq, 0);
+    // Guests that have the PMU to themselves are not kept out; IBS would refuse the flag (EINVAL).
+    let are_of_host = |offers: &[Offer]| {
+        offers.iter().flat_map(|offer| &offer.events).map(|event| event.flags & EXCLUDE_GUEST != 0).collect::<Vec<_>>()
+    };
+    assert_eq!((are_of_host(&rapids), are_of_host(&skylake)), (vec![true; 3], vec![true; 2]));
+    assert_eq!(are_of_host(&offered("amd-zen5", &request)), [false]);
 }
 
 /// Each kind of core of a hybrid processor has its own events, and only the larger cores want the auxiliary one.
@@ -119,6 +126,11 @@ fn spe_filters_loads_and_stores() {
     assert_eq!((spe.sampler, event.kind, event.period_or_freq), (Sampler::Spe, 9, 1024));
     assert_eq!(event.config, 1 | 1 << 1 | 1 << 16 | 1 << 33 | 1 << 34);
     assert_eq!(spe.lacking, ["SPE has no call chains"]);
+    // The driver drops what is no multiple of 256: a sample would stand for fewer operations than it says.
+    for (asked, taken) in [(1500, 1280), (50_000, 49_920), (u64::MAX, 0xffff_ff00)] {
+        let offer = offered("arm-neoverse-n1", &SampleRequest { period: asked, ..SampleRequest::default() });
+        assert_eq!(offer[0].events[0].period_or_freq, taken);
+    }
 }
 
 #[test]

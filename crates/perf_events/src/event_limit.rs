@@ -5,6 +5,8 @@
 use std::fmt;
 use std::io;
 
+use numapilot_kernel::sysctl;
+
 /// Some 150 MB of kernel memory.
 const EVENTS_MAX: usize = 1 << 17;
 
@@ -19,6 +21,17 @@ pub(crate) fn cost_note(of_a_thread: usize) -> Option<String> {
              some microseconds for each event; `--system` observes the whole machine without this cost"
         )
     })
+}
+
+/// Samples per second and CPU: those asked for, or the greatest rate that this kernel takes. It lowers that by itself where sampling took too long
+/// (`perf_sample_event_took`), and refuses events that want more (EINVAL).
+#[must_use]
+pub fn allowed_rate(rate_hz: u32) -> u32 {
+    at_most(rate_hz, sysctl::number("kernel.perf_event_max_sample_rate"))
+}
+
+fn at_most(rate_hz: u32, most: Option<i64>) -> u32 {
+    rate_hz.min(most.and_then(|most| u32::try_from(most).ok()).unwrap_or(rate_hz)).max(1)
 }
 
 /// More events than that, as an error.
@@ -110,6 +123,13 @@ mod tests {
         let remedy = TooMany::in_error(&error).unwrap().remedy();
         assert!(remedy.contains("or, with `--pid`, fewer processes (`--no-children`)"), "{remedy}");
         assert!(TooMany::in_error(&io::Error::from_raw_os_error(libc::EMFILE)).is_none());
+    }
+
+    #[test]
+    fn no_rate_is_greater_than_the_kernel_takes() {
+        let rates =
+            [(2500, None), (2500, Some(100_000)), (2500, Some(1000)), (2500, Some(0)), (2500, Some(-1)), (0, None)];
+        assert_eq!(rates.map(|(rate, most)| at_most(rate, most)), [2500, 2500, 1000, 1, 2500, 1]);
     }
 
     #[test]

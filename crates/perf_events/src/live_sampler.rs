@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
@@ -23,6 +22,7 @@ use crate::doubles::Doubles;
 use crate::emulated;
 use crate::error::EventsError;
 use crate::event::EventRequest;
+use crate::event_limit::allowed_rate;
 use crate::homes::Homes;
 use crate::open::EventSet;
 use crate::open::RingSize;
@@ -76,12 +76,6 @@ pub struct Seen {
     pub latency_cycles: Option<u32>,
     /// Accesses (faults) that it stands for.
     pub weight: u64,
-}
-
-/// A rate, or the greatest that this kernel takes: it lowers that by itself where sampling took too long.
-fn allowed(rate_hz: u32) -> u32 {
-    let most = sysctl::number("kernel.perf_event_max_sample_rate").and_then(|most| u32::try_from(most).ok());
-    rate_hz.min(most.unwrap_or(rate_hz)).max(1)
 }
 
 /// A sample whose page's node is to be looked up.
@@ -138,7 +132,7 @@ impl LiveSampler {
         let pmus = numapilot_perf::pmu::read(Path::new("/"))?;
         let is_system = *scope == Scope::System;
         let wanted = PmuOptions {
-            pace: Pace::PerSecond(allowed(if is_system { SYSTEM_HZ } else { ACCESSES_HZ })),
+            pace: Pace::PerSecond(allowed_rate(if is_system { SYSTEM_HZ } else { ACCESSES_HZ })),
             least_latency: 0,
             l3_misses_only: false,
             max_stack: 0,
@@ -167,7 +161,7 @@ impl LiveSampler {
 
     /// Page faults: those of the kernel on behalf of the programs too, where this user may see them.
     fn faults(scope: &Scope, machine: &Machine) -> Result<LiveSampler, EventsError> {
-        let rate_hz = allowed(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
+        let rate_hz = allowed_rate(if *scope == Scope::System { SYSTEM_HZ } else { FAULTS_HZ });
         let request = |user_only| EventRequest::some_page_faults(user_only, rate_hz);
         let faults = EventSet::open_faults(request, scope, RingSize { bytes: RING_BYTES })?;
         Ok(LiveSampler::new(Kind::Faults, faults.set, &[faults.request], machine, Vec::new()))

@@ -1,7 +1,7 @@
 //! Memory for rings: what the kernel lets a user lock for them, shared evenly among all rings that are opened (`perf_mmap` in `kernel/events/core.c`).
 //!
 //! A user has kernel.perf_event_mlock_kb for each CPU online, for all rings of all of the user's processes together; what is more counts against the process's
-//! RLIMIT_MEMLOCK. AUX areas count as rings do. Neither limit holds with CAP_IPC_LOCK, or where kernel.perf_event_paranoid is -1.
+//! RLIMIT_MEMLOCK. AUX areas count as rings do. Neither limit holds with CAP_IPC_LOCK, or where kernel.perf_event_paranoid is below 0.
 
 use std::fmt;
 use std::fs;
@@ -46,7 +46,8 @@ impl Limits {
             cpus: cpus as u64,
             mlock_kib,
             memlock_bytes: (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur),
-            is_exempt: sysctl::perf_event_paranoid() == Some(-1) || !is_namespaced && has_capability(CAP_IPC_LOCK),
+            is_exempt: sysctl::perf_event_paranoid().is_some_and(|level| level < 0)
+                || !is_namespaced && has_capability(CAP_IPC_LOCK),
         }
     }
 

@@ -11,9 +11,7 @@ use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
 
-use numapilot_machine::parse_cpu_list;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
 use numapilot_perf::Sample;
@@ -21,6 +19,8 @@ use numapilot_perf::Session;
 use numapilot_perf::abi::attr_flag;
 use numapilot_perf::abi::read_format;
 
+use crate::cpus::came_online;
+use crate::cpus::online_cpus;
 use crate::error::EventsError;
 use crate::event::EventRequest;
 use crate::event_limit::TooMany;
@@ -32,14 +32,17 @@ use crate::locked_memory::Sizes;
 use crate::rights;
 use crate::rights::explain;
 use crate::ring::Ring;
+use crate::syscall::IOC_DISABLE;
+use crate::syscall::IOC_ENABLE;
+use crate::syscall::event_id;
+use crate::syscall::is_denied;
+use crate::syscall::is_there;
+use crate::syscall::lost_by;
 use crate::syscall::open_event;
 use crate::syscall::open_or_less;
+use crate::syscall::order;
 use crate::syscall::redirect;
 
-/// `_IO('$', 0)`, `_IO('$', 1)` and `_IOR('$', 7, u64)` of the perf header.
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// Index of the side band among the requests.
 const SIDE_BAND: usize = 0;
 /// Rounds of looking for threads that were born while others were being opened.
@@ -238,8 +241,18 @@ impl EventSet {
         let scope = Scope::Processes(vec![pid]);
         let (rings, others) = (self.rings.len(), self.others.len());
         let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(false) };
-        let mut opening =
-            Opening { requests, attrs, scope: &scope, memory, cpus, beside: 0, set: std::mem::take(self) };
+        let set = std::mem::take(self);
+        let mut opening = Opening {
+            requests,
+            attrs,
+            scope: &scope,
+            memory,
+            cpus,
+            beside: 0,
+            is_joining: true,
+            may_inherit: true,
+            set,
+        };
         let opened = opening.process(pid);
         let result = match opened {
             Ok(opened) => Ok(opened),
@@ -315,6 +328,13 @@ impl EventSet {
         self.tasks.remove(&tid);
     }
 
+    /// CPUs that have come online since the events were opened, and have none.
+    #[must_use]
+    pub fn unobserved_cpus(&self) -> Vec<u32> {
+        let known = self.recipe.as_ref().map(|recipe| &recipe.cpus[..]);
+        known.zip(online_cpus().ok()).map_or_else(Vec::new, |(known, online)| came_online(known, &online))
+    }
+
     /// Number of events, each of which is asked by [`EventSet::lost`].
     #[must_use]
     pub fn count(&self) -> usize {
@@ -348,13 +368,18 @@ struct Opening<'a> {
     cpus: Vec<u32>,
     /// Number of events of other sets.
     beside: usize,
+    /// The set is that of a recording under way.
+    is_joining: bool,
+    /// The threads at hand may have inherited events of the set: others that may have started them have some.
+    may_inherit: bool,
     set: EventSet,
 }
 
 impl<'a> Opening<'a> {
     fn new(requests: Vec<EventRequest>, scope: &'a Scope, memory: Memory, cpus: Vec<u32>) -> Opening<'a> {
         let attrs: Vec<EventAttr> = requests.iter().map(|request| attr_for(request, scope)).collect();
-        let mut opening = Opening { requests, attrs, scope, memory, cpus, beside: 0, set: EventSet::default() };
+        let (is_joining, may_inherit, set) = (false, false, EventSet::default());
+        let mut opening = Opening { requests, attrs, scope, memory, cpus, beside: 0, is_joining, may_inherit, set };
         opening.set.of_cpus = *scope == Scope::System;
         opening.describe();
         opening
@@ -413,7 +438,8 @@ impl<'a> Opening<'a> {
     /// another look.
     fn process(&mut self, pid: u32) -> Result<bool, (usize, io::Error)> {
         let mut is_any = false;
-        for _ in 0..SCAN_ROUNDS {
+        for round in 0..SCAN_ROUNDS {
+            self.may_inherit = self.is_joining || round > 0;
             let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
             let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
             TooMany::check(self.beside + self.set.count(), fresh.len(), self.events_of_a_thread())
@@ -466,8 +492,11 @@ impl<'a> Opening<'a> {
             let leader = opened.last().filter(|_| self.requests[request].joins_group).map(|(before, _)| *before);
             let leader = leader.and_then(|before| opened.iter().find(|(at, _)| *at == self.leader_of(before)));
             let leader = leader.map_or(-1, |(_, fd)| fd.as_raw_fd());
-            let fd = self.one(request, pid, cpu, leader).map_err(|error| (request, error))?;
-            opened.push((request, fd));
+            match self.one(request, pid, cpu, leader) {
+                Ok(fd) => opened.push((request, fd)),
+                Err(error) if is_there(&error, self.requests[request].aux_bytes, self.may_inherit) => {}
+                Err(error) => return Err((request, error)),
+            }
         }
         // An AUX area belongs to its own event's ring, which the others then write to.
         let owner = opened.iter().position(|(at, _)| self.requests[*at].aux_bytes > 0).unwrap_or(0);
@@ -539,16 +568,6 @@ fn is_no_room(error: &EventsError) -> bool {
     matches!(error, EventsError::Event { source, .. } if NoRoom::in_error(source).is_some())
 }
 
-/// Whether this user may not observe a process: it is another user's, or a set-user-ID program.
-fn is_denied(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
-}
-
-fn order(fd: RawFd, request: libc::c_ulong) {
-    // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
-    unsafe { libc::ioctl(fd, request, 0) };
-}
-
 /// The event with what the scope asks for.
 fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
     let mut attr = request.completed();
@@ -562,36 +581,6 @@ fn attr_for(request: &EventRequest, scope: &Scope) -> EventAttr {
         attr.flags |= u64::from(*scope == Scope::Children) << attr_flag::ENABLE_ON_EXEC;
     }
     attr
-}
-
-/// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).
-fn lost_by(fd: &OwnedFd) -> Option<u64> {
-    let mut figures = [0_u64; 3];
-    let bytes = size_of_val(&figures);
-    // SAFETY: at most `bytes` are written to the array.
-    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
-    (usize::try_from(read) == Ok(bytes)).then_some(figures[2])
-}
-
-fn event_id(fd: &OwnedFd) -> io::Result<u64> {
-    let mut id = 0_u64;
-    // SAFETY: the request writes one u64 to the address given.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) } {
-        0 => Ok(id),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn online_cpus() -> Result<Vec<u32>, EventsError> {
-    let path = PathBuf::from("/sys/devices/system/cpu/online");
-    let fail = |source| EventsError::File {
-        path: path.clone(),
-        source,
-        remedy: "sysfs must be mounted at /sys for recording events",
-    };
-    let text = std::fs::read_to_string(&path).map_err(fail)?;
-    let list = parse_cpu_list(text.trim()).map_err(|error| fail(io::Error::other(error.to_string())))?;
-    Ok(list.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use numapilot_perf::abi::attr_flag;
 use numapilot_perf::pmu::{Offer, Pmu, PmuError, SampleRequest, Sampler, offers};
 
 use crate::event::{EventKind, EventRequest};
+pub use crate::event_limit::allowed_rate;
 use crate::facts::{Answer, SamplerFact};
 
 /// What is wanted of the samples.

@@ -94,7 +94,9 @@ fn try_samplers(pmus: &[Pmu], cpu: u32) -> Vec<SamplerFact> {
 }
 
 fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFact {
-    let cpu = offer.cpus.as_deref().and_then(first_of).unwrap_or(cpu);
+    // The driver lists its CPUs whether they are online or not, and refuses those that are not (ENODEV).
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let cpu = offer.cpus.as_deref().and_then(|cpus| first_online_of(cpus, online.trim())).unwrap_or(cpu);
     let own = group(&offer.events, SELF, cpu);
     SamplerFact {
         sampler: name_of(offer.sampler).to_owned(),
@@ -110,6 +112,13 @@ fn sampler(pmus: &[Pmu], offer: &Offer, physical: &Offer, cpu: u32) -> SamplerFa
 /// The first CPU of a list.
 fn first_of(list: &str) -> Option<u32> {
     parse_cpu_list(list).ok()?.first().copied()
+}
+
+/// The first CPU of a list that is online; the first at all where none is known to be.
+fn first_online_of(list: &str, online: &str) -> Option<u32> {
+    let online = parse_cpu_list(online).unwrap_or_default();
+    let cpus = parse_cpu_list(list).ok()?;
+    cpus.iter().find(|cpu| online.contains(cpu)).or(cpus.first()).copied()
 }
 
 fn count_of(list: &str) -> Option<u32> {
@@ -316,5 +325,7 @@ mod tests {
         assert_eq!((vendor(intel), vendor("CPU implementer\t: 0x41\n")), (Vendor::Intel, Vendor::Arm));
         assert_eq!(cpuinfo_field(intel, "model name").as_deref(), Some("Some CPU"));
         assert_eq!((first_of("16-23"), count_of("0-3,8")), (Some(16), Some(5)));
+        assert_eq!([first_online_of("0-15", "2-23"), first_online_of("0-15", "16")], [Some(2), Some(0)]);
+        assert_eq!([first_online_of("4-7", ""), first_online_of("", "0-3")], [Some(4), None]);
     }
 }

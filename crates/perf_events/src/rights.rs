@@ -78,10 +78,18 @@ pub fn explain(event: &str, scope: Scope, source: io::Error) -> EventsError {
     EventsError::Event { event: event.to_owned(), source, reason, remedy }
 }
 
+/// The capability that allows events here. Above level 2, Debian's and Ubuntu's kernels ask for the older one whatever their version
+/// (`perf_paranoid_any() && !capable(CAP_SYS_ADMIN)` in their `perf_event_open`).
+fn capability(facts: &EventFacts) -> &'static str {
+    const BAN_FROM: i32 = 3;
+    let is_banned = facts.paranoid.is_some_and(|level| level >= BAN_FROM);
+    if facts.kernel.is_at_least(5, 8) && !is_banned { "PERFMON" } else { "SYS_ADMIN" }
+}
+
 /// How to get the right to open events of this scope.
 pub fn rights(facts: &EventFacts, scope: Scope) -> String {
     let level = scope.level();
-    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    let capability = capability(facts);
     match &facts.container {
         Some(_) if facts.in_user_namespace => {
             format!(
@@ -153,7 +161,7 @@ pub fn closed(facts: &EventFacts) -> Option<Obstacle> {
 }
 
 fn unfiltered(facts: &EventFacts) -> String {
-    let capability = if facts.kernel.is_at_least(5, 8) { "PERFMON" } else { "SYS_ADMIN" };
+    let capability = capability(facts);
     match &facts.container {
         Some(_) => format!(
             "start the container with `--cap-add {capability}` (older Docker: also `--security-opt seccomp=unconfined`)"
@@ -272,11 +280,47 @@ pub fn passing_through(facts: &EventFacts) -> String {
     if hypervisor.contains("xen") {
         return "boot the hypervisor with `vpmu=on`".to_owned();
     }
-    if hypervisor.contains("kvm") || hypervisor.contains("qemu") {
+    let is_kvm = hypervisor.contains("kvm") || hypervisor.contains("qemu");
+    if is_kvm && facts.vendor == Vendor::Arm {
+        // arch/arm64/kvm/sys_regs.c: "Hide SPE from guests", PMSVer of ID_AA64DFR0_EL1 is masked whatever the guest asks for.
+        return "use the host itself, or a bare-metal machine: KVM gives SPE to no guest".to_owned();
+    }
+    if is_kvm {
         return format!(
             "start the guest with `-cpu host,pmu=on` (libvirt: `<pmu state='on'/>`){more}; or use the host itself"
         );
     }
     "ask the hypervisor's administrator to give the guest the processor's counters, or use a bare-metal machine"
         .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Kernel;
+
+    #[test]
+    fn a_ban_is_lifted_by_the_older_capability_only() {
+        let advice = |release: &str, level: i32, container: Option<&str>| {
+            let kernel = Kernel::from(release.to_owned());
+            let container = container.map(str::to_owned);
+            let facts = EventFacts { kernel, paranoid: Some(level), container, ..EventFacts::default() };
+            rights(&facts, Scope::Own)
+        };
+        assert!(advice("6.8.0-45-generic", 2, None).contains("setcap cap_perfmon+ep"));
+        assert!(advice("6.8.0-45-generic", 4, None).contains("setcap cap_sys_admin+ep"));
+        assert!(advice("6.1.0-28-amd64", 3, Some("Docker")).contains("--cap-add SYS_ADMIN"));
+        assert!(advice("5.4.0-150-generic", 2, None).contains("setcap cap_sys_admin+ep"));
+    }
+
+    /// Of KVM's guests, those on x86-64 can be given what samples accesses, those on arm64 cannot.
+    #[test]
+    fn no_setting_of_a_guest_on_arm64_is_named() {
+        let advice = |vendor: Vendor| {
+            passing_through(&EventFacts { vendor, hypervisor: Some("KVM".to_owned()), ..EventFacts::default() })
+        };
+        assert!(advice(Vendor::Intel).contains("pmu=on"));
+        let arm = advice(Vendor::Arm);
+        assert!(arm.contains("the host itself") && !arm.contains("pmu"), "{arm}");
+    }
 }

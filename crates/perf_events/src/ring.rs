@@ -174,12 +174,14 @@ impl Ring {
     }
 
     /// Appends `bytes` of the AUX area from stream position `offset` (both as an AUX record says) to `out`, then gives the space up to there back. What
-    /// is beyond the area's size, or no longer there, is left out.
+    /// is more than the area holds, or no longer there, is left out.
     pub fn read_aux(&self, offset: u64, bytes: u64, out: &mut Vec<u8>) {
         let Some(aux) = &self.aux else { return };
-        let head = self.control.word(AUX_HEAD).load(Ordering::Acquire);
+        let end = offset.saturating_add(bytes);
+        // The record comes first, and the head that includes its piece a moment later (`perf_aux_output_end` in kernel/events/ring_buffer.c): the piece was
+        // written before both.
+        let head = self.control.word(AUX_HEAD).load(Ordering::Acquire).max(end);
         let size = aux.bytes as u64;
-        let end = offset.saturating_add(bytes).min(head);
         let start = offset.max(head.saturating_sub(size));
         if start < end {
             let (from, length) = ((start % size) as usize, (end - start) as usize);
@@ -187,7 +189,7 @@ impl Ring {
             aux.append(from, first, out);
             aux.append(0, length - first, out);
         }
-        self.control.word(AUX_TAIL).store(offset.saturating_add(bytes), Ordering::Release);
+        self.control.word(AUX_TAIL).store(end, Ordering::Release);
     }
 
     /// How the counter becomes the kernel's event clock, where the kernel says so (`cap_user_time_zero`).
@@ -256,6 +258,7 @@ mod tests {
 
     use std::fs::File;
     use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
 
     use proptest::prelude::*;
 
@@ -389,6 +392,28 @@ mod tests {
         assert_eq!(kernel.read(), (Vec::new(), 1 << 40));
         assert!(kernel.record(3, &[0; 8]));
         assert_eq!(kernel.read().0.len(), 1);
+    }
+
+    #[test]
+    fn a_piece_of_the_aux_area_is_read_though_the_head_is_behind() {
+        let page = page_bytes();
+        let file: File = tempfile::tempfile().unwrap();
+        file.set_len(3 * page as u64).unwrap();
+        let mut ring = Ring::map(file.as_fd(), page).unwrap();
+        ring.map_aux(file.as_fd(), page).unwrap();
+        let piece = [1_u8, 2, 3, 4, 5, 6, 7, 8];
+        file.write_all_at(&piece, 2 * page as u64).unwrap();
+        let read = |offset, bytes| {
+            let mut out = Vec::new();
+            ring.read_aux(offset, bytes, &mut out);
+            out
+        };
+        // The record is there, and the head not yet.
+        assert_eq!(read(0, 8), piece);
+        assert_eq!(read(0, u64::MAX).len(), page, "no more than the area holds");
+        // Half of it overwritten since.
+        ring.control.word(AUX_HEAD).store(page as u64 + 4, Ordering::Release);
+        assert_eq!(read(0, 8), piece[4..]);
     }
 
     #[test]

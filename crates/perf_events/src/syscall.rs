@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
+use std::os::fd::RawFd;
 
 use numapilot_perf::EventAttr;
 use numapilot_perf::abi::attr_flag;
@@ -14,6 +15,12 @@ use crate::event::ATTR_BYTES;
 
 /// PERF_FLAG_FD_CLOEXEC.
 const CLOEXEC: libc::c_ulong = 8;
+// `_IO('$', 0)`, `_IO('$', 1)` and `_IOR('$', 7, u64)` of the perf header.
+/// Turns an event on.
+pub(crate) const IOC_ENABLE: libc::c_ulong = 0x2400;
+/// Turns an event off.
+pub(crate) const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
 /// `_IO('$', 5)` of the perf header.
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
@@ -79,5 +86,56 @@ pub(crate) fn redirect(fd: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
     match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, to.as_raw_fd()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Orders something of an event.
+pub(crate) fn order(fd: RawFd, request: libc::c_ulong) {
+    // SAFETY: a request without a pointer, on a descriptor of ours. It fails only for events whose CPU is gone.
+    unsafe { libc::ioctl(fd, request, 0) };
+}
+
+/// The last of an event's figures: count, id, lost records (`PERF_FORMAT_ID | PERF_FORMAT_LOST`).
+pub(crate) fn lost_by(fd: &OwnedFd) -> Option<u64> {
+    let mut figures = [0_u64; 3];
+    let bytes = size_of_val(&figures);
+    // SAFETY: at most `bytes` are written to the array.
+    let read = unsafe { libc::read(fd.as_raw_fd(), figures.as_mut_ptr().cast(), bytes) };
+    (usize::try_from(read) == Ok(bytes)).then_some(figures[2])
+}
+
+/// An event's id, which its records bear.
+pub(crate) fn event_id(fd: &OwnedFd) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the request writes one u64 to the address given.
+    match unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) } {
+        0 => Ok(id),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether a thread has an event already, because it has inherited it: of a PMU with AUX areas it may have only one on each CPU, and the kernel refuses
+/// another (`exclusive_event_installable` in `kernel/events/core.c`; SPE's driver has PERF_PMU_CAP_EXCLUSIVE). The same answer for a thread that can have
+/// inherited none is about another profiler's.
+pub(crate) fn is_there(error: &io::Error, aux_bytes: usize, may_inherit: bool) -> bool {
+    may_inherit && aux_bytes > 0 && error.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// Whether this user may not observe a process: it is another user's, or a set-user-ID program.
+pub(crate) fn is_denied(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread of a program under SPE that was born while events were opened for the others.
+    #[test]
+    fn an_inherited_event_with_an_area_is_no_other_profilers() {
+        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        assert!(is_there(&busy, 1 << 20, true));
+        assert!(!is_there(&busy, 1 << 20, false) && !is_there(&busy, 0, true));
+        assert!(!is_there(&io::Error::from_raw_os_error(libc::EACCES), 1 << 20, true));
     }
 }

@@ -9,6 +9,17 @@ pub enum PageSize {
     Large,
 }
 
+impl PageSize {
+    /// Number of small pages that it is.
+    #[must_use]
+    pub fn small_pages(self) -> u64 {
+        match self {
+            PageSize::Small => 1,
+            PageSize::Large => 512,
+        }
+    }
+}
+
 /// A page of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageKey {

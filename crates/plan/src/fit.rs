@@ -108,7 +108,7 @@ impl Fitter<'_> {
         for (node, weight) in weights.iter() {
             *sums.entry(self.node(*node, have, line)?).or_insert(0) += weight;
         }
-        *weights = sums.into_iter().collect();
+        *weights = within_a_byte(sums.into_iter().collect());
         Ok(())
     }
 
@@ -123,4 +123,24 @@ impl Fitter<'_> {
             }
         }
     }
+}
+
+/// Weights are at most 255, as the kernel's are. Sums that are more become smaller in the same proportions, as nearly as whole numbers allow.
+fn within_a_byte(mut weights: Vec<(u16, u32)>) -> Vec<(u16, u32)> {
+    const MOST: u32 = 255;
+    let greatest = |weights: &[(u16, u32)]| weights.iter().map(|(_, weight)| *weight).max().unwrap_or(0);
+    if greatest(&weights) <= MOST {
+        return weights;
+    }
+    let common = weights.iter().fold(0, |common, (_, weight)| greatest_divisor(common, *weight)).max(1);
+    weights.iter_mut().for_each(|(_, weight)| *weight /= common);
+    let most = greatest(&weights);
+    if most > MOST {
+        weights.iter_mut().for_each(|(_, weight)| *weight = ((*weight * MOST + most / 2) / most).max(1));
+    }
+    weights
+}
+
+fn greatest_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }

@@ -126,6 +126,13 @@ fn a_machine_with_fewer_nodes_is_an_error_or_folds() {
     assert_eq!(fitted.plan.objects[2].policy, Policy::WeightedInterleave(vec![(1, 5)]));
     assert_eq!(fitted.plan.threads[0].placing, Placing::Nodes(NodeSet::Listed(vec![1])));
     assert!(!fitted.is_moot());
+    // Weights are bytes: 400 to 100 became 255 to 100.
+    for (weights, folded) in [("0:100,1:200,5:200", [(0, 1), (1, 4)]), ("0:101,1:200,5:200", [(0, 64), (1, 255)])] {
+        let text =
+            format!("version = 1\n[[object]]\nsymbol=\"c\"\npolicy=\"weighted-interleave\"\nweights=\"{weights}\"\n");
+        let fitted = Plan::parse(&text, "p.toml").unwrap().fit(&machine, Fit::Fold).unwrap();
+        assert_eq!(fitted.plan.objects[0].policy, Policy::WeightedInterleave(folded.to_vec()));
+    }
     let cpus = Plan::parse("version = 1\n[[process]]\ncpus = \"16\"\n", "p.toml").unwrap();
     let message = cpus.fit(&machine, Fit::Fold).unwrap_err().to_string();
     assert!(message.contains("CPU 16") && message.contains("0-15"), "{message}");

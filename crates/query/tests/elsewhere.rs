@@ -1,8 +1,6 @@
 //! The same views and scripts in other engines: what DuckDB and Polars answer must be our bytes. Spark joins in `make bench` (tools/fleet-check).
 
-mod common;
-
-use common::{answer, fleet, fleet_check, scratch, text, trace};
+use crate::common::{answer, fleet, fleet_check, scratch, text, trace};
 use numapilot_fixtures::Kind;
 
 #[test]

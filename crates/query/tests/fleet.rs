@@ -1,10 +1,8 @@
 //! Fleets: the same tables and views over traces of many hosts; the answer is the sum of the traces' own.
 
-mod common;
-
 use std::fs;
 
-use common::{answer, complaint, fleet, query, scratch, text};
+use crate::common::{answer, complaint, fleet, query, scratch, text};
 
 #[test]
 fn a_fleet_answers_as_its_traces_do_together() {

@@ -1,14 +1,12 @@
 //! The program as its users meet it: formats, files that appear whole or not at all, limits, and what it says to mistakes and damage.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{answer, complaint, query, scratch, text, trace};
+use crate::common::{answer, complaint, query, scratch, text, trace};
 use numapilot_fixtures::Kind;
 
 fn made() -> &'static str {

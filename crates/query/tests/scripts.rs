@@ -1,12 +1,11 @@
 //! The ready-made queries, byte for byte against a straight computation over the raw tables, on traces of every kind.
 
-mod common;
 #[path = "common/straight.rs"]
 mod straight;
 
 use std::path::Path;
 
-use common::{Raw, answer, scratch, text, trace};
+use crate::common::{Raw, answer, scratch, text, trace};
 use numapilot_fixtures::Kind;
 
 /// A script's answer on a trace must be the straight one.

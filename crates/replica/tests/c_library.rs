@@ -6,14 +6,12 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
-mod common;
-
-use common::LIBRARY;
-use common::compile;
-use common::must;
-use common::root;
-use common::run;
-use common::scratch;
+use crate::common::LIBRARY;
+use crate::common::compile;
+use crate::common::must;
+use crate::common::root;
+use crate::common::run;
+use crate::common::scratch;
 
 const TORTURE_SEED: &str = "20120613";
 

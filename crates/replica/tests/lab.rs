@@ -9,11 +9,9 @@ use numapilot_lab::Outcome;
 use numapilot_lab::Topology;
 use numapilot_replica::mappings::LIBRARY;
 
-mod common;
-
-use common::LIBRARY as LIBRARY_SOURCES;
-use common::compile;
-use common::scratch;
+use crate::common::LIBRARY as LIBRARY_SOURCES;
+use crate::common::compile;
+use crate::common::scratch;
 
 const KERNELS: [Kernel; 2] = [Kernel::V6_12, Kernel::V6_1];
 

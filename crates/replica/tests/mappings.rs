@@ -11,12 +11,10 @@ use numapilot_replica::mappings::Mappings;
 use numapilot_replica::mappings::Rules;
 use numapilot_replica::mappings::Summary;
 
-mod common;
-
-use common::compile;
-use common::must;
-use common::run;
-use common::scratch;
+use crate::common::compile;
+use crate::common::must;
+use crate::common::run;
+use crate::common::scratch;
 
 fn on_node_0(rules: Rules) -> Mappings {
     Mappings::prepare(Rules { node: Some(0), ..rules }).expect("a folder for copies")
@@ -182,7 +180,7 @@ fn on_a_machine_with_one_node_nothing_happens_unless_a_node_is_named() {
 
 #[test]
 fn the_preload_library_needs_no_dynamic_thread_storage() {
-    let path = scratch().join("remap.so");
+    let path = scratch().join("remap-read.so");
     fs::write(&path, LIBRARY).expect("library");
     let relocations = must(Command::new("readelf").arg("-rW").arg(&path));
     assert!(!relocations.contains("DTPMOD") && !relocations.contains("TLSDESC"), "{relocations}");

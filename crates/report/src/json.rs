@@ -46,7 +46,9 @@ pub fn overview(heading: &Heading, analysis: &Analysis<'_>, links: &[LinkTraffic
     value["headline"] = json!(headline);
     // A share of nothing, or of what little was seen, is no figure.
     let unknown: &[&str] = match headline.verdict {
-        Verdict::Blind | Verdict::NothingSeen => &["remote_share", "local_share", "write_share", "imbalance"],
+        Verdict::Blind | Verdict::NothingSeen | Verdict::NothingPasses => {
+            &["remote_share", "local_share", "write_share", "imbalance"]
+        }
         Verdict::HomesUnknown | Verdict::PageFaults => &["remote_share", "local_share", "imbalance"],
         _ => &[],
     };

@@ -100,6 +100,13 @@ static uint64_t cleared(uint64_t earliest, size_t bytes) {
     return order < now ? order : now;
 }
 
+static void thread_name(const char *name) {
+    int saved = errno;
+    if (np_arena != NULL) np_thread_called(name);
+    errno = saved;
+}
+
 NP_EXPORT const struct np_java_functions numapilot_java = {
-    NP_JAVA_VERSION, 0, begin, trouble, dropped, np_order, np_pool_named, method, stack, thread, mapped, cleared, np_pool_made_at, np_pool_gone,
+    NP_JAVA_VERSION, 0,      begin,  trouble, dropped,         np_order,     np_pool_named, method,
+    stack,           thread, mapped, cleared, np_pool_made_at, np_pool_gone, thread_name,
 };

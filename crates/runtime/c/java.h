@@ -34,13 +34,20 @@ struct np_java_functions {
     uint64_t (*mapped)(uint64_t earliest);
     /* A stamp before so many bytes were cleared for an object that has just been allocated; nothing else has been there since `earliest`. */
     uint64_t (*cleared)(uint64_t earliest, size_t bytes);
-    /* An object of the pool, which this thread has allocated, lies there from this stamp on. */
-    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order);
+    /* An object of the pool, which this thread has allocated, lies there from this stamp on. `sample`: np_java_sample. */
+    void (*made)(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order, uint64_t sample);
     /* It ends, or moves. */
     void (*gone)(uint32_t pool, uintptr_t address, uint64_t order);
+    /* The calling thread's name, which is longer than the kernel's names are. */
+    void (*thread_name)(const char *name);
 };
-#define NP_JAVA_VERSION 1u
+#define NP_JAVA_VERSION 2u
 #define NP_JAVA_SYMBOL "numapilot_java"
+
+/* How an object was sampled: one for so many bytes that a thread allocates, on average (0: each one); `is_moved`: this is a later place of it. */
+static inline uint64_t np_java_sample(uint32_t interval, int is_moved) {
+    return interval | (uint64_t)(is_moved ? NP_POOL_MOVED : NP_POOL_SAMPLED) << 32;
+}
 
 /* A place in a method. Bytecode has fewer than 65,536 bytes; what lies outside of it (a native method) is its beginning. */
 static inline uint64_t np_java_frame(uint32_t method, int64_t index) {

@@ -25,9 +25,10 @@ static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     return NULL;
 }
 
-/* *order: 0: now. Becomes the record's. */
-static void tell(np_pool pool, enum np_pool_event event, const char *name, size_t bytes, uint64_t *order) {
+/* *order: 0: now. Becomes the record's. False: it was not recorded. */
+static bool tell(np_pool pool, enum np_pool_event event, const char *name, size_t bytes, uint64_t *order) {
     int saved = errno;
+    bool is_told = false;
     struct np_slot *slot = enter();
     if (slot != NULL) {
         if (*order == 0) *order = np_order();
@@ -38,10 +39,12 @@ static void tell(np_pool pool, enum np_pool_event event, const char *name, size_
             words[2] = bytes | (uint64_t)event << 32;
             np_put_bytes(words + 3, name, bytes);
             np_commit(slot, count);
+            is_told = true;
         }
         np_leave(slot);
     }
     errno = saved;
+    return is_told;
 }
 
 static void tell_now(np_pool pool, enum np_pool_event event) {
@@ -49,25 +52,32 @@ static void tell_now(np_pool pool, enum np_pool_event event) {
     tell(pool, event, NULL, 0, &now);
 }
 
+static np_pool next_pool(void) { return __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED); }
+static size_t name_bytes(const char *name) { return name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0; }
+
 uint32_t np_pool_named(const char *name, uint64_t *order) {
-    np_pool pool = __atomic_add_fetch(&last_pool, 1, __ATOMIC_RELAXED);
-    tell(pool, NP_POOL_CREATED, name, name != NULL ? strnlen(name, NAME_BYTES_MAX) : 0, order);
+    np_pool pool = next_pool();
+    return tell(pool, NP_POOL_CREATED, name, name_bytes(name), order) ? pool : 0;
+}
+
+/* A pool has a number, though its name may be lost: its owner does not ask again. */
+static np_pool create(const char *name) {
+    np_pool pool = next_pool();
+    uint64_t now = 0;
+    tell(pool, NP_POOL_CREATED, name, name_bytes(name), &now);
     return np_arena != NULL ? pool : 0;
 }
 
-static np_pool create(const char *name) {
-    uint64_t now = 0;
-    return np_pool_named(name, &now);
-}
-
-static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread,
-                     uint64_t order) {
-    unsigned count = thread == slot->thread_index ? 4 : 5;
+static void put_made(struct np_slot *slot, np_pool pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order,
+                     uint64_t sample) {
+    bool is_own = thread == slot->thread_index;
+    unsigned count = sample != 0 ? 6 : is_own ? 4 : 5;
     uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, address, count, order);
     if (words == NULL) return;
     words[2] = stack | (uint64_t)pool << 32;
     words[3] = bytes;
-    if (count == 5) words[4] = thread;
+    if (count > 4) words[4] = is_own ? NP_NONE32 : thread;
+    if (count > 5) words[5] = sample;
     np_commit(slot, count);
 }
 
@@ -78,18 +88,18 @@ static void made(np_pool pool, const void *address, size_t bytes) {
     struct np_slot *slot = enter();
     if (slot != NULL) {
         uint32_t stack = np_stack_id(slot, caller);
-        put_made(slot, pool, (uintptr_t)address, bytes, stack, slot->thread_index, np_order());
+        put_made(slot, pool, (uintptr_t)address, bytes, stack, slot->thread_index, np_order(), 0);
         np_leave(slot);
     }
     errno = saved;
 }
 
-void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order) {
+void np_pool_made_at(uint32_t pool, uintptr_t address, size_t bytes, uint32_t stack, uint32_t thread, uint64_t order, uint64_t sample) {
     if (address == 0 || address >= NP_ADDRESS_END) return;
     int saved = errno;
     struct np_slot *slot = enter();
     if (slot != NULL) {
-        put_made(slot, pool, address, bytes, stack, thread, order);
+        put_made(slot, pool, address, bytes, stack, thread, order, sample);
         np_leave(slot);
     }
     errno = saved;

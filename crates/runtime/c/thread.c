@@ -18,6 +18,7 @@
 #define LAST_END_ROUND 4u
 #define POOL_ENTRIES 512u
 #define ENDED_ENTRIES 4096u
+#define WHOLE_NAME_BYTES_MAX 120u
 
 static pthread_key_t end_key;
 static bool has_end_key;
@@ -120,15 +121,19 @@ static void put_thread_start(struct np_slot *slot, const struct np_birth *birth,
     np_commit(slot, 9);
 }
 
-static void put_name(struct np_slot *slot, const char *name, uint64_t order) {
-    size_t bytes = strnlen(name, sizeof np_tls.name - 1);
-    memset(np_tls.name, 0, sizeof np_tls.name);
-    memcpy(np_tls.name, name, bytes);
+static void put_name_of(struct np_slot *slot, const char *name, size_t bytes, uint64_t order) {
     unsigned words_needed = 2 + np_words_for(bytes);
     uint64_t *words = np_begin(slot, NP_REC_THREAD_NAME, bytes, words_needed, order);
     if (words == NULL) return;
     np_put_bytes(words + 2, name, bytes);
     np_commit(slot, words_needed);
+}
+
+static void put_name(struct np_slot *slot, const char *name, uint64_t order) {
+    size_t bytes = strnlen(name, sizeof np_tls.name - 1);
+    memset(np_tls.name, 0, sizeof np_tls.name);
+    memcpy(np_tls.name, name, bytes);
+    put_name_of(slot, name, bytes, order);
 }
 
 /* Cut as the kernel cuts it; written if it is news. */
@@ -444,6 +449,13 @@ static void named(const pthread_t *other, const char *name) {
         memcpy(tls->new_name, name, strnlen(name, sizeof tls->new_name - 1));
         __atomic_store_n(&tls->has_new_name, true, __ATOMIC_RELEASE);
     }
+    np_leave(slot);
+}
+
+void np_thread_called(const char *name) {
+    struct np_slot *slot = np_slot_here();
+    if (slot == NULL || !np_enter(slot)) return;
+    put_name_of(slot, name, strnlen(name, WHOLE_NAME_BYTES_MAX), np_order());
     np_leave(slot);
 }
 

@@ -144,6 +144,8 @@ uint32_t np_own_tid(void);
 /* A block is freed in a thread that has ended: written to the slot that it closed, if that is still its own; else counted as lost. */
 void np_thread_freed_after_end(void *block, uint64_t order);
 void np_thread_after_fork(void);
+/* A runtime's name for the calling thread, longer than the kernel's names. The kernel's, which is cut, may come afterwards: flows keep the longer one. */
+void np_thread_called(const char *name);
 
 /* -- process.c -- */
 void np_process_init(void);

@@ -312,11 +312,15 @@ enum np_record {
     NP_REC_POOL = 25,        /* value number of a pool that the program carries itself, in its process; word 2: name bytes | np_pool_event; name follows.
                                 All but the first event end the pool's blocks, and are stamped before they are given back */
     NP_REC_POOL_ALLOC = 26,  /* value address, in memory that other records tell of; word 2: stack id | pool; word 3: size; word 4, where another
-                                thread than the ring's allocated it: its index. Stamped after it was made */
+                                thread than the ring's allocated it: its index (all ones: the ring's, where word 5 follows); word 5, where only a
+                                sample of such blocks is recorded: mean bytes that a thread allocates from one sample to the next (32, 0: each
+                                block is one) | np_pool_sample. Stamped after it was made */
     NP_REC_POOL_FREE = 27,   /* value address; word 2: pool. Stamped before the block is given back */
 };
 
 enum np_pool_event { NP_POOL_CREATED = 0, NP_POOL_RESET = 1, NP_POOL_DESTROYED = 2 };
+/* A sampled block: where it was allocated, or a later place of it. */
+enum np_pool_sample { NP_POOL_SAMPLED = 1, NP_POOL_MOVED = 2 };
 
 /* A frame of NP_REC_STACK that is no return address but a place in an interpreter's function: these upper 16 bits, 28 of the code id, and the number of the
  * instruction. No address of a program or kernel looks like it, nor does text that a kernel's walk along frame pointers took for an address. */

@@ -21,10 +21,14 @@
 #define CROWD (NP_OBJECTS_MAX / 4 * 3)
 #define CROWD_STEP (NP_OBJECTS_MAX / 16)
 #define INTERVAL_MAX (1 << 30)
+/* What the kernel keeps of a thread's name, and what is told of it. */
+#define KERNEL_NAME_BYTES 15
+#define THREAD_NAME_BYTES 128
 
 static const struct np_java_functions *recorder;
 static np_jvm machine;
 static int32_t interval = 512 << 10;
+static bool can_follow;
 static uint32_t next_crowd = CROWD;
 
 static void delete_dead(np_jni jni) {
@@ -48,6 +52,7 @@ static void object_sampled(np_jvmti jvmti, np_jni jni, void *thread, void *objec
     (void)thread;
     delete_dead(jni);
     struct np_object followed = {.bytes = (uint64_t)bytes, .thread = recorder->thread(), .earliest = np_objects_settled()};
+    followed.interval = (uint32_t)__atomic_load_n(&interval, __ATOMIC_RELAXED);
     followed.pool = np_names_pool(jvmti, class, &followed.earliest);
     if (followed.pool == 0) return;
     followed.stack = np_names_stack(jvmti, jni);
@@ -93,15 +98,28 @@ static void follow(np_jvmti jvmti, np_jni jni) {
         recorder->trouble(NP_JAVA_NO_EVENTS, "warning: Java objects are not followed: this virtual machine does not sample them");
 }
 
-static void started(np_jvmti jvmti, np_jni jni, void *thread) {
-    (void)thread;
-    follow(jvmti, jni);
+/* In the new thread. The virtual machine tells the kernel of the name, which keeps the beginning. */
+static void thread_started(np_jvmti jvmti, np_jni jni, void *thread) {
+    struct np_jvm_thread found = {0};
+    char name[THREAD_NAME_BYTES];
+    if (np_jvmti_thread(jvmti, thread, &found) != 0) return;
+    if (found.name != NULL && np_names_text(found.name, name, sizeof name) > KERNEL_NAME_BYTES) recorder->thread_name(name);
+    np_jvmti_release(jvmti, found.name);
+    if (found.group != NULL) np_jni_release_local(jni, found.group);
+    if (found.loader != NULL) np_jni_release_local(jni, found.loader);
 }
 
+static void started(np_jvmti jvmti, np_jni jni, void *thread) {
+    (void)thread;
+    np_jvmti_enable(jvmti, NP_JVM_THREAD_START, 1);
+    if (can_follow) follow(jvmti, jni);
+}
+
+/* The last event: daemon threads may still be about to add an object, and a collection that they cause is reported to nobody. */
 static void ended(np_jvmti jvmti, np_jni jni) {
     (void)jni;
     np_jvmti_enable(jvmti, NP_JVM_OBJECT_SAMPLED, 0);
-    uint64_t dropped = np_objects_dropped();
+    uint64_t dropped = np_objects_end();
     if (dropped > 0) recorder->dropped(dropped);
 }
 
@@ -125,13 +143,16 @@ static bool set_up(np_jvmti jvmti) {
     static void *callbacks[NP_JVM_EVENT_LAST - NP_JVM_EVENT_FIRST + 1];
     callbacks[NP_JVM_INIT - NP_JVM_EVENT_FIRST] = (void *)started;
     callbacks[NP_JVM_DEATH - NP_JVM_EVENT_FIRST] = (void *)ended;
+    callbacks[NP_JVM_THREAD_START - NP_JVM_EVENT_FIRST] = (void *)thread_started;
     callbacks[NP_JVM_COLLECTION_BEGINS - NP_JVM_EVENT_FIRST] = (void *)collection_begins;
     callbacks[NP_JVM_COLLECTION_ENDS - NP_JVM_EVENT_FIRST] = (void *)collection_ends;
     callbacks[NP_JVM_OBJECT_SAMPLED - NP_JVM_EVENT_FIRST] = (void *)object_sampled;
     /* The interval now: a thread draws its first sample when it begins, and the first one begins soon. */
-    return take_capabilities(jvmti) && np_jvmti_sample_every(jvmti, interval) == 0
-        && np_jvmti_set_callbacks(jvmti, callbacks, sizeof callbacks) == 0 && np_jvmti_enable(jvmti, NP_JVM_INIT, 1) == 0
+    can_follow = take_capabilities(jvmti) && np_jvmti_sample_every(jvmti, interval) == 0;
+    /* Threads have names without them, too. */
+    bool is_told = np_jvmti_set_callbacks(jvmti, callbacks, sizeof callbacks) == 0 && np_jvmti_enable(jvmti, NP_JVM_INIT, 1) == 0
         && np_jvmti_enable(jvmti, NP_JVM_DEATH, 1) == 0;
+    return can_follow && is_told;
 }
 
 /* Anything but 0 would end the virtual machine. */

@@ -21,6 +21,7 @@ enum np_jvm_event {
     NP_JVM_EVENT_FIRST = 50,
     NP_JVM_INIT = 50,
     NP_JVM_DEATH = 51,
+    NP_JVM_THREAD_START = 52,
     NP_JVM_COLLECTION_BEGINS = 81,
     NP_JVM_COLLECTION_ENDS = 82,
     NP_JVM_OBJECT_SAMPLED = 86,
@@ -38,6 +39,8 @@ struct np_jvm_capabilities { uint8_t bits[16]; };
 
 struct np_jvm_frame { void *method; int64_t index; };
 struct np_jvm_line { int64_t index; int32_t line; };
+/* The name is given back by np_jvmti_release, group and loader are local references. */
+struct np_jvm_thread { char *name; int32_t priority; uint8_t is_daemon; void *group, *loader; };
 
 static inline np_jvmti np_jvm_jvmti(np_jvm jvm) {
     np_jvmti found = NULL;
@@ -50,6 +53,9 @@ static inline int32_t np_jvmti_enable(np_jvmti jvmti, int32_t event, int is_on) 
 }
 static inline void np_jvmti_release(np_jvmti jvmti, void *memory) {
     if (memory != NULL) NP_JVMTI_CALL(jvmti, 47, (np_jvmti, void *), memory);
+}
+static inline int32_t np_jvmti_thread(np_jvmti jvmti, void *thread, struct np_jvm_thread *found) {
+    return NP_JVMTI_CALL(jvmti, 9, (np_jvmti, void *, struct np_jvm_thread *), thread, found);
 }
 /* Texts are given back by np_jvmti_release. */
 static inline int32_t np_jvmti_class_signature(np_jvmti jvmti, void *class, char **signature) {

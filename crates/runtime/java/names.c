@@ -18,8 +18,9 @@
 #define TABLE_ENTRIES (1u << TABLE_LOG2)
 #define PROBES 32u
 #define FACTOR 0x9e3779b97f4a7c15ull
-/* Before what the virtual machine appends to the names of classes that it makes itself, each of which has another. */
+/* Before what older virtual machines append to the names of classes that they make themselves, each of which has another. */
 #define LAMBDA "$$Lambda"
+#define CLASS_BYTES_MAX (NAME_BYTES - 60)
 
 struct numbered { uint64_t key, order; uint32_t number; };
 struct table { uint32_t lock; struct numbered entries[TABLE_ENTRIES]; };
@@ -52,6 +53,42 @@ static void remember(struct table *table, struct numbered met) {
     np_agent_unlock(&table->lock);
 }
 
+/* -- texts -- */
+
+/* The character of two surrogates, of three bytes each, that begin there; 0: there are none. */
+static uint32_t paired(const uint8_t *at) {
+    bool is_high = at[0] == 0xed && (at[1] & 0xf0) == 0xa0 && (at[2] & 0xc0) == 0x80;
+    if (!is_high || at[3] != 0xed || (at[4] & 0xf0) != 0xb0 || (at[5] & 0xc0) != 0x80) return 0;
+    uint32_t high = (uint32_t)(at[1] & 0xf) << 6 | (at[2] & 0x3f), low = (uint32_t)(at[4] & 0xf) << 6 | (at[5] & 0x3f);
+    return 0x10000 + (high << 10) + low;
+}
+
+static unsigned bytes_of_character(const uint8_t *at) {
+    unsigned bytes = at[0] < 0xc0 || at[0] >= 0xf0 ? 1 : at[0] < 0xe0 ? 2 : 3;
+    for (unsigned i = 1; i < bytes; i++)
+        if ((at[i] & 0xc0) != 0x80) return 1;
+    return bytes;
+}
+
+size_t np_names_text(const char *modified, char *text, size_t room) {
+    const uint8_t *at = (const uint8_t *)modified;
+    size_t used = 0;
+    while (*at != 0) {
+        uint32_t character = paired(at);
+        unsigned taken = character != 0 ? 6 : bytes_of_character(at), made = character != 0 ? 4 : taken;
+        if (used + made >= room) break;
+        memcpy(text + used, at, made);
+        if (character != 0) {
+            text[used] = (char)(0xf0 | character >> 18);
+            for (unsigned i = 1; i < 4; i++) text[used + i] = (char)(0x80 | (character >> (18 - 6 * i) & 0x3f));
+        }
+        at += taken;
+        used += made;
+    }
+    text[used] = 0;
+    return used;
+}
+
 /* -- classes -- */
 
 static const char *primitive(char letter) {
@@ -68,14 +105,16 @@ static const char *primitive(char letter) {
     }
 }
 
-/* `[[Ljava/lang/String;` as `java.lang.String[][]`, `[D` as `double[]`. */
+/* `[[Ljava/lang/String;` as `java.lang.String[][]`, `[D` as `double[]`. A dot is only before what makes the name of a hidden class its own: objects of all
+ * that one place makes are of one pool. */
 static void class_name(const char *signature, char name[NAME_BYTES]) {
     unsigned dimensions = 0;
     while (*signature == '[') signature++, dimensions++;
     const char *base = *signature == 'L' ? signature + 1 : primitive(*signature);
-    size_t used = 0;
-    for (; base[used] != 0 && base[used] != ';' && used < NAME_BYTES - 60; used++) name[used] = base[used] == '/' ? '.' : base[used];
+    np_names_text(base, name, CLASS_BYTES_MAX + 1);
+    size_t used = strcspn(name, ";.");
     name[used] = 0;
+    for (char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash, '/')) *slash = '.';
     char *made = strstr(name, LAMBDA);
     if (made != NULL) made[sizeof LAMBDA - 1] = 0, used = strlen(name);
     for (; dimensions > 0 && used + 3 <= NAME_BYTES; dimensions--, used += 2) memcpy(name + used, "[]", 3);
@@ -110,7 +149,11 @@ static void place_names(const char *signature, const char *source, char class[NA
     const char *slash = strrchr(signature, '/');
     int folder = slash != NULL ? (int)(slash - signature) : 0; /* without the L, with the slash */
     file[0] = 0;
-    if (source != NULL && strchr(source, '/') == NULL) snprintf(file, NAME_BYTES, "%.*s%s", folder, signature + 1, source);
+    if (source == NULL || strchr(source, '/') != NULL) return;
+    char path[NAME_BYTES];
+    /* A path that is too long would lose the file's own name, not the folder's. */
+    bool fits = snprintf(path, sizeof path, "%.*s%s", folder, signature + 1, source) < (int)sizeof path;
+    np_names_text(fits ? path : source, file, NAME_BYTES);
 }
 
 static size_t lines_of(np_jvmti jvmti, void *method, struct np_java_line *lines) {
@@ -132,10 +175,11 @@ static uint32_t write_method(np_jvmti jvmti, np_jni jni, void *method) {
     if (np_jvmti_method_class(jvmti, method, &class) != 0) return 0;
     if (np_jvmti_method_name(jvmti, method, &name) == 0 && np_jvmti_class_signature(jvmti, class, &signature) == 0) {
         if (np_jvmti_source_file(jvmti, class, &source) != 0) source = NULL;
-        char class_text[NAME_BYTES], file[NAME_BYTES], function[2 * NAME_BYTES];
+        char class_text[NAME_BYTES], file[NAME_BYTES], name_text[NAME_BYTES], function[2 * NAME_BYTES];
         struct np_java_line lines[LINES_MAX];
         place_names(signature, source, class_text, file);
-        snprintf(function, sizeof function, "%s.%s", class_text, name);
+        np_names_text(name, name_text, sizeof name_text);
+        snprintf(function, sizeof function, "%s.%s", class_text, name_text);
         number = recorder->method(function, file, lines, lines_of(jvmti, method, lines));
     }
     np_jvmti_release(jvmti, name);

@@ -27,6 +27,8 @@ static uint32_t used;
 static void *dead[NP_OBJECTS_MAX];
 static uint32_t dead_used;
 static uint64_t dropped;
+/* Collections are no longer reported, so that nobody knows when an address can be read. */
+static bool has_ended;
 
 void np_objects_use(const struct np_java_functions *functions) {
     recorder = functions;
@@ -45,7 +47,8 @@ static uintptr_t place_of(const struct np_object *object) { return referred((voi
 
 static void make(struct np_object *object, uintptr_t address, uint64_t order) {
     object->address = address;
-    recorder->made(object->pool, address, object->bytes, object->stack, object->thread, order);
+    recorder->made(object->pool, address, object->bytes, object->stack, object->thread, order, np_java_sample(object->interval, object->was_made));
+    object->was_made = true;
 }
 
 static void end(struct np_object *object) {
@@ -55,13 +58,13 @@ static void end(struct np_object *object) {
 
 bool np_objects_add(struct np_object object, void *local, uint32_t *count) {
     np_agent_lock(&lock);
-    bool fits = used < NP_OBJECTS_MAX;
+    bool fits = used < NP_OBJECTS_MAX && !has_ended;
     if (fits) {
         struct np_object *added = &objects[used++];
         *added = object;
         if (added->earliest < since) added->earliest = since;
         if (pauses == 0) make(added, referred(local), recorder->cleared(added->earliest, added->bytes));
-    } else {
+    } else if (!has_ended) {
         dropped++;
     }
     *count = used;
@@ -128,4 +131,10 @@ bool np_objects_peek(void *local, void *weak, uintptr_t *by_local, uintptr_t *by
     return is_still;
 }
 
-uint64_t np_objects_dropped(void) { return dropped; }
+uint64_t np_objects_end(void) {
+    np_agent_lock(&lock);
+    has_ended = true;
+    uint64_t found = dropped;
+    np_agent_unlock(&lock);
+    return found;
+}

@@ -1,12 +1,10 @@
 //! Addresses of 48 bits, which programs have on Arm: each page has a home of its own there.
 
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::compile;
 use numapilot_trace::wire::layout;
-use support::compile;
 
 /// Make sure that the home is the first toucher's for all threads, that no other page has it, and that a page outside the table has none.
 #[test]

@@ -1,14 +1,13 @@
 //! Blocks: every allocation function in C and C++, beside every allocator, recorded once and exactly.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support;
+use crate::support::Arena;
+use crate::support::compile;
+use crate::support::record;
+use crate::support::record_with;
 use numapilot_trace::record::Event;
-use support::Arena;
-use support::compile;
-use support::record;
-use support::record_with;
 
 #[test]
 fn every_c_function_is_recorded_exactly() {

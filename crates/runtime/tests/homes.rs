@@ -1,13 +1,10 @@
 //! Homes of pages against the kernel's truth: programs whose pages get a second life unseen, inside the C library, under a small recorder
 //! (`sim/harness.c`: four nodes of four CPUs; the k-th thread runs on node k % 4). `sim/homes.c` asks the simulated machine where its pages lie.
 
-#[path = "sim/lab.rs"]
-mod lab;
-
 use std::path::PathBuf;
 use std::process::Command;
 
-use lab::*;
+use crate::sim::lab::*;
 
 const PAGES: u64 = 4096;
 

@@ -1,15 +1,13 @@
 //! Threads, processes, modules and mappings: every beginning and end, with its family.
 
-mod support;
-
 use std::collections::HashSet;
 
+use crate::support::Arena;
+use crate::support::compile;
+use crate::support::record;
+use crate::support::record_with;
+use crate::support::scratch;
 use numapilot_trace::record::Event;
-use support::Arena;
-use support::compile;
-use support::record;
-use support::record_with;
-use support::scratch;
 
 #[test]
 fn threads_of_every_making_begin_end_and_keep_their_names() {

@@ -1,15 +1,13 @@
 //! Order stamps: an event that happens before another of another thread has the earlier stamp, so that each block's end is its own.
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::Arena;
+use crate::support::Run;
+use crate::support::compile;
+use crate::support::record_with;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout;
-use support::Arena;
-use support::Run;
-use support::compile;
-use support::record_with;
 
 /// Size of a block, as in `handover.c`.
 const BLOCK_BYTES: u64 = 72;

@@ -2,14 +2,12 @@
 //!
 //! Plan images come from `programs/plan_image.c`, on one node: where pages go is tested in `crates/cli/tests`.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use support::{Arena, compile, programs, record_with, scratch, tracker};
+use crate::support::{Arena, compile, programs, record_with, scratch, tracker};
 
 const POLICIES: [(&str, u32); 7] = [
     ("node", 1),
@@ -546,7 +544,7 @@ fn blocks_that_grow_in_steps_take_few_mappings() {
 fn libraries_that_come_and_go_leave_no_memory_behind() {
     let program = compile("plan_plugins.c", "plan_plugins", &["-O1", "-fno-builtin"]);
     let library = compile("modules_race.c", "plan_plugin.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
-    let image = image_of("plugins", &[1000, 1000, 1, 0, 1]);
+    let image = image_of("plugins.plan", &[1000, 1000, 1, 0, 1]);
     let output = under(&image, Command::new(&program).arg(&library).arg("5000"));
     assert!(output.status.success(), "{}", output.status);
     let grown: i64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number");

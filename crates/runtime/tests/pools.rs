@@ -1,14 +1,12 @@
 //! Pools that a program carries itself: what it reports through `numapilot_pool.h` is recorded, each call once and in order.
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::Run;
+use crate::support::compile;
+use crate::support::record;
 use numapilot_trace::record::Event;
 use numapilot_trace::record::PoolEvent;
-use support::Run;
-use support::compile;
-use support::record;
 
 const THREADS: usize = 8;
 const EACH: usize = 2000;

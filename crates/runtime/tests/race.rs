@@ -3,8 +3,6 @@
 //! The call-outs stay out: they define the sanitizer's own entry points. The runtime's hooks are renamed (`hook_malloc`), so that the sanitizer's interceptors
 //! keep their place before the C library.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -14,9 +12,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use crate::support::Arena;
+use crate::support::scratch;
 use numapilot_trace::wire::layout;
-use support::Arena;
-use support::scratch;
 
 const FLAGS: &[&str] = &[
     "-std=gnu11",

@@ -1,8 +1,6 @@
 //! Nothing that goes wrong with the recording may reach the program: missing or foreign arenas, a dead or stopped recorder, signals anywhere.
 //! And what the built library must never contain.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +9,15 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
+use crate::support::Arena;
+use crate::support::arena;
+use crate::support::compile;
+use crate::support::record_with;
+use crate::support::scratch;
+use crate::support::tracker;
 use numapilot_trace::record::Event;
 use numapilot_trace::wire;
 use numapilot_trace::wire::layout;
-use support::Arena;
-use support::compile;
-use support::record_with;
-use support::scratch;
-use support::tracker;
 
 #[test]
 fn the_library_needs_no_loader_for_its_thread_local_storage() {
@@ -140,7 +139,7 @@ fn a_drained_small_ring_loses_nothing() {
                     if ring.0 != generation {
                         *ring = (generation, wire::RingState::new(wire::Clock::NANOSECONDS));
                     }
-                    for record in support::arena::decode(bytes, &mut ring.1) {
+                    for record in arena::decode(bytes, &mut ring.1) {
                         counts.0 += u64::from(matches!(record.event, Event::Alloc { .. }));
                         counts.1 += u64::from(matches!(record.event, Event::Free { .. }));
                     }
@@ -247,7 +246,7 @@ fn memory_that_a_program_locks_is_its_own() {
 /// Make sure that a process which could run out of addresses by the recording's shared memory runs without it, and that this is counted.
 #[test]
 fn a_limit_on_addresses_is_not_used_up_by_the_recording() {
-    let program = compile("plan_limit.c", "limit", &["-O1", "-fno-builtin"]);
+    let program = compile("plan_limit.c", "limit-tracked", &["-O1", "-fno-builtin"]);
     let script = format!("ulimit -v {}; exec {} 1500", 2 << 20, program.display());
     let run = record_with(Arena::new(1024, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |_| {});
     run.assert_success();

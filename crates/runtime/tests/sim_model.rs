@@ -1,13 +1,10 @@
 //! The simulated memory system against what is known to be true: programs whose every access is known (`sim/direct.c` calls the entry points itself),
 //! run under a small recorder (`sim/harness.c`: four nodes of four CPUs, private filters of 9,216 lines, 9 ways).
 
-#[path = "sim/lab.rs"]
-mod lab;
-
 use std::path::Path;
 use std::process::Command;
 
-use lab::*;
+use crate::sim::lab::*;
 use object::Object;
 use object::ObjectSection;
 use object::SectionKind;

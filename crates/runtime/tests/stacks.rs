@@ -1,13 +1,11 @@
 //! Call stacks: exact return addresses however the code was compiled, one number per stack, bounded depth.
 
-mod support;
-
 use std::collections::HashSet;
 
+use crate::support::Run;
+use crate::support::compile;
+use crate::support::record;
 use numapilot_trace::record::Event;
-use support::Run;
-use support::compile;
-use support::record;
 
 const MAX_DEPTH: usize = 128;
 

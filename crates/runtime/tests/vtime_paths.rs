@@ -1,13 +1,10 @@
 //! The rarer paths of virtual time. First of all, that no program notices: what it returns, sees in `errno` and prints is the same alone, tracked
 //! and instrumented. Then that clocks still join where program threads meet, and that nobody is left waiting.
 
-#[path = "vtime/bench.rs"]
-mod bench;
-
 use std::time::Duration;
 use std::time::Instant;
 
-use bench::*;
+use crate::vtime::bench::*;
 
 const SETTINGS: [(u32, u32); 5] =
     [(TRACK, SPREAD), (TRACK, NONE), (INSTRUMENT, SPREAD), (INSTRUMENT, PACK), (INSTRUMENT, NONE)];

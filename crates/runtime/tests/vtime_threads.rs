@@ -1,10 +1,7 @@
 //! Virtual time of real multi-threaded programs, with sixteen threads on however few CPUs this host has. The programs are in `tests/vtime`; they
 //! do work of a known program length and print the clocks that they saw.
 
-#[path = "vtime/bench.rs"]
-mod bench;
-
-use bench::*;
+use crate::vtime::bench::*;
 
 /// Make sure that threads without shared locks take a sixteenth of the serial time.
 #[test]

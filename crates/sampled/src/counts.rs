@@ -1,5 +1,6 @@
 //! What became of a recording's samples.
 
+use numapilot_perf::{SampleId, SideBand};
 use numapilot_text::units;
 
 /// Counts of a recording's samples by outcome.
@@ -11,6 +12,8 @@ pub struct Counts {
     pub accesses: u64,
     /// Samples without a data address: the instruction accesses no memory, or the event records no address.
     pub without_address: u64,
+    /// Samples of accesses by guests of the machine, whose addresses are not those of the process that runs them.
+    pub of_guests: u64,
     /// Samples of accesses to kernel memory.
     pub kernel_addresses: u64,
     /// Samples of accesses to addresses beyond those that the trace's format holds (2^48).
@@ -70,6 +73,17 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// A note on samples of guests; `None`: there are none.
+    pub fn guests_note(&self) -> Option<String> {
+        (self.of_guests > 0).then(|| {
+            format!(
+                "{} of virtual machines that ran here, whose addresses say nothing of this machine's programs, and left out: record inside of the virtual \
+                 machine",
+                units::counted(self.of_guests, "sample is", "samples are")
+            )
+        })
+    }
+
     /// A note on samples that the trace cannot hold; `None`: there are none.
     pub fn beyond_note(&self) -> Option<String> {
         let count = self.beyond_addresses;
@@ -95,4 +109,54 @@ pub struct EventCounts {
     pub accesses: u64,
     /// Sum of their periods: events for which they stand.
     pub period: u64,
+}
+
+/// Losses as records tell of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Losses {
+    /// Records that found no room in a ring, as the ring itself tells once there is room.
+    told: u64,
+    /// The same as the events' own counts have them at the end, which perf reads (since Linux 6.0) and writes without a time.
+    summed: u64,
+    /// Samples that the processor lost.
+    by_hardware: u64,
+}
+
+impl Losses {
+    /// Takes a record into account; all losses so far.
+    pub fn take(&mut self, record: &SideBand<'_>, id: &SampleId) -> u64 {
+        let (total, count) = match record {
+            SideBand::Lost { count, .. } => (&mut self.told, *count),
+            SideBand::LostSamples { count } if id.time == Some(0) => (&mut self.summed, *count),
+            SideBand::LostSamples { count } => (&mut self.by_hardware, *count),
+            _ => return self.all(),
+        };
+        *total = total.saturating_add(count);
+        self.all()
+    }
+
+    /// Both counts of full rings are of the same records (`perf_output_begin`): the ring's own lacks what was lost last, the events' what older kernels lost.
+    fn all(&self) -> u64 {
+        self.told.max(self.summed).saturating_add(self.by_hardware)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// perf since 6.1 writes what full rings lost twice: `record__read_lost_samples` in `tools/perf/builtin-record.c`.
+    #[test]
+    fn what_a_full_ring_lost_counts_once() {
+        let at = |time| SampleId { time: Some(time), ..SampleId::default() };
+        let mut losses = Losses::default();
+        losses.take(&SideBand::Lost { id: 1, count: 10 }, &at(100));
+        losses.take(&SideBand::Lost { id: 1, count: 5 }, &at(200));
+        // Of two events on two CPUs: more than the rings have told, as their last losses found no room either.
+        assert_eq!(losses.take(&SideBand::LostSamples { count: 12 }, &at(0)), 15);
+        assert_eq!(losses.take(&SideBand::LostSamples { count: 6 }, &at(0)), 18);
+        // `perf_log_lost_samples`: PEBS records that the kernel could not tell apart.
+        assert_eq!(losses.take(&SideBand::LostSamples { count: 3 }, &at(300)), 21);
+        assert_eq!(losses.take(&SideBand::FinishedRound, &at(0)), 21);
+    }
 }

@@ -6,9 +6,9 @@
 use std::hash::BuildHasher;
 
 use numapilot_perf::Mapping;
+use numapilot_ranges::{Piece, RangeMap};
 use numapilot_trace::mapping::is_shared_memory;
 
-use super::ranges::Ranges;
 use super::shared::is_disk_file;
 
 /// Bits of a mapping that anybody can use, as mmap(2) has them (read, write, execute).
@@ -43,9 +43,9 @@ pub(crate) struct Changes {
 /// The mappings of a process, the newest where they overlap: what is left of an older one is a mapping of its own then, as it is to the kernel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
-    kinds: Ranges<Kind>,
+    kinds: RangeMap<u64, Kind>,
     /// What was made at once, also where it has become one mapping with others since; and whether its making was seen.
-    parts: Ranges<bool>,
+    parts: RangeMap<u64, bool>,
 }
 
 impl Extents {
@@ -61,9 +61,9 @@ impl Extents {
             changes.made = vec![(start, end)];
         }
         for &(from, to) in &changes.made {
-            self.parts.set(from, to - from, is_new);
+            self.parts.set(from, to, is_new);
         }
-        self.kinds.set(start, mapping.len, now);
+        self.kinds.set(start, end, now);
         changes
     }
 
@@ -71,7 +71,7 @@ impl Extents {
         let mut changes = Changes::default();
         // Up to here everything is told.
         let mut done = start;
-        for (from, to, before) in self.kinds.overlapping(start, end) {
+        for Piece { start: from, end: to, value: before } in self.kinds.overlapping(start, end) {
             let grows = end - start > to - from && (from == start || to == end);
             let is_same = before.file == now.file && before.flags == now.flags && before.merges == now.merges;
             let (first, last) = (from.max(start), to.min(end));
@@ -98,7 +98,7 @@ impl Extents {
     fn is_ambiguous(&self, start: u64, end: u64) -> bool {
         let mut parts = self.parts.overlapping(start, end);
         let first = parts.next();
-        parts.next().is_some() || first.is_some_and(|(_, _, is_seen)| !is_seen)
+        parts.next().is_some() || first.is_some_and(|part| !part.value)
     }
 }
 

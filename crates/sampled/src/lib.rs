@@ -12,7 +12,6 @@ mod files;
 mod first_touches;
 mod order;
 mod output;
-mod ranges;
 mod running;
 mod samples;
 mod shared;

@@ -8,6 +8,8 @@ use numapilot_perf::{Header, MemoryAccess, Words};
 const AUXTRACE_SPE: u32 = 4;
 /// Where per-CPU parameters begin in the newer form of SPE's information, whose first word is not a PMU's number but this version.
 const SPE_INFO_VERSION: u64 = 2;
+/// Words of its older form (`ARM_SPE_AUXTRACE_V1_PRIV_MAX` in `tools/perf/util/arm-spe.h`).
+const SPE_INFO_OLD_WORDS: usize = 2;
 const NO_CPU: u32 = u32::MAX;
 
 /// One waiting record, or an access of an AUX trace, which has no header.
@@ -51,6 +53,7 @@ pub struct Queue {
     tables: Vec<(u64, SourceTable)>,
     conversion: Option<(u64, u64, u64)>,
     aux_bytes_unread: u64,
+    aux_untimed: u64,
 }
 
 impl Queue {
@@ -151,11 +154,16 @@ impl Queue {
         self.aux_kind.is_some()
     }
 
-    /// What kind of AUX traces there are, and what is known of them.
-    pub fn aux_info(&mut self, kind: u32, words: &Words<'_>) {
+    /// What kind of AUX traces there are, and what is known of them. `midr`: type register of the machine's cores, for where that is not said.
+    pub fn aux_info(&mut self, kind: u32, words: &Words<'_>, midr: Option<u64>) {
         self.aux_kind = Some(kind);
         let at = |index: usize| words.get(index).unwrap_or(0);
-        if kind != AUXTRACE_SPE || at(0) < SPE_INFO_VERSION {
+        if kind != AUXTRACE_SPE {
+            return;
+        }
+        // perf before 6.13: a PMU's number and how its buffers were mapped.
+        if words.len() <= SPE_INFO_OLD_WORDS || at(0) < SPE_INFO_VERSION {
+            self.tables.extend(midr.map(|midr| (u64::from(NO_CPU), SourceTable::of_midr(midr))));
             return;
         }
         // version, header's words, PMU, CPUs; then per CPU: magic, CPU, number of parameters, MIDR, ...
@@ -172,6 +180,7 @@ impl Queue {
     pub fn expect_spe(&mut self, tables: Vec<(u64, SourceTable)>) {
         self.aux_kind = Some(AUXTRACE_SPE);
         self.tables = tables;
+        self.conversion = Some((0, 1, 0));
     }
 
     /// How ticks of the timer become time.
@@ -179,10 +188,11 @@ impl Queue {
         self.conversion = Some((shift, multiplier, zero)).filter(|_| shift < 64);
     }
 
-    fn time_of(&self, tick: u64) -> u64 {
-        let Some((shift, multiplier, zero)) = self.conversion else { return tick };
+    /// `None`: the recording does not say how (its events have a clock of their own, or perf or the kernel are old).
+    fn time_of(&self, tick: u64) -> Option<u64> {
+        let (shift, multiplier, zero) = self.conversion?;
         let scaled = (u128::from(tick) * u128::from(multiplier)) >> shift;
-        zero.wrapping_add(scaled as u64)
+        Some(zero.wrapping_add(scaled as u64))
     }
 
     /// Takes the accesses out of a piece of an SPE trace. `tid`: the thread whose they all are; `last_task`: process and thread that ran at its end.
@@ -196,7 +206,8 @@ impl Queue {
         let mut records = Records::new(trace);
         for record in records.by_ref() {
             let Some(access) = record.access(table) else { continue };
-            let time = record.timestamp.map(|tick| self.time_of(tick));
+            let time = record.timestamp.and_then(|tick| self.time_of(tick));
+            self.aux_untimed += u64::from(time.is_none());
             let access = MemoryAccess { time, tid: access.tid.or(tid), cpu: (cpu != NO_CPU).then_some(cpu), ..access };
             let time = time.unwrap_or(self.previous);
             let start = self.accesses.len();
@@ -208,6 +219,11 @@ impl Queue {
         self.aux_bytes_unread += rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
     }
 
+    /// Accesses of AUX traces whose times are not known.
+    pub fn aux_untimed(&self) -> u64 {
+        self.aux_untimed
+    }
+
     /// Bytes of AUX traces that were of no use.
     pub fn aux_bytes_unread(&self) -> u64 {
         self.aux_bytes_unread
@@ -216,6 +232,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_perf::data_src::Level;
+    use numapilot_perf::{Bytes, Endian};
+
     use super::*;
 
     fn header() -> Header {
@@ -245,6 +264,53 @@ mod tests {
         assert_eq!(times(&mut queue, false), [(10, 10), (20, 20), (30, 30)]);
         put(&mut queue, 40);
         assert_eq!(times(&mut queue, true), [(40, 40), (50, 50)]);
+    }
+
+    /// What a Neoverse N1 writes of a load that memory answered, at tick 1000.
+    const LOAD: [u8; 22] = [0x49, 0, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x43, 0x0e, 0x71, 0xe8, 3, 0, 0, 0, 0, 0, 0];
+    const N1: u64 = 0x413f_d0c1;
+
+    /// Time, level and CPU of the access in that, after what `prepare` told the queue.
+    fn spe_access(prepare: impl FnOnce(&mut Queue)) -> (Option<u64>, Level, u64) {
+        let mut queue = Queue::default();
+        prepare(&mut queue);
+        queue.bytes(&[0]);
+        queue.record(header(), 0, Some(77));
+        queue.spe(&LOAD, Some(7), None, 3);
+        let access = queue.accesses[0].access;
+        assert_eq!((queue.aux_bytes_unread(), access.tid, access.cpu), (0, Some(7), Some(3)));
+        let entry = queue.entries.iter().find(|entry| entry.header.is_none()).unwrap();
+        (access.time, access.level, entry.time)
+    }
+
+    fn told(queue: &mut Queue, words: &[u64], midr: Option<u64>) {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let words = Bytes::new(&bytes, 0, Endian::Little).words(words.len() as u64, "").unwrap();
+        queue.aux_info(AUXTRACE_SPE, &words, midr);
+    }
+
+    /// `tsc_to_perf_time` in `tools/perf/util/tsc.c`; where the events have a clock of their own, perf writes no TIME_CONV
+    /// (`perf_event__synth_time_conv`), and ticks are no nanoseconds.
+    #[test]
+    fn ticks_are_times_only_where_the_recording_says_which() {
+        let new = [2, 4, 12, 1, 0x1010_1010_1010_1010, 3, 3, N1, 12, 1024];
+        let converted = spe_access(|queue| {
+            told(queue, &new, None);
+            queue.time_conversion(1, 80, 5);
+        });
+        assert_eq!(converted, (Some(40_005), Level::Ram, 40_005));
+        assert_eq!(spe_access(|queue| told(queue, &new, None)), (None, Level::Ram, 77));
+        let live = spe_access(|queue| queue.expect_spe(vec![(3, SourceTable::of_midr(N1))]));
+        assert_eq!(live, (Some(1000), Level::Ram, 1000));
+    }
+
+    /// perf before 6.13 did not write each core's type: it takes that of the processor's id, too (`arm_spe__get_midr`).
+    #[test]
+    fn cores_are_of_the_processors_type_where_nothing_names_each() {
+        for pmu in [1, 12] {
+            assert_eq!(spe_access(|queue| told(queue, &[pmu, 1], Some(N1))).1, Level::Ram);
+            assert_eq!(spe_access(|queue| told(queue, &[pmu, 1], None)).1, Level::Unknown);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
-use super::counts::{Counts, EventCounts};
+use super::counts::{Counts, EventCounts, Losses};
 use super::first_touches::FirstTouches;
 use super::order::AuxAccess;
 use super::output::Output;
@@ -64,6 +64,7 @@ pub struct Samples {
     last_cpu: HashMap<ThreadIndex, u32>,
     held: HashMap<usize, Vec<Held>>,
     counts: Counts,
+    losses: Losses,
     by_event: Vec<EventCounts>,
     /// Whether page faults only show where pages are and do not count as accesses.
     faults_only_place: bool,
@@ -89,6 +90,7 @@ impl Samples {
             last_cpu: HashMap::new(),
             held: HashMap::new(),
             counts: Counts::default(),
+            losses: Losses::default(),
             by_event: Vec::new(),
             faults_only_place: places.faults_only_place(),
             places,
@@ -199,15 +201,15 @@ impl Samples {
         match record {
             SideBand::Mmap(mapping) => self.map(mapping, time),
             SideBand::Comm { .. } | SideBand::Fork(_) | SideBand::Exit(_) => self.lifecycle(record, time),
-            SideBand::Lost { count, .. } | SideBand::LostSamples { count } => {
-                self.counts.lost = self.counts.lost.saturating_add(*count);
+            SideBand::Lost { .. } | SideBand::LostSamples { .. } => {
+                self.counts.lost = self.losses.take(record, id);
                 Ok(())
             }
             SideBand::Throttle { begins: true, .. } => {
                 self.counts.throttled += 1;
                 Ok(())
             }
-            SideBand::Aux { flags, .. } if *flags & !numapilot_perf::abi::aux_flag::OVERWRITE != 0 => {
+            SideBand::Aux { flags, .. } if *flags & numapilot_perf::abi::aux_flag::INCOMPLETE != 0 => {
                 self.counts.aux_flagged += 1;
                 Ok(())
             }
@@ -272,6 +274,10 @@ impl Samples {
         self.count_event(event, is_access, sample.period.or(attr.period()).unwrap_or(1));
         if !is_access {
             return self.other_event(sample, time);
+        }
+        if sample.of_guest {
+            self.counts.of_guests += 1;
+            return Ok(());
         }
         let access = fact.access(attr, sample);
         let Some(access) = access else {

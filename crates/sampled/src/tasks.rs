@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use foldhash::HashMap;
 use numapilot_perf::TaskChange;
+use numapilot_ranges::RangeMap;
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Event;
@@ -27,7 +28,6 @@ use super::binaries::{Binaries, LoadedBinary};
 use super::extents::Extents;
 use super::files::Files;
 use super::output::Output;
-use super::ranges::Ranges;
 use super::shared::{Owner, SharedMemory};
 
 /// A process image: from fork or exec to exec or the end.
@@ -55,14 +55,14 @@ struct Image {
     /// End of the writable part of a binary's file that was mapped last, and the binary: what is mapped there next without a file is its zeroed data.
     data_end: Option<(u64, String)>,
     /// What is mapped, as far as it is known.
-    owners: Arc<Ranges<Owner>>,
+    owners: Arc<RangeMap<u64, Owner>>,
     /// The mappings as they were made or grew.
     extents: Arc<Extents>,
     living: u32,
     /// Whether the tracker is loaded and records its lifecycle.
     is_tracked: bool,
     /// Address ranges of the tracker's code.
-    tracker_code: Arc<Ranges<bool>>,
+    tracker_code: Arc<RangeMap<u64, bool>>,
 }
 
 #[derive(Debug, Default)]

@@ -470,3 +470,20 @@ fn an_announcement_is_of_the_image_that_ran_when_it_was_made() {
         assert_eq!(tasks.thread(&mut out, program).unwrap(), Some(ThreadIndex(6)));
     }
 }
+
+/// A virtual machine's threads are this machine's, and what they access is not this machine's to name.
+#[test]
+fn samples_of_guests_are_left_out() {
+    let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
+    lab.exec(7);
+    lab.map(anonymous(7, BASE, 1));
+    for of_guest in [false, true, true] {
+        lab.time += 10;
+        let sample = Sample { pid_tid: Some((7, 7)), addr: Some(BASE), cpu: Some(0), of_guest, ..Sample::default() };
+        lab.samples.sample(0, &EventAttr::default(), &sample, lab.time).unwrap();
+    }
+    let counts = lab.samples.counts();
+    assert_eq!((counts.samples, counts.accesses, counts.of_guests, counts.without_address), (3, 1, 2, 0));
+    assert!(counts.guests_note().is_some_and(|note| note.starts_with("2 samples are of virtual machines")));
+    assert_eq!(lab.finished().accesses().len(), 1);
+}

@@ -204,6 +204,18 @@ impl Daemon {
     }
 }
 
+impl Drop for Daemon {
+    /// A panic of the loop ends the process. What it has changed is restored now: the next start may never come.
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(record) = &mut self.record
+        {
+            // Nobody is left to tell; what fails stays on record.
+            let _ = record.put_back();
+        }
+    }
+}
+
 impl UndoLog for Daemon {
     fn will_change(&mut self, file: &str, was: &str, now: &str) -> Result<(), String> {
         let left = |why: String| format!("{file} is left as it is: {why}");
@@ -311,11 +323,46 @@ fn ignore_file_size_signal() {
 
 #[cfg(test)]
 mod tests {
-    //! A service manager of our own.
+    //! A service manager of our own, and a loop that panics.
 
     use std::os::unix::net::UnixDatagram;
+    use std::panic::AssertUnwindSafe;
+    use std::panic::catch_unwind;
+
+    use numapilot_kernel::affinity;
+    use numapilot_kernel::affinity::CpuMask;
+    use numapilot_kernel::task;
 
     use super::*;
+
+    /// Threads stayed bound, and settings changed, until another daemon started.
+    #[test]
+    fn a_loop_that_panics_leaves_no_thread_bound() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        let was = affinity::of_thread(pid).unwrap();
+        let now: CpuMask = was.cpus().into_iter().take(1).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let state = Some(folder.path().join("state"));
+        let settings = DaemonSettings { state, needs_state: true, ..DaemonSettings::default() };
+        let mut daemon = Daemon::start(&settings, || ()).unwrap();
+        let start_ticks = task::stat(pid).unwrap().start_ticks;
+        let thread = ThreadId { pid, tid: pid, start_ticks };
+        daemon.will_bind(&[Binding { thread, was: was.clone(), now: now.clone() }]).unwrap();
+        affinity::set_thread(pid, &now).unwrap();
+        let ended = catch_unwind(AssertUnwindSafe(move || {
+            let _daemon = daemon;
+            panic!("a loop that ends in a test");
+        }));
+        let left = affinity::of_thread(pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(ended.is_err());
+        if was == now {
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
+        }
+        assert_eq!(left, was);
+    }
 
     #[test]
     fn the_watchdog_hears_of_a_step_that_takes_long_and_a_long_first_step_is_no_late_start() {

@@ -1,17 +1,28 @@
 //! What the reader of a report must know, in whole sentences.
 
 use crate::engine::run_stats::RunStats;
+use crate::report::Convergence;
 
 /// Share of the simulated time above which unsettled epochs are worth a word.
 const UNSETTLED_SHARE: f64 = 0.01;
+/// Relative change in the last iteration of a load above which its answer is worth a word.
+const UNSOLVED: f64 = 1e-6;
 
 /// Notes on a run.
 pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
+    let mut notes = of_convergence(&run_stats.convergence, run_stats.total.to_ns);
+    if run_stats.moves.samples_lost > 0 {
+        notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));
+    }
+    notes
+}
+
+/// Notes on what was solved how well in a run of `run_ns`.
+fn of_convergence(convergence: &Convergence, run_ns: f64) -> Vec<String> {
     let mut notes = Vec::new();
-    let convergence = &run_stats.convergence;
-    let share = convergence.unsettled_ns / run_stats.total.to_ns.max(1.0);
+    let share = convergence.unsettled_ns / run_ns.max(1.0);
     if share > UNSETTLED_SHARE {
-        let doubt = 100.0 * convergence.doubt_ns / run_stats.total.to_ns.max(1.0);
+        let doubt = 100.0 * convergence.doubt_ns / run_ns.max(1.0);
         notes.push(format!(
             "In {:.1} % of the simulated time the solver did not converge: the run time is uncertain by at most {doubt:.2} %.",
             100.0 * share
@@ -22,8 +33,30 @@ pub(crate) fn notes(run_stats: &RunStats) -> Vec<String> {
         let waits = if count == 1 { "wait" } else { "waits" };
         notes.push(format!("{count} {waits} for other threads ended early, because every thread was waiting."));
     }
-    if run_stats.moves.samples_lost > 0 {
-        notes.push(format!("The sampler lost {} of its samples.", run_stats.moves.samples_lost));
+    // An epoch may settle on an answer that is wrong.
+    if convergence.worst_residual > UNSOLVED {
+        notes.push(format!(
+            "The traffic model did not converge for every load (its last step changed a figure by {:.2} %): all of these figures are approximate.",
+            100.0 * convergence.worst_residual
+        ));
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only epochs that did not settle were told: one that settles on an answer of a model that did not converge looks as good as any.
+    #[test]
+    fn a_load_that_was_not_solved_is_told_though_every_epoch_settled() {
+        let solved = Convergence { epochs: 9, solves: 9, worst_residual: 1e-11, ..Convergence::default() };
+        assert!(of_convergence(&solved, 1e9).is_empty());
+        for worst_residual in [0.05, f64::INFINITY] {
+            let notes = of_convergence(&Convergence { worst_residual, ..solved.clone() }, 1e9);
+            assert!(notes.len() == 1 && notes[0].contains("did not converge"), "{notes:?}");
+        }
+        let notes = of_convergence(&Convergence { unsettled_ns: 5e8, doubt_ns: 1e7, ..solved }, 1e9);
+        assert!(notes.len() == 1 && notes[0].starts_with("In 50.0 %") && notes[0].contains("1.00 %"), "{notes:?}");
+    }
 }

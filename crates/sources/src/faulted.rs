@@ -4,7 +4,6 @@
 //! The kernel writes a fault's event before the fault returns, so it has been written when a thread requests it. Faults that the kernel takes on a
 //! program's behalf (`read(2)` into fresh memory) need the right to see kernel events; without it only user faults are known.
 
-use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -24,6 +23,7 @@ use numapilot_perf_events::open::EventSet;
 use numapilot_perf_events::open::RingSize;
 use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::ring::Records;
+use numapilot_ranges::RangeMap;
 
 /// A CPU's ring: 10,000 faults and more, which a program has in no less than the pause below.
 const RING_BYTES: usize = 1 << 20;
@@ -33,68 +33,27 @@ const PAGE_SHIFT: u32 = 12;
 /// Set (to anything) in the recorder's environment, no page-fault events are opened: as on a system that refuses them.
 const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 
-/// A run of pages: its end, and the thread that faulted them last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    end: u64,
-    tid: u32,
-}
-
 /// Which thread faulted each page of each process last, in runs of neighbouring pages.
 #[derive(Debug, Default)]
 struct Faults {
-    runs: BTreeMap<(u32, u64), Run>,
+    /// By process id and page: thread ids.
+    runs: RangeMap<(u32, u64), u32>,
 }
 
 impl Faults {
-    /// The run around `page`, with its beginning.
-    fn around(&self, pid: u32, page: u64) -> Option<(u64, Run)> {
-        let (&(owner, first), &run) = self.runs.range(..=(pid, page)).next_back()?;
-        (owner == pid && page < run.end).then_some((first, run))
-    }
-
     /// Adds a fault of thread `tid` of process `pid` on `page`, later than all faults before.
     fn fault(&mut self, pid: u32, tid: u32, page: u64) {
-        if let Some((first, run)) = self.around(pid, page) {
-            if run.tid == tid {
-                return;
-            }
-            self.runs.remove(&(pid, first));
-            if first < page {
-                self.runs.insert((pid, first), Run { end: page, ..run });
-            }
-            if page + 1 < run.end {
-                self.runs.insert((pid, page + 1), run);
-            }
-        }
-        let mut first = page;
-        let mut end = page + 1;
-        if let Some(previous) = page.checked_sub(1)
-            && let Some((start, run)) = self.around(pid, previous)
-            && run.tid == tid
-        {
-            first = start;
-        }
-        if let Some(&next) = self.runs.get(&(pid, end))
-            && next.tid == tid
-        {
-            self.runs.remove(&(pid, end));
-            end = next.end;
-        }
-        self.runs.insert((pid, first), Run { end, tid });
+        self.runs.join((pid, page), (pid, page + 1), tid);
     }
 
     /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
     fn forget(&mut self, pid: u32) {
-        let of_process: Vec<(u32, u64)> = self.runs.range((pid, 0)..=(pid, u64::MAX)).map(|(&at, _)| at).collect();
-        for at in of_process {
-            self.runs.remove(&at);
-        }
+        self.runs.remove((pid, 0), (pid, u64::MAX));
     }
 
     /// The thread that faulted `page` last, and how many pages from there on it did.
     fn last(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
-        self.around(pid, page).map(|(_, run)| (run.tid, run.end - page))
+        self.runs.get((pid, page)).map(|run| (run.value, run.end.1 - page))
     }
 }
 

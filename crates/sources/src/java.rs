@@ -31,7 +31,8 @@ pub fn notes(has_tracker: bool, java: ArenaJava) -> Vec<String> {
     }
     if java.machines == 0 {
         let note = "Java objects were not recorded, because no Java virtual machine loaded the agent: the program started none, or its start script clears \
-                    JAVA_TOOL_OPTIONS; name the `java` command itself";
+                    JAVA_TOOL_OPTIONS (name the `java` command itself), or it writes an archive of classes, which a virtual machine with an agent refuses \
+                    (leave -XX:ArchiveClassesAtExit and -XX:+AutoCreateSharedArchive out)";
         return vec![note.to_owned()];
     }
     let dropped = format!(
@@ -86,7 +87,9 @@ mod tests {
     fn what_is_missing_is_told_with_a_remedy() {
         let told = |machines, troubles, dropped| notes(true, ArenaJava { machines, troubles, dropped });
         assert!(told(1, 0, 0).is_empty());
-        assert!(told(0, 0, 0)[0].contains("JAVA_TOOL_OPTIONS"));
+        assert!(
+            told(0, 0, 0)[0].contains("JAVA_TOOL_OPTIONS") && told(0, 0, 0)[0].contains("-XX:ArchiveClassesAtExit")
+        );
         assert!(notes(false, ArenaJava::default())[0].contains("no library"));
         let both = told(2, wire::JAVA_COLLECTOR | wire::JAVA_FULL, 7);
         assert_eq!(both.len(), 3, "{both:?}");

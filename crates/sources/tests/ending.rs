@@ -1,17 +1,15 @@
 //! Threads that are alive when their process ends have their end and their exact totals in the trace all the same.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
+use crate::support::*;
 use numapilot_trace::record::Counters;
 use numapilot_trace::record::Event;
 use numapilot_wrapper::Language;
 use numapilot_wrapper::command;
-use support::*;
 
 const WORKERS: usize = 4;
 const STORES: u64 = 50_000;

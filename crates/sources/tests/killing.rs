@@ -1,14 +1,12 @@
 //! Programs and recorders killed at random (seeded) moments, and disks that fill up: what was written is whole, and the program
 //! never pays.
 
-mod support;
-
 use std::process::Command;
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::*;
+use crate::support::*;
 
 const ROUNDS: u64 = 15;
 

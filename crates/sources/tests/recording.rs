@@ -1,15 +1,13 @@
 //! Whole recordings of real programs: what arrives, and that the program never notices.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::support::*;
 use numapilot_trace::record::Event;
-use support::*;
 
 fn allocations(events: &[Event]) -> usize {
     events.iter().filter(|event| matches!(event, Event::Alloc { .. })).count()

@@ -1,14 +1,12 @@
 //! Programs that a recorded program starts: in namespaces of process numbers of their own, and linked to another C library than the tracker.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::support::*;
 use numapilot_trace::record::Event;
-use support::*;
 
 fn compile(lab: &Lab, source: &str, name: &str, flags: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(source);

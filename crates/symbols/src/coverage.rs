@@ -101,8 +101,7 @@ impl Units {
     }
 
     fn at(&self, address: u64) -> Option<usize> {
-        let after = self.ranges.partition_point(|range| range.0 <= address);
-        self.ranges[..after].last().filter(|range| address < range.1).map(|range| range.2)
+        numapilot_ranges::find(&self.ranges, |range| (range.0, range.1), address).map(|at| self.ranges[at].2)
     }
 }
 

@@ -178,8 +178,7 @@ fn keep_disjoint(ranges: impl Iterator<Item = Range>) -> Vec<Range> {
 }
 
 fn find_range(ranges: &[Range], offset: u64) -> Option<usize> {
-    let index = ranges.partition_point(|range| range.offset <= offset).checked_sub(1)?;
-    (offset - ranges[index].offset < ranges[index].bytes).then_some(index)
+    numapilot_ranges::find(ranges, |range| (range.offset, range.offset + range.bytes), offset)
 }
 
 /// The demangled name, without symbol version and compiler's suffix.

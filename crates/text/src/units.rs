@@ -38,13 +38,15 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// `81`: a share as a bare whole percentage, `.` for nothing at all and `<1` for next to nothing: for narrow columns under a `%` heading.
+/// `81`: a share as a bare whole percentage, `.` for nothing at all, `<1` for next to nothing, `>99` for not quite all: for narrow columns under a `%` heading.
 #[must_use]
 pub fn bare_percent(share: f64) -> String {
     if share <= 0.0 {
         ".".to_owned()
     } else if share < 0.005 {
         "<1".to_owned()
+    } else if (0.995..1.0 - 1e-9).contains(&share) {
+        ">99".to_owned()
     } else {
         format!("{:.0}", share * 100.0)
     }
@@ -103,5 +105,6 @@ mod tests {
         assert_eq!(bare_percent(0.0), ".");
         assert_eq!(bare_percent(0.001), "<1");
         assert_eq!(bare_percent(0.814), "81");
+        assert_eq!([0.9949, 0.996, 1.0].map(bare_percent), ["99", ">99", "100"]);
     }
 }

@@ -277,6 +277,15 @@ impl Meta {
         }
     }
 
+    /// Whether it is not known for how many accesses most samples of an imported recording stand, because a clock chose them: each counts as one then, and
+    /// shares are sound, but no rate is.
+    #[must_use]
+    pub fn rates_are_unknown(&self) -> bool {
+        let counts = self.more.get("import");
+        let count = |name: &str| counts.and_then(|counts| counts.get(name)).and_then(Value::as_u64).unwrap_or(0);
+        count("of_unknown_weight") > count("accesses") / 2
+    }
+
     /// Whether the recorded machine is simulated, is the machine that the trace describes, or is another one.
     #[must_use]
     pub fn origin(&self) -> Origin {
@@ -372,6 +381,16 @@ mod tests {
         assert_eq!(meta("aarch64", false, 25_000), None);
         assert_eq!(meta("aarch64", true, 2_000_000), Some(2_000_000));
         assert_eq!(meta("x86_64", false, 0), None);
+    }
+
+    #[test]
+    fn accesses_that_were_sampled_by_cycles_have_no_rate() {
+        let mut meta = Meta::default();
+        assert!(!meta.rates_are_unknown());
+        meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 50}));
+        assert!(!meta.rates_are_unknown());
+        meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 51}));
+        assert!(meta.rates_are_unknown());
     }
 
     #[test]

@@ -127,6 +127,16 @@ pub enum PoolEvent {
     Destroyed,
 }
 
+/// How a block was chosen, where only some of a heap's blocks are recorded (objects of Java).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSample {
+    /// Bytes that a thread allocates from one sample to the next, on average, when this one was drawn: distances are exponentially distributed. 0: each block
+    /// is a sample.
+    pub interval_bytes: u32,
+    /// Whether this is a later place of a block that was sampled elsewhere, and was moved. Its own allocation is no further one.
+    pub is_moved: bool,
+}
+
 /// Exact per-thread totals since the thread's start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -287,12 +297,14 @@ pub enum Event {
         what: PoolEvent,
     },
     /// A block of a pool was made, in memory whose own birth other events tell. `thread`: that allocated it, where that is another than the record's.
+    /// `sample`: where only some of such blocks are recorded.
     PoolAlloc {
         address: VirtAddr,
         bytes: u64,
         pool: u32,
         stack: StackId,
         thread: Option<ThreadIndex>,
+        sample: Option<BlockSample>,
     },
     PoolFree {
         address: VirtAddr,

@@ -1,9 +1,8 @@
 //! Chunk files: round trips, torn ends at every byte, flipped bits everywhere, merging, and the golden file.
-mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Random, records, thread_ring};
+use crate::common::{Random, records, thread_ring};
 use numapilot_trace::chunk::*;
 use numapilot_trace::engine::Engine;
 use numapilot_trace::record::{Event, Record};
@@ -280,7 +279,7 @@ fn child_that_fills_its_disk() {
 fn a_full_disk_leaves_whole_chunks_and_one_torn_one() {
     let folder = tempfile::tempdir().unwrap();
     let status = std::process::Command::new("sh")
-        .args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$0\" --exact child_that_fills_its_disk"])
+        .args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$0\" --exact chunks::child_that_fills_its_disk"])
         .arg(std::env::current_exe().unwrap())
         .env("NUMAPILOT_TEST_TRACE", folder.path())
         .stdout(std::process::Stdio::null())

@@ -1,7 +1,6 @@
 //! Records to bytes and back, in pieces, with damage.
-mod common;
 
-use common::{Random, event, record, records, thread_ring};
+use crate::common::{Random, event, record, records, thread_ring};
 use numapilot_trace::ids::ThreadIndex;
 use numapilot_trace::record::{Event, Record};
 use numapilot_trace::wire::{Clock, Encoder, RingState, WireFault, decode, scan};

@@ -1,9 +1,7 @@
 //! Against exact mean value analysis (Reiser and Lavenberg, JACM 27(2), 1980) of the same network, over the whole lattice of populations. Only reads, no
 //! probes: then the network has a product form and the exact figures exist. What is left is the error of the approximation.
 
-mod common;
-
-use common::{Random, demands, random_class, random_machine};
+use crate::common::{Random, demands, random_class, random_machine};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Load, MemorySystem};
 

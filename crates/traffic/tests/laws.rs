@@ -1,9 +1,7 @@
 //! What holds of every queueing network, whatever its figures: Little's law, the utilisation law, bounds, monotonicity. On random machines and
 //! loads; a failing case is shrunk and printed with its seed.
 
-mod common;
-
-use common::{Random, demands, random_class, random_machine, scenario, scenario_of, with_flow_control};
+use crate::common::{Random, demands, random_class, random_machine, scenario, scenario_of, with_flow_control};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Background, Load, MemorySystem, Solution, Solver, TrafficError};
 use proptest::prelude::*;

@@ -1,9 +1,7 @@
 //! The marginal cost of a path against finite differences of the solver: a sliver of a class that accesses along this path only, and what it
 //! costs everybody else.
 
-mod common;
-
-use common::{scenario, scenario_of, with_flow_control};
+use crate::common::{scenario, scenario_of, with_flow_control};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem, Solver};
 use proptest::prelude::*;

@@ -1,10 +1,9 @@
 //! Against a discrete-event simulation of the same network: one that has what exact mean value analysis cannot have, write-backs and racing probes.
 
-mod common;
 #[path = "common/simulation.rs"]
 mod simulation;
 
-use common::{Random, machine_of, random_class, random_model, with_flow_control};
+use crate::common::{Random, machine_of, random_class, random_model, with_flow_control};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem};
 use simulation::{Discipline, Simulation};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use numapilot_machine::CpuId;
 use numapilot_machine::NodeId;
 use numapilot_traffic::Imbalance;
 use serde_json::Value;
@@ -283,7 +284,7 @@ pub struct ThreadFigures {
     /// Node on which it last ran.
     pub node: Option<NodeId>,
     /// CPU on which it last ran.
-    pub cpu: Option<u32>,
+    pub cpu: Option<CpuId>,
     /// Processor time in the interval, in CPUs.
     pub cpus: f64,
 }

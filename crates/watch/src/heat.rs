@@ -75,8 +75,7 @@ impl Heat {
         let (mut inside, mut outside) = (vec![AccessWeights::default(); stretches.len()], AccessWeights::default());
         for (page, warmth) in &self.0 {
             let address = page << PAGE_SHIFT;
-            let next = stretches.partition_point(|(start, _)| *start <= address);
-            match next.checked_sub(1).filter(|at| address < stretches[*at].1) {
+            match numapilot_ranges::find(stretches, |stretch| *stretch, address) {
                 Some(at) => inside[at].add(*warmth),
                 None => outside.add(*warmth),
             }

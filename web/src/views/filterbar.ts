@@ -14,6 +14,7 @@ const SECTIONS: readonly [id: string, title: string][] = [
     ["time-section", "Time"],
     ["objects-section", "Objects"],
     ["heap-section", "Heap"],
+    ["java-section", "Java"],
     ["code-section", "Code"],
     ["threads-section", "Threads"],
     ["nodes-section", "Nodes"],
@@ -22,7 +23,7 @@ const SECTIONS: readonly [id: string, title: string][] = [
 ];
 
 /** The sections of a page of allocations alone. */
-const OF_HEAP = new Set(["heap-section", "about-section"]);
+const OF_HEAP = new Set(["heap-section", "java-section", "about-section"]);
 
 /** The sections that a page without sampled accesses leaves out. */
 const OF_ACCESSES = new Set(["time-section", "code-section", "nodes-section", "metrics-section"]);
@@ -41,9 +42,10 @@ export function filterBar(context: Context): View {
             ["writes", "writes only"],
         ].map(([value, text]) => h("option", { value }, text)),
     );
-    const { heap, heap_only: isHeapOnly } = model.head;
-    const isThere = (id: string): boolean => (heap !== null || id !== "heap-section") && !(isNotSampled(context) && OF_ACCESSES.has(id));
-    const shown = SECTIONS.filter(([id]) => (isHeapOnly ? OF_HEAP.has(id) : isThere(id)));
+    const { heap, sampled_heap: java, heap_only: isHeapOnly } = model.head;
+    const isLeftOut = (id: string): boolean => (heap === null && id === "heap-section") || (java === null && id === "java-section");
+    const isWanted = (id: string): boolean => (isHeapOnly ? OF_HEAP.has(id) : !(isNotSampled(context) && OF_ACCESSES.has(id)));
+    const shown = SECTIONS.filter(([id]) => isWanted(id) && !isLeftOut(id));
     const sections = h("nav", { "aria-label": "Sections" }, ...shown.map(([id, title]) => h("a", { href: `#${id}`, click: jump(id) }, title)));
     const element = h("div", { class: "filterbar" }, sections, h("div", { class: "filters" }, chips, !isHeapOnly && !isNotSampled(context) && only));
     return {

@@ -1,6 +1,7 @@
 //! Observation: finds the targets' processes, their page uses, and the home nodes of these pages.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 
 use numapilot_host::Group;
@@ -42,6 +43,7 @@ impl Balancer {
         }
         self.claim_new(control_port);
         let (changes, _) = self.targets.look_at_all(&self.machine, &mut || control_port.alive());
+        changes.left.iter().for_each(|(pid, bindings)| binding::release_unseen(*pid, |_| false, bindings));
         let troubles = self.migration_executor.adopt(&mut self.targets, control_port);
         troubles.into_iter().for_each(|trouble| self.trouble(trouble, control_port));
         changes.ended.iter().for_each(|target| control_port.unclaim(target.pid));
@@ -55,11 +57,16 @@ impl Balancer {
         record("ended", Vec::new(), changes.ended, control_port);
         record("exec", changes.execs, Vec::new(), control_port);
         if ended {
-            let all = &self.targets.all;
-            self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
-            if let Some(samples) = &mut self.samples {
-                samples.close_ended(|pid| all.contains_key(&pid));
-            }
+            self.close_events();
+        }
+    }
+
+    /// Closes the events of processes that are managed no longer: sampling slows a process down.
+    pub(super) fn close_events(&mut self) {
+        let all = &self.targets.all;
+        self.fault_sampler.close_ended(|pid| all.contains_key(&pid));
+        if let Some(samples) = &mut self.samples {
+            samples.close_ended(|pid| all.contains_key(&pid));
         }
     }
 
@@ -179,6 +186,7 @@ impl Balancer {
             Err(error) => error.to_string(),
         };
         self.targets.all.remove(&pid);
+        self.close_events();
         self.trouble(why, control_port);
         None
     }
@@ -190,10 +198,10 @@ impl Balancer {
             samples.look(&self.machine, &mut seen);
         }
         let takes_children = !matches!(self.options.who, Who::Group(Group::Processes(_)));
-        let mut added = Vec::new();
+        let (mut added, mut full) = (Vec::new(), BTreeSet::new());
         for (_, news) in &seen.news {
             match news {
-                News::Fork { pid, parent } if takes_children && self.targets.all.contains_key(parent) => {
+                News::Fork { pid, parent } if takes_children && self.targets.takes_children_of(*parent) => {
                     self.fault_sampler.inherits(*pid, Some(*parent));
                     if let Some(samples) = &mut self.samples {
                         samples.inherits(*pid, Some(*parent));
@@ -203,11 +211,18 @@ impl Balancer {
                 }
                 // It is not managed, so it is not to keep what its parent is bound to.
                 News::Fork { pid, parent } => {
-                    let bindings = self.targets.all.get(parent).map(|managed| managed.bindings.as_slice());
+                    let parent = self.targets.all.get(parent);
+                    full.extend(parent.and_then(|parent| parent.guest_of).filter(|_| takes_children));
+                    let bindings = parent.map(|parent| parent.bindings.as_slice());
                     binding::release_unseen(*pid, |_| false, bindings.unwrap_or_default());
                 }
                 News::Exec { .. } => {}
             }
+        }
+        for uid in full {
+            let what =
+                format!("user {uid} has as many processes managed as a user may add: more that these start are not");
+            self.trouble(what, control_port);
         }
         if !added.is_empty() {
             self.want_evidence();

@@ -23,6 +23,7 @@ use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
@@ -188,7 +189,7 @@ impl Balancer {
         options: Options,
         notes: &[String],
     ) -> Result<Balancer, BalancerError> {
-        sized_for(page_bytes())?;
+        can_act_here()?;
         // A dry run is useful on a machine with one node too.
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
@@ -385,6 +386,7 @@ impl Balancer {
     }
 
     fn handle_command(&mut self, steering: Steering, control_port: &mut dyn ControlPort) {
+        let who = steering.by_uid;
         let answer = match &steering.command {
             Command::Pause => {
                 self.is_paused = true;
@@ -396,11 +398,19 @@ impl Balancer {
             }
             Command::Stop => Ok("stopping".to_owned()),
             Command::Reload => self.reload(control_port),
-            Command::AddTarget(target) => self.add_exact_process(target, control_port),
+            Command::AddTarget(target) => {
+                let is_new = !self.targets.all.contains_key(&target.pid);
+                let answer = self.add_exact_process(target, control_port);
+                if let Some(managed) = self.targets.all.get_mut(&target.pid).filter(|_| is_new && answer.is_ok()) {
+                    managed.guest_of = who.filter(|uid| *uid != 0 && *uid != own_user());
+                }
+                answer
+            }
             Command::RemoveTarget(target) => match self.targets.all.get(&target.pid) {
                 Some(managed) if managed.target.start_ticks == target.start_ticks => {
                     self.migration_executor.release_threads(Some(target.pid), &mut self.targets, control_port);
                     self.targets.all.remove(&target.pid);
+                    self.close_events();
                     self.removed.insert((target.pid, target.start_ticks));
                     control_port.unclaim(target.pid);
                     Ok("removed".to_owned())
@@ -431,6 +441,7 @@ impl Balancer {
         };
         if answer.is_err() && !was_there {
             self.targets.all.remove(&target.pid);
+            self.close_events();
         }
         answer
     }
@@ -453,6 +464,7 @@ impl Balancer {
         for pid in pids {
             if let Err(why) = self.claim(pid, control_port) {
                 self.targets.all.remove(&pid);
+                self.close_events();
                 self.trouble(why, control_port);
             }
         }
@@ -462,7 +474,7 @@ impl Balancer {
         match control_port.reload()? {
             None => Ok("there is no configuration file to reload".to_owned()),
             Some(tunables) => {
-                self.regression_guard = RegressionGuard::new(tunables.max_harm);
+                self.regression_guard.set_max_harm(tunables.max_harm);
                 self.migration_executor = MigrationExecutor::new(&self.machine, tunables.moving());
                 self.interval = tunables.interval;
                 self.options.tunables = tunables;
@@ -474,12 +486,19 @@ impl Balancer {
     /// Adds a process, and opens events for it unless it inherited them.
     fn add_process(&mut self, pid: u32) -> Result<(), BalancerError> {
         let mut refused = None;
-        if !self.fault_sampler.sees(pid) {
+        let needs_events = !self.fault_sampler.sees(pid);
+        if needs_events {
             let scope = Scope::Processes(vec![pid]);
             self.fault_sampler.open(&scope)?;
             refused = self.samples.as_mut().and_then(|samples| samples.open(&scope, &self.machine).err());
         }
-        self.targets.add(pid)?;
+        if let Err(error) = self.targets.add(pid) {
+            // Those of a whole group stay, of which none may be managed yet.
+            if needs_events {
+                self.close_events();
+            }
+            return Err(error.into());
+        }
         // A process that has ended meanwhile fails here already.
         if let Some(error) = refused {
             self.refused = Some(format!("accesses of process {pid} cannot be sampled: {error}"));
@@ -493,6 +512,18 @@ impl Balancer {
             control_port.record(Event::Trouble(Trouble { what, times }));
         }
     }
+}
+
+/// The user as whom this process acts.
+fn own_user() -> u32 {
+    // SAFETY: has no preconditions.
+    unsafe { libc::geteuid() }
+}
+
+/// Whether this kernel, and what it shows of processes, are such that pages can be moved at all.
+fn can_act_here() -> Result<(), BalancerError> {
+    sized_for(page_bytes())?;
+    Ok(task::require_own_proc()?)
 }
 
 /// Whether pages are of the size in which evidence is counted (arm64 kernels may have others).
@@ -534,6 +565,36 @@ fn probes(machine: &Machine, options: &Options) -> (Option<Probes>, String) {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::Group;
+
+    use super::*;
+    use crate::control_port::tests::Desk;
+
+    /// Every page fault of a process that a user had removed was sampled until another process ended.
+    #[test]
+    fn a_process_that_is_removed_is_sampled_no_longer() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        let machine = crate::estimate::completed(&Machine::live().unwrap()).unwrap().0;
+        let policy = numapilot_placement::policy_by_name("first-touch", &machine, 1).unwrap();
+        let who = Who::Group(Group::Processes(vec![pid]));
+        let options = Options { who, dry_run: true, probes: false, samples: false, ..Options::default() };
+        let made = Balancer::new(machine, policy, options, &[]);
+        let was_and_is_seen = made.map(|mut balancer| {
+            let was = balancer.fault_sampler.sees(pid);
+            let command = Command::RemoveTarget(balancer.targets.all[&pid].target.clone());
+            let mut desk = Desk::default();
+            balancer.handle_command(Steering { command, by_uid: None, answer: None }, &mut desk);
+            (was, balancer.fault_sampler.sees(pid))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match was_and_is_seen {
+            Err(BalancerError::Source(error)) => numapilot_not_run::not_run!(PageFaultEvents, "{error}"),
+            seen => assert_eq!(seen.unwrap(), (true, false)),
+        }
+    }
+
     #[test]
     fn pages_of_another_size_are_refused_with_the_reason() {
         assert!(super::sized_for(4096).is_ok());

@@ -122,10 +122,16 @@ impl Balancer {
             return;
         }
         if wants_fast {
-            self.scanning.fast_since = Some(Instant::now());
             // The minimum first, because the kernel requires it to be below the maximum.
-            for (file, value) in [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS)] {
-                self.scanning.may &= self.set(file, value, control_port);
+            let values = [(SCAN_PERIOD_MIN, FAST_MS), (SCAN_PERIOD_MAX, FAST_MAX_MS)];
+            let (settings, result) = self.settings.set_together(&values, control_port);
+            settings.into_iter().for_each(|setting| control_port.record(Event::Setting(setting)));
+            match result {
+                Ok(()) => self.scanning.fast_since = Some(Instant::now()),
+                Err(what) => {
+                    self.scanning.may = false;
+                    self.trouble(what, control_port);
+                }
             }
         } else {
             self.scanning.fast += self.scanning.fast_since.take().map_or(Duration::ZERO, |since| since.elapsed());

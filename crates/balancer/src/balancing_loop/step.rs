@@ -354,7 +354,7 @@ impl Balancer {
         meant
     }
 
-    /// Splits orders into those that may be carried out, and those about pages that moved back and forth.
+    /// Splits orders into those that may be carried out, and those about pages that moved back and forth, or that the kernel could not move a moment ago.
     fn split_permitted(
         &mut self,
         orders: Vec<Order>,
@@ -367,6 +367,7 @@ impl Balancer {
             let Some(managed) = self.targets.by_number(page.process) else { return true };
             match self.table.permission(managed.page_id(page.page)) {
                 MovePermission::Granted => true,
+                MovePermission::Stayed(_) => false,
                 MovePermission::LeftAlone(bounces, rest) => {
                     resting.insert(*page, (bounces, rest));
                     false
@@ -435,6 +436,11 @@ impl Balancer {
                 }
             }
         }
+        for (number, page) in &done.stayed {
+            if let Some(managed) = self.targets.by_number(*number) {
+                self.table.stayed(managed.page_id(*page));
+            }
+        }
         for trouble in std::mem::take(&mut done.troubles) {
             self.trouble(trouble, control_port);
         }
@@ -491,7 +497,9 @@ impl Balancer {
             page: PageKey { process: *process, page: *page, size: PageSize::Small },
             to: usize::from(*home),
         };
-        let orders: Vec<Order> = undo.iter().map(back).collect();
+        let orders: Vec<Order> = first_homes(undo).iter().map(back).collect();
+        // The program may have set policies, or its cpuset may have changed, since the batch.
+        let (orders, _) = self.split_forbidden(orders, control_port);
         let threads_taken_back = self.migration_executor.take_back(&undo_threads, &mut self.targets, control_port);
         let mut progress = StepProgress::of_undoing(control_port, &mut self.waiting);
         let done = self.migration_executor.carry_out(orders, &mut self.targets, &mut progress);
@@ -526,5 +534,26 @@ impl Balancer {
             control_port.record(Event::BackOff(event::BackOff { was_ns, now_ns, because: because.to_owned() }));
         }
         self.interval = next;
+    }
+}
+
+/// Where the pages of a batch (process, page, home before the move, in the order of the moves) were before it: a page that moved several times goes back once.
+fn first_homes(mut moves: Vec<(u32, u64, u8)>) -> Vec<(u32, u64, u8)> {
+    // Stable, so that the first move of a page stays its first.
+    moves.sort_by_key(|(process, page, _)| (*process, *page));
+    moves.dedup_by_key(|(process, page, _)| (*process, *page));
+    moves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each move was ordered back by itself, all at once, in the order of their nodes: the page ended on the greatest one of them.
+    #[test]
+    fn a_page_that_moved_twice_goes_back_to_where_it_was_first() {
+        let moves = vec![(7, 20, 3), (7, 10, 0), (8, 10, 2), (7, 10, 1), (7, 20, 1), (7, 10, 2)];
+        assert_eq!(first_homes(moves), [(7, 10, 0), (7, 20, 3), (8, 10, 2)]);
+        assert!(first_homes(Vec::new()).is_empty());
     }
 }

@@ -297,6 +297,9 @@ impl Copies {
         let mut done = Copied::default();
         let mut before: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
         let mut results: Vec<Result<Option<u64>, Refusal>> = Vec::new();
+        // What each node can give to all of these files together.
+        let mut left: Vec<u64> =
+            memory.iter().map(|memory| memory.available_bytes().saturating_sub(self.keep_bytes)).collect();
         for order in &orders {
             let (Order::Replicate { page, .. } | Order::Migrate { page, .. }) = order else {
                 results.push(Err(Refusal::Unsupported));
@@ -307,7 +310,7 @@ impl Copies {
                 continue;
             };
             before.entry(file).or_insert_with(|| self.registry.copies(file));
-            results.push(self.order(file, order, targets, memory));
+            results.push(self.order(file, order, targets, &mut left));
         }
         self.send_and_wait(decision, targets, &mut done);
         before.retain(|file, copies| *copies != self.registry.copies(*file));
@@ -328,22 +331,14 @@ impl Copies {
         done
     }
 
-    /// Registers one order. `Ok(Some(file))`: the file's copies change; `Ok(None)`: they are as ordered already.
-    fn order(
-        &mut self,
-        file: u64,
-        order: &Order,
-        targets: &Targets,
-        memory: &[NodeMemory],
-    ) -> Result<Option<u64>, Refusal> {
+    /// Registers one order. `left`: bytes that each node can still give. `Ok(Some(file))`: the file's copies change; `Ok(None)`: they are as ordered already.
+    fn order(&mut self, file: u64, order: &Order, targets: &Targets, left: &mut [u64]) -> Result<Option<u64>, Refusal> {
         let Order::Replicate { page, nodes } = order else {
             self.registry.set_copies(file, BTreeSet::new());
             return Ok(None);
         };
         let (had, bytes) = (self.registry.copies(file), self.registry.bytes(file));
-        let has_room = |node: &usize| {
-            had.contains(node) || memory.get(*node).is_some_and(|m| m.available_bytes() >= bytes + self.keep_bytes)
-        };
+        let has_room = |node: &usize| had.contains(node) || left.get(*node).is_some_and(|left| *left >= bytes);
         let nodes: Vec<usize> = nodes.iter().copied().filter(has_room).collect();
         if nodes.len() < 2 {
             return Err(Refusal::NoRoom);
@@ -351,6 +346,9 @@ impl Copies {
         let pid = targets.by_number(page.process).map(|managed| managed.target.pid).ok_or(Refusal::Gone)?;
         match self.registry.want(pid, page.page) {
             CopyDecision::Enough => {
+                for node in nodes.iter().filter(|node| !had.contains(*node)) {
+                    left[*node] -= bytes;
+                }
                 self.registry.set_copies(file, had.iter().copied().chain(nodes).collect());
                 Ok((self.registry.copies(file) != had).then_some(file))
             }
@@ -502,6 +500,37 @@ mod tests {
         let [event::Copies { file, processes, .. }] = &told[..] else { panic!("{told:?}") };
         assert_eq!((file.as_str(), processes[0].pid, processes[0].done), ("/tmp/data", 7, event::CopyDone::Copied));
         assert!(copies.last_answers(&targets).is_empty());
+    }
+
+    /// Each file was compared with the same free memory: files that fitted one by one were copied together, into the memory that is to stay free.
+    #[test]
+    fn files_of_one_batch_share_what_a_node_has_left() {
+        let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
+        let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
+        let (pid, mut targets) = (std::process::id(), Targets::default());
+        targets.add(pid).unwrap();
+        let process = targets.all[&pid].number();
+        let found = |inode: u64| files::Found {
+            start: inode << 24,
+            part: files::Part { inode, offset: 0, bytes: 64 << 12 },
+            path: Some(format!("/file-{inode}").into()),
+            copy_of: None,
+            referenced_bytes: 0,
+        };
+        copies.registry.saw(pid, vec![found(1), found(2)]);
+        let order = |inode: u64, page: u64| {
+            let page = PageKey { process, page: (inode << 12) + page, size: PageSize::Small };
+            Order::Replicate { page, nodes: vec![0, 1] }
+        };
+        for page in 0..16 {
+            let _ = copies.need_not(&order(1, page), &targets);
+            let _ = copies.need_not(&order(2, page), &targets);
+        }
+        // For one copy of 256 KiB on each.
+        let memory = [NodeMemory { free_bytes: 300 << 10, ..NodeMemory::default() }; 2];
+        let done = copies.carry_out(1, vec![order(1, 15), order(2, 15)], &targets, &memory);
+        assert!(done.outcomes[0].result.is_ok(), "{done:?}");
+        assert_eq!(done.outcomes[1].result, Err(Refusal::NoRoom));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //!
 //! Bounded: beyond [`Homes::MAX_RUNS`] runs no page is added, and [`Homes::refused`] counts these pages.
 
-use std::collections::BTreeMap;
+use numapilot_ranges::RangeMap;
 
-/// Home nodes by runs of pages: first page to (page after the last, index of the node).
+/// Indices of home nodes, by runs of pages.
 #[derive(Clone, Debug, Default)]
 pub struct Homes {
-    runs: BTreeMap<u64, (u64, u8)>,
+    runs: RangeMap<u64, u8>,
     /// Number of pages that were not added because the table is full.
     pub refused: u64,
 }
@@ -20,63 +20,24 @@ impl Homes {
     /// Home node of a page, as an index; `None`: the page was not present at the last reading.
     #[must_use]
     pub fn of(&self, page: u64) -> Option<u8> {
-        let (_, (end, home)) = self.runs.range(..=page).next_back()?;
-        (page < *end).then_some(*home)
+        self.runs.get(page).map(|run| run.value)
     }
 
     /// Sets the home node of pages `first` to `end` (exclusive).
     pub fn set(&mut self, first: u64, end: u64, home: u8) {
-        if first >= end || self.is_run(first, end, home) {
+        if first >= end {
             return;
         }
         if self.runs.len() >= Self::MAX_RUNS && self.of(first).is_none() {
             self.refused += end - first;
             return;
         }
-        self.clear(first, end);
-        let (mut first, mut end) = (first, end);
-        if let Some((&before, &(its_end, its_home))) = self.runs.range(..first).next_back()
-            && its_end == first
-            && its_home == home
-        {
-            first = before;
-        }
-        if let Some(&(its_end, its_home)) = self.runs.get(&end)
-            && its_home == home
-        {
-            self.runs.remove(&end);
-            end = its_end;
-        }
-        self.runs.insert(first, (end, home));
-    }
-
-    /// Whether these pages are part of one run on that node already.
-    fn is_run(&self, first: u64, end: u64, home: u8) -> bool {
-        let run = self.runs.range(..=first).next_back();
-        run.is_some_and(|(_, (its_end, its_home))| *its_home == home && end <= *its_end)
+        self.runs.join(first, end, home);
     }
 
     /// Forgets pages `first` to `end` (exclusive), for example after a new mapping.
     pub fn clear(&mut self, first: u64, end: u64) {
-        if first >= end {
-            return;
-        }
-        if let Some((&start, &(its_end, home))) = self.runs.range(..first).next_back()
-            && its_end > first
-        {
-            self.runs.insert(start, (first, home));
-            if its_end > end {
-                self.runs.insert(end, (its_end, home));
-            }
-        }
-        let inside: Vec<u64> = self.runs.range(first..end).map(|(start, _)| *start).collect();
-        for start in inside {
-            if let Some((its_end, home)) = self.runs.remove(&start)
-                && its_end > end
-            {
-                self.runs.insert(end, (its_end, home));
-            }
-        }
+        self.runs.remove(first, end);
     }
 
     /// Forgets everything outside of these ranges of pages (first, end), which are ascending.
@@ -99,9 +60,9 @@ impl Homes {
     #[must_use]
     pub fn by_node(&self, nodes: usize) -> Vec<u64> {
         let mut sums = vec![0; nodes];
-        for (start, (end, home)) in &self.runs {
-            if let Some(sum) = sums.get_mut(usize::from(*home)) {
-                *sum += end - start;
+        for run in self.runs.iter() {
+            if let Some(sum) = sums.get_mut(usize::from(run.value)) {
+                *sum += run.end - run.start;
             }
         }
         sums
@@ -111,6 +72,8 @@ impl Homes {
 #[cfg(test)]
 mod tests {
     //! Against a plain map of pages.
+
+    use std::collections::BTreeMap;
 
     use proptest::prelude::*;
 

@@ -17,6 +17,9 @@ const BOUNCE_TICKS: u16 = 600;
 const BOUNCES: u8 = 2;
 /// Ticks for which such a page is not moved; doubled with each further bounce.
 const REST_TICKS: u32 = 300;
+/// Ticks for which a page that the kernel could not move is not tried again; doubled with each further failure, up to [`STAYED_DOUBLINGS`] times.
+const STAYED_TICKS: u32 = 20;
+const STAYED_DOUBLINGS: u8 = 6;
 const FIRST_CAPACITY: usize = 1024;
 const EMPTY: u64 = u64::MAX;
 const NOWHERE: u8 = u8::MAX;
@@ -58,14 +61,15 @@ struct Entry {
     counts: [u8; USERS],
     /// Tick up to which the counts are aged.
     aged: u16,
-    /// Tick of the last move.
+    /// Tick of the last move, or of the last attempt that failed.
     moved: u16,
     home: u8,
     /// Home node before the last move.
     before: u8,
     /// Number of moves back within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
     bounces: u8,
-    _unused: u8,
+    /// Number of attempts to move it that failed, since the last move.
+    stayed: u8,
 }
 
 const MOVED: u8 = 0x80;
@@ -81,7 +85,7 @@ impl Entry {
         home: NOWHERE,
         before: NOWHERE,
         bounces: 0,
-        _unused: 0,
+        stayed: 0,
     };
 
     fn age(&mut self, tick: u16) {
@@ -91,6 +95,11 @@ impl Entry {
             self.counts.iter_mut().for_each(|count| *count = count.checked_shr(shift).unwrap_or(0));
             self.aged = self.aged.wrapping_add(halvings * HALF_LIFE);
         }
+    }
+
+    /// Ticks for which it is not tried again after the last attempt.
+    fn stayed_ticks(&self) -> u32 {
+        if self.stayed == 0 { 0 } else { STAYED_TICKS << (self.stayed - 1).min(STAYED_DOUBLINGS) }
     }
 
     /// Counts a use from `node`; a new node replaces the least used one.
@@ -126,6 +135,8 @@ pub enum MovePermission {
     Granted,
     /// The page moved back and forth this many times, and is not moved for this many further ticks.
     LeftAlone(u8, u32),
+    /// The kernel could not move the page, which is not tried again for this many further ticks.
+    Stayed(u32),
 }
 
 /// The evidence about all pages.
@@ -257,19 +268,31 @@ impl PageTable {
             entry.bounces & MOVED != 0 && entry.before == to && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
         let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
         entry.bounces = MOVED | bounces;
+        entry.stayed = 0;
         (entry.before, entry.home, entry.moved) = (from, to, tick);
+    }
+
+    /// Registers that the kernel could not move a page: it is pinned for a device, say, or other processes map it. Each attempt unmaps it for a moment.
+    pub fn stayed(&mut self, id: PageId) {
+        let tick = self.tick;
+        let Some(at) = self.slot_for(id) else { return };
+        let entry = &mut self.entries[at];
+        (entry.stayed, entry.moved) = (entry.stayed.saturating_add(1), tick);
     }
 
     /// Whether a page may be moved now, given its previous moves.
     #[must_use]
     pub fn permission(&self, id: PageId) -> MovePermission {
         let Some(entry) = self.find(id).map(|at| &self.entries[at]) else { return MovePermission::Granted };
+        let since = u32::from(self.tick.wrapping_sub(entry.moved));
+        if since < entry.stayed_ticks() {
+            return MovePermission::Stayed(entry.stayed_ticks() - since);
+        }
         let bounces = entry.bounces & !MOVED;
         if bounces < BOUNCES {
             return MovePermission::Granted;
         }
         let rest = (REST_TICKS << (bounces - BOUNCES).min(6)).min(u32::from(u16::MAX) / 2);
-        let since = u32::from(self.tick.wrapping_sub(entry.moved));
         if since < rest { MovePermission::LeftAlone(bounces, rest - since) } else { MovePermission::Granted }
     }
 
@@ -291,7 +314,8 @@ impl PageTable {
         let stays = |entry: &Entry| {
             let mut entry = *entry;
             entry.age(tick);
-            let rests = entry.bounces & MOVED != 0 && u32::from(tick.wrapping_sub(entry.moved)) < 2 * REST_TICKS;
+            let since = u32::from(tick.wrapping_sub(entry.moved));
+            let rests = (entry.bounces & MOVED != 0 && since < 2 * REST_TICKS) || since < 2 * entry.stayed_ticks();
             (rests || entry.counts.iter().any(|count| *count > 0)) && keep(PageId(entry.key))
         };
         let old = std::mem::take(&mut self.entries);
@@ -469,5 +493,25 @@ mod tests {
         }
         assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
         assert_eq!(table.permission(page(2)), MovePermission::Granted);
+    }
+
+    /// A page that is pinned was ordered, unmapped and mapped again at every decision.
+    #[test]
+    fn a_page_that_cannot_be_moved_is_tried_again_more_and_more_seldom() {
+        let mut table = PageTable::new(2, 100);
+        let mut rests = Vec::new();
+        for _ in 0..10 {
+            assert_eq!(table.permission(page(1)), MovePermission::Granted);
+            table.stayed(page(1));
+            let MovePermission::Stayed(rest) = table.permission(page(1)) else { panic!("it is tried again at once") };
+            rests.push(rest);
+            (0..rest).for_each(|_| table.tick());
+            table.sweep(|_| true);
+        }
+        assert_eq!(rests[..3], [20, 40, 80]);
+        assert!(rests.iter().all(|rest| *rest <= 1280) && rests[9] == 1280, "{rests:?}");
+        table.moved(page(1), 0, 1);
+        table.stayed(page(1));
+        assert_eq!(table.permission(page(1)), MovePermission::Stayed(20), "it could be moved meanwhile");
     }
 }

@@ -107,6 +107,7 @@ impl Packer {
         if !options.dry_run && machine.nodes().iter().filter(|node| node.has_memory()).count() < 2 {
             return Err(BalancerError::OneNode);
         }
+        task::require_own_proc()?;
         if let Who::Group(Group::Processes(pids) | Group::Trees(pids)) = &options.who {
             pids.iter().try_for_each(|pid| task::stat(*pid).map(drop))?;
         }
@@ -475,7 +476,7 @@ impl Packer {
                     name,
                     was: was.clone(),
                     now: was,
-                    done: SettingDone::LeftAlone,
+                    done: SettingDone::NotChanged,
                 }));
                 continue;
             }
@@ -498,19 +499,20 @@ impl Packer {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
         held.is_unfinished = false;
-        let has_policies = self.has_policies(pids, &mut placed);
         let mut progress = StepProgress::new(control_port, &mut self.waiting);
-        let is_done = match unit {
-            Unit::Cgroup(folder) if !has_policies => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
-            Unit::Cgroup(_) | Unit::Process(_) => false,
+        let is_bound = match unit {
+            Unit::Cgroup(folder) => held.by_cpuset(folder, &self.machine, &mut progress, &mut placed),
+            Unit::Process(_) => false,
         };
-        for pid in pids.iter().filter(|_| !is_done) {
+        for pid in pids {
             if !progress.goes_on() {
                 placed.is_ended = true;
                 break;
             }
-            let online = affinity::online();
-            held.by_affinity(*pid, &self.machine, online.as_ref(), progress.undo_log(), &mut placed);
+            if !is_bound {
+                let online = affinity::online();
+                held.by_affinity(*pid, &self.machine, online.as_ref(), progress.undo_log(), &mut placed);
+            }
             if placed.is_refused {
                 held.release(progress.undo_log());
                 return placed;
@@ -522,20 +524,6 @@ impl Packer {
         held.is_unfinished = placed.is_ended;
         self.held.insert(unit.clone(), held);
         placed
-    }
-
-    /// Whether any of the processes has set memory policies. A change of the cpuset would change these, and move that memory.
-    fn has_policies(&mut self, pids: &[u32], placed: &mut Placed) -> bool {
-        if self.options.moves_bound {
-            return false;
-        }
-        let mut has_any = false;
-        for pid in pids {
-            let Some(one) = self.watched.get_mut(pid).filter(|one| one.numa.chosen_bytes() > 0) else { continue };
-            has_any = true;
-            placed.troubles.extend(one.numa.news(*pid, &one.target.name));
-        }
-        has_any
     }
 
     /// No unit moves: new threads are bound like the threads that created them.

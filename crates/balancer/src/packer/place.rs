@@ -1,5 +1,8 @@
-//! Places a unit on nodes: by its cgroup's cpuset, with which the kernel also moves its memory, or by its threads' affinities, followed by a move of its pages.
-//! The previous state is recorded first, and restored when the unit is released.
+//! Places a unit on nodes: by the CPUs of its cgroup's cpuset, or by its threads' affinities, followed by a move of its pages. The previous state is recorded
+//! first, and restored when the unit is released.
+//!
+//! The nodes of a cpuset (`cpuset.mems`) stay as they are. They bind for good: when the nodes are full, the kernel reclaims and swaps there, and then ends the
+//! program, however much is free elsewhere. Without them, new memory is local as long as there is room, and on other nodes after that.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -7,13 +10,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use numapilot_kernel::actuator::Mover;
-use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
 use numapilot_kernel::migrate;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::migrate::Route;
 use numapilot_kernel::task;
+use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeSet;
@@ -59,7 +62,7 @@ pub struct Held {
 pub struct Placed {
     /// Number of threads that were bound.
     pub threads: u64,
-    /// Outcomes of the page moves; empty if the kernel moves pages with the cpuset.
+    /// Outcomes of the page moves.
     pub moved: Vec<Migration>,
     /// Settings that were changed.
     pub settings: Vec<Setting>,
@@ -88,7 +91,7 @@ impl Held {
         Some(Held { nodes: self.nodes, allowed: self.allowed.clone(), born: Some(born), ..Held::default() })
     }
 
-    /// Writes the nodes into a cgroup's cpuset. False: that is not possible, and nothing was changed.
+    /// Writes the nodes' CPUs into a cgroup's cpuset. False: that is not possible, and nothing was changed.
     pub fn by_cpuset(
         &mut self,
         folder: &Path,
@@ -99,22 +102,18 @@ impl Held {
         let Some(before) = self.allowed.clone().or_else(|| allowed_by(folder)) else { return false };
         let allowed = self.allowed_now.as_ref().unwrap_or(&before);
         let within = allowed.cpus.and(&cpus(machine, self.nodes));
-        let mems = ids(machine, self.nodes).into_iter().filter(|node| allowed.mems.contains(node));
-        let mems = format_cpu_list(mems.map(|node| u32::from(node.0)));
-        let list = format_cpu_list(within.cpus().iter().map(|cpu| cpu.0));
-        if mems.is_empty() || list.is_empty() {
+        if within.is_empty() {
             return false;
         }
-        for (name, value) in [("cpuset.cpus", list), ("cpuset.mems", mems)] {
-            match self.cpuset.set_slowly(&folder.join(name).display().to_string(), &value, progress) {
-                Ok(setting) => placed.settings.extend(setting),
-                Err(why) => {
-                    placed
-                        .troubles
-                        .push(format!("{why}; its processes are placed by the affinities of their threads instead"));
-                    placed.settings.extend(self.cpuset.put_all_back(progress.undo_log()));
-                    return false;
-                }
+        let list = format_cpu_list(within.cpus().iter().map(|cpu| cpu.0));
+        match self.cpuset.set_slowly(&folder.join("cpuset.cpus").display().to_string(), &list, progress) {
+            Ok(setting) => placed.settings.extend(setting),
+            Err(why) => {
+                placed
+                    .troubles
+                    .push(format!("{why}; its processes are placed by the affinities of their threads instead"));
+                placed.settings.extend(self.cpuset.put_all_back(progress.undo_log()));
+                return false;
             }
         }
         self.allowed = Some(before);
@@ -128,13 +127,11 @@ impl Held {
             Unit::Process(_) => first.and_then(|pid| before.now(root, pid)),
             Unit::Cgroup(folder) => {
                 let Some(now) = cgroup::cpuset(folder) else { return };
-                let is_anothers = |name: &str| self.cpuset.is_anothers(&folder.join(name).display().to_string());
-                if is_anothers("cpuset.cpus") {
+                if self.cpuset.is_anothers(&folder.join("cpuset.cpus").display().to_string()) {
                     before.cpus = now.effective_cpus;
                 }
-                if is_anothers("cpuset.mems") {
-                    before.mems = now.effective_mems;
-                }
+                // This program does not write them.
+                before.mems = now.effective_mems;
                 folder.parent().and_then(cgroup::nearest_cpuset).map(|above| before.within(&above))
             }
         };
@@ -225,7 +222,7 @@ impl Held {
         let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
         let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
-            if !binding::is_ours(id, &bound) || affinity::set_thread(id.tid, &bound.before).is_ok() {
+            if !binding::is_ours(id, &bound) || thread_cpus::restore(id.pid, id.tid, &bound.before).is_ok() {
                 free.push(id);
             }
         }
@@ -267,6 +264,10 @@ pub fn gather(
     let Some(route) = Route::new(&from, &to) else { return };
     let pid = one.target.pid;
     let chosen = if moves_bound { Vec::new() } else { one.numa.of(pid, POLICIES_EVERY).chosen.clone() };
+    if let Some(why) = one.numa.why_unread(pid).filter(|_| !moves_bound) {
+        placed.troubles.push(why);
+        return;
+    }
     if !chosen.is_empty() {
         placed.troubles.extend(one.numa.news(pid, &one.target.name));
     }
@@ -314,22 +315,47 @@ mod tests {
         let allowed = allowed_by(&folder).unwrap();
         let mut held = Held { allowed: Some(allowed), ..Held::default() };
         let mut progress = Until::ever();
-        let mems = folder.join("cpuset.mems").display().to_string();
-        held.cpuset.set_slowly(&mems, "2", &mut progress).unwrap();
-        put("jobs/a/cpuset.mems.effective", "2\n");
+        let cpus = folder.join("cpuset.cpus").display().to_string();
+        held.cpuset.set_slowly(&cpus, "4-5", &mut progress).unwrap();
+        put("jobs/a/cpuset.cpus.effective", "4-5\n");
         let unit = Unit::Cgroup(folder);
+        let cpus = |held: &Held| held.allowed_now.as_ref().unwrap().cpus.cpus().len();
         let nodes = |held: &Held| held.allowed_now.as_ref().unwrap().mems.iter().map(|node| node.0).collect::<Vec<_>>();
         held.look_at_allowed(root.path(), &unit, None);
-        assert_eq!(nodes(&held), [0, 1, 2, 3], "what we wrote is no limit");
+        assert_eq!((cpus(&held), nodes(&held)), (8, vec![0, 1, 2, 3]), "what we wrote is no limit");
         set("jobs", "mems", "0-2", "0-2");
+        set("jobs", "cpus", "0-5", "0-5");
+        put("jobs/a/cpuset.mems.effective", "0-2\n");
         held.look_at_allowed(root.path(), &unit, None);
-        assert_eq!(nodes(&held), [0, 1, 2], "one above it was narrowed");
+        assert_eq!((cpus(&held), nodes(&held)), (6, vec![0, 1, 2]), "one above it was narrowed");
         set("jobs", "mems", "0-3", "0-3");
+        set("jobs", "cpus", "0-7", "0-7");
+        put("jobs/a/cpuset.mems.effective", "0-3\n");
         held.look_at_allowed(root.path(), &unit, None);
-        assert_eq!(nodes(&held), [0, 1, 2, 3], "and widened again");
+        assert_eq!((cpus(&held), nodes(&held)), (8, vec![0, 1, 2, 3]), "and widened again");
         set("jobs/a", "mems", "1", "1");
+        set("jobs/a", "cpus", "0-1", "0-1");
         held.look_at_allowed(root.path(), &unit, None);
-        assert_eq!(nodes(&held), [1]);
+        assert_eq!((cpus(&held), nodes(&held)), (2, vec![1]));
+    }
+
+    /// The nodes were written into the cpuset, too: a program that outgrew them was ended by the kernel, or swapped, while other nodes had room.
+    #[test]
+    fn a_cgroup_may_have_memory_wherever_it_might_before() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("cpus", "0-15"), ("mems", "0-3"), ("cpus.effective", "0-15"), ("mems.effective", "0-3")] {
+            fs::write(folder.path().join(format!("cpuset.{name}")), format!("{text}\n")).unwrap();
+        }
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().trim().to_owned();
+        // Four nodes of four processors.
+        let machine = Machine::load("opteron-8385").unwrap();
+        let mut held = Held { nodes: [1].into_iter().collect(), ..Held::default() };
+        let (mut progress, mut placed) = (Until::ever(), Placed::default());
+        assert!(held.by_cpuset(folder.path(), &machine, &mut progress, &mut placed));
+        let of_node = format_cpu_list(machine.nodes()[1].cpus.iter().map(|cpu| cpu.0));
+        assert_eq!((read("cpuset.cpus"), read("cpuset.mems").as_str()), (of_node, "0-3"));
+        held.release(progress.undo_log());
+        assert_eq!((read("cpuset.cpus").as_str(), read("cpuset.mems").as_str()), ("0-15", "0-3"));
     }
 
     #[test]

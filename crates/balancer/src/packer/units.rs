@@ -42,6 +42,10 @@ pub struct Watched {
     pub cpus: f64,
     /// Its memory by node and by the program's own memory policies.
     pub numa: NumaLook,
+    /// Its user ids when it was added.
+    users: [u32; 4],
+    /// Start addresses of its code and of its stack, which `exec` changes.
+    image: (u64, u64),
     ticks: u64,
     looked_at: Instant,
     is_known: bool,
@@ -55,13 +59,15 @@ impl Watched {
     pub fn new(pid: u32) -> Result<Watched, KernelError> {
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
-        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
-        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         Ok(Watched {
             target,
             process,
+            users,
             cpus: 0.0,
             numa: NumaLook::default(),
+            image: stat.image,
             ticks: stat.cpu_ticks,
             looked_at: Instant::now(),
             is_known: false,
@@ -72,8 +78,14 @@ impl Watched {
     pub fn look(&mut self) -> bool {
         let pid = self.target.pid;
         let Ok(stat) = task::stat(pid) else { return false };
-        if !self.process.is_running() || task::user_of(pid) != Some(self.target.uid) {
+        let is_the_users = |now: [u32; 4]| now[0] == self.target.uid && !task::has_gained_rights(self.users, now);
+        if !self.process.is_running() || !task::users_of(pid).is_some_and(is_the_users) {
             return false;
+        }
+        if stat.image != self.image {
+            // Another program, with memory policies of its own.
+            self.image = stat.image;
+            self.numa.is_outdated();
         }
         let elapsed = self.looked_at.elapsed();
         if elapsed < LEAST_LOOK {
@@ -132,20 +144,25 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
 
 /// Whether a cgroup can be placed as a unit: a leaf with a cpuset of its own, all of whose processes are managed here, and whose threads are not bound more
 /// narrowly, because older kernels forget such masks when the cpuset changes. An inherited cpuset is not touched, because the kernel does not allow emptying it
-/// again (ENOSPC).
+/// again (ENOSPC); nor is a partition, whose CPUs its administrator has set apart.
 fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
     let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
-    if cpuset.cpus.is_empty() || cpuset.mems.is_empty() {
+    if cpuset.cpus.is_empty() || cpuset.mems.is_empty() || cpuset.is_partition {
         return false;
     }
     let members = cgroup::members(folder);
-    let is_free = |pid: &u32| affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
+    let is_free =
+        |pid: &u32| is_uniform(*pid) && affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
 }
 
-/// Whether all threads have the same affinity. A program with differing affinities places its threads itself, and is not moved.
+/// Whether all threads have the same affinity, and none has a real-time policy. A program with differing affinities places its threads itself, and one with
+/// deadlines may miss them on fewer CPUs, or while its memory moves: neither is moved.
 fn is_uniform(pid: u32) -> bool {
     let tids = task::threads_of(pid).unwrap_or_default();
+    if tids.iter().any(|tid| affinity::is_real_time(*tid)) {
+        return false;
+    }
     // A thread that has ended is ignored.
     let mut masks = tids.into_iter().filter_map(|tid| affinity::of_thread(tid).ok());
     let Some(first) = masks.next() else { return false };
@@ -244,6 +261,97 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    /// The policies of the program before were taken for those of the present one, for minutes if they took long to read.
+    #[test]
+    fn policies_are_read_anew_after_an_exec() {
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        let pid = child.0.id();
+        let mut one = Watched::new(pid).unwrap();
+        let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
+        let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
+        let made = || NumaLook::from(numapilot_kernel::numa_memory::NumaMemory::of_texts(text, maps));
+        let mut is_chosen = |image| {
+            (one.numa, one.image) = (made(), image);
+            assert!(one.look());
+            one.numa.of(pid, Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000)
+        };
+        assert!(is_chosen(task::stat(pid).unwrap().image), "the same program");
+        assert!(!is_chosen((1, 1)), "another one");
+    }
+
+    /// A process that ends with the test.
+    struct Running(std::process::Child);
+
+    impl Running {
+        fn watched(&self) -> BTreeMap<u32, Watched> {
+            BTreeMap::from([(self.0.id(), Watched::new(self.0.id()).unwrap())])
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A cgroup made up, with a cpuset of this process alone; a file of it can be written.
+    fn cgroup_of(pid: u32) -> (tempfile::TempDir, impl Fn(&str, &str)) {
+        let cpus = affinity::of_thread(pid).unwrap();
+        let cpus = numapilot_machine::format_cpu_list(cpus.cpus().iter().map(|cpu| cpu.0));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let put = move |name: &str, text: &str| std::fs::write(path.join(name), format!("{text}\n")).unwrap();
+        put("cgroup.procs", &pid.to_string());
+        for (name, text) in [("cpus", &*cpus), ("mems", "0"), ("cpus.effective", &*cpus), ("mems.effective", "0")] {
+            put(&format!("cpuset.{name}"), text);
+        }
+        (folder, put)
+    }
+
+    /// The CPUs of partitions were changed like those of any other cgroup.
+    #[test]
+    fn a_cgroup_with_cpus_set_apart_is_left_to_its_administrator() {
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        let (folder, put) = cgroup_of(child.0.id());
+        assert!(is_to_itself(folder.path(), &child.watched()), "old kernels have no partitions");
+        for (kind, is_unit) in [("member", true), ("isolated", false), ("root", false)] {
+            put("cpuset.cpus.partition", kind);
+            assert_eq!(is_to_itself(folder.path(), &child.watched()), is_unit, "{kind}");
+        }
+    }
+
+    /// The first thread of each process was looked at alone; threads with deadlines lost CPUs, and their memory was moved.
+    #[test]
+    fn programs_that_bind_a_thread_or_have_deadlines_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+        let text = "#define _GNU_SOURCE\n#include <pthread.h>\n#include <sched.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+                    static void *run(void *a) { cpu_set_t s; CPU_ZERO(&s); CPU_SET(sched_getcpu(), &s);\n\
+                    sched_setaffinity(0, sizeof s, &s); puts(\"bound\"); fflush(stdout); pause(); return a; }\n\
+                    int main(void) { pthread_t t; return pthread_create(&t, 0, run, 0) || pause(); }\n";
+        std::fs::write(&source, text).unwrap();
+        assert!(Command::new("cc").arg("-pthread").arg(&source).arg("-o").arg(&program).status().unwrap().success());
+        let mut bound = Running(Command::new(&program).stdout(std::process::Stdio::piped()).spawn().unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(bound.0.stdout.take().unwrap()), &mut line).unwrap();
+        let pid = bound.0.id();
+        if affinity::of_thread(pid).unwrap().cpus().len() < 2 {
+            return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
+        }
+        let (folder, _) = cgroup_of(pid);
+        assert!(!is_uniform(pid) && !is_to_itself(folder.path(), &bound.watched()), "{line}");
+        let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
+        assert!(is_uniform(child.0.id()));
+        let fifo = libc::sched_param { sched_priority: 1 };
+        // SAFETY: changes the policy of a child of this test, which sleeps; the parameter is only read.
+        if unsafe { libc::sched_setscheduler(child.0.id().cast_signed(), libc::SCHED_FIFO, &raw const fifo) } != 0 {
+            return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
+        }
+        let (folder, _) = cgroup_of(child.0.id());
+        assert!(!is_uniform(child.0.id()) && !is_to_itself(folder.path(), &child.watched()));
+    }
 
     #[test]
     fn a_busy_process_is_a_unit_with_its_demand_and_an_idle_one_is_none() {

@@ -10,6 +10,7 @@ use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::task;
+use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
 use numapilot_placement::Refusal;
 
@@ -117,7 +118,7 @@ impl Binder {
         let (mut taken_back, mut free, mut undone) = (0, Vec::new(), Vec::new());
         for back in moves.iter().rev() {
             let Some((id, Some(bound))) = find(targets, back.thread) else { continue };
-            let done = is_ours(id, &bound) && affinity::set_thread(id.tid, &back.previous).is_ok();
+            let done = is_ours(id, &bound) && thread_cpus::restore(id.pid, id.tid, &back.previous).is_ok();
             taken_back += u64::from(done);
             let Some(thread) =
                 thread_mut(targets, back.thread).and_then(|(managed, tid)| managed.threads.get_mut(&tid))
@@ -149,7 +150,7 @@ impl Binder {
             for (tid, thread) in &mut managed.threads {
                 let Some(bound) = thread.bound.take() else { continue };
                 let id = ThreadId { pid: managed.target.pid, tid: *tid, start_ticks: thread.start_ticks };
-                let is_free = !is_ours(id, &bound) || affinity::set_thread(*tid, &bound.before).is_ok();
+                let is_free = !is_ours(id, &bound) || thread_cpus::restore(id.pid, *tid, &bound.before).is_ok();
                 if is_free {
                     released += 1;
                     free.push(id);
@@ -201,7 +202,7 @@ pub fn adopt(targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
             let inherited = Bound::inherited(&mask, &managed.bindings).filter(|bound| is_ours(id, bound));
             let Some(bound) = inherited else { continue };
             // Its creator's binding was undone, or has ended with it, before this thread was seen.
-            if !held.contains(&bound.ours) && affinity::set_thread(*tid, &bound.before).is_ok() {
+            if !held.contains(&bound.ours) && thread_cpus::restore(pid, *tid, &bound.before).is_ok() {
                 continue;
             }
             adopted.push(Binding { thread: id, was: bound.before.clone(), now: bound.ours.clone() });
@@ -234,7 +235,7 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
                 continue;
             };
             let id = ThreadId { pid: heir, tid: *tid, start_ticks: thread.start_ticks };
-            if !is_ours(id, &bound) || affinity::set_thread(*tid, &bound.before).is_ok() {
+            if !is_ours(id, &bound) || thread_cpus::restore(heir, *tid, &bound.before).is_ok() {
                 free.push(id);
             } else {
                 thread.bound = Some(bound);
@@ -251,7 +252,7 @@ pub(crate) fn release_unseen(pid: u32, known: impl Fn(u32) -> bool, bindings: &[
         let mut restored = 0;
         for tid in task::threads_of(pid).unwrap_or_default().into_iter().filter(|tid| !known(*tid)) {
             let inherited = affinity::of_thread(tid).ok().and_then(|mask| Bound::inherited(&mask, bindings));
-            restored += u32::from(inherited.is_some_and(|bound| affinity::set_thread(tid, &bound.before).is_ok()));
+            restored += u32::from(inherited.is_some_and(|bound| thread_cpus::restore(pid, tid, &bound.before).is_ok()));
         }
         if restored == 0 {
             return;
@@ -266,7 +267,10 @@ fn is_that(id: ThreadId) -> bool {
 
 /// Whether the thread still has the affinity that this program set.
 pub(crate) fn is_ours(id: ThreadId, bound: &Bound) -> bool {
-    is_that(id) && affinity::of_thread(id.tid).is_ok_and(|mask| affinity::is_still(&mask, &bound.ours))
+    let is_still = |mask: CpuMask| {
+        mask == bound.ours || thread_cpus::is_still(id.pid, &mask, &bound.ours, affinity::online().as_ref())
+    };
+    is_that(id) && affinity::of_thread(id.tid).is_ok_and(is_still)
 }
 
 /// As [`is_ours`], with the CPUs that are online, which are read once for many threads.
@@ -330,8 +334,11 @@ impl<'b> Aim<'b> {
         online: Option<&CpuMask>,
         troubles: &mut Vec<String>,
     ) -> Result<Aim<'b>, Refusal> {
+        if affinity::is_real_time(id.tid) {
+            return Err(Refusal::Unsupported);
+        }
         let shown = affinity::of_thread(id.tid).map_err(|error| refusal(id, &error, troubles))?;
-        let bound = bound.filter(|bound| affinity::is_still_with(&shown, &bound.ours, online));
+        let bound = bound.filter(|bound| thread_cpus::is_still(id.pid, &shown, &bound.ours, online));
         // Only CPUs that are online: kernels differ in whether they keep the others.
         let now = match (bound, online) {
             (None, _) => shown.and(cpus),
@@ -426,6 +433,22 @@ mod tests {
         let next = planned(id, Some(&bound), &mask(&cpus[1..2]), online.as_ref(), &mut Vec::new()).unwrap();
         assert_eq!((&next.was, &next.now), (&bound.ours, &mask(&cpus[1..2])), "within what it might do before");
         assert_eq!(Bound::after(&next, Some(bound)).before, all);
+    }
+
+    /// Threads with deadlines were bound to the CPUs of one node like any other.
+    #[test]
+    fn a_real_time_thread_stays_where_it_may_run() {
+        let Some((child, mut targets, all, thread)) = sleeper() else { return };
+        let fifo = libc::sched_param { sched_priority: 1 };
+        let pid = child.0.id().cast_signed();
+        // SAFETY: changes the policy of a child of this test, which sleeps; the parameter is only read.
+        if unsafe { libc::sched_setscheduler(pid, libc::SCHED_FIFO, &raw const fifo) } != 0 {
+            return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
+        }
+        let (binder, mut undo_log) = (binder(&[&all.cpus()[..1]]), Kept::default());
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        assert_eq!((moves.results, undo_log.threads.len()), (vec![Err(Refusal::Unsupported)], 0));
+        assert_eq!(affinity::of_thread(child.0.id()).unwrap(), all);
     }
 
     /// The list of online CPUs was read for every thread at every look, and the status of each thread, although nothing was to be bound.

@@ -68,7 +68,7 @@ pub struct Seen {
     pub faults: Vec<Fault>,
     /// Side-band records, each with its time in nanoseconds.
     pub news: Vec<(u64, News)>,
-    /// Records that could not be decoded, and bytes that were no records.
+    /// Records that could not be decoded, or are from a CPU whose node is not known (one that was added since the start), and bytes that were no records.
     pub bad: u64,
     /// Records lost because a ring was full, since the previous observation.
     pub lost: u64,
@@ -81,7 +81,7 @@ pub struct FaultSampler {
     /// Losses according to a set's own counts.
     lost: u64,
     buffer: Vec<u8>,
-    node_of_cpu: Vec<usize>,
+    node_of_cpu: Vec<Option<usize>>,
 }
 
 /// A set of events with its processes.
@@ -97,7 +97,7 @@ impl FaultSampler {
     pub fn new(machine: &Machine) -> FaultSampler {
         let most = machine.cpus().iter().map(|cpu| cpu.id.0 as usize + 1).max().unwrap_or(1);
         let node = |cpu: usize| machine.node_of_cpu(CpuId(cpu as u32)).and_then(|node| machine.node_index(node));
-        let node_of_cpu = (0..most).map(|cpu| node(cpu).unwrap_or(0)).collect();
+        let node_of_cpu = (0..most).map(node).collect();
         FaultSampler { sets: Vec::new(), lost: 0, buffer: Vec::new(), node_of_cpu }
     }
 
@@ -165,7 +165,7 @@ impl FaultSampler {
     }
 }
 
-fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
+fn take(record: &Record<'_>, node_of_cpu: &[Option<usize>], seen: &mut Seen) {
     match record {
         Record::Sample(_, sample) => {
             let (Some((pid, tid)), Some(cpu), Some(address)) = (sample.pid_tid, sample.cpu, sample.addr) else {
@@ -173,7 +173,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
             };
             // Kernel addresses are not pages of a process.
             if address != 0 && address >> 56 == 0 {
-                let node = node_of_cpu.get(cpu as usize).copied().unwrap_or(0);
+                let Some(node) = node_of_cpu.get(cpu as usize).copied().flatten() else { return seen.bad += 1 };
                 let time_ns = sample.time.unwrap_or(0);
                 seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
             }
@@ -194,13 +194,27 @@ fn take(record: &Record<'_>, node_of_cpu: &[usize], seen: &mut Seen) {
 
 #[cfg(test)]
 mod tests {
-    //! A child that touches memory.
+    //! A child that touches memory, and samples made up.
 
     use std::io::Write;
     use std::process::Command;
     use std::process::Stdio;
 
+    use numapilot_perf::Sample;
+
     use super::*;
+
+    /// What ran on CPUs that were added since the start was taken for accesses from the first node, and their pages were moved there.
+    #[test]
+    fn a_fault_on_a_cpu_whose_node_is_not_known_is_counted_and_left_out() {
+        let (node_of_cpu, mut seen) = ([Some(1), None], Seen::default());
+        for cpu in [0, 1, 9] {
+            let sample = Sample { pid_tid: Some((7, 8)), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
+            take(&Record::Sample(0, sample), &node_of_cpu, &mut seen);
+        }
+        let nodes: Vec<usize> = seen.faults.iter().map(|fault| fault.node).collect();
+        assert_eq!((nodes, seen.bad), (vec![1], 2));
+    }
 
     #[test]
     fn faults_and_births_of_a_running_process_are_seen() {

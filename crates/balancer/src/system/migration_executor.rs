@@ -12,7 +12,6 @@ use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action;
 use numapilot_placement::Outcome;
-use numapilot_placement::PageSize;
 use numapilot_placement::Refusal;
 
 use super::binding;
@@ -24,9 +23,6 @@ use super::targets::ManagedProcess;
 use super::targets::Targets;
 use super::undo_log::UndoLog;
 
-/// Small pages per large page.
-const LARGE_PAGES: u64 = 512;
-
 /// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
@@ -34,6 +30,8 @@ pub struct Done {
     pub outcomes: Vec<Outcome>,
     /// Pages of 4 KiB that were moved: process, page number, previous node (index, if known), new node (index).
     pub moved: Vec<(u32, u64, Option<u8>, usize)>,
+    /// Orders for pages that the kernel could not move: process, page number.
+    pub stayed: Vec<(u32, u64)>,
     /// Number of ordered pages by outcome.
     pub pages: PageOutcomes,
     /// Bytes copied between nodes.
@@ -87,7 +85,7 @@ impl MigrationExecutor {
             match action {
                 Action::Migrate { page, to } => {
                     let (requests, parts) = by_process.entry(page.process).or_default();
-                    let count = if page.size == PageSize::Large { LARGE_PAGES } else { 1 };
+                    let count = page.size.small_pages();
                     parts.push(Part { order, first: requests.len(), count: count as usize });
                     let to = self.ids[*to];
                     requests
@@ -151,6 +149,9 @@ impl MigrationExecutor {
             // An order is about one page, of which one small one may have moved and the first not.
             let outcome = if results[part.order].is_ok() { MoveOutcome::Moved } else { outcomes[0] };
             *done.pages.count_mut(outcome) += 1;
+            if matches!(outcome, MoveOutcome::Busy | MoveOutcome::NotPermitted | MoveOutcome::Unmovable) {
+                done.stayed.push((number, requests[part.first].address / 4096));
+            }
         }
         if !moved.refused.is_empty() {
             // Its cpuset was changed since it was last read.
@@ -235,6 +236,7 @@ mod tests {
     //! Orders about processes and threads that are there, and that are not.
 
     use numapilot_placement::PageKey;
+    use numapilot_placement::PageSize;
 
     use super::*;
     use crate::system::progress::tests::Until;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_kernel::KernelError;
 use numapilot_kernel::numa_memory::NumaMemory;
 
 /// A reading is kept for this many times the time that it took: at most 1 % of the time is spent on reading.
@@ -18,6 +19,8 @@ pub struct NumaLook {
     took: Duration,
     /// The bytes of chosen memory that users were told of.
     told_bytes: u64,
+    /// Why the last reading failed; `None`: it did not.
+    unread: Option<String>,
 }
 
 impl From<NumaMemory> for NumaLook {
@@ -28,15 +31,38 @@ impl From<NumaMemory> for NumaLook {
 }
 
 impl NumaLook {
-    /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. A process that may not be read has none.
+    /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. Where it cannot be read, the memory is that of
+    /// the reading before, if any ([`NumaLook::why_unread`]).
     pub fn of(&mut self, pid: u32, least: Duration) -> &NumaMemory {
         let keep = least.max((self.took * COST_SHARE).min(LATEST));
         if self.read_at.is_none_or(|then| then.elapsed() >= keep) {
             let begun = Instant::now();
-            self.memory = NumaMemory::of_process(pid).unwrap_or_default();
+            self.take(NumaMemory::of_process(pid));
             (self.took, self.read_at) = (begun.elapsed(), Some(Instant::now()));
         }
         &self.memory
+    }
+
+    fn take(&mut self, reading: Result<NumaMemory, KernelError>) {
+        match reading {
+            Ok(memory) => (self.memory, self.unread) = (memory, None),
+            // It has no memory any more.
+            Err(KernelError::Gone { .. }) => (self.memory, self.unread) = (NumaMemory::default(), None),
+            Err(error) => self.unread = Some(error.to_string()),
+        }
+    }
+
+    /// Whether it is not known which memory the program has placed itself: none of its memory is to be moved then.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        self.unread.is_some()
+    }
+
+    /// What to tell of a process whose memory policies are not known, with the reason; `None`: they are known.
+    #[must_use]
+    pub fn why_unread(&self, pid: u32) -> Option<String> {
+        let why = self.unread.as_ref()?;
+        Some(format!("the memory of process {pid} stays in place, because its memory policies cannot be read: {why}"))
     }
 
     /// The last reading; empty before the first.
@@ -103,6 +129,24 @@ mod tests {
         look.of(pid, Duration::from_secs(3600));
         assert_ne!(look.read_at, Some(first));
         assert!(look.of(u32::MAX, Duration::from_secs(3600)).chosen.is_empty());
+    }
+
+    /// A file that could not be read was taken for a program without policies, whose memory may be moved.
+    #[test]
+    fn policies_that_cannot_be_read_are_not_taken_for_none() {
+        let mut look = NumaLook::default();
+        let mut memory = NumaMemory::default();
+        memory.chosen.push((0x1000, 0x2000));
+        look.take(Ok(memory.clone()));
+        assert_eq!(look.why_unread(7), None);
+        let path = std::path::PathBuf::from("/proc/7/numa_maps");
+        look.take(Err(KernelError::File { path, source: std::io::Error::from_raw_os_error(libc::ENOMEM) }));
+        let why = look.why_unread(7).unwrap();
+        assert!(why.contains("process 7") && why.contains("numa_maps") && look.last().is_chosen(0x1800), "{why}");
+        look.take(Ok(memory));
+        assert_eq!(look.why_unread(7), None);
+        look.take(Err(KernelError::Gone { pid: 7 }));
+        assert!(look.why_unread(7).is_none() && look.last().chosen.is_empty());
     }
 
     #[test]

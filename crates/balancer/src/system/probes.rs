@@ -1,16 +1,21 @@
 //! Loaded latencies, measured by a pointer chase of some microseconds from a CPU of one node through memory of another. It shows congestion without hardware
 //! counters.
 //!
-//! This thread moves to a CPU of the node, follows [`STEPS`] pointers in random order through [`BUFFER_BYTES`] bound to each node in turn, and moves back. The
+//! This thread moves to a CPU of the node, follows [`STEPS`] pointers in random order through [`BUFFER_BYTES`] on each node in turn, and moves back. The
 //! smallest time of four pieces counts, so that interruptions do not matter. The buffers are larger than most L2 caches and smaller than most L3: where the L3
 //! holds them all, the probes measure the L3, and their values show no effect of placement.
+//!
+//! Memory is asked for with MPOL_PREFERRED and then looked at. With MPOL_BIND the kernel would end a program, this one or another, to have room on a full node,
+//! such as one whose memory is reserved for huge pages.
 
 use std::io;
 use std::ptr::NonNull;
+use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
+use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
@@ -21,6 +26,9 @@ const LINES: usize = BUFFER_BYTES / LINE;
 /// Number of pointers followed per pair of nodes and probe, in [`PIECES`] pieces.
 const STEPS: usize = 256;
 const PIECES: usize = 4;
+/// Number of attempts to get a node's memory, and the time between two of them.
+const TRIES: u32 = 5;
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// Weight of a new probe in the running mean.
 const WEIGHT: f64 = 0.5;
 
@@ -36,6 +44,18 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     fn new(node: NodeId, seed: u64) -> io::Result<Ring> {
+        for left in (0..TRIES).rev() {
+            if let Some(ring) = Ring::try_new(node, seed)? {
+                return Ok(ring);
+            }
+            // The kernel makes room in the background once a node has little left (kswapd).
+            std::thread::sleep(if left > 0 { TRY_AGAIN } else { Duration::ZERO });
+        }
+        Err(io::Error::other(format!("node {node} has no room for {} MiB", BUFFER_BYTES >> 20)))
+    }
+
+    /// `None`: a part of it is on another node.
+    fn try_new(node: NodeId, seed: u64) -> io::Result<Option<Ring>> {
         // SAFETY: a fresh private mapping.
         let base = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -46,7 +66,7 @@ impl Ring {
             _ => return Err(io::Error::last_os_error()),
         };
         let mut ring = Ring { base, at: 0 };
-        ring.bind(node)?;
+        ring.prefer(node)?;
         // A random cycle through all lines (Sattolo's algorithm): it visits every line once before any is visited again.
         let mut order: Vec<u32> = (0..LINES as u32).collect();
         let mut state = seed | 1;
@@ -59,16 +79,25 @@ impl Ring {
             unsafe { ring.base.add(line * LINE / size_of::<usize>()).write(*next as usize) };
         }
         ring.at = (seed as usize) % LINES;
-        Ok(ring)
+        Ok(ring.is_on(node)?.then_some(ring))
     }
 
-    fn bind(&mut self, node: NodeId) -> io::Result<()> {
-        const MPOL_BIND: libc::c_int = 2;
+    /// Whether all of its pages are on a node.
+    fn is_on(&self, node: NodeId) -> io::Result<bool> {
+        let first = self.base.as_ptr() as u64;
+        let addresses: Vec<u64> = (0..BUFFER_BYTES as u64).step_by(4096).map(|at| first + at).collect();
+        let mut states = Vec::with_capacity(addresses.len());
+        PageQuery::new().states(0, &addresses, &mut states).map_err(io::Error::other)?;
+        Ok(states.iter().all(|state| state.node() == Some(node)))
+    }
+
+    fn prefer(&mut self, node: NodeId) -> io::Result<()> {
+        const MPOL_PREFERRED: libc::c_int = 1;
         let mut mask = [0_u64; 16];
         mask[usize::from(node.0) / 64 % 16] |= 1 << (node.0 % 64);
         // SAFETY: the range is our mapping, and the mask has as many bits as are passed to the call.
         let result = unsafe {
-            libc::syscall(libc::SYS_mbind, self.base.as_ptr(), BUFFER_BYTES, MPOL_BIND, mask.as_ptr(), 1024, 0)
+            libc::syscall(libc::SYS_mbind, self.base.as_ptr(), BUFFER_BYTES, MPOL_PREFERRED, mask.as_ptr(), 1024, 0)
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -171,6 +200,25 @@ mod tests {
             }
         }
         assert_eq!(affinity::of_thread(0).unwrap(), before);
+    }
+
+    /// It was bound to its node: where that had no free memory, the kernel ended a program that had some there.
+    #[test]
+    fn a_ring_takes_no_memory_that_its_node_does_not_have() {
+        let ring = match Ring::new(NodeId(0), 3) {
+            Ok(ring) => ring,
+            Err(error) => return numapilot_not_run::not_run!(BoundMemory, "{error}"),
+        };
+        let (start, mut text, mut policy) = (ring.base.as_ptr() as u64, Vec::new(), Vec::new());
+        numapilot_kernel::maps::read(std::process::id(), "numa_maps", &mut text).unwrap();
+        numapilot_kernel::maps::numa_maps(&text, |line, _| {
+            // Neighbours under the same policy are one mapping.
+            if line.start <= start {
+                policy = line.policy.to_vec();
+            }
+        });
+        assert_eq!(String::from_utf8(policy).unwrap(), "prefer:0");
+        assert!(ring.is_on(NodeId(0)).unwrap() && !ring.is_on(NodeId(999)).unwrap());
     }
 
     #[test]

@@ -53,7 +53,29 @@ impl Settings {
         self.was_set((file, value), was, result, undo_log).map(Some)
     }
 
-    /// As [`Settings::set`], for a file whose writing may take minutes: the kernel returns from the write of a `cpuset.mems` once it has moved the memory.
+    /// Sets files that belong together, in this order: all of them, or none.
+    ///
+    /// # Errors
+    /// As [`Settings::set`], for one of them. Those that this has changed have the values again that they had before this program changed them.
+    pub fn set_together(
+        &mut self,
+        values: &[(&str, &str)],
+        undo_log: &mut dyn UndoLog,
+    ) -> (Vec<Setting>, Result<(), String>) {
+        let mut settings = Vec::new();
+        for (at, (file, value)) in values.iter().enumerate() {
+            match self.set(file, value, undo_log) {
+                Ok(setting) => settings.extend(setting),
+                Err(why) => {
+                    settings.extend(values[..at].iter().rev().filter_map(|(file, _)| self.put_back(file, undo_log)));
+                    return (settings, Err(why));
+                }
+            }
+        }
+        (settings, Ok(()))
+    }
+
+    /// As [`Settings::set`], for a file whose writing may take long: a cpuset's waits for other changes of cgroups, and changes what every CPU schedules.
     /// That cannot be ended; `progress` is asked all the same, so that nobody takes this program for dead.
     ///
     /// # Errors
@@ -224,6 +246,25 @@ mod tests {
         settings.put_all_back(&mut undo_log);
         assert_eq!(read(&a).unwrap(), "5");
         assert!(settings.set(&path("none"), "1", &mut undo_log).unwrap_err().contains("none"));
+    }
+
+    /// The shortest scan period stayed short until the end where the longest could not be recorded or written.
+    #[test]
+    fn settings_that_belong_together_are_all_set_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (least, most, none) = (path("least"), path("most"), path("none"));
+        let (mut settings, mut undo_log) = (Settings::default(), Kept::default());
+        fs::write(&least, "1000\n").unwrap();
+        fs::write(&most, "60000\n").unwrap();
+        let (told, result) = settings.set_together(&[(least.as_str(), "100"), (none.as_str(), "400")], &mut undo_log);
+        assert!(result.unwrap_err().contains("none"));
+        let done: Vec<SettingDone> = told.iter().map(|setting| setting.done).collect();
+        assert_eq!(done, [SettingDone::Changed, SettingDone::Restored]);
+        assert_eq!((read(&least).unwrap().as_str(), undo_log.files.len()), ("1000", 0));
+        let (told, result) = settings.set_together(&[(least.as_str(), "100"), (most.as_str(), "400")], &mut undo_log);
+        assert!(result.is_ok() && told.len() == 2 && undo_log.files.len() == 2);
+        assert_eq!((read(&least).unwrap().as_str(), read(&most).unwrap().as_str()), ("100", "400"));
     }
 
     #[test]

@@ -12,7 +12,6 @@ use numapilot_kernel::cgroup;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
-use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
@@ -45,6 +44,9 @@ const MAPS_EVERY: Duration = Duration::from_secs(2);
 const NODES_EVERY: Duration = Duration::from_secs(10);
 /// Bindings of a process that its new threads' affinities are compared with, the latest.
 const BINDINGS_MAX: usize = 64;
+/// Processes that are managed of a user who has added the first of them, other than root and this program's user, with all that they start: there are 4,096
+/// places for those of all users.
+const GUESTS_MAX: usize = 256;
 /// Longest chain of parents that is followed.
 const LINEAGE_MAX: usize = 64;
 /// Maximum number of pages of a new target whose home nodes are read; of larger targets every n-th page.
@@ -98,6 +100,8 @@ pub struct ManagedProcess {
     pub known_since_ns: u64,
     /// Whether this program has claimed it: no other numapilot manages it.
     pub is_claimed: bool,
+    /// The user who has added it, or the process that started it, and who may not add as many as there is room for.
+    pub guest_of: Option<u32>,
     /// The process that started it.
     pub parent: Option<u32>,
     /// Bindings that its new threads may have inherited: those of its threads so far, the ended ones too, and of the process that started it.
@@ -107,6 +111,8 @@ pub struct ManagedProcess {
     /// Nodes on which its cpuset allows memory, as last read; `None`: not known.
     pub allowed_nodes: Option<Vec<NodeId>>,
     nodes_at: Option<Instant>,
+    /// Its user ids when it was added.
+    users: [u32; 4],
     image: (u64, u64),
     mapped_at: Option<Instant>,
     mapping_took: Duration,
@@ -149,8 +155,7 @@ impl ManagedProcess {
     #[must_use]
     pub fn is_huge(&self, page: u64) -> bool {
         let address = page * 4096;
-        let next = self.huge.partition_point(|range| range.0 <= address);
-        next.checked_sub(1).is_some_and(|at| address < self.huge[at].1)
+        numapilot_ranges::find(&self.huge, |range| *range, address).is_some()
     }
 }
 
@@ -163,6 +168,8 @@ pub struct Changes {
     pub ended: Vec<Target>,
     /// Processes that executed another program.
     pub execs: Vec<Target>,
+    /// Of those that ended: process ids and bindings of the ones that run on, and belong to another user. Their threads are to get back their affinities.
+    pub left: Vec<(u32, Vec<Bound>)>,
 }
 
 /// All managed processes.
@@ -216,10 +223,12 @@ impl Targets {
         }
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
-        let uid = task::user_of(pid).ok_or(KernelError::Gone { pid })?;
-        let target = Target { pid, start_ticks: stat.start_ticks, uid, name: stat.name };
+        let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
+        let target = Target { pid, start_ticks: stat.start_ticks, uid: users[0], name: stat.name };
         let slot = self.free_slot().ok_or(KernelError::TooMany { what: "processes", limit: 4096 })?;
-        let bindings = parent.and_then(|parent| Some(self.all.get(&parent)?.bindings.clone())).unwrap_or_default();
+        let started_by = parent.and_then(|parent| self.all.get(&parent));
+        let bindings = started_by.map(|parent| parent.bindings.clone()).unwrap_or_default();
+        let guest_of = started_by.and_then(|parent| parent.guest_of);
         let managed = ManagedProcess {
             target: target.clone(),
             process,
@@ -234,11 +243,13 @@ impl Targets {
             moved_bytes: 0,
             known_since_ns: u64::MAX,
             is_claimed: false,
+            guest_of,
             parent,
             bindings,
             numa: NumaLook::default(),
             allowed_nodes: None,
             nodes_at: None,
+            users,
             image: stat.image,
             mapped_at: None,
             mapping_took: Duration::ZERO,
@@ -246,6 +257,18 @@ impl Targets {
         self.all.insert(pid, managed);
         self.has_new = true;
         Ok(Some(target))
+    }
+
+    /// Whether a process that this one starts is managed, too: not if its user has filled the places of guests.
+    #[must_use]
+    pub fn takes_children_of(&self, parent: u32) -> bool {
+        self.takes_children_within(parent, GUESTS_MAX)
+    }
+
+    fn takes_children_within(&self, parent: u32, most: usize) -> bool {
+        let Some(parent) = self.all.get(&parent) else { return false };
+        let alike = || self.all.values().filter(|managed| managed.guest_of == parent.guest_of).count();
+        parent.guest_of.is_none() || alike() < most
     }
 
     /// Slots are used in turn, so that a new process does not take over the pages of one that has just ended.
@@ -303,7 +326,10 @@ impl Targets {
         }
         let begun = clock::own_cpu();
         // A process that changed to another user (a set-user-id program) is no longer the one that was named.
-        self.keep(&mut changes, |managed| task::user_of(managed.target.pid) == Some(managed.target.uid));
+        self.keep(&mut changes, |managed| {
+            let users = task::users_of(managed.target.pid);
+            users.is_some_and(|now| now[0] == managed.target.uid && !task::has_gained_rights(managed.users, now))
+        });
         for managed in self.all.values_mut() {
             if look_at(managed, &mut self.next_thread, machine, since.unwrap_or_default()) {
                 changes.execs.push(managed.target.clone());
@@ -352,6 +378,9 @@ impl Targets {
             let stays = stays(managed);
             if !stays {
                 changes.ended.push(managed.target.clone());
+                if !managed.bindings.is_empty() && managed.process.is_running() {
+                    changes.left.push((managed.target.pid, std::mem::take(&mut managed.bindings)));
+                }
             }
             stays
         });
@@ -373,12 +402,14 @@ fn look_at(managed: &mut ManagedProcess, next_thread: &mut u32, machine: &Machin
     managed.threads.retain(|tid, _| tids.binary_search(tid).is_ok());
     for tid in tids {
         let (Some(ran_ns), Ok(stat)) = (task::ran_ns(pid, tid), task::stat_of_thread(pid, tid)) else { continue };
-        let node = machine.node_of_cpu(CpuId(stat.cpu)).and_then(|node| machine.node_index(node)).unwrap_or(0);
+        let node = machine.node_of_cpu(stat.cpu).and_then(|node| machine.node_index(node));
         let start_ticks = stat.start_ticks;
         // Thread ids are reused too.
         if managed.threads.get(&tid).is_some_and(|thread| thread.start_ticks != start_ticks) {
             managed.threads.remove(&tid);
         }
+        // On a CPU that was added since the start its node is not known: it counts where it was before, and not at all until it was somewhere.
+        let Some(node) = node.or_else(|| managed.threads.get(&tid).map(|thread| thread.node)) else { continue };
         let thread = managed.threads.entry(tid).or_insert_with(|| {
             *next_thread += 1;
             Thread { number: *next_thread, node, ran_ns, busy: 0.0, start_ticks, bound: None, is_new: true }
@@ -400,6 +431,8 @@ pub fn begin_anew(managed: &mut ManagedProcess, name: String) {
     managed.known_since_ns = u64::MAX;
     managed.target.name = name;
     managed.mapped_at = None;
+    // The next program's memory is elsewhere, under a policy that it may have inherited (numactl).
+    managed.numa.is_outdated();
 }
 
 /// Time between two readings of a process's mappings, of which the last took `took`, and the last ones of all `count` processes together `took_all`. Those
@@ -564,6 +597,50 @@ mod tests {
         assert_eq!(look_after(NODES_EVERY), nodes);
     }
 
+    /// It was managed further, with another user's rights, or its threads stayed bound until the end of the run.
+    #[test]
+    fn a_process_of_another_user_by_now_is_let_go_and_named_with_its_bindings() {
+        let machine = Machine::live().unwrap();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id();
+        let mut targets = Targets::default();
+        targets.add(pid).unwrap();
+        assert!(targets.look(&machine).0.ended.is_empty());
+        let mask = numapilot_kernel::affinity::of_thread(pid).unwrap();
+        let bound = Bound { before: mask.clone(), ours: mask, is_inherited: false };
+        let managed = targets.all.get_mut(&pid).unwrap();
+        managed.was_bound(&bound);
+        // As if it had been another user's until it executed a set-user-ID program.
+        managed.users = [u32::MAX; 4];
+        targets.looked_at = None;
+        let changes = targets.look(&machine).0;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((changes.ended.len(), changes.left), (1, vec![(pid, vec![bound])]));
+        assert!(targets.all.is_empty());
+    }
+
+    /// A user could add a process that forks until no other process had a place.
+    #[test]
+    fn what_a_users_process_starts_has_a_bound_and_roots_has_none() {
+        let mut children: Vec<_> = (0..2).map(|_| Command::new("sleep").arg("100").spawn().unwrap()).collect();
+        let (this, first, second) = (std::process::id(), children[0].id(), children[1].id());
+        let mut targets = Targets::default();
+        targets.add(this).unwrap();
+        assert!(targets.takes_children_within(this, 1) && !targets.takes_children_within(first, 9), "not managed");
+        targets.all.get_mut(&this).unwrap().guest_of = Some(4711);
+        targets.add_child(first, Some(this)).unwrap();
+        targets.add_child(second, Some(first)).unwrap();
+        assert_eq!(targets.all[&second].guest_of, Some(4711), "whatever starts whatever");
+        assert!(targets.takes_children_within(second, 4) && !targets.takes_children_within(second, 3));
+        targets.all.get_mut(&second).unwrap().guest_of = None;
+        assert!(targets.takes_children_within(second, 1) && targets.takes_children_of(first));
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
     #[test]
     fn an_exec_begins_a_generation_and_an_end_is_noticed() {
         let machine = Machine::live().unwrap();
@@ -574,6 +651,11 @@ mod tests {
         }
         targets.look(&machine);
         let number = targets.all[&child.id()].number();
+        // The policies of the first program were taken for those of the second, for minutes if they took long to read.
+        let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
+        let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
+        let numa = numapilot_kernel::numa_memory::NumaMemory::of_texts(text, maps);
+        targets.all.get_mut(&child.id()).unwrap().numa = numa.into();
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut execs = Vec::new();
         for _ in 0..500 {
@@ -586,6 +668,8 @@ mod tests {
         }
         assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
         assert_ne!(targets.all[&child.id()].number(), number);
+        let numa = &mut targets.all.get_mut(&child.id()).unwrap().numa;
+        assert!(!numa.of(child.id(), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(targets.look(&machine).0.ended.len(), 1);

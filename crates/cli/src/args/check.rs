@@ -3,12 +3,14 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::ArgGroup;
 use clap::Args;
 use numapilot_trace::engine::Engine;
 
 use super::{Bind, LookArgs};
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("limit").required(true).multiple(true).args(["max_remote", "max_imbalance", "max_remote_of", "max_slowdown"]))]
 #[command(after_help = "\
 Examples:
   numapilot check --max-remote 30% --max-imbalance 35% -- ./app

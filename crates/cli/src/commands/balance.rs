@@ -50,6 +50,7 @@ use numapilot_service::served::Served;
 use numapilot_service::served::interval;
 
 use super::group::group;
+use super::not_started::not_started;
 use crate::args::BalanceArgs;
 use crate::output;
 use crate::output::tell;
@@ -113,8 +114,8 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
         port.end();
         return Err(error.into());
     }
-    if let Some((program, rest)) = arguments.command.split_first() {
-        match start(program, rest, preload.as_ref(), &port.inner.signals) {
+    if !arguments.command.is_empty() {
+        match start(&arguments.command, preload.as_ref(), &port.inner.signals) {
             Ok(child) => {
                 runner.child(child.id());
                 port.inner.child = Some(child);
@@ -249,10 +250,10 @@ fn options(arguments: &BalanceArgs) -> Result<Options> {
 }
 
 /// Starts the program that the loop manages, with the signal dispositions as they were before the loop changed them.
-fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
-    let mut command = std::process::Command::new(program);
+fn start(words: &[OsString], copies: Option<&Preload>, signals: &Guard) -> Result<Child> {
+    let mut command = std::process::Command::new(&words[0]);
     // The daemon ignores SIGXFSZ, so that a file-size limit on its journal does not kill it, and SIGPIPE.
-    inherited::restored(command.args(rest));
+    inherited::restored(command.args(&words[1..]));
     if let Some(copies) = copies {
         copies.apply(&mut command);
     }
@@ -266,7 +267,7 @@ fn start(program: &OsString, rest: &[OsString], copies: Option<&Preload>, signal
             Ok(())
         });
     }
-    command.spawn().with_context(|| format!("{}: cannot be started", program.to_string_lossy()))
+    command.spawn().map_err(|error| not_started(words, error))
 }
 
 /// Turns signals into commands for the loop, and prints the loop's events.
@@ -366,11 +367,13 @@ fn line(event: &Event) -> Option<String> {
         Event::Decision(decision) => decision_line(decision),
         Event::Action(action) => action_line(action),
         Event::Comparison(comparison) => {
-            let margin = comparison.plus_minus_percent.map_or_else(String::new, |margin| format!(" ± {margin:.1}"));
             let decisions: Vec<String> = comparison.decisions.iter().map(u64::to_string).collect();
             let (measure, verdict) = (&comparison.measure, comparison.verdict.word());
-            let change = comparison.change_percent;
-            format!("decisions {}: {verdict}: {measure} {change:+.1}{margin} % with the changes", decisions.join(", "))
+            let change = match comparison.change() {
+                Some(change) => format!("{measure} {change} with the changes"),
+                None => format!("{measure} not compared, for want of windows without the changes"),
+            };
+            format!("decisions {}: {verdict}: {change}", decisions.join(", "))
         }
         Event::Copies(copies) => {
             let describe = |one: &numapilot_balancer::event::CopyTold| {

@@ -17,6 +17,7 @@ mod import;
 mod maps;
 mod measure;
 mod move_pages;
+mod not_started;
 mod numactl;
 mod objects;
 mod plan;

@@ -13,6 +13,7 @@ use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::migrate;
 use numapilot_kernel::migrate::Migration;
 use numapilot_kernel::migrate::Route;
+use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
 use numapilot_launch::signals::Guard;
 use numapilot_machine::Machine;
@@ -30,6 +31,7 @@ pub fn run(arguments: &MoveArgs) -> Result<ExitCode> {
     let from = nodes(&arguments.from, "--from", &machine)?;
     let to = nodes(&arguments.to, "--to", &machine)?;
     let mut route = Route::new(&from, &to).ok_or_else(|| anyhow!("--from and --to need at least one node each"))?;
+    task::require_own_proc()?;
     let process = Process::open(arguments.pid).map_err(|error| match error {
         KernelError::Gone { pid } => anyhow!("there is no process {pid}; look it up with `pgrep` or `ps`"),
         other => other.into(),

@@ -229,7 +229,8 @@ fn assigned_threads(
         let is_named = |pattern: &Option<String>, name: &str| {
             pattern.as_ref().is_none_or(|pattern| spellings(name).iter().any(|name| glob_matches(pattern, name)))
         };
-        let is_it = rule.name.as_ref().is_none_or(|pattern| glob_matches(pattern, &thread.name))
+        let has_name = |pattern: &String| thread.kernel_names().iter().any(|name| glob_matches(pattern, name));
+        let is_it = rule.name.as_ref().is_none_or(has_name)
             && is_named(&rule.start, &thread.start_function)
             && in_ranges(&rule.order, order)
             && rule.process.as_ref().is_none_or(|pattern| glob_matches(pattern, program));
@@ -409,6 +410,22 @@ mod tests {
         let mut taken = HashSet::new();
         let processes = assigned_processes(&plan.processes[0], &trace, &machine, &mut taken).expect("assigned nodes");
         assert_eq!(processes, [(ProcessIndex(0), NodeId(0)), (ProcessIndex(1), NodeId(1))]);
+    }
+
+    /// The trace has the whole name of a thread that a runtime told; the planner goes by what the kernel was given.
+    #[test]
+    fn a_rule_names_a_thread_as_the_kernel_does() {
+        let (process, machine) = (Process { exe: "/bin/java".into(), ..Process::default() }, machine());
+        let thread = Thread { name: "DispatcherWorkerThread21".into(), ..Thread::default() };
+        let trace = Trace::from_tables(Tables { processes: vec![process], threads: vec![thread], ..Tables::default() });
+        let assigned = |name: &str| {
+            let plan = plan(&format!("[[thread]]\nname = \"{name}\"\nnodes = \"1\"\n"));
+            assigned_threads(&plan.threads[0], &trace, &machine, &mut HashSet::new()).expect("nodes")
+        };
+        for name in ["DispatcherWorke", "Dispatc..read21", "Dispatcher*"] {
+            assert_eq!(assigned(name), [(ThreadIndex(0), NodeId(1))], "{name}");
+        }
+        assert!(assigned("DispatcherWorkerThread21").is_empty());
     }
 
     #[test]

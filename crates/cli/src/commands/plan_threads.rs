@@ -160,8 +160,9 @@ fn start_of(thread: &Thread) -> Option<Which> {
     literal(name.trim_end()).map(Which::Start)
 }
 
+/// None for a name that is longer than the kernel's: a runtime has told it, and the planner sees what the kernel was given.
 fn name_of(thread: &Thread) -> Option<Which> {
-    literal(&thread.name).map(Which::Name)
+    literal(&thread.name).filter(|name| thread.kernel_names() == [name.as_str()]).map(Which::Name)
 }
 
 /// Whether more than one thread of a program created threads of its process.
@@ -294,6 +295,17 @@ mod tests {
         let numbers: Vec<_> = read.iter().map(|rule| rule.order.clone()).collect();
         assert_eq!(numbers, [vec![], vec![], vec![], vec![(3, 3)]]);
         assert_eq!(left_out, 0);
+    }
+
+    /// A runtime told the name; the kernel, and so the planner, has 15 bytes of it.
+    #[test]
+    fn a_name_longer_than_the_kernels_chooses_no_thread() {
+        let long = "a name of more than fifteen bytes";
+        let trace = threads(&[("app", "", None, 0), (long, "run", Some(0), 1), ("fifteen letters", "run", Some(0), 2)]);
+        let (rules, left_out) = pinned_threads(&pins(&[(1, 0), (2, 1)]), &[], &trace);
+        let read = read_back(rules);
+        let found: Vec<_> = read.iter().map(|rule| (rule.name.as_deref(), rule.order.clone())).collect();
+        assert_eq!((found, left_out), (vec![(Some("fifteen letters"), vec![]), (None, vec![(1, 1)])], 0));
     }
 
     #[test]

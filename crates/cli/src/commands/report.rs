@@ -269,8 +269,9 @@ impl View<'_> {
 
     fn links_text(&self, analysis: &Analysis<'_>, look: Look) -> String {
         let Some(machine) = self.machine else { return "  the trace holds no description of its machine\n".to_owned() };
-        let (links, unrouted) = link_traffic(&analysis.matrix(), machine, self.program_time_ns(analysis));
-        text::links(&links, machine, unrouted, look, Counted::of(self.trace))
+        let matrix = analysis.matrix();
+        let (links, unrouted) = link_traffic(&matrix, machine, self.program_time_ns(analysis));
+        text::links(&links, machine, (unrouted, matrix.unknown), look, Counted::of(self.trace))
     }
 
     /// The object and the thread that the arguments name, by their accesses.
@@ -292,8 +293,20 @@ impl View<'_> {
 
     fn heap_text(&self, analysis: &Analysis<'_>, look: Look) -> Result<String> {
         let (analysis, _) = self.chosen(analysis, true)?;
-        let profile = analysis.heap().ok_or(ExportError::NoHeap).context("--heap")?;
-        Ok(text::heap(&profile, self.trace, self.arguments.top, look))
+        let (profile, sampled) = (analysis.heap(), analysis.sampled_heap());
+        if profile.is_none() && sampled.is_none() {
+            return Err(ExportError::NoHeap).context("--heap");
+        }
+        let top = self.arguments.top;
+        // A filter may leave one of the two heaps alone.
+        let has_sampled = sampled.as_ref().is_some_and(|sampled| !sampled.sites.is_empty());
+        let profile = profile.filter(|profile| !has_sampled || !profile.sites.is_empty());
+        let mut parts: Vec<String> = profile.iter().map(|profile| text::heap(profile, self.trace, top, look)).collect();
+        if let Some(sampled) = sampled.filter(|_| has_sampled || profile.is_none()) {
+            let title = look.heading("OBJECTS OF JAVA, ESTIMATED FROM SAMPLES");
+            parts.push(format!("{title}\n{}", text::sampled_heap(&sampled, top, look)));
+        }
+        Ok(parts.join("\n"))
     }
 
     /// The objects that a name denotes, each in detail; those without an access that passes the filters are left out.
@@ -339,10 +352,19 @@ impl View<'_> {
         }
         if arguments.heap || is_heap_only {
             let (analysis, _) = self.chosen(analysis, true)?;
-            let mut profile = analysis.heap().ok_or(ExportError::NoHeap).context("--heap")?;
-            profile.sites.truncate(top);
-            profile.threads.truncate(top);
-            out["heap"] = value!(profile);
+            let (profile, sampled) = (analysis.heap(), analysis.sampled_heap());
+            if profile.is_none() && sampled.is_none() {
+                return Err(ExportError::NoHeap).context("--heap");
+            }
+            if let Some(mut profile) = profile {
+                profile.sites.truncate(top);
+                profile.threads.truncate(top);
+                out["heap"] = value!(profile);
+            }
+            if let Some(mut sampled) = sampled {
+                sampled.sites.truncate(top);
+                out["sampled_heap"] = value!(sampled);
+            }
         }
         if arguments.stacks {
             let rows: Vec<_> = analysis.stacks().into_iter().take(top).collect();

@@ -15,7 +15,6 @@ use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
 use numapilot_kernel::task::Process;
-use numapilot_launch::resolve_target;
 use numapilot_machine::Machine;
 use numapilot_report::text::Look;
 use numapilot_text::destination::PendingFile;
@@ -39,6 +38,7 @@ use numapilot_watch::stat::Stat;
 
 use super::group::all_found;
 use super::group::group;
+use super::not_started::not_started;
 use crate::args::StatArgs;
 use crate::output;
 
@@ -112,11 +112,7 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
 fn start(arguments: &StatArgs) -> Result<Child> {
     let program = &arguments.command[0];
     let spawned = inherited::restored(Command::new(program).args(&arguments.command[1..])).spawn();
-    // Why, in words and as the status that shells give (126, 127), as for `record` and `run`.
-    spawned.map_err(|error| match resolve_target(&arguments.command) {
-        Err(why) => why.into(),
-        Ok(_) => anyhow::Error::new(error).context(program.to_string_lossy().into_owned()),
-    })
+    spawned.map_err(|error| not_started(&arguments.command, error))
 }
 
 /// The command's exit status as shells return it. A command that still runs after `--for` is terminated.

@@ -1,10 +1,7 @@
 //! Helpers of the end-to-end tests: the program under test, compiled samples, the workloads, recordings and reports.
 //!
-//! Everything built lands below cargo's folder for temporary files of tests; file locks keep test binaries that run side by side from building the
-//! same thing twice.
-
-// Each test binary uses a part of this.
-#![allow(dead_code)]
+//! Everything built lands below cargo's folder for temporary files of tests; file locks keep processes that run side by side from building the same thing
+//! twice.
 
 use std::ffi::OsStr;
 use std::fs;

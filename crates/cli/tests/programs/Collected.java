@@ -34,7 +34,7 @@ public class Collected {
         for (int round = 0; round < rounds; round++) {
             for (int i = 0; i < blocks; i++) garbage = new byte[10_000]; // LINE garbage
             System.gc();
-            Thread reader = new Thread(Collected::walk, "reader");
+            Thread reader = new Thread(Collected::walk, "reader with a long name");
             reader.start();
             reader.join();
         }

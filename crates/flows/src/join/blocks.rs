@@ -5,8 +5,7 @@
 //! millions of entries.
 
 use foldhash::HashMap;
-
-use super::ranges::{Piece, Ranges};
+use numapilot_ranges::RangeMap;
 
 const PAGE_SHIFT: u32 = 12;
 const PAGE_MASK: u64 = (1 << PAGE_SHIFT) - 1;
@@ -24,7 +23,7 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blocks {
     pages: HashMap<u64, Vec<Entry>>,
-    large: Ranges<u32>,
+    large: RangeMap<u64, u32>,
 }
 
 /// The parts of `[start, start + bytes)` in each page: page number, offsets of first and last byte.
@@ -71,8 +70,7 @@ impl Blocks {
                 stale.extend(entries.iter().filter(hit).map(|entry| entry.object));
             }
         }
-        let mut large = self.large.clone_overlapping(start, end);
-        stale.append(&mut large);
+        stale.extend(self.large.overlapping(start, end).map(|piece| piece.value));
         stale.sort_unstable();
         stale.dedup();
     }
@@ -80,7 +78,7 @@ impl Blocks {
     /// Adds a block of at least one byte that overlaps no other.
     pub fn insert(&mut self, start: u64, bytes: u64, object: u32) {
         if bytes > SMALL_BYTES_MAX {
-            self.large.insert(start, start + bytes, object, &mut Vec::new());
+            self.large.set(start, start + bytes, object);
             return;
         }
         for (page, first, last) in parts(start, bytes) {
@@ -104,14 +102,6 @@ impl Blocks {
                 }
             }
         }
-    }
-}
-
-impl Ranges<u32> {
-    fn clone_overlapping(&self, start: u64, end: u64) -> Vec<u32> {
-        let mut found: Vec<u32> = self.get(start).map(|piece| piece.value).into_iter().collect();
-        found.extend(self.between(start, end).map(|piece: Piece<u32>| piece.value));
-        found
     }
 }
 

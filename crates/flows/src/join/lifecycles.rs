@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use numapilot_machine::NodeId;
+use numapilot_ranges::Piece;
 use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
-use numapilot_trace::record::{AllocKind, Counters, Event, PoolEvent, Record};
+use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
@@ -180,6 +181,7 @@ impl<L: Layouts> Joiner<L> {
         (address, bytes): (u64, u64),
         (pool, stack): (u32, StackId),
         thread: Option<ThreadIndex>,
+        sample: Option<BlockSample>,
     ) {
         let length = bytes.max(1);
         if !self.check(address, length) {
@@ -198,7 +200,7 @@ impl<L: Layouts> Joiner<L> {
             (object.thread, object.cpu, object.node) = (thread, running.cpu, running.node);
         }
         let order = self.order(record);
-        let object = self.new_object(Object { site, stack, ..object }, order);
+        let object = self.new_object(Object { site, stack, sample, ..object }, order);
         Arc::make_mut(&mut self.spaces[at].pools).insert(pool, layer, (address, length), object);
     }
 
@@ -256,7 +258,7 @@ impl<L: Layouts> Joiner<L> {
             // Address range that a stack had not grown into yet, or of a thread whose end was not recorded.
             let stacks = &mut self.spaces[process.0 as usize].stacks;
             if stacks.overlaps(address, address + bytes) {
-                Arc::make_mut(stacks).remove(address, address + bytes, &mut Vec::new());
+                Arc::make_mut(stacks).remove(address, address + bytes);
             }
         }
         let key = match binary_data(path) {
@@ -277,7 +279,7 @@ impl<L: Layouts> Joiner<L> {
         let mapping = Mapping { object, serial: self.serial, flags, path, part };
         let mut cut = std::mem::take(&mut self.scratch_cut);
         let space = &mut self.spaces[process.0 as usize];
-        Arc::make_mut(&mut space.mappings).insert(address, address + bytes, mapping, &mut cut);
+        Arc::make_mut(&mut space.mappings).replace(address, address + bytes, mapping, |piece| cut.push(piece));
         if flags & map_flags::EXEC != 0 {
             space.code_version += 1;
         }
@@ -295,7 +297,7 @@ impl<L: Layouts> Joiner<L> {
         }
         stack.address = VirtAddr(address);
         stack.bytes += bytes;
-        Arc::make_mut(stacks).insert(address, address + bytes, piece.value, &mut Vec::new());
+        Arc::make_mut(stacks).set(address, address + bytes, piece.value);
         true
     }
 
@@ -306,7 +308,7 @@ impl<L: Layouts> Joiner<L> {
         let process = self.known_thread(record.thread).process;
         let mut cut = std::mem::take(&mut self.scratch_cut);
         let space = &mut self.spaces[process.0 as usize];
-        Arc::make_mut(&mut space.mappings).remove(address, address + bytes, &mut cut);
+        Arc::make_mut(&mut space.mappings).cut(address, address + bytes, |piece| cut.push(piece));
         Arc::make_mut(&mut space.homes).clear(address, bytes);
         if cut.iter().any(|piece| piece.value.flags & map_flags::EXEC != 0) {
             space.code_version += 1;
@@ -317,7 +319,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     /// Ends mappings whose last piece was cut out.
-    fn end_pieces(&mut self, record: &Record, process: ProcessIndex, cut: &mut Vec<super::ranges::Piece<Mapping>>) {
+    fn end_pieces(&mut self, record: &Record, process: ProcessIndex, cut: &mut Vec<Piece<u64, Mapping>>) {
         for piece in cut.drain(..) {
             let object = piece.value.object;
             let row = &self.out.objects[object as usize];
@@ -326,8 +328,7 @@ impl<L: Layouts> Joiner<L> {
             }
             let (start, end) = (row.address.0, row.address.0 + row.bytes);
             let mappings = &self.spaces[process.0 as usize].mappings;
-            let alive = mappings.get(start).filter(|piece| piece.value.object == object).is_some()
-                || mappings.between(start, end).any(|piece| piece.value.object == object);
+            let alive = mappings.overlapping(start, end).any(|piece| piece.value.object == object);
             if !alive {
                 self.died(record, object, Some(record.thread));
             }
@@ -365,7 +366,7 @@ impl<L: Layouts> Joiner<L> {
         });
         let loaded = Loaded { module: row, serial: self.serial };
         let space = &mut self.spaces[process.0 as usize];
-        Arc::make_mut(&mut space.modules).insert(address, address + bytes, loaded, &mut Vec::new());
+        Arc::make_mut(&mut space.modules).set(address, address + bytes, loaded);
         space.code_version += 1;
     }
 
@@ -379,7 +380,7 @@ impl<L: Layouts> Joiner<L> {
         let module = &self.modules[row as usize];
         let space = &mut self.spaces[process.0 as usize];
         if space.module_at(module.start) == Some(row) {
-            Arc::make_mut(&mut space.modules).remove(module.start, module.start + module.bytes, &mut Vec::new());
+            Arc::make_mut(&mut space.modules).remove(module.start, module.start + module.bytes);
             space.code_version += 1;
         }
     }
@@ -439,7 +440,7 @@ impl<L: Layouts> Joiner<L> {
         let stack = &self.out.objects[object.0 as usize];
         let (low, high) = (stack.address.0, stack.address.0 + stack.bytes);
         let stacks = &mut self.spaces[row.process.0 as usize].stacks;
-        Arc::make_mut(stacks).insert(low, high, object.0, &mut Vec::new());
+        Arc::make_mut(stacks).set(low, high, object.0);
     }
 
     pub(super) fn thread_end(&mut self, record: &Record, index: ThreadIndex) {
@@ -457,7 +458,7 @@ impl<L: Layouts> Joiner<L> {
         let stacks = &mut self.spaces[process.0 as usize].stacks;
         // It is in several pieces if it grew, or if mappings took parts of its range.
         let pieces: Vec<u64> =
-            stacks.between(low, high).filter(|piece| piece.value == object.0).map(|piece| piece.start).collect();
+            stacks.overlapping(low, high).filter(|piece| piece.value == object.0).map(|piece| piece.start).collect();
         for start in pieces {
             Arc::make_mut(stacks).take(start);
         }

@@ -14,7 +14,6 @@ mod faults;
 mod homes;
 mod lifecycles;
 mod pools;
-mod ranges;
 pub(crate) mod segments;
 mod space;
 #[cfg(test)]
@@ -25,6 +24,7 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
+use numapilot_ranges::Piece;
 use numapilot_symbols::{
     GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
 };
@@ -39,6 +39,7 @@ use numapilot_trace::wire::layout::{ADDRESS_END, CODE_FRAME, CODE_JAVA, CODE_SHI
 use crate::access::AccessRef;
 use crate::losses::Losses;
 use crate::model::{CountersAt, LocationId, Object, ObjectKind, Process, SiteId, Thread};
+use crate::thread_names::is_shortened;
 use crate::ties::Live;
 use segments::Segments;
 use space::{Found, Space};
@@ -244,7 +245,7 @@ pub(crate) struct Joiner<L> {
     ended: VecDeque<ProcessIndex>,
     interpreted: Vec<GeneratedFunction>,
     conventions: Conventions,
-    scratch_cut: Vec<ranges::Piece<space::Mapping>>,
+    scratch_cut: Vec<Piece<u64, space::Mapping>>,
     scratch_stale: Vec<u32>,
 }
 
@@ -302,7 +303,8 @@ impl<L: Layouts> Joiner<L> {
             Event::ThreadStart { .. } => self.thread_start(record),
             Event::ThreadEnd { index } => self.thread_end(record, *index),
             Event::ThreadName { name } => {
-                if let Some(thread) = self.out.threads.get_mut(record.thread.0 as usize) {
+                let thread = self.out.threads.get_mut(record.thread.0 as usize);
+                if let Some(thread) = thread.filter(|thread| !is_shortened(name, &thread.name)) {
                     thread.name = name.as_str().into();
                 }
             }
@@ -324,8 +326,8 @@ impl<L: Layouts> Joiner<L> {
             Event::Lost { count, cause } => self.lost(record, *count, *cause),
             Event::Code(code) => self.code_of_interpreter(code),
             Event::Pool { pool, what } => self.pool(record, *pool, what),
-            Event::PoolAlloc { address, bytes, pool, stack, thread } => {
-                self.pool_alloc(record, (address.0, *bytes), (*pool, *stack), *thread);
+            Event::PoolAlloc { address, bytes, pool, stack, thread, sample } => {
+                self.pool_alloc(record, (address.0, *bytes), (*pool, *stack), *thread, *sample);
             }
             Event::PoolFree { address, pool } => self.pool_free(record, address.0, *pool),
             Event::Mark { text } => self.out.marks.push(MarkRow {
@@ -557,6 +559,6 @@ impl<L: Layouts> Live for Joiner<L> {
 
     fn is_mapped(&self, space: u32, start: u64, end: u64) -> bool {
         let Some(space) = self.space_at(space) else { return false };
-        space.mappings.get(start).is_some() || space.mappings.between(start, end).next().is_some()
+        space.mappings.get(start).is_some() || space.mappings.overlaps(start, end)
     }
 }

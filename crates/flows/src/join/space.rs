@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use numapilot_ranges::RangeMap;
+
 use super::blocks::Blocks;
 use super::homes::Homes;
 use super::pools::Pools;
-use super::ranges::Ranges;
 use super::segments::Part;
 
 /// `np_map_flags` of the wire format that the join uses.
@@ -51,9 +52,9 @@ pub(crate) struct Loaded {
 pub(crate) struct Space {
     pub pools: Arc<Pools>,
     pub blocks: Arc<Blocks>,
-    pub stacks: Arc<Ranges<u32>>,
-    pub mappings: Arc<Ranges<Mapping>>,
-    pub modules: Arc<Ranges<Loaded>>,
+    pub stacks: Arc<RangeMap<u64, u32>>,
+    pub mappings: Arc<RangeMap<u64, Mapping>>,
+    pub modules: Arc<RangeMap<u64, Loaded>>,
     pub homes: Arc<Homes>,
     /// Changes whenever a binary or an executable mapping is added or removed; entries cached by code address are then invalid.
     pub code_version: u32,

@@ -699,7 +699,7 @@ fn pool(pool: u32, name: &str) -> Event {
 }
 
 fn pool_alloc(pool: u32, address: u64, bytes: u64) -> Event {
-    Event::PoolAlloc { address: VirtAddr(address), bytes, pool, stack: StackId(0), thread: None }
+    Event::PoolAlloc { address: VirtAddr(address), bytes, pool, stack: StackId(0), thread: None, sample: None }
 }
 
 fn access_to(address: u64) -> Event {

@@ -236,6 +236,10 @@ fn not_compared(before: &[RunSummary], after: &[RunSummary]) -> Option<String> {
         return Some(format!("Accesses and objects are not compared: {why}."));
     }
     let unknown = runs().find(|run| run.remote_share.is_none() || run.imbalance.is_none())?;
+    if unknown.accesses.is_some_and(|accesses| accesses.value <= 0.0) {
+        let why = "Remote accesses and controller imbalance are not compared";
+        return Some(format!("{why}: {} holds no memory accesses.", unknown.trace));
+    }
     Some(format!(
         "Remote accesses and controller imbalance are not compared: the home node of more than half of the accesses in {} is unknown.",
         unknown.trace
@@ -299,5 +303,13 @@ mod tests {
         assert_eq!(shown(&found), [Metric::RunTime, Metric::Accesses]);
         assert!(found.notes.iter().any(|note| note.contains("b.numatrace is unknown")), "{:?}", found.notes);
         assert!(found.notes.iter().any(|note| note.contains("damaged or cut off")), "{:?}", found.notes);
+        let none = Some(Estimate::exact(0.0));
+        let empty = RunSummary { remote_share: None, imbalance: None, accesses: none, ..run("c.numatrace") };
+        let found = compare(vec![run("a")], vec![empty], None).unwrap();
+        assert!(
+            found.notes.iter().any(|note| note.ends_with("c.numatrace holds no memory accesses.")),
+            "{:?}",
+            found.notes
+        );
     }
 }

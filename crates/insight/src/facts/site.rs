@@ -22,7 +22,7 @@ pub(crate) struct SiteFacts {
     pub all: Tally,
     /// Share of remote accesses, where a moved thread counts on the node of its memory.
     pub remote: Estimate,
-    /// Share from the node of the allocating thread; `None` without one.
+    /// Share from the node of the allocating thread; `None` where none is known for more than half of the accesses.
     pub by_allocator: Option<Estimate>,
     /// The opening: share of accesses before other nodes than the first one used it.
     pub opening: Estimate,

@@ -8,6 +8,7 @@ use super::lines::{Lines, key};
 use super::pages::{HotPage, PAGE_BYTES, Page, Use};
 use super::{SiteFacts, Survey};
 use crate::estimate::{Estimate, Tally, Weight};
+use crate::totals::UNKNOWN_MAX;
 use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, PARTS, SHARED, Usage, index_of, part_of};
 
 /// Share of the other nodes' accesses at which the opening ends, so that one stray access does not end it.
@@ -285,7 +286,9 @@ fn refine(
 
 fn finish(survey: &Survey<'_>, sums: Sums, facts: &mut SiteFacts) {
     facts.remote = sums.remote.share_of(&sums.known);
-    facts.by_allocator = (sums.with_allocator.samples > 0).then(|| sums.by_allocator.share_of(&sums.with_allocator));
+    let known_allocators = sums.with_allocator.weight >= (1.0 - UNKNOWN_MAX) * facts.all.weight;
+    let is_known = sums.with_allocator.samples > 0 && known_allocators;
+    facts.by_allocator = is_known.then(|| sums.by_allocator.share_of(&sums.with_allocator));
     facts.opening = sums.opening.share_of(&facts.all);
     facts.by_one_node = sums.agree.share_of(&sums.judged);
     facts.by_page_user = sums.page_agree.share_of(&sums.after);

@@ -1,8 +1,10 @@
 //! The heap as a heap profiler shows it: by allocation site how much memory was live, allocated and freed, how fast, for how long, and by which threads.
 //!
 //! Exact where the tracker lost no record: these are counts of allocations and not of samples, so every engine with the tracker has them. Blocks are what
-//! `malloc`, `new` and their kin returned; mappings, statics and stacks are none. Definitions: `docs/metrics.md`, "The heap".
+//! `malloc`, `new` and their kin returned; mappings, statics and stacks are none. Objects of Java are sampled, and their figures estimated (`sampled`).
+//! Definitions: `docs/metrics.md`, "The heap".
 
+mod sampled;
 mod usage;
 
 use std::collections::BTreeMap;
@@ -12,6 +14,7 @@ use numapilot_trace::ids::{ThreadIndex, TimeNs};
 use serde::Serialize;
 
 use crate::context::Analysis;
+pub use sampled::{SampledHeap, SampledRow, SampledUse};
 pub use usage::HeapUse;
 use usage::{Sums, is_remote_free};
 
@@ -138,18 +141,24 @@ impl Analysis<'_> {
 
     /// The blocks that the filter lets pass.
     pub fn heap_blocks(&self) -> impl Iterator<Item = &Object> + '_ {
-        self.trace.objects().iter().filter(|object| is_block(self.trace, object) && self.admits_block(object))
+        self.trace.objects().iter().filter(|object| {
+            is_block(self.trace, object) && self.admits_birth(object) && self.admits_origin(object, ObjectKind::Heap)
+        })
     }
 
-    fn admits_block(&self, object: &Object) -> bool {
+    fn admits_birth(&self, object: &Object) -> bool {
+        self.filter.time.as_ref().is_none_or(|time| time.contains(&object.birth))
+    }
+
+    /// Whether the filter lets a block of this kind pass, whenever it was allocated.
+    fn admits_origin(&self, object: &Object, kind: ObjectKind) -> bool {
         let filter = &self.filter;
-        filter.time.as_ref().is_none_or(|time| time.contains(&object.birth))
-            && filter.node.is_none_or(|node| object.node == Some(node))
+        filter.node.is_none_or(|node| object.node == Some(node))
             && filter.thread.is_none_or(|thread| object.thread == Some(thread))
             && filter.process.is_none_or(|process| object.process == process)
             && filter.object.is_none_or(|wanted| object.id == wanted)
             && filter.site.is_none_or(|site| object.site == site)
-            && filter.kind.is_none_or(|kind| kind == ObjectKind::Heap)
+            && filter.kind.is_none_or(|wanted| wanted == kind)
     }
 
     /// Seconds of program time that the filter lets pass.

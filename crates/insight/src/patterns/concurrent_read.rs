@@ -3,12 +3,15 @@
 //! The tolerable share of writes follows from costs. A write to a replicated page invalidates its copies, and each has to be made again. A copy saves, per
 //! read, at least the difference between the idle remote and the idle local latency. Above the share of writes at which both are equal, copies lose.
 
-use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
+use super::{Criterion, Draft, ENOUGH_SAMPLES, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind, copies, costs};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
+    if !is_concurrent(facts) {
+        return None;
+    }
     let most = writes_allowed(scene);
     let bound = writes_bound(facts);
     if facts.write_samples > 0 && bound.high >= most {
@@ -51,6 +54,11 @@ fn writes_bound(facts: &SiteFacts) -> Estimate {
         return facts.writes;
     }
     Estimate { value: 0.0, low: 0.0, high: (3.0 / facts.after_samples.max(1) as f64).min(1.0) }
+}
+
+/// Whether enough was seen of the time after the initialisation to say that several nodes use it then. Of what one node alone uses, nothing comes after it.
+pub(super) fn is_concurrent(facts: &SiteFacts) -> bool {
+    facts.after_samples >= ENOUGH_SAMPLES && users(facts) > 1
 }
 
 /// Number of nodes that make at least half of an even share of the accesses.

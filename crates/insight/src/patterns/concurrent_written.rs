@@ -1,13 +1,13 @@
 //! Concurrent, written: several nodes read and write an object at the same time.
 
-use super::concurrent_read::{users, writes_allowed};
+use super::concurrent_read::{is_concurrent, users, writes_allowed};
 use super::{Criterion, Draft, PatternKind, Scene, Subject, Unit, number, share};
 use crate::estimate::Estimate;
 use crate::facts::SiteFacts;
 use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
-    if users(facts) < 2 {
+    if !is_concurrent(facts) {
         return None;
     }
     let most = writes_allowed(scene);

@@ -5,12 +5,18 @@ use numapilot_machine::Machine;
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
-use super::{Confidence, Criterion, Draft, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject, drafts};
+use super::{
+    Confidence, Criterion, Draft, ENOUGH_SAMPLES, Finding, Findings, MATERIAL, Nothing, PatternKind, Scene, Subject,
+    drafts,
+};
 use crate::context::{AllSums, Analysis};
 use crate::fixes::{FixCandidate, FixPricer};
 use crate::scene::{Interest, Surveyed};
 use crate::totals::UNKNOWN_MAX;
 use crate::unseen::{self, UnseenSite};
+
+/// Share of accesses with an unknown home node, 0 to 1, from which findings say so, and nothing is called well placed: the same as of one object's pages.
+const UNKNOWN_MATERIAL: f64 = 0.05;
 
 impl Analysis<'_> {
     /// Finds patterns with their fixes and predicted gains on `machine`, and says what cannot be judged and why.
@@ -31,10 +37,6 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>, surveyed: &mut Surve
     if let Some(blindness) = analysis.blindness() {
         return Findings { nothing: Some(Nothing::Blind), cannot_say: vec![blindness.says()], ..Findings::default() };
     }
-    let sums = analysis.sum();
-    if sums.all.samples == 0 {
-        return Findings { nothing: Some(Nothing::NothingSeen), ..Findings::default() };
-    }
     let silent = |why: Vec<String>| Findings { cannot_say: why, ..Findings::default() };
     if !analysis.filter().is_empty() {
         return silent(vec![
@@ -42,13 +44,20 @@ fn find(analysis: &Analysis<'_>, machine: Option<&Machine>, surveyed: &mut Surve
                 .to_owned(),
         ]);
     }
+    let sums = analysis.sum();
+    if sums.all.samples == 0 {
+        return Findings { nothing: Some(Nothing::NothingSeen), ..Findings::default() };
+    }
     if let Some(why) = why_unpriced(analysis, &sums) {
         return silent(why);
+    }
+    if let Some(why) = too_few(analysis, &sums) {
+        return silent(vec![why]);
     }
     let Some(machine) = machine else {
         return silent(vec!["The trace has no machine model, so the gains of fixes cannot be predicted.".to_owned()]);
     };
-    judged(analysis, machine, surveyed).unwrap_or_else(|error| {
+    judged(analysis, machine, &sums, surveyed).unwrap_or_else(|error| {
         silent(vec![format!("The gains of fixes cannot be predicted on this machine: {error}.")])
     })
 }
@@ -68,6 +77,11 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
              `--engine instrument`, or with `--engine pmu` where the processor samples memory accesses."
         )]);
     }
+    if analysis.trace().meta().rates_are_unknown() {
+        let why = "Most accesses were sampled by cycles, so it is not known how often memory is accessed, and no fix has a price. Record with an event that \
+             counts accesses or operations, such as `-e ibs_op/cnt_ctl=1/` on AMD.";
+        return Some(vec![why.to_owned()]);
+    }
     if sums.known.weight < (1.0 - UNKNOWN_MAX) * sums.all.weight {
         let unseen = unseen::sentences(&unseen::unseen_sites(analysis));
         if !unseen.is_empty() {
@@ -80,7 +94,33 @@ pub(crate) fn why_unpriced(analysis: &Analysis<'_>, sums: &AllSums) -> Option<Ve
     None
 }
 
-fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -> Result<Findings, TrafficError> {
+/// That the accesses sampled are too few for any judgement, in a whole sentence. Where accesses are counted, hardly any sample means hardly any access.
+fn too_few(analysis: &Analysis<'_>, sums: &AllSums) -> Option<String> {
+    let samples = sums.all.samples;
+    let is_counted = analysis.trace().threads().iter().any(|thread| thread.counters.is_some());
+    (samples < ENOUGH_SAMPLES && !is_counted).then(|| {
+        let sampled = if samples == 1 { "1 memory access was" } else { &format!("{samples} memory accesses were") };
+        format!("Only {sampled} sampled, which is too little to judge by. Record longer, or sample more often.")
+    })
+}
+
+/// That many accesses have an unknown home, in a whole sentence.
+fn homes_unknown(sums: &AllSums) -> Option<String> {
+    let share = 1.0 - sums.known.share_of(&sums.all).value;
+    (share >= UNKNOWN_MATERIAL).then(|| {
+        format!(
+            "The home node of {:.0} % of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
+            share * 100.0
+        )
+    })
+}
+
+fn judged(
+    analysis: &Analysis<'_>,
+    machine: &Machine,
+    sums: &AllSums,
+    surveyed: &mut Surveyed,
+) -> Result<Findings, TrafficError> {
     let scene = Scene::new(analysis, machine, &Interest::default())?;
     let pricer_of_fixes = FixPricer::new(&scene)?;
     let unseen = unseen::unseen_sites(analysis);
@@ -92,10 +132,11 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -
     });
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
     let at_stake = scene.all_at_stake();
+    let is_open = !unseen.is_empty() || homes_unknown(sums).is_some();
     let nothing = match (findings.is_empty(), memory_share < MATERIAL, at_stake < MATERIAL && dropped == 0) {
-        // Sites with unknown homes may be the problem, so "nothing to fix" cannot be claimed.
+        // Memory with unknown homes may be the problem, so "nothing to fix" cannot be claimed.
         (false, _, _) => None,
-        (true, false, _) if !unseen.is_empty() => None,
+        (true, false, _) if is_open => None,
         (_, true, _) => Some(Nothing::HardlyWaits),
         (_, _, true) => Some(Nothing::WellPlaced),
         _ => Some(Nothing::NoFixGains),
@@ -107,9 +148,8 @@ fn judged(analysis: &Analysis<'_>, machine: &Machine, surveyed: &mut Surveyed) -
         at_stake: Some(at_stake),
         modelled_ns: Some(scene.now.run_ns),
         tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
-        cannot_say: unknowns(analysis)
+        cannot_say: limits_of(analysis, sums, &unseen, "these findings do")
             .into_iter()
-            .chain(unseen::sentences(&unseen))
             .chain(unconverged(scene.now.unsettled))
             .collect(),
     };
@@ -219,8 +259,8 @@ fn percent(share: f64) -> String {
     if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
 }
 
-/// What limits the judgement, in whole sentences.
-fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
+/// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".
+pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[UnseenSite], what: &str) -> Vec<String> {
     let mut said = Vec::new();
     if analysis.trace().counters().is_empty() {
         said.push(
@@ -230,7 +270,74 @@ fn unknowns(analysis: &Analysis<'_>) -> Vec<String> {
         );
     }
     if analysis.trace().losses().records_lost() {
-        said.push("Records were lost, so these findings do not cover the whole run.".to_owned());
+        said.push(format!("Records were lost, so {what} not cover the whole run."));
     }
+    said.extend(unseen::sentences(unseen));
+    said.extend(homes_unknown(sums).filter(|_| unseen.is_empty()));
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::{AccessRef, Filter, Object, ObjectKind, Site, Tables, Thread, Trace};
+    use numapilot_machine::NodeId;
+    use numapilot_trace::ids::{ObjectId, ThreadIndex, TimeNs};
+
+    use super::*;
+    use crate::headline::Verdict;
+
+    /// Local accesses to one object, of which every `unknown`-th has no known home (0: none).
+    fn trace(samples: u64, unknown: u64) -> Trace {
+        let mut tables = Tables { end: TimeNs(1_000_000), ..Tables::default() };
+        tables.threads.push(Thread { index: ThreadIndex(0), node: Some(NodeId(0)), ..Thread::default() });
+        tables.sites.push(Site { kind: ObjectKind::Heap, name: "grid".into(), ..Site::default() });
+        tables.objects.push(Object { bytes: 1 << 20, ..Object::default() });
+        for at in 0..samples {
+            tables.accesses.push(&AccessRef {
+                time: TimeNs(at * 1_000_000 / samples),
+                object: Some(ObjectId(0)),
+                node: Some(NodeId(0)),
+                home: (unknown == 0 || at % unknown != 0).then_some(NodeId(0)),
+                weight: 10,
+                cluster: 10.0,
+                ..AccessRef::at(at * 64)
+            });
+        }
+        Trace::from_tables(tables)
+    }
+
+    fn found(trace: &Trace, filter: Filter) -> (Findings, Verdict) {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let analysis = Analysis::on(trace, Some(&machine), filter);
+        (analysis.findings(Some(&machine)), analysis.headline().verdict)
+    }
+
+    #[test]
+    fn well_placed_is_what_was_seen_to_be() {
+        assert_eq!(found(&trace(1000, 0), Filter::default()).0.nothing, Some(Nothing::WellPlaced));
+        let (third, _) = found(&trace(1000, 3), Filter::default());
+        assert_eq!(third.nothing, None, "a third of the accesses may be remote");
+        assert!(third.cannot_say.iter().any(|why| why.contains("of 33 % of the accesses is unknown")), "{third:?}");
+        assert_eq!(found(&trace(1000, 100), Filter::default()).0.nothing, Some(Nothing::WellPlaced));
+        let says = |unknown: u64| {
+            let trace = trace(1000, unknown);
+            let machine = Machine::load("opteron-8385").expect("a built-in model");
+            let change = crate::whatif::PlacementOverride::read(&trace, "*=interleave").expect("a change");
+            let answer = Analysis::on(&trace, Some(&machine), Filter::default()).what_if(&machine, &[change]);
+            answer.expect("a prediction").cannot_say.iter().any(|why| why.contains("of the accesses is unknown"))
+        };
+        assert!(says(3) && !says(100), "a prediction covers no memory of unknown home");
+        let (few, _) = found(&trace(29, 0), Filter::default());
+        assert_eq!((few.nothing, few.memory_share), (None, None));
+        assert!(few.cannot_say[0].starts_with("Only 29 memory accesses were sampled"), "{few:?}");
+    }
+
+    #[test]
+    fn what_a_filter_leaves_out_was_recorded_all_the_same() {
+        let late = Filter { time: Some(TimeNs(2_000_000)..TimeNs(3_000_000)), ..Filter::default() };
+        let (filtered, verdict) = found(&trace(1000, 0), late);
+        assert_eq!((filtered.nothing, verdict), (None, Verdict::NothingPasses));
+        let (none, verdict) = found(&Trace::from_tables(Tables::default()), Filter::default());
+        assert_eq!((none.nothing, verdict), (Some(Nothing::NothingSeen), Verdict::NothingSeen));
+    }
 }

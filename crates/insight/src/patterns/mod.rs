@@ -22,7 +22,7 @@ mod tier;
 pub use finding::{Confidence, Evidence, Finding, Findings, Nothing, PatternKind, Subject, Unit};
 
 pub(crate) use draft::{Criterion, Draft};
-pub(crate) use judge::why_unpriced;
+pub(crate) use judge::{limits_of, why_unpriced};
 
 use draft::{ENOUGH_SAMPLES, NEARLY_ALL, number, share};
 
@@ -33,10 +33,12 @@ use crate::scene::{MATERIAL, Scene};
 /// Recognises a pattern in one site. The estimate is the site's share of the threads' time at stake.
 type SiteDetector = fn(&Scene<'_>, &SiteFacts, Estimate) -> Option<Draft>;
 
-/// The detectors of sites in order, after false sharing: the first that recognises a site explains it.
-const SITE_DETECTORS: [SiteDetector; 9] = [
-    hot_page::detect,
-    tier::detect,
+/// Detectors that explain a site whatever its share of remote accesses, in order: the first that recognises it explains it.
+const LOCAL_OR_REMOTE_DETECTORS: [SiteDetector; 2] = [hot_page::detect, tier::detect];
+
+/// Detectors that explain why a site's accesses are remote, in order, after those. They are not asked about a site whose accesses are nearly all local: where
+/// it costs time all the same, accesses queue at a controller, and that is another finding.
+const REMOTE_DETECTORS: [SiteDetector; 7] = [
     private_on_shared_pages::detect,
     allocator_arenas::detect,
     remote_after_allocation::detect,
@@ -50,6 +52,11 @@ const SITE_DETECTORS: [SiteDetector; 9] = [
 const WHOLE_DETECTORS: [fn(&Scene<'_>) -> Vec<Draft>; 4] =
     [threads_moved::detect, process_sharing::detect, saturated_controller::detect, saturated_link::detect];
 
+/// Whether more of a site's accesses are remote than of one that reports call local already.
+fn is_remote(facts: &SiteFacts) -> bool {
+    facts.remote.value > 1.0 - NEARLY_ALL
+}
+
 /// All patterns that the detectors recognise, before fixes are priced.
 pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
     let mut drafts = Vec::new();
@@ -59,7 +66,9 @@ pub(crate) fn drafts(scene: &Scene<'_>) -> Vec<Draft> {
             continue;
         }
         let is_material = at_stake.value >= MATERIAL;
-        let first = || SITE_DETECTORS.iter().find_map(|detect| detect(scene, facts, at_stake));
+        let of_remote = if is_remote(facts) { &REMOTE_DETECTORS[..] } else { &[] };
+        let first =
+            || LOCAL_OR_REMOTE_DETECTORS.iter().chain(of_remote).find_map(|detect| detect(scene, facts, at_stake));
         // False sharing costs all the time of these accesses, not only their time beyond idle local latency.
         drafts.extend(false_sharing::detect(scene, facts).or_else(|| is_material.then(first).flatten()));
     }

@@ -4,7 +4,7 @@ use numapilot_insight::PatternKind::{self, *};
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ObjectId;
 
-use crate::program::{Made, PAGE, Program, Random, Size, Touch};
+use super::program::{Made, PAGE, Program, Random, Size, Touch};
 
 /// A maker of programs.
 pub type Maker = fn(Size) -> Program;
@@ -389,4 +389,30 @@ fn tier(size: Size) -> Program {
         from: None,
     });
     made.finish(&[TierMisplacement])
+}
+
+/// All threads run on node 0, as under `taskset`, and write a table there as fast as memory allows, which has a third of the real machine's bandwidth.
+pub fn one_node(size: Size, is_allocator_known: bool) -> Program {
+    let text = include_str!("../../../../models/opteron-8385.toml");
+    let thin = text.replace("memory_bandwidth_gb_per_s = { value = 12.8,", "memory_bandwidth_gb_per_s = { value = 4,");
+    assert_ne!(thin, text, "the model's bandwidth of memory is written otherwise");
+    let machine = Machine::from_model_text(&thin, "thin.toml").expect("a sound model");
+    let mut made = Made::new(machine, 4, busy(size));
+    made.node_of.fill(0);
+    for thread in &mut made.tables.threads {
+        thread.node = Some(numapilot_machine::NodeId(0));
+    }
+    let site = made.site("table");
+    let table = made.object(site, 4096 * PAGE, PAGE, 0);
+    if !is_allocator_known {
+        made.tables.objects[table.0 as usize].thread = None;
+    }
+    made.run(0.0, &[], &mut |random, _, _| Touch {
+        object: table,
+        offset: random.below(4096 * PAGE),
+        is_write: write(random, 0.4),
+        home: 0,
+        from: None,
+    });
+    made.finish(&[])
 }

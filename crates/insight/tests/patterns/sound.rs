@@ -4,8 +4,8 @@ use numapilot_insight::PatternKind;
 use numapilot_machine::Machine;
 use numapilot_trace::ids::ObjectId;
 
-use crate::makers::{MAKERS, Maker};
-use crate::program::{Made, PAGE, Program, Size, Touch};
+use super::makers::{MAKERS, Maker};
+use super::program::{Made, PAGE, Program, Size, Touch};
 
 /// The `index`-th program.
 pub fn sound(index: u64, size: Size) -> Program {

@@ -428,8 +428,7 @@ fn parts(requests: &[MoveRequest], indexes: &[usize], batch: u64, pages_of: impl
 
 /// Whether an address is in one of these ranges, which ascend and are disjoint.
 fn is_inside(address: u64, ranges: &[(u64, u64)]) -> bool {
-    let next = ranges.partition_point(|range| range.0 <= address);
-    next.checked_sub(1).is_some_and(|at| address < ranges[at].1)
+    numapilot_ranges::find(ranges, |range| *range, address).is_some()
 }
 
 /// Indexes of requests, sorted by target and address.

@@ -10,6 +10,7 @@ use super::interpret::Calls;
 use crate::error::KernelError;
 use crate::memory::PageQuery;
 use crate::memory::PageState;
+use crate::memory::move_pages;
 
 /// Only pages that the process alone maps, and all.
 const MPOL_MF_MOVE: libc::c_int = 2;
@@ -39,29 +40,15 @@ impl Calls for System {
     }
 
     fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError> {
-        assert_eq!(status.len(), batch.addresses.len(), "a status for each page");
-        let number = libc::pid_t::try_from(batch.pid).map_err(|_| KernelError::Gone { pid: batch.pid })?;
         self.pages.clear();
         self.pages.extend(batch.addresses.iter().map(|&address| address as usize));
         self.nodes.clear();
         self.nodes.resize(batch.addresses.len(), libc::c_int::from(batch.to.0));
-        // SAFETY: three arrays of the length that the call is told, which live through it; the addresses are the other process's and are not
-        // followed here. Moving a page keeps its contents.
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_move_pages,
-                number,
-                self.pages.len() as libc::c_ulong,
-                self.pages.as_ptr(),
-                self.nodes.as_ptr(),
-                status.as_mut_ptr(),
-                if self.shared { MPOL_MF_MOVE_ALL } else { MPOL_MF_MOVE },
-            )
-        };
-        match result {
-            0 => Ok(CallEnd::Complete),
-            1.. => Ok(CallEnd::Partial),
-            _ => refused(batch.pid, batch.to, io::Error::last_os_error()),
+        let flags = if self.shared { MPOL_MF_MOVE_ALL } else { MPOL_MF_MOVE };
+        match move_pages(batch.pid, &self.pages, Some(&self.nodes), status, flags) {
+            Ok(0) => Ok(CallEnd::Complete),
+            Ok(_) => Ok(CallEnd::Partial),
+            Err(source) => refused(batch.pid, batch.to, source),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::PmuError;
 use super::sysfs::Pmu;
 use crate::abi::{attr_flag, sample};
 use crate::attr::EventAttr;
+use crate::spe::interval;
 
 /// A way to sample memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,8 +154,11 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
         let (pmu, cpus) = (pmu.name.clone(), pmu.cpus.clone());
         Offer { sampler, pmu, cpus, events, lacking }
     };
+    // PEBS stops where a guest runs in any case. An event that does not say so, and guests that have the PMU to themselves (since Linux 7.0), keep each
+    // other out: EOPNOTSUPP here, EBUSY there (`mediated_pmu_account_event`, `perf_create_mediated_pmu` in kernel/events/core.c).
+    let of_host = |attr: EventAttr| EventAttr { flags: attr.flags | 1 << attr_flag::EXCLUDE_GUEST, ..attr };
     let precise =
-        |attr: EventAttr, level: u64| EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr };
+        |attr: EventAttr, level: u64| of_host(EventAttr { flags: attr.flags | level << attr_flag::PRECISE_IP, ..attr });
     let no_choice = || if request.l3_misses_only { vec![NO_CHOICE] } else { Vec::new() };
     let mut out = Vec::new();
     if pmu.events.contains_key("mem-loads") {
@@ -165,7 +169,8 @@ fn pebs(pmu: &Pmu, request: &SampleRequest) -> Result<Vec<Offer>, PmuError> {
         }
         let mut events = Vec::new();
         if pmu.events.contains_key("mem-loads-aux") {
-            events.push(common(pmu.event("mem-loads-aux")?, &SampleRequest { period: 0, ..*request }, fields));
+            let helper = common(pmu.event("mem-loads-aux")?, &SampleRequest { period: 0, ..*request }, fields);
+            events.push(of_host(helper));
         }
         events.push(precise(common(load, request, fields), 2));
         out.push(offer(Sampler::PebsLoads, events, no_choice()));
@@ -205,9 +210,10 @@ fn spe(pmu: &Pmu, request: &SampleRequest) -> Result<Offer, PmuError> {
     if request.callchain {
         lacking.push("SPE has no call chains");
     }
-    // The buffer's own unit: periods below the smallest interval are refused.
+    // What the driver would make of it: samples stand for that many operations.
     let least = pmu.caps.get("min_interval").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let request = SampleRequest { period: request.period.max(least), callchain: false, physical: false, ..*request };
+    let period = interval(request.period.max(least));
+    let request = SampleRequest { period, callchain: false, physical: false, ..*request };
     let events = vec![common(pmu.event(&terms.join(","))?, &request, 0)];
     Ok(Offer { sampler: Sampler::Spe, pmu: pmu.name.clone(), cpus: pmu.cpus.clone(), events, lacking })
 }

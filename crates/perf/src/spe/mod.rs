@@ -5,4 +5,4 @@ mod packet;
 mod record;
 
 pub use packet::{AddressKind, CounterKind, Packet, Packets};
-pub use record::{Records, SourceTable, SpeRecord};
+pub use record::{Records, SourceTable, SpeRecord, interval};

@@ -43,6 +43,8 @@ pub enum SourceTable {
     Common,
     /// Ampere's AmpereOne cores.
     AmpereOne,
+    /// HiSilicon's HIP12 cores.
+    HisiHip,
 }
 
 impl SourceTable {
@@ -51,11 +53,13 @@ impl SourceTable {
     pub fn of_midr(midr: u64) -> SourceTable {
         const ARM: u64 = 0x41;
         const AMPERE: u64 = 0xc0;
+        const HISILICON: u64 = 0x48;
         match (midr >> 24 & 0xff, midr >> 4 & 0xfff) {
             // N1, V1, N2, V2, V3, V3AE, N3; A720, A720AE, A725; X1C, X3, X4, X925.
             (ARM, 0xd0c | 0xd40 | 0xd49 | 0xd4f | 0xd84 | 0xd83 | 0xd8e) => SourceTable::Common,
             (ARM, 0xd81 | 0xd89 | 0xd87 | 0xd4c | 0xd4e | 0xd82 | 0xd85) => SourceTable::Common,
             (AMPERE, 0xac4) => SourceTable::AmpereOne,
+            (HISILICON, 0xd06) => SourceTable::HisiHip,
             _ => SourceTable::Unknown,
         }
     }
@@ -70,6 +74,10 @@ mod event {
     pub const LLC_ACCESS: u64 = 1 << 8;
     pub const LLC_MISS: u64 = 1 << 9;
     pub const REMOTE_ACCESS: u64 = 1 << 10;
+    // These since SPE 1.4.
+    pub const L2D_ACCESS: u64 = 1 << 19;
+    pub const L2D_MISS: u64 = 1 << 20;
+    pub const RECENTLY_FETCHED: u64 = 1 << 22;
 }
 
 const CLASS_LOAD_STORE: u8 = 1;
@@ -128,6 +136,7 @@ impl SpeRecord {
         let told = match (table, source) {
             (SourceTable::Common, Some(source)) => common_source(source),
             (SourceTable::AmpereOne, Some(source)) => ampere_one_source(source),
+            (SourceTable::HisiHip, Some(source)) => hisi_hip_source(source),
             _ => None,
         };
         told.unwrap_or_else(|| self.answered_by_events())
@@ -141,11 +150,13 @@ impl SpeRecord {
             () if remote => Level::Unknown,
             () if self.has(event::LLC_ACCESS) => Level::L3,
             () if self.has(event::L1D_ACCESS) && !self.has(event::L1D_REFILL) => Level::L1,
+            () if self.has(event::RECENTLY_FETCHED) => Level::LineFill,
+            () if self.has(event::L2D_ACCESS) && !self.has(event::L2D_MISS) => Level::L2,
             () => Level::Unknown,
         };
         let distance = match (remote, level) {
             (true, _) => Distance::Remote,
-            (false, Level::L1 | Level::L3) => Distance::Local,
+            (false, Level::L1 | Level::L2 | Level::L3) => Distance::Local,
             // The bit is optional: its absence says nothing.
             _ => Distance::Unknown,
         };
@@ -231,6 +242,37 @@ fn ampere_one_source(source: u64) -> Option<(Level, Distance, Snoop)> {
         _ => return None,
     };
     common_source(common)
+}
+
+/// `arm_spe__synth_data_source_hisi_hip` in `tools/perf/util/arm-spe.c`.
+fn hisi_hip_source(source: u64) -> Option<(Level, Distance, Snoop)> {
+    Some(match source {
+        0 => (Level::PeerCache, Distance::SameNode, Snoop::Peer),
+        // Modified in the cache of another core: also "L3, HITM".
+        1 | 3 => (Level::PeerCache, Distance::SameNode, Snoop::HitModified),
+        2 => (Level::L3, Distance::Local, Snoop::Hit),
+        // Another cluster of the socket, which may be of another node.
+        4 => (Level::PeerCache, Distance::Unknown, Snoop::Peer),
+        5 => (Level::PeerCache, Distance::Unknown, Snoop::HitModified),
+        6 => (Level::PeerCache, Distance::OtherSocket, Snoop::Peer),
+        7 => (Level::PeerCache, Distance::OtherSocket, Snoop::HitModified),
+        8 => (Level::Ram, Distance::Local, Snoop::None),
+        9 => (Level::Ram, Distance::Remote, Snoop::Unknown),
+        13 => (Level::Io, Distance::Unknown, Snoop::None),
+        16 => (Level::L2, Distance::Local, Snoop::None),
+        17 => (Level::L2, Distance::Local, Snoop::HitModified),
+        18 => (Level::L1, Distance::Local, Snoop::None),
+        _ => return None,
+    })
+}
+
+/// Operations for which a record stands, by the period that its event asked for. The interval counter counts down from PMSIRR_EL1.INTERVAL, which has
+/// bits 8 to 31: the kernel's driver drops what is below them (`arm_spe_event_sanitise_period`).
+#[must_use]
+pub fn interval(period: u64) -> u64 {
+    const INTERVAL: u64 = 0xffff_ff00;
+    const LEAST: u64 = 1 << 8;
+    if period > INTERVAL { INTERVAL } else { (period & INTERVAL).max(LEAST) }
 }
 
 /// Collects packets to records. What stands after the last end or time stamp is no whole record and is left.
@@ -344,6 +386,43 @@ mod tests {
         assert_eq!(kind(1, 0x0b), Some((Operation::Store, Some(true))));
         assert_eq!(kind(1, 0x12), Some((Operation::Load, Some(false))));
         assert_eq!(kind(2, 0x00), None);
+    }
+
+    #[test]
+    fn cores_number_their_data_sources_differently() {
+        let level = |midr: u64, source: u8| {
+            let bytes = [0x49, 0x00, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x43, source, 0x01];
+            let access = Records::new(&bytes).next().unwrap().access(SourceTable::of_midr(midr)).unwrap();
+            (access.level, access.distance.is_other_node())
+        };
+        let (n1, one, hip12) = (0x413f_d0c1, 0xc00f_ac40, 0x481f_d060);
+        assert_eq!(SourceTable::of_midr(hip12), SourceTable::HisiHip);
+        assert_eq!([level(n1, 8), level(n1, 0xe)], [(Level::L2, Some(false)), (Level::Ram, Some(false))]);
+        assert_eq!([level(one, 8), level(one, 7)], [(Level::L1, Some(false)), (Level::Ram, Some(false))]);
+        assert_eq!([level(hip12, 8), level(hip12, 9)], [(Level::Ram, Some(false)), (Level::Ram, Some(true))]);
+        assert_eq!([level(hip12, 2), level(hip12, 3)], [(Level::L3, Some(false)), (Level::PeerCache, Some(false))]);
+        assert_eq!([level(hip12, 7), level(hip12, 4)], [(Level::PeerCache, Some(true)), (Level::PeerCache, None)]);
+        assert_eq!(level(hip12, 11), (Level::Unknown, None));
+    }
+
+    /// Events of SPE 1.4, on a core whose data sources are not known.
+    #[test]
+    fn events_tell_of_the_second_cache_and_of_fills_under_way() {
+        const REFILLED: u32 = 1 << 2 | 1 << 3;
+        let level = |events: u32| {
+            let [a, b, c, d] = (REFILLED | events).to_le_bytes();
+            let bytes = [0x49, 0x00, 0x62, a, b, c, d, 0xb2, 0, 0x10, 0, 0, 0, 0, 0, 0, 0x01];
+            Records::new(&bytes).next().unwrap().access(SourceTable::Unknown).unwrap().level
+        };
+        assert_eq!([level(1 << 19), level(1 << 19 | 1 << 20)], [Level::L2, Level::Unknown]);
+        assert_eq!([level(1 << 22), level(1 << 19 | 1 << 20 | 1 << 9)], [Level::LineFill, Level::Ram]);
+    }
+
+    /// `arm_spe_event_sanitise_period` and PMSIRR_EL1 (Arm ARM, D24.7).
+    #[test]
+    fn intervals_are_multiples_of_256_as_the_driver_writes_them() {
+        let asked = [0, 255, 256, 1000, 50_000, 0xffff_ffff, u64::MAX];
+        assert_eq!(asked.map(interval), [256, 256, 256, 768, 49_920, 0xffff_ff00, 0xffff_ff00]);
     }
 
     #[test]

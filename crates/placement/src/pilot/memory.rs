@@ -327,13 +327,11 @@ pub(super) fn range_of(mapped: &[(u32, u64, u64)], process: u32, page: u64) -> O
 
 /// The one of ascending ranges that holds a page. `extent`: its process, first page and number of pages.
 fn range_at<R>(ranges: &[R], extent: impl Fn(&R) -> (u32, u64, u64), process: u32, page: u64) -> Option<&R> {
-    let next = ranges.partition_point(|range| {
-        let (of, first, _) = extent(range);
-        (of, first) <= (process, page)
-    });
-    let range = &ranges[next.checked_sub(1)?];
-    let (of, first, pages) = extent(range);
-    (of == process && page < first + pages).then_some(range)
+    let bounds = |range: &R| {
+        let (process, first, pages) = extent(range);
+        ((process, first), (process, first + pages))
+    };
+    numapilot_ranges::find(ranges, bounds, (process, page)).map(|at| &ranges[at])
 }
 
 /// Nodes that have copies of a page as part of a range that is mapped read-only; `None`: it is not of such a range.

@@ -1,5 +1,4 @@
 //! What the tests share: synthetic traces, the program under test, and tables read by the trace crate's own reader.
-#![allow(dead_code)]
 
 use std::path::Path;
 use std::process::{Command, Output};

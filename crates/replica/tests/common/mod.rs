@@ -1,7 +1,5 @@
 //! What the tests share: a folder for what they build, running commands, compiling C.
 
-#![allow(dead_code)] // each test binary uses its part
-
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;

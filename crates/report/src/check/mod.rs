@@ -4,7 +4,7 @@ mod sarif;
 mod text;
 
 use numapilot_insight::check::{Judgement, Limit, Verdict};
-use numapilot_insight::compare::ObjectSummary;
+use numapilot_insight::compare::{ObjectSummary, TimeSource};
 
 use crate::units;
 
@@ -12,12 +12,15 @@ pub use sarif::sarif;
 pub use text::render;
 
 /// The figure that a limit is about, in words.
-fn subject(limit: &Limit) -> String {
-    match limit {
+fn subject(judged: &Judgement) -> String {
+    match &judged.limit {
         Limit::Remote(_) => "remote accesses".to_owned(),
         Limit::Imbalance(_) => "controller imbalance".to_owned(),
         Limit::RemoteOf(name, _) => format!("remote accesses to {name}"),
-        Limit::Slowdown(_) => "slower than the baseline (predicted)".to_owned(),
+        Limit::Slowdown(_) if judged.time_source == Some(TimeSource::Modelled) => {
+            "slower than the baseline (predicted)".to_owned()
+        }
+        Limit::Slowdown(_) => "slower than the baseline".to_owned(),
     }
 }
 
@@ -44,4 +47,45 @@ fn blame(object: &ObjectSummary) -> String {
         "of most of which the home node is unknown".to_owned()
     };
     format!("{} ({place}{} of all accesses, {homes})", object.name, units::percent(object.share))
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_insight::Estimate;
+
+    use super::*;
+    use crate::text::Look;
+
+    fn judged(verdict: Verdict) -> Judgement {
+        Judgement {
+            limit: Limit::Slowdown(0.3),
+            found: Some(Estimate { value: 0.31, low: 0.29, high: 0.33 }),
+            verdict,
+            object: None,
+            remark: String::new(),
+            time_source: Some(TimeSource::Measured),
+        }
+    }
+
+    #[test]
+    fn what_is_in_doubt_is_not_within_the_limits() {
+        let first = |verdicts: &[Verdict], is_strict: bool| {
+            let all: Vec<Judgement> = verdicts.iter().map(|verdict| judged(*verdict)).collect();
+            let is_failure = |verdict| verdict == Verdict::Exceeded || is_strict && verdict == Verdict::InDoubt;
+            render(&all, is_failure, Look::default()).lines().next().unwrap_or_default().to_owned()
+        };
+        assert_eq!(first(&[Verdict::Kept], false), "within all limits");
+        let doubted = [Verdict::Kept, Verdict::InDoubt];
+        assert_eq!(first(&doubted, false), "no limit is exceeded for certain; see those in doubt");
+        assert_eq!(first(&doubted, true), "1 of the limits exceeded or in doubt");
+        assert_eq!(first(&[Verdict::Exceeded], true), "one limit is exceeded");
+    }
+
+    #[test]
+    fn run_times_of_the_clock_are_not_predicted() {
+        let measured = judged(Verdict::Kept);
+        assert_eq!(subject(&measured), "slower than the baseline");
+        let modelled = Judgement { time_source: Some(TimeSource::Modelled), ..measured };
+        assert_eq!(subject(&modelled), "slower than the baseline (predicted)");
+    }
 }

@@ -27,7 +27,7 @@ const RULES: [(&str, &str, &str); 4] = [
     (
         "slower-than-baseline",
         "Slower than the baseline",
-        "The predicted run time rose over the baseline's by more than the limit allows.",
+        "The run time (on a simulated machine, the predicted one) rose over the baseline's by more than the limit allows.",
     ),
 ];
 
@@ -62,7 +62,7 @@ fn result(judged: &Judgement, level: &str, folder: &Path) -> Value {
         Limit::Slowdown(_) => 3,
     };
     let greatest = units::percent(judged.limit.greatest());
-    let mut text = format!("{}: {}, limit {greatest}.", subject(&judged.limit), found(judged));
+    let mut text = format!("{}: {}, limit {greatest}.", subject(judged), found(judged));
     match (&judged.object, judged.remark.is_empty()) {
         (_, false) => text.push_str(&format!(" {}.", judged.remark)),
         (Some(object), true) => text.push_str(&format!(" Largest contribution: {}.", blame(object))),

@@ -138,7 +138,9 @@ pub fn matched(kind: MatchKind) -> &'static str {
 pub fn busiest(change: &ObjectChange) -> String {
     let share = |object: &Option<ObjectSummary>| {
         let known = object.as_ref().filter(|object| object.knows_homes());
-        known.map_or_else(|| "-".to_owned(), |object| units::bare_percent(object.busiest_node))
+        // `>99 > 26` would not read as before and after.
+        let whole = |share: f64| if share >= 0.995 { "100".to_owned() } else { units::bare_percent(share) };
+        known.map_or_else(|| "-".to_owned(), |object| whole(object.busiest_node))
     };
     format!("{} > {} %", share(&change.before), share(&change.after))
 }

@@ -471,6 +471,17 @@ fn what_follows_from_homes_is_empty_where_these_are_unknown() {
     let filter = Filter { object: Some(ObjectId(1)), time: Some(TimeNs(2)..TimeNs(20)), ..Filter::default() };
     let threads = csv(&of_unknown_homes(), filter, Table::Threads);
     let remote = threads[0].iter().position(|title| title == "remote").expect("a column");
+    let first_node = threads[0].iter().position(|title| title == "on_node_0").expect("a column");
+    assert!(threads[1..].iter().all(|row| row[first_node..first_node + 4].iter().all(String::is_empty)), "{threads:?}");
+    // A thread that makes none of the accesses has no share of writes, either.
+    let none = Filter { thread: Some(ThreadIndex(0)), ..Filter::default() };
+    let threads_of_one = csv(&of_unknown_homes(), none, Table::Threads);
+    let writes = threads_of_one[0].iter().position(|title| title == "writes").expect("a column");
+    assert_eq!(
+        (threads_of_one[1][writes].as_str(), threads_of_one[2][writes].as_str()),
+        ("0", ""),
+        "{threads_of_one:?}"
+    );
     let samples = threads[0].iter().position(|title| title == "samples").expect("a column");
     assert!(
         threads[1..].iter().all(|row| row[samples] != "0" && row[remote..remote + 3].iter().all(String::is_empty)),

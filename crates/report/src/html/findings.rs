@@ -59,7 +59,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     if let Some(blindness) = &headline.blindness {
         return vec![strong(&blindness.says())];
     }
-    let is_empty = matches!(headline.verdict, Verdict::NothingSeen | Verdict::NotSampled);
+    let is_empty = matches!(headline.verdict, Verdict::NothingSeen | Verdict::NothingPasses | Verdict::NotSampled);
     if let Some(words) = nothing_words(found).filter(|_| !is_empty) {
         return vec![strong(&words)];
     }
@@ -67,13 +67,18 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     // Up to half of the accesses may have no known home: no node is known to serve those.
-    let is_all = all >= totals.accesses.value * (1.0 - 1e-9);
-    let of = if is_all { "all memory accesses" } else { "the memory accesses with known home" };
+    let of = if totals.knows_all_homes() { "all memory accesses" } else { "the memory accesses with known home" };
     let busiest = busiest
         .filter(|_| all > 0.0)
         .map(|(served, node)| format!("node {node} alone serves {} of {of}", units::percent(served.value / all)));
     let busiest = busiest.unwrap_or_default();
+    // Without a finding, why there is none: that nothing is to be fixed was not found.
+    let open = if found.findings.is_empty() { found.cannot_say.join(" ") } else { String::new() };
+    let open = if open.is_empty() { open } else { format!(" {open}") };
     match headline.verdict {
+        Verdict::NothingPasses => {
+            vec![strong("No memory access passes the filters."), plain(" Objects and threads are still listed.")]
+        }
         Verdict::NothingSeen | Verdict::Blind => {
             vec![strong("No memory access was recorded."), plain(" Objects and threads are still listed.")]
         }
@@ -99,22 +104,21 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
             };
             vec![strong("No placement can be judged."), plain(&format!(" {why}"))]
         }
-        Verdict::NothingToFix => {
-            vec![
-                strong("Nothing to fix."),
-                plain(" Accesses are mostly local, and the memory controllers are evenly loaded."),
-            ]
+        Verdict::NothingToFix => vec![
+            strong("Accesses are mostly local,"),
+            plain(&format!(" and the memory controllers are evenly loaded.{open}")),
+        ],
+        Verdict::Remote => vec![
+            strong("Many accesses are remote;"),
+            plain(&format!(" the memory controllers are evenly loaded.{open}")),
+        ],
+        Verdict::Imbalanced => {
+            vec![strong("The memory controllers are unevenly loaded:"), plain(&format!(" {busiest}.{open}"))]
         }
-        Verdict::Remote => {
-            vec![strong("Many accesses are remote;"), plain(" the memory controllers are evenly loaded.")]
-        }
-        Verdict::Imbalanced => vec![strong("One memory controller is overloaded:"), plain(&format!(" {busiest}."))],
-        Verdict::RemoteAndImbalanced => {
-            vec![
-                strong("Many accesses are remote, and one memory controller is overloaded:"),
-                plain(&format!(" {busiest}.")),
-            ]
-        }
+        Verdict::RemoteAndImbalanced => vec![
+            strong("Many accesses are remote, and the memory controllers are unevenly loaded:"),
+            plain(&format!(" {busiest}.{open}")),
+        ],
     }
 }
 
@@ -141,18 +145,18 @@ pub fn priced(found: &Findings, trace: &Trace, machine: Option<&Machine>) -> Vec
     found.findings.iter().take(SENTENCES).map(finding).collect()
 }
 
-/// The objects with most remote accesses, heaviest first, and how each is used.
+/// The objects with most remote accesses, heaviest first, and how each is used. `is_advised`: whether to say what can be done about them.
 #[must_use]
-pub fn findings(rows: &[DecisionRow], nodes: &[NodeId]) -> Vec<Finding> {
+pub fn findings(rows: &[DecisionRow], nodes: &[NodeId], is_advised: bool) -> Vec<Finding> {
     let mut known: Vec<&DecisionRow> = rows.iter().filter(|row| row.key != RowKey::Unknown).collect();
     let weight = |row: &DecisionRow| row.share_of_remote.value.max(row.share.value * 0.5);
     known.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
     let worth = |row: &DecisionRow| row.share.value.max(row.share_of_remote.value) >= WORTH_A_SENTENCE;
     let chosen = known.iter().enumerate().filter(|(place, row)| *place == 0 || worth(row)).map(|(_, row)| row);
-    chosen.take(SENTENCES).map(|row| finding(row, nodes)).collect()
+    chosen.take(SENTENCES).map(|row| finding(row, nodes, is_advised)).collect()
 }
 
-fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
+fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
     let site = match row.key {
         RowKey::Site(site) => Some(site.0),
         RowKey::Object(_) | RowKey::Unknown => None,
@@ -179,7 +183,8 @@ fn finding(row: &DecisionRow, nodes: &[NodeId]) -> Finding {
         ]);
     }
     says.push(plain(&format!(". {}; {}.", users(row), served(row, nodes))));
-    Finding { site, says, advice: advice(row, nodes), evidence: Vec::new() }
+    let advice = if is_advised { advice(row, nodes) } else { String::new() };
+    Finding { site, says, advice, evidence: Vec::new() }
 }
 
 /// The threads that use an object, and whether they read or write it.
@@ -245,10 +250,17 @@ fn advice(row: &DecisionRow, nodes: &[NodeId]) -> String {
             "Only its allocating thread uses it, but its pages are on another node: allocate it from a heap per thread or node."
                 .to_owned()
         }
-        Pattern::UsedElsewhere => {
-            let node = row.best_node.map_or_else(|| "one node".to_owned(), |node| format!("node {node}"));
-            format!("Nearly all accesses come from {node}: allocate it there, or let a thread of that node touch it first.")
-        }
+        Pattern::UsedElsewhere => match row.best_node {
+            Some(node) => format!(
+                "Nearly all accesses come from node {node}: allocate it there, or let a thread of that node touch it first."
+            ),
+            None => "Nearly all accesses come from a node without memory: allocate it on the nearest node that has some."
+                .to_owned(),
+        },
+        Pattern::SharedRead | Pattern::SharedWritten if row.threads == 1 => match home {
+            Some(node) => format!("One thread uses it, from several nodes: keep that thread on node {node}."),
+            None => "One thread uses it, from several nodes: keep that thread on one node, and its memory there.".to_owned(),
+        },
         Pattern::SharedRead => match home {
             Some(node) => format!(
                 "It is hardly ever written: a copy per node would make its accesses local, and interleaving its pages would relieve node {node}."
@@ -299,7 +311,7 @@ mod tests {
         of_unknown_homes().with(Filter::default(), |export| {
             let mut rows = export.analysis.sites();
             rows.iter_mut().for_each(change);
-            findings(&rows, export.analysis.nodes()).iter().map(|finding| text(&finding.says)).collect()
+            findings(&rows, export.analysis.nodes(), true).iter().map(|finding| text(&finding.says)).collect()
         })
     }
 
@@ -348,5 +360,44 @@ mod tests {
         let known = Filter { site: Some(numapilot_flows::SiteId(0)), ..Filter::default() };
         let words = say(known);
         assert!(words.ends_with("node 0 alone serves 100.0 % of all memory accesses."), "{words}");
+    }
+
+    /// That the figures look well is no finding: where findings could not be made, or were, the page does not say that there is nothing to fix.
+    #[test]
+    fn mostly_local_accesses_are_not_called_nothing_to_fix() {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let mut headline = export.analysis.headline();
+            headline.verdict = Verdict::NothingToFix;
+            let say = |found: &Findings| text(&verdict(&headline, found, export.analysis.nodes()));
+            assert_eq!(
+                say(&Findings::default()),
+                "Accesses are mostly local, and the memory controllers are evenly loaded."
+            );
+            let unpriced = Findings { cannot_say: vec!["No gain can be predicted.".to_owned()], ..Findings::default() };
+            assert!(say(&unpriced).ends_with(" evenly loaded. No gain can be predicted."), "{}", say(&unpriced));
+            let sound = Findings { nothing: Some(numapilot_insight::Nothing::HardlyWaits), ..Findings::default() };
+            assert!(say(&sound).starts_with("Nothing to fix: the threads spend"), "{}", say(&sound));
+        });
+    }
+
+    #[test]
+    fn where_nothing_is_to_be_fixed_there_is_no_advice() {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let rows = export.analysis.sites();
+            let advice = |is_advised: bool| findings(&rows, export.analysis.nodes(), is_advised)[0].advice.clone();
+            assert!(advice(true).contains("copy per node") && advice(false).is_empty(), "{}", advice(true));
+        });
+    }
+
+    #[test]
+    fn one_thread_is_kept_on_a_node_and_a_node_without_memory_gets_none() {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let mut row = export.analysis.sites().into_iter().find(|row| row.name == "known").expect("the object");
+            row.threads = 1;
+            let nodes = export.analysis.nodes();
+            assert!(advice(&row, nodes).ends_with("keep that thread on node 0."), "{}", advice(&row, nodes));
+            (row.pattern, row.best_node) = (Pattern::UsedElsewhere, None);
+            assert!(advice(&row, nodes).ends_with("on the nearest node that has some."), "{}", advice(&row, nodes));
+        });
     }
 }

@@ -7,6 +7,7 @@ use numapilot_insight::FunctionRow;
 use numapilot_insight::Headline;
 use numapilot_insight::HeapProfile;
 use numapilot_insight::Matrix;
+use numapilot_insight::SampledHeap;
 use numapilot_insight::ThreadRow;
 use numapilot_insight::Verdict;
 use numapilot_insight::cube::Cube;
@@ -47,6 +48,7 @@ pub struct Figures {
     threads: Vec<ThreadRow>,
     functions: Vec<FunctionRow>,
     heap: Option<HeapProfile>,
+    sampled_heap: Option<SampledHeap>,
 }
 
 impl Figures {
@@ -59,6 +61,7 @@ impl Figures {
             threads: analysis.threads(),
             functions: analysis.functions(),
             heap: analysis.heap(),
+            sampled_heap: analysis.sampled_heap(),
         }
     }
 }
@@ -66,7 +69,7 @@ impl Figures {
 /// Builds the head. The columns must be complete, because the head holds their strings.
 pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>) -> Head {
     let analysis = page.analysis;
-    let Figures { headline, sites, matrix, threads, functions, heap: allocated } = figures;
+    let Figures { headline, sites, matrix, threads, functions, heap: allocated, sampled_heap: sampled } = figures;
     let priced = page.findings;
     let duration = headline.totals.duration.0;
     let verdict = if analysis.is_heap_only() {
@@ -76,9 +79,9 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
     };
     let mut found = findings::priced(priced, analysis.trace(), page.machine);
     let counted = Counted::of(analysis.trace());
-    // What page faults show of an object's use is too little for advice.
+    // What page faults show of an object's use is too little for advice, and where there is nothing to fix, or nothing can be judged, there is none.
     if found.is_empty() && !counted.is_faults() {
-        found = findings::findings(sites, analysis.nodes());
+        found = findings::findings(sites, analysis.nodes(), priced.nothing.is_none());
     }
     let memory = |node: &numapilot_machine::NodeId| analysis.memory_nodes().contains(node);
     let filter = analysis.filter();
@@ -109,6 +112,7 @@ pub fn head(page: &Page<'_>, cube: &Cube, figures: &Figures, tables: &Tables<'_>
         "function_count": functions.len(),
         "functions": &functions[..functions.len().min(ROWS_WITH_INTERVALS)],
         "heap": allocated.as_ref().map(heap),
+        "sampled_heap": sampled.as_ref().map(sampled_heap),
         "heap_only": analysis.is_heap_only(),
         "marks": analysis.trace().marks(),
         "processes": analysis.trace().processes(),
@@ -129,6 +133,17 @@ fn heap(profile: &HeapProfile) -> Value {
         "peak_time": profile.peak_time,
         "site_count": profile.sites.len(),
         "sites": &profile.sites[..profile.sites.len().min(ROWS_WITH_INTERVALS)],
+    })
+}
+
+/// Java's objects with their first sites.
+fn sampled_heap(sampled: &SampledHeap) -> Value {
+    json!({
+        "interval_bytes": sampled.interval_bytes,
+        "total": sampled.total,
+        "peak_time": sampled.peak_time,
+        "site_count": sampled.sites.len(),
+        "sites": &sampled.sites[..sampled.sites.len().min(ROWS_WITH_INTERVALS)],
     })
 }
 
@@ -193,12 +208,12 @@ fn summary(headline: &Headline, verdict: &[findings::Words], found: &[findings::
     let figures = format!(
         "Remote accesses: {} of {}. Controller imbalance: {:.0} % (population).",
         crate::units::share(&totals.remote_share),
-        crate::units::count(totals.accesses.value),
+        crate::units::remote_base(totals, "memory accesses"),
         totals.imbalance.population.value * 100.0
     );
     let has_figures = !matches!(
         headline.verdict,
-        Verdict::Blind | Verdict::NothingSeen | Verdict::HomesUnknown | Verdict::PageFaults
+        Verdict::Blind | Verdict::NothingSeen | Verdict::NothingPasses | Verdict::HomesUnknown | Verdict::PageFaults
     );
     let mut lines = vec![findings::text(verdict)];
     lines.extend(has_figures.then_some(figures));

@@ -32,10 +32,9 @@ pub fn svg(export: &Export<'_>) -> String {
     let side = cell * count as f64;
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} {} remote, {}",
+        "{} of {} remote, {}",
         units::remote_share(&totals),
-        units::count(totals.accesses.value),
-        export.counted().in_full(),
+        units::remote_base(&totals, export.counted().in_full()),
         found(matrix.source)
     );
     let mut writer = begin(export, &title, &finding, 34.0 + side + BAR + 4.0);

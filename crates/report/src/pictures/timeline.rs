@@ -43,10 +43,9 @@ pub fn svg(export: &Export<'_>) -> String {
     }
     let totals = export.analysis.totals();
     let finding = format!(
-        "{} of {} {} remote, {}",
+        "{} of {} remote, {}",
         units::remote_share(&totals),
-        units::count(totals.accesses.value),
-        export.counted().in_full(),
+        units::remote_base(&totals, export.counted().in_full()),
         found(Source::Sampled)
     );
     let mut writer = begin(export, &title, &finding, 30.0 + RATE + GAP + SHARE + 44.0);

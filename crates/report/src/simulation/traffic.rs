@@ -15,7 +15,7 @@ pub fn svg(run: &Report, machine: &Machine, traffic: &Traffic, what: &str) -> St
     let nodes = machine.nodes().iter().map(|node| node.id).collect();
     let accesses =
         traffic.accesses.iter().map(|row| row.iter().map(|count| Estimate::exact(*count)).collect()).collect();
-    let matrix = Matrix { nodes, accesses, source: Source::Counted };
+    let matrix = Matrix { nodes, accesses, unknown: 0.0, source: Source::Counted };
     let (links, _): (Vec<LinkTraffic>, f64) =
         link_traffic(&matrix, machine, (traffic.to_ns - traffic.from_ns).max(0.0) as u64);
     let metrics = &traffic.metrics;

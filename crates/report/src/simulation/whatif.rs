@@ -69,7 +69,7 @@ impl Prediction {
             gain: answer.gain,
             uncertainty: Some(answer.uncertainty),
             more_bytes: answer.more_bytes,
-            notes: vec![PRICED.to_owned()],
+            notes: std::iter::once(PRICED.to_owned()).chain(answer.cannot_say).collect(),
         }
     }
 
@@ -113,12 +113,21 @@ fn outlook(run: &Report) -> Outlook {
     Outlook { run_time_ns: run.run_time_ns, total }
 }
 
+/// Whether it would be faster, as far as the interval tells.
+fn verdict(gain: &Estimate) -> &'static str {
+    match (gain.low > 0.0, gain.high < 0.0) {
+        (true, _) => "faster",
+        (_, true) => "slower",
+        _ => "no evidence of a change",
+    }
+}
+
 /// Renders it for a terminal.
 #[must_use]
 pub fn prediction(found: &Prediction, look: Look) -> String {
     let (now, then) = (&found.now, &found.then);
     let mut out = String::new();
-    let verdict = if found.gain.value >= 0.0 { "faster" } else { "slower" };
+    let verdict = verdict(&found.gain);
     let gain = gain_span(&found.gain);
     let open =
         found.uncertainty.as_ref().and_then(unsettled_words).map_or_else(String::new, |open| format!("; {open}"));
@@ -181,4 +190,16 @@ fn range(low: f64, high: f64) -> String {
         _ => format!("{value:.2}").trim_end_matches('0').trim_end_matches('.').to_owned(),
     };
     format!("{} to {}", plain(low), plain(high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_whose_interval_holds_0_is_neither_faster_nor_slower() {
+        let of = |value: f64, half: f64| verdict(&Estimate { value, low: value - half, high: value + half });
+        assert_eq!((of(0.3, 0.1), of(-0.3, 0.1)), ("faster", "slower"));
+        assert_eq!([of(0.0, 0.0), of(0.1, 0.2), of(-0.1, 0.2)], ["no evidence of a change"; 3]);
+    }
 }

@@ -76,12 +76,12 @@ pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> Strin
     for row in rows.iter().take(top) {
         let is_unknown = row.remote.is_share_of_nothing();
         let remote = if is_unknown { "unknown how many".to_owned() } else { units::percent(row.remote.value) };
-        let head = format!(
-            "  {} of {}, {remote} remote, mostly to {}",
-            units::share(&row.share),
-            Counted::of(trace).many(),
-            site_name(trace, row.top_site)
-        );
+        let site = match site_name(trace, row.top_site) {
+            unknown if unknown.is_empty() => "memory of no known object".to_owned(),
+            site => site,
+        };
+        let (share, many) = (units::share(&row.share), Counted::of(trace).many());
+        let head = format!("  {share} of {many}, {remote} remote, mostly to {site}");
         text.push_str(&look.heading(&shorten(&clean(&head), look.width)));
         text.push('\n');
         let frames = stack_frames(trace, row.stack);

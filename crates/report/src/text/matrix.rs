@@ -37,13 +37,25 @@ pub fn matrix(matrix: &Matrix, look: Look, counted: Counted) -> String {
     let served: Vec<String> = served.map(|sum| format!("{} ", share(sum))).collect();
     table.row(["ALL".to_owned()].into_iter().chain(served).chain(["100.0".to_owned()]));
     let how = units::found(matrix.source);
-    let note = format!("  % of {} {}, {how}; [local]\n", units::count(all), counted.in_full());
-    table.render(look, 2) + &look.faint(&note)
+    let (known, unknown) = match units::count(matrix.unknown) {
+        _ if matrix.unknown <= 0.0 => ("", String::new()),
+        unknown => (" with known home", format!("; {unknown} more are in no cell, because their home node is unknown")),
+    };
+    let note = format!("% of {} {}{known}, {how}; [local]{unknown}", units::count(all), counted.in_full());
+    let lines = wrap(&note, look.width.saturating_sub(2));
+    table.render(look, 2) + &lines.iter().map(|line| look.faint(&format!("  {line}\n"))).collect::<String>()
 }
 
-/// Renders the directed links, those with most data first. Page faults move no data that is known, so that only their number is shown.
+/// Renders the directed links, those with most data first. Page faults move no data that is known, so that only their number is shown. Then accesses that
+/// are on no link: because no route between their nodes is known, and because their home node is unknown.
 #[must_use]
-pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look, counted: Counted) -> String {
+pub fn links(
+    links: &[LinkTraffic],
+    machine: &Machine,
+    (unrouted, unknown): (f64, f64),
+    look: Look,
+    counted: Counted,
+) -> String {
     if links.is_empty() {
         return "  the machine model has no links\n".to_owned();
     }
@@ -77,6 +89,10 @@ pub fn links(links: &[LinkTraffic], machine: &Machine, unrouted: f64, look: Look
     if unrouted > 0.0 {
         let many = counted.many();
         note.push_str(&format!(" {} {many} are between nodes without a known route.", units::count(unrouted)));
+    }
+    if unknown > 0.0 {
+        let many = counted.many();
+        note.push_str(&format!(" {} {many} have an unknown home node and are on no link here.", units::count(unknown)));
     }
     let mut text = table.render(look, 2);
     for line in wrap(&note, look.width.saturating_sub(2)) {

@@ -108,8 +108,11 @@ fn per_node_title(word: &str, nodes: &[NodeId]) -> String {
     format!("{word} {}", numbers.join(" "))
 }
 
-/// `25 25 25 25` for few nodes; `n3 40` (the largest, and its share) for many.
+/// `25 25 25 25` for few nodes; `n3 40` (the largest, and its share) for many; `-` where no node is known.
 fn per_node(shares: &[Estimate], nodes: &[NodeId]) -> String {
+    if shares.iter().all(Estimate::is_share_of_nothing) {
+        return "-".to_owned();
+    }
     if nodes.len() <= NODES_IN_COLUMNS {
         let cells: Vec<String> = shares.iter().map(|s| format!("{:>3}", units::bare_percent(s.value))).collect();
         return cells.join(" ");
@@ -209,8 +212,9 @@ pub fn usage(row: &DecisionRow) -> String {
         Pattern::PrivateRemote => format!("only its allocating thread uses it, from another node; {writes}"),
         Pattern::UsedElsewhere => match row.best_node {
             Some(node) => format!("used from node {node}, placed on another; {writes}"),
-            None => format!("used from one node, placed on another; {writes}"),
+            None => format!("used from a node without memory; {writes}"),
         },
+        Pattern::SharedRead | Pattern::SharedWritten if row.threads == 1 => format!("used by {users}; {writes}"),
         Pattern::SharedRead => format!("read by {users}; {writes}"),
         Pattern::SharedWritten => format!("shared by {users}; {writes}"),
     }
@@ -241,5 +245,19 @@ mod tests {
             assert_eq!(at("unknown", title), "-", "{title}: {table}");
         }
         assert!(table.contains("its home node is unknown"), "{table}");
+    }
+
+    #[test]
+    fn accesses_from_unknown_nodes_are_from_none_and_one_thread_shares_nothing() {
+        of_unknown_homes().with(Filter::default(), |export| {
+            let mut row = export.analysis.sites().into_iter().find(|row| row.name == "known").expect("the object");
+            let nodes = export.analysis.nodes();
+            assert_eq!(per_node(&row.from_node, nodes), " 50  50   .   .");
+            assert!(usage(&row).starts_with("read by 2 threads on 2 nodes"), "{}", usage(&row));
+            row.threads = 1;
+            assert!(usage(&row).starts_with("used by 1 thread on 2 nodes"), "{}", usage(&row));
+            row.from_node.fill(Estimate { value: 0.0, low: 0.0, high: 1.0 });
+            assert_eq!(per_node(&row.from_node, nodes), "-");
+        });
     }
 }

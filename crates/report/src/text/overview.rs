@@ -3,6 +3,7 @@
 use numapilot_insight::DecisionRow;
 use numapilot_insight::Headline;
 use numapilot_insight::Source;
+use numapilot_insight::Totals;
 use numapilot_insight::Verdict;
 use numapilot_machine::NodeId;
 use numapilot_trace::meta::Origin;
@@ -35,13 +36,16 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
                 Top object            unknown\n"
             .to_owned();
     }
-    if headline.verdict == Verdict::NothingSeen {
-        return "Remote accesses       none: this recording holds no memory accesses\n\
-                Controller imbalance  -\n\
-                Top object            -\n"
-            .to_owned();
+    let none = match headline.verdict {
+        Verdict::NothingSeen => Some("this recording holds no memory accesses"),
+        Verdict::NothingPasses => Some("no memory access passes the filters"),
+        _ => None,
+    };
+    if let Some(why) = none {
+        return format!("Remote accesses       none: {why}\nController imbalance  -\nTop object            -\n");
     }
-    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
+    let whole = if totals.knows_all_homes() { "them" } else { "all accesses" };
+    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, whole, look));
     if headline.verdict == Verdict::HomesUnknown {
         let accesses = units::count(totals.accesses.value);
         return format!(
@@ -54,11 +58,8 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
         Source::Counted => "counted".to_owned(),
         Source::Sampled => format!("{} samples", units::count(totals.samples as f64)),
     };
-    let remote = format!(
-        "{} of {} memory accesses ({how})",
-        look.strong(&units::share(&totals.remote_share)),
-        units::count(totals.accesses.value)
-    );
+    let room = look.width.saturating_sub(LABEL);
+    let remote = remote(totals, &how, room, look);
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
@@ -70,7 +71,6 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let value = format!("{:.0}{spread} %", population.value * 100.0);
     let sample = format!("{:.0} % by the sample definition", totals.imbalance.sample.value * 100.0);
     let imbalance = format!("{} (population; {sample}){busiest}", look.strong(&value));
-    let room = look.width.saturating_sub(LABEL);
     let imbalance = if value.width() + sample.width() + busiest.width() + 15 > room {
         look.strong(&value) + &busiest
     } else {
@@ -79,10 +79,24 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     format!("Remote accesses       {remote}\nController imbalance  {imbalance}\nTop object            {top}\n")
 }
 
-/// Name, place, share and use of the top object, as far as they fit on the line.
-fn top_object(row: &DecisionRow, look: Look) -> String {
+/// The share of remote accesses, and what it is of, as far as that fits on the line.
+fn remote(totals: &Totals, how: &str, room: usize, look: Look) -> String {
+    let share = units::share(&totals.remote_share);
+    let in_all = match totals.knows_all_homes() {
+        true => String::new(),
+        false => format!("{} in all; ", units::count(totals.accesses.value)),
+    };
+    let whole = format!(" of {} ({in_all}{how})", units::remote_base(totals, "memory accesses"));
+    if share.width() + whole.width() <= room || totals.knows_all_homes() {
+        return look.strong(&share) + &whole;
+    }
+    look.strong(&share) + &format!(" of {}", units::remote_base(totals, "accesses"))
+}
+
+/// Name, place, share and use of the top object, as far as they fit on the line. `whole`: what the share is of.
+fn top_object(row: &DecisionRow, whole: &str, look: Look) -> String {
     let room = look.width.saturating_sub(LABEL);
-    let receives = format!(" receives {} of them", units::share(&row.share));
+    let receives = format!(" receives {} of {whole}", units::share(&row.share));
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
     let name = shorten(&clean(&row.name), room.saturating_sub(receives.width()));
     let mut left = room.saturating_sub(name.width() + receives.width());
@@ -144,4 +158,49 @@ pub fn heading(heading: &Heading, look: Look) -> String {
         text.push_str(&block("Limits", &limit, &|line| look.warning(line)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_flows::Filter;
+    use numapilot_flows::SiteId;
+    use numapilot_trace::ids::TimeNs;
+
+    use super::super::matrix;
+    use super::*;
+    use crate::counted::Counted;
+    use crate::fixture::of_unknown_homes;
+
+    #[test]
+    fn shares_say_what_they_are_of_where_some_homes_are_unknown() {
+        let opened = of_unknown_homes();
+        let say = |filter: Filter, width: usize| {
+            opened.with(filter, |export| {
+                let look = Look { width, ..Look::default() };
+                let top = headline(&export.analysis.headline(), export.analysis.nodes(), look);
+                top + &matrix(&export.analysis.matrix(), look, Counted::Accesses)
+            })
+        };
+        let some = say(Filter::default(), 110);
+        assert!(some.contains(" of 44 memory accesses with known home (80 in all; 80 samples)\n"), "{some}");
+        assert!(some.contains(" receives 50.0 % of all accesses"), "{some}");
+        assert!(
+            some.contains("% of 44 memory accesses with known home, estimated from samples; [local]; 36 more"),
+            "{some}"
+        );
+        let narrow = say(Filter::default(), 70);
+        assert!(narrow.contains(" of 44 accesses with known home\n"), "{narrow}");
+        assert!(narrow.lines().all(|line| line.width() <= 80), "{narrow}");
+        let all = say(Filter { site: Some(SiteId(0)), ..Filter::default() }, 110);
+        assert!(all.contains(" of 40 memory accesses (40 samples)\n") && all.contains(" of them"), "{all}");
+        assert!(!all.contains("known home"), "{all}");
+    }
+
+    #[test]
+    fn a_filter_that_nothing_passes_says_nothing_of_the_recording() {
+        let late = Filter { time: Some(TimeNs(5000)..TimeNs(6000)), ..Filter::default() };
+        let says = of_unknown_homes()
+            .with(late, |export| headline(&export.analysis.headline(), export.analysis.nodes(), Look::default()));
+        assert!(says.starts_with("Remote accesses       none: no memory access passes the filters\n"), "{says}");
+    }
 }

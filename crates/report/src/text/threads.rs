@@ -4,6 +4,7 @@ use numapilot_flows::Trace;
 use numapilot_insight::ThreadDetail;
 use numapilot_insight::ThreadRow;
 use numapilot_machine::NodeId;
+use numapilot_trace::engine::Engine;
 use numapilot_trace::ids::ThreadIndex;
 
 use super::code::code;
@@ -45,6 +46,8 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
         .column(Counted::of(trace).or_faults("ACCESSES", "FAULTS"), Align::Right)
         .column("REMOTE%", Align::Right)
         .flexible("TOP OBJECT", 6);
+    // A recording of allocations alone counts no accesses: 0 would say that the threads made none.
+    let has_accesses = trace.meta().engine != Engine::Track;
     for row in rows {
         let process = trace.process(row.process).map_or_else(String::new, |process| process.pid.to_string());
         let waited =
@@ -58,7 +61,7 @@ pub fn threads(rows: &[ThreadRow], trace: &Trace, clock_khz: Option<f64>, look: 
             units::time_ns(row.start.0),
             row.end.map_or_else(|| "-".to_owned(), |end| units::time_ns(end.0)),
             waited.unwrap_or_else(|| "-".to_owned()),
-            units::count(row.accesses.value),
+            if has_accesses { units::count(row.accesses.value) } else { "-".to_owned() },
             units::bare_remote(&row.remote),
             row.top_site.and_then(|id| trace.site(id).map(|s| format!("S{} {}", id.0, s.name))).unwrap_or_default(),
         ]);

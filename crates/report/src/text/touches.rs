@@ -84,6 +84,7 @@ pub fn touches(touches: &Touches, nodes: &[NodeId]) -> String {
         (uses.one_thread, "by one thread"),
         (uses.one_node, "by threads of one node"),
         (uses.several_nodes, "from several nodes"),
+        (uses.unknown_nodes, "by several threads, on nodes that are not known"),
     ];
     let kinds = kinds.iter().filter(|(count, _)| *count > 0);
     let kinds: Vec<String> = kinds.map(|(count, what)| format!("{} {what}", units::count(*count as f64))).collect();
@@ -112,7 +113,7 @@ pub fn touched_objects(rows: &[TouchSite], trace: &Trace, nodes: &[NodeId], top:
             row.on_node.iter().map(|count| if *count == 0 { "-".to_owned() } else { units::count(*count as f64) }),
         );
         cells.push(if later.is_empty() { "-".to_owned() } else { later.join(" ") });
-        cells.push(units::count((row.uses.one_node + row.uses.several_nodes) as f64));
+        cells.push(units::count((row.uses.one_node + row.uses.several_nodes + row.uses.unknown_nodes) as f64));
         cells.push(object);
         let lines: Vec<String> = row.lines.iter().take(LINES).map(|line| touch_line(line, trace)).collect();
         cells.push(lines.join("; "));

@@ -30,9 +30,10 @@ int main(void) {
     /* Before now, but neither before that nor for longer than clearing takes. */
     uint64_t cleared = java->cleared(begin, 1 << 30), now = java->order();
     CHECK(cleared == begin && java->cleared(begin, 0) >= now && java->cleared(now, 1 << 30) >= now);
-    java->made(pool, (uintptr_t)memory, 80, whole, thread, cleared);
+    java->made(pool, (uintptr_t)memory, 80, whole, thread, cleared, np_java_sample(4096, 0));
     java->gone(pool, (uintptr_t)memory, now);
-    java->made(pool, (uintptr_t)memory + 160, 80, whole, thread + 1, now);
+    java->made(pool, (uintptr_t)memory + 160, 80, whole, thread + 1, now, np_java_sample(4096, 1));
+    java->thread_name("a name of many words");
     java->trouble(NP_JAVA_FULL, "warning: many");
     java->dropped(3);
     CHECK(errno == 77);

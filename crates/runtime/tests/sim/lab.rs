@@ -1,8 +1,5 @@
 //! What tests of the simulated memory system share: programs built with call-outs, run under a small recorder (`harness.c`).
 
-// Each test binary uses a part of this.
-#![allow(dead_code)]
-
 use std::collections::HashMap;
 use std::path::Path;
 use std::path::PathBuf;

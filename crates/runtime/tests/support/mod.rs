@@ -1,7 +1,5 @@
 //! What the tracker's tests share: an arena of their own, programs compiled on the spot, and checks on what they left in their rings.
 
-#![allow(dead_code)] // each test binary uses its part
-
 pub mod arena;
 
 use std::collections::BTreeMap;
@@ -33,7 +31,7 @@ pub fn tracker() -> &'static Path {
     PATH.get_or_init(|| numapilot_runtime::unpack(&scratch().join("cache")).expect("unpack").tracker)
 }
 
-/// Compiles `source` from `tests/programs` with these flags to an executable or library called `name`: once, however many tests of a binary want it, since
+/// Compiles `source` from `tests/programs` with these flags to an executable or library called `name`: once, however many tests of a process want it, since
 /// one would write it anew while another runs it.
 pub fn compile(source: &str, name: &str, flags: &[&str]) -> PathBuf {
     /// What it was built from, and where it is.

@@ -1,7 +1,5 @@
 //! What the tests of virtual time share: an arena, the tracker, and programs compiled on the spot from `tests/vtime`.
 
-#![allow(dead_code)] // each test binary uses its part
-
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

@@ -226,21 +226,26 @@ impl Tasks {
             None => Owner::Process,
         };
         let image = &mut self.images[image];
-        Arc::make_mut(&mut image.owners).set(mapping.addr, mapping.len, owner);
+        let (start, end) = (mapping.addr, mapping.addr.saturating_add(mapping.len));
+        Arc::make_mut(&mut image.owners).set(start, end, owner);
         let is_trackers = self.known.tracker.as_ref().is_some_and(|path| path.as_bytes() == mapping.path);
         if mapping.is_executable || is_trackers {
-            Arc::make_mut(&mut image.tracker_code).set(mapping.addr, mapping.len, is_trackers);
+            Arc::make_mut(&mut image.tracker_code).set(start, end, is_trackers);
         }
     }
 
     /// Whether an instruction is the tracker's.
     pub(crate) fn is_trackers(&self, image: usize, ip: u64) -> bool {
-        self.images[image].tracker_code.get(ip) == Some(true)
+        self.images[image].tracker_code.get(ip).is_some_and(|code| code.value)
+    }
+
+    fn owner(&self, image: usize, address: u64) -> Option<Owner> {
+        self.images[image].owners.get(address).map(|range| range.value)
     }
 
     /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
     pub(crate) fn is_own(&self, image: usize, address: u64) -> bool {
-        match self.images[image].owners.get(address) {
+        match self.owner(image, address) {
             Some(Owner::File) => false,
             Some(Owner::Process) => true,
             Some(Owner::Shared(segment)) => segment.is_new,
@@ -250,7 +255,7 @@ impl Tasks {
 
     /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
     pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
-        match self.images[image].owners.get(address) {
+        match self.owner(image, address) {
             Some(Owner::Shared(segment)) => {
                 PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
             }

@@ -63,7 +63,7 @@ pub struct SettingsGuard<S: System> {
     record: Record,
     prune_at: usize,
     /// Held as long as this lives.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl<S: System> SettingsGuard<S> {
@@ -275,12 +275,24 @@ fn read(file: &Path) -> Result<Option<Record>, ServiceError> {
     Ok(Some(record))
 }
 
+/// A lock on a file, given up when this is dropped. Closing the file is not enough: what another thread starts at that moment has the descriptor, too, until it
+/// executes its program.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // SAFETY: the file is open. Nothing is left to do if this fails.
+        unsafe { libc::flock(self.0.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
 /// Locks the folder for one process at a time.
-fn lock(folder: &Path) -> Result<File, ServiceError> {
+fn lock(folder: &Path) -> Result<Lock, ServiceError> {
     let path = folder.join(LOCK);
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = open.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
-    // SAFETY: `file` is open; the lock goes with its last descriptor.
+    // SAFETY: `file` is open; the lock goes with its last descriptor, or before (`Lock`).
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let mut pid = String::new();
         let _ = file.read_to_string(&mut pid);
@@ -288,7 +300,7 @@ fn lock(folder: &Path) -> Result<File, ServiceError> {
     }
     let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
-    Ok(file)
+    Ok(Lock(file))
 }
 
 #[cfg(test)]

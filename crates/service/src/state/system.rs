@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-use numapilot_kernel::{KernelError, affinity};
+use numapilot_kernel::{KernelError, affinity, thread_cpus};
 use numapilot_machine::CpuId;
 
 use super::Setting;
@@ -89,18 +89,20 @@ impl System for Live {
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
                 io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
-            Setting::Affinity { tid, .. } => set_affinity(*tid, value),
+            Setting::Affinity { pid, tid, .. } => set_affinity(*pid, *tid, value),
         }
     }
 
-    /// Affinities are read without the CPUs that are offline.
+    /// Affinities are read without the CPUs that are offline, and without those that a cpuset excludes by now.
     fn is_still(&self, setting: &Setting, held: &str, value: &str) -> bool {
         if self.is_same(setting, held, value) {
             return true;
         }
         let mask = |list: &str| -> Option<affinity::CpuMask> { Some(numbers(list)?.into_iter().map(CpuId).collect()) };
         match (setting, mask(held), mask(value)) {
-            (Setting::Affinity { .. }, Some(held), Some(value)) => affinity::is_still(&held, &value),
+            (Setting::Affinity { pid, .. }, Some(held), Some(value)) => {
+                thread_cpus::is_still(*pid, &held, &value, affinity::online().as_ref())
+            }
             _ => false,
         }
     }
@@ -126,10 +128,10 @@ fn affinity(tid: u32) -> io::Result<Option<String>> {
     }
 }
 
-fn set_affinity(tid: u32, value: &str) -> io::Result<()> {
+fn set_affinity(pid: u32, tid: u32, value: &str) -> io::Result<()> {
     let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is not a list of CPUs"));
     let cpus = numbers(value).filter(|cpus| cpus.iter().all(|cpu| *cpu < CPUS)).ok_or_else(no_list)?;
-    affinity::set_thread(tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
+    thread_cpus::restore(pid, tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
 }
 
 /// Converts a kernel error to the underlying system error.

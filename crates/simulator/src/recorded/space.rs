@@ -1,9 +1,8 @@
 //! The address spaces of a recording: runs of pages that were touched become regions; objects become slices.
 
-use std::collections::BTreeMap;
-
 use numapilot_flows::Trace;
 use numapilot_placement::PageSize;
+use numapilot_ranges::{Piece, RangeMap};
 use numapilot_trace::tables::PlacementRow;
 
 use crate::program::{Builder, PAGE_BYTES, Region, Slice};
@@ -11,8 +10,8 @@ use crate::program::{Builder, PAGE_BYTES, Region, Slice};
 /// All regions, searchable by process and page.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// By (process, first page): region and pages.
-    regions: BTreeMap<(u32, u64), (u32, u64)>,
+    /// By (process, page): region.
+    regions: RangeMap<(u32, u64), u32>,
 }
 
 impl Space {
@@ -41,22 +40,17 @@ impl Space {
             let name = format!("pages {first:#x} to {end:#x}");
             let pages = end - first;
             let region = Region { name, process, first_page: first, pages, page_size: PageSize::Small };
-            space.regions.insert((process, first), (builder.region(region), pages));
+            space.regions.set((process, first), (process, end), builder.region(region));
         }
         space
     }
 
     /// Slices for the pages `first..end` of a process: one for each region that they reach into.
     pub(super) fn slices(&self, process: u32, first: u64, end: u64, label: u32) -> Vec<Slice> {
-        let before = self.regions.range(..=(process, first)).next_back().map(|(key, _)| *key);
-        let start = before.filter(|key| key.0 == process).unwrap_or((process, first));
-        let mut slices = Vec::new();
-        for (&(_, region_first), &(region, pages)) in self.regions.range(start..(process, end)) {
-            let (from, to) = (first.max(region_first), end.min(region_first + pages));
-            if from < to {
-                slices.push(Slice { region, first: from - region_first, pages: to - from, label });
-            }
-        }
-        slices
+        let slice = |run: Piece<(u32, u64), u32>| {
+            let (from, to) = (first.max(run.start.1), end.min(run.end.1));
+            Slice { region: run.value, first: from - run.start.1, pages: to - from, label }
+        };
+        self.regions.overlapping((process, first), (process, end)).map(slice).collect()
     }
 }

@@ -109,6 +109,8 @@ pub struct LiveOutcome {
     pub refused: Vec<u32>,
     /// Why events of processes that joined could not be opened: the first error.
     pub not_joined: Option<String>,
+    /// CPUs that came online meanwhile, and that no event observes.
+    pub unobserved_cpus: Vec<u32>,
     /// Why the trace could not be written any further.
     pub failure: Option<String>,
 }
@@ -252,6 +254,7 @@ impl<'a> Reader<'a> {
         self.outcome.counts.lost = self.outcome.counts.lost.max(self.events.lost());
         self.totals.lost.store(self.outcome.counts.lost, Ordering::Relaxed);
         self.outcome.left_out = self.samples.out().left_out();
+        self.outcome.unobserved_cpus = self.events.unobserved_cpus();
         self.outcome.asked = self.homes.map(|homes| homes.asked).unwrap_or_default();
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();

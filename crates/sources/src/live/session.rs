@@ -47,6 +47,7 @@ use numapilot_perf_events::places::Places;
 use numapilot_perf_events::pmu;
 use numapilot_perf_events::pmu::Pace;
 use numapilot_perf_events::pmu::PmuOptions;
+use numapilot_perf_events::pmu::allowed_rate;
 use numapilot_perf_events::rights::refused_note;
 use numapilot_perf_events::wake::Wake;
 
@@ -90,10 +91,14 @@ impl Live {
         let facts = numapilot_perf_events::probe();
         let is_system = *scope == Scope::System;
         let pmus = numapilot_perf::pmu::read(Path::new("/")).map_err(EventsError::from)?;
-        let pace = match options.sampling {
-            Sampling::Period(period) => Pace::Fixed(period),
+        let (pace, slower) = match options.sampling {
+            Sampling::Period(period) => (Pace::Fixed(period), None),
             // The rate is the whole recording's; each CPU gets its share, as if all were busy.
-            Sampling::RateHz(rate) => Pace::PerSecond((rate / facts.cpus.max(1)).max(1)),
+            Sampling::RateHz(rate) => {
+                let share = (rate / facts.cpus.max(1)).max(1);
+                let allowed = allowed_rate(share);
+                (Pace::PerSecond(allowed), words::slower(share, allowed))
+            }
         };
         let max_stack = u16::try_from(options.max_stack_depth).unwrap_or(u16::MAX);
         let wanted =
@@ -104,7 +109,9 @@ impl Live {
         }
         let size = RingSize { bytes: options.ring_bytes as usize };
         let set = EventSet::open(&plan.requests, scope, size)?;
-        Live::new(set, plan.requests, plan.notes)
+        // SPE has periods only.
+        let slower = slower.filter(|_| plan.requests.iter().any(|request| request.attr.is_freq()));
+        Live::new(set, plan.requests, plan.notes.into_iter().chain(slower).collect())
     }
 
     /// Reads the samples of an emulated PMU, beside the side band of the kernel itself.

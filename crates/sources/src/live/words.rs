@@ -11,7 +11,8 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     let (counts, asked, sizes) = (&outcome.counts, &outcome.asked, &outcome.sizes_asked);
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
-        "without_address": counts.without_address, "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
+        "without_address": counts.without_address, "of_guests": counts.of_guests,
+        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
@@ -22,6 +23,16 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
         "page_sizes_asked": sizes.pages, "page_sizes_told": sizes.told, "page_sizes_between": sizes.between, "page_sizes_asked_too_late": sizes.late,
         "stamp_error_ticks": outcome.stamp_error_ticks,
         "filled_for_others": outcome.filled_for_others, "of_threads_beyond": outcome.left_out,
+    })
+}
+
+/// A note on a rate of samples per second and CPU that the kernel does not take; `None`: it takes it.
+pub fn slower(share: u32, allowed: u32) -> Option<String> {
+    (allowed < share).then(|| {
+        format!(
+            "each CPU is sampled at most {allowed} times per second instead of {share}, because the kernel takes no more: it lowers \
+             kernel.perf_event_max_sample_rate where taking samples took too long"
+        )
     })
 }
 
@@ -45,6 +56,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             "the kernel did not report the nodes of pages ({why}): their first toucher's node is taken as the home node"
         ));
     }
+    notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
     if counts.without_thread > 0 {
         notes.push(format!(
@@ -68,6 +80,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             units::counted(outcome.left_out, "record is", "records are")
         ));
     }
+    notes.extend(unobserved(&outcome.unobserved_cpus));
     notes.extend(outcome.aux.notes());
     if counts.undecodable > 0 {
         notes.push(format!("{} records of the kernel could not be decoded; please report this", counts.undecodable));
@@ -77,6 +90,18 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             .push(format!("{} bytes of the kernel's rings were no records; please report this", outcome.corrupt_bytes));
     }
     notes
+}
+
+/// That CPUs came online after the events were opened.
+fn unobserved(cpus: &[u32]) -> Option<String> {
+    let names: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "nothing was recorded on {}, which came online during the recording: {}",
+            units::counted(names.len() as u64, "CPU", "CPUs"),
+            names.join(", ")
+        )
+    })
 }
 
 /// That pages may be larger than they count.
@@ -130,6 +155,21 @@ mod tests {
     use numapilot_perf_events::page_sizes::SizesAsked;
 
     use super::*;
+
+    #[test]
+    fn cpus_that_came_later_are_named() {
+        let said = |cpus: Vec<u32>| notes(&LiveOutcome { unobserved_cpus: cpus, ..LiveOutcome::default() }, None);
+        let words = said(vec![4, 12]);
+        assert!(words.iter().any(|note| note.contains("on 2 CPUs") && note.ends_with(": 4, 12")), "{words:?}");
+        assert!(said(Vec::new()).iter().all(|note| !note.contains("came online")));
+    }
+
+    /// The kernel lowers `perf_event_max_sample_rate` by itself.
+    #[test]
+    fn a_lower_rate_is_told() {
+        assert_eq!(slower(2500, 2500), None);
+        assert!(slower(2500, 1000).is_some_and(|note| note.contains("at most 1000 times per second instead of 2500")));
+    }
 
     #[test]
     fn pages_of_unknown_size_are_counted_and_why_is_said() {

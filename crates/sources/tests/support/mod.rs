@@ -1,7 +1,5 @@
 //! Programs compiled once per test run, and recordings of them in processes of their own.
 
-#![allow(dead_code)] // Each test file uses a part.
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt;

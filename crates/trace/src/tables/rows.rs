@@ -244,10 +244,13 @@ table! {
         death_order: Option<u64>, "ticks since the start of the recording", Delta;
         /// Call stack of the allocation.
         stack: u32, "stacks.stack; 0 unknown", Dictionary;
-        /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; null for objects that are not blocks.
+        /// `malloc`, `calloc`, `realloc`, `aligned`, `new`, `new_array`, `numa`, `brk`, `shm`; `sampled`: a sample of a heap of which not all blocks are
+        /// recorded (since 1.3), `moved`: a later place of one; null for objects that are not blocks.
         alloc_kind: Option<Arc<str>>, "", Dictionary;
         /// Thread that freed or unmapped it (since 1.3); null: it lived to the end, or its end was not recorded as such.
         death_thread: Option<u32>, "threads.thread", Dictionary;
+        /// Of `sampled` and `moved` blocks: bytes that a thread allocates from one sample to the next, on average (since 1.3); 0: each block is a sample.
+        sample_interval_bytes: Option<u32>, "bytes", Dictionary;
     }
 }
 

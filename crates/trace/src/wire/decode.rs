@@ -6,7 +6,9 @@ use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
 use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
-use crate::record::{Access, AllocKind, Code, Counters, Event, FaultedPage, Level, PoolEvent, Record, Stamp};
+use crate::record::{
+    Access, AllocKind, BlockSample, Code, Counters, Event, FaultedPage, Level, PoolEvent, Record, Stamp,
+};
 
 /// Decodes one piece of one ring's bytes: whole records that follow the pieces decoded with `state` before.
 ///
@@ -213,7 +215,8 @@ fn other_event(found: Frame, record: &[u8], state: &RingState) -> Result<Event, 
             bytes: word(record, 24),
             pool: high(second),
             stack: StackId(low(second)),
-            thread: (record.len() > 32).then(|| ThreadIndex(low(word(record, 32)))),
+            thread: if record.len() > 32 { known(low(word(record, 32))).map(ThreadIndex) } else { None },
+            sample: block_sample(found, record)?,
         },
         REC_POOL_FREE => Event::PoolFree { address, pool: low(second) },
         _ => return Err(WireFault::UnknownType(found.kind)),
@@ -253,6 +256,20 @@ fn pool_event(found: Frame, record: &[u8]) -> Result<PoolEvent, WireFault> {
         POOL_DESTROYED => PoolEvent::Destroyed,
         value => return Err(bad(found, "event of a pool", u64::from(value))),
     })
+}
+
+/// The last word of a pool's block, which only sampled ones have.
+fn block_sample(found: Frame, record: &[u8]) -> Result<Option<BlockSample>, WireFault> {
+    if record.len() <= 40 {
+        return Ok(None);
+    }
+    let last = word(record, 40);
+    let is_moved = match high(last) {
+        POOL_SAMPLED => false,
+        POOL_MOVED => true,
+        value => return Err(bad(found, "sample of a pool", u64::from(value))),
+    };
+    Ok(Some(BlockSample { interval_bytes: low(last), is_moved }))
 }
 
 fn code(found: Frame, record: &[u8]) -> Code {

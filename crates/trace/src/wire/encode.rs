@@ -129,9 +129,14 @@ impl Encoder {
             }
             Event::Code(code) => self.code(code),
             Event::Pool { pool, what } => self.pool(*pool, what),
-            Event::PoolAlloc { address, bytes, pool, stack, thread } => {
+            Event::PoolAlloc { address, bytes, pool, stack, thread, sample } => {
                 self.words.extend([pack(stack.0, *pool), *bytes]);
-                self.words.extend(thread.map(|thread| u64::from(thread.0)));
+                if thread.is_some() || sample.is_some() {
+                    self.words.push(u64::from(or_none(*thread, |thread| thread.0)));
+                }
+                self.words.extend(sample.map(|sample| {
+                    pack(sample.interval_bytes, if sample.is_moved { POOL_MOVED } else { POOL_SAMPLED })
+                }));
                 (REC_POOL_ALLOC, address.0)
             }
             Event::PoolFree { address, pool } => {

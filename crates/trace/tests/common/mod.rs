@@ -182,13 +182,19 @@ fn pool_event() -> impl Strategy<Value = Event> {
     let what = prop_oneof![text().prop_map(PoolEvent::Created), Just(PoolEvent::Reset), Just(PoolEvent::Destroyed)];
     prop_oneof![
         (id, what).prop_map(|(pool, what)| Event::Pool { pool, what }),
-        (address(), any::<u64>(), id, id, proptest::option::of(id)).prop_map(
-            |(address, bytes, pool, stack, thread)| {
-                Event::PoolAlloc { address, bytes, pool, stack: StackId(stack), thread: thread.map(ThreadIndex) }
+        (address(), any::<u64>(), id, id, proptest::option::of(0..u32::MAX), block_sample()).prop_map(
+            |(address, bytes, pool, stack, thread, sample)| {
+                let (stack, thread) = (StackId(stack), thread.map(ThreadIndex));
+                Event::PoolAlloc { address, bytes, pool, stack, thread, sample }
             }
         ),
         (address(), id).prop_map(|(address, pool)| Event::PoolFree { address, pool }),
     ]
+}
+
+fn block_sample() -> impl Strategy<Value = Option<BlockSample>> {
+    let sample = (any::<u32>(), any::<bool>());
+    proptest::option::of(sample.prop_map(|(interval_bytes, is_moved)| BlockSample { interval_bytes, is_moved }))
 }
 
 fn code() -> impl Strategy<Value = Code> {

@@ -81,6 +81,7 @@ pub fn objects(rows: usize) -> ObjectColumns {
             alloc_kind: Some(Arc::<str>::from("new")),
             // No random number of its own: the golden files were written before there was this column.
             death_thread: Some((thread + u32::from(object.is_multiple_of(4))) % 8),
+            sample_interval_bytes: None,
         });
     }
     out

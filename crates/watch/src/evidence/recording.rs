@@ -141,6 +141,13 @@ struct Sum {
     live_bytes: u64,
 }
 
+impl Sum {
+    /// Local access ratio; `None` where no home is known, and of page faults: first touches are local more often than not.
+    fn local_share(&self, is_of_faults: bool) -> Option<f64> {
+        (self.known > 0.0 && !is_of_faults).then(|| self.local / self.known)
+    }
+}
+
 /// Objects of a process: the most accessed first, then the largest.
 fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
     let processes: BTreeSet<u32> =
@@ -177,7 +184,7 @@ fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
     let of = |(site, sum): (&Option<u32>, &Sum)| AreaFigures {
         name: name_of(*site),
         share: (all > 0.0).then(|| sum.all / all),
-        local_share: (sum.known > 0.0).then(|| sum.local / sum.known),
+        local_share: sum.local_share(trace.holds_faults()),
         bytes: sum.live_bytes,
         bytes_by_node: Vec::new(),
     };
@@ -203,4 +210,16 @@ fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
         areas,
         notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_touches_say_nothing_of_locality() {
+        let sum = Sum { all: 10.0, known: 8.0, local: 6.0, live_bytes: 0 };
+        assert_eq!((sum.local_share(false), sum.local_share(true)), (Some(0.75), None));
+        assert_eq!(Sum::default().local_share(false), None);
+    }
 }

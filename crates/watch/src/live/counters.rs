@@ -101,12 +101,12 @@ impl Raw {
         }
     }
 
-    /// The count scaled to the whole time; exact if it counted all the time.
-    fn scaled(self) -> f64 {
+    /// The count scaled to the whole time, exact if it counted all the time; `None` if it never did.
+    fn scaled(self) -> Option<f64> {
         match (self.enabled, self.running) {
-            (enabled, running) if enabled == running => self.value as f64,
-            (_, 0) => 0.0,
-            (enabled, running) => self.value as f64 * enabled as f64 / running as f64,
+            (enabled, running) if enabled == running => Some(self.value as f64),
+            (_, 0) => None,
+            (enabled, running) => Some(self.value as f64 * enabled as f64 / running as f64),
         }
     }
 }
@@ -363,8 +363,9 @@ impl Counters {
         for (event, sum) in all.iter().enumerate().filter(|(_, sum)| sum.is_known) {
             let took_turns = !EVENTS[event].is_software() && sum.running < sum.enabled * ALL_THE_TIME;
             sums.running[event] = if took_turns { sum.running / sum.enabled } else { 1.0 };
-            let scale = if took_turns && sum.running > 0.0 { 1.0 / sums.running[event] } else { 1.0 };
-            sums.counts[event] = Some(sum.value * scale);
+            let scale = if took_turns { 1.0 / sums.running[event] } else { 1.0 };
+            // One that never had a hardware counter counted nothing, which is not 0.
+            sums.counts[event] = Some(sum.value * scale).filter(|count| count.is_finite());
         }
         sums
     }
@@ -377,7 +378,7 @@ impl Counters {
             let source = self.of_part(source, &[index]);
             let count = match (sums.counts[index], sums.running[index] < 1.0) {
                 (Some(count), true) => MetricValue::estimate(count, &source),
-                (count, _) => MetricValue::of(count, &source, self.why_not(index)),
+                (count, _) => MetricValue::of(count, &source, self.why_not(sums, index)),
             };
             EventFigures { name: EVENTS[index].name, count, running: sums.running[index] }
         };
@@ -401,7 +402,11 @@ impl Counters {
     pub fn local_share(&self, sums: &Sums) -> MetricValue {
         let of = |name: &str| sums.counts[position(name)];
         let (Some(loads), Some(misses)) = (of("node-loads"), of("node-load-misses")) else {
-            return MetricValue::Missing(self.why_not(position("node-loads")).to_owned());
+            let missing = ["node-loads", "node-load-misses"]
+                .map(position)
+                .into_iter()
+                .find(|event| sums.counts[*event].is_none());
+            return MetricValue::Missing(missing.map_or("", |event| self.why_not(sums, event)).to_owned());
         };
         let share = match self.node_loads_are_all {
             None => return MetricValue::Missing("what node-loads counts on this processor is not known".into()),
@@ -419,7 +424,7 @@ impl Counters {
         let events = [position(over), position(under)];
         let source = self.of_part(&format!("core PMU ({over}, {under})"), &events);
         let missing = events.into_iter().find(|event| sums.counts[*event].is_none());
-        let why = missing.map_or("nothing ran in the interval", |event| self.why_not(event));
+        let why = missing.map_or("nothing ran in the interval", |event| self.why_not(sums, event));
         let ratio = sums.counts[events[0]].zip(sums.counts[events[1]]).filter(|(_, under)| *under > 0.0);
         MetricValue::of(ratio.map(|(over, under)| over / under * scale), &source, why)
     }
@@ -431,10 +436,11 @@ impl Counters {
     }
 
     /// Why an event has no count.
-    fn why_not(&self, event: usize) -> &str {
+    fn why_not(&self, sums: &Sums, event: usize) -> &str {
         let is_opened = || self.open.iter().any(|open| open.event == event);
         match &self.refused[event] {
             Some(why) => why,
+            None if sums.running[event] <= 0.0 && is_opened() => NEVER_RAN,
             None if is_opened() => "events of processes are not counted by node on a machine of this size",
             None => "no thread of the processes could be counted: they have ended, or /proc does not show them",
         }
@@ -456,6 +462,7 @@ struct Total {
     is_known: bool,
 }
 
+const NEVER_RAN: &str = "other events (the NMI watchdog's, other programs') had the processor's counters all the time";
 const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CPUs, so a thread would need too many events; `--system` counts them all";
 
 fn nodes_with_cpus(machine: &Machine) -> usize {
@@ -521,9 +528,9 @@ pub fn read_one(fd: &OwnedFd) -> Option<Raw> {
     (usize::try_from(read) == Ok(bytes)).then_some(Raw { value, enabled, running })
 }
 
-/// The scaled count between two readings of one counter.
+/// The scaled count between two readings of one counter; `None` if it never counted in between.
 #[must_use]
-pub fn scaled_since(before: Raw, now: Raw) -> f64 {
+pub fn scaled_since(before: Raw, now: Raw) -> Option<f64> {
     now.since(before).scaled()
 }
 
@@ -601,9 +608,10 @@ mod tests {
     #[test]
     fn counts_are_scaled_by_their_share_of_the_time() {
         let before = Raw { value: 100, enabled: 1000, running: 1000 };
-        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 2000 }), 100.0);
-        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 3000 }), 50.0);
-        assert_eq!(scaled_since(before, Raw { value: 100, enabled: 3000, running: 1000 }), 0.0);
+        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 2000 }), Some(100.0));
+        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 3000 }), Some(50.0));
+        assert_eq!(scaled_since(before, Raw { value: 100, enabled: 3000, running: 1000 }), None);
+        assert_eq!(scaled_since(before, before), Some(0.0));
     }
 
     fn sums(counts: &[(&str, f64)]) -> Sums {
@@ -683,6 +691,21 @@ mod tests {
         let sums = of(&[(Place::Anywhere, 1)], vec![raw(500)]);
         assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 0.5));
         assert_eq!(of(&[], Vec::new()).counts[event], None, "nothing was counted");
+        let sums = of(&[(Place::Anywhere, 1)], vec![Raw { value: 0, enabled: 1000, running: 0 }]);
+        assert_eq!((sums.counts[event], sums.running[event]), (None, 0.0), "no hardware counter was free");
+        let idle = of(&[(Place::Anywhere, 1)], vec![Raw::default()]);
+        assert_eq!((idle.counts[event], idle.running[event]), (Some(0.0), 1.0), "the task did not run");
+    }
+
+    #[test]
+    fn an_event_that_had_no_counter_has_a_reason_and_no_count() {
+        let (mut counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, false);
+        counters.open.retain(|open| EVENTS[open.event].name == "cycles");
+        let now = CountersReading(vec![Raw { value: 0, enabled: 1000, running: 0 }; counters.open.len()]);
+        let sums = counters.sums(&CountersReading::default(), &now, None);
+        let figures = counters.figures(&sums);
+        let cycles = &figures.iter().find(|figure| figure.name == "cycles").unwrap().count;
+        assert_eq!(*cycles, MetricValue::Missing(NEVER_RAN.to_owned()));
     }
 
     #[test]

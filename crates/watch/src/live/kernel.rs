@@ -106,11 +106,17 @@ impl KernelReading {
             .collect()
     }
 
-    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio.
+    /// Share of NUMA hinting faults on pages of the faulting CPU's node: an estimate of the local access ratio. `balancing`: `kernel.numa_balancing`. Without
+    /// its bit 0 the kernel takes such faults on slow memory only, to promote its pages (`change_pte_range` in `mm/mprotect.c`).
     #[must_use]
     pub fn hinted_local_share(&self, before: &KernelReading, balancing: Option<u64>) -> MetricValue {
         let since = |index: usize| Some(self.vm[index]?.saturating_sub(before.vm[index].unwrap_or(0)));
         match (since(1), since(2), balancing) {
+            (_, _, Some(mode)) if is_of_tiers(mode) => MetricValue::Missing(format!(
+                "the kernel's NUMA balancing only promotes pages between tiers of memory, and takes no hinting faults on fast memory (turn the rest on with \
+                 `sysctl kernel.numa_balancing={}`)",
+                mode | 1
+            )),
             (Some(all), Some(local), _) if all > 0 => {
                 MetricValue::estimate(local as f64 / all as f64, "kernel: NUMA hinting faults (one per page and scan)")
             }
@@ -121,6 +127,11 @@ impl KernelReading {
             _ => MetricValue::Missing("NUMA balancing took no hinting faults in the interval".into()),
         }
     }
+}
+
+/// Whether a mode of `kernel.numa_balancing` promotes pages between tiers of memory and does nothing else.
+fn is_of_tiers(mode: u64) -> bool {
+    mode != 0 && mode & 1 == 0
 }
 
 fn numastat(text: &[u8]) -> NumaStat {
@@ -177,6 +188,9 @@ mod tests {
         assert_eq!(after.vm_since(&before)[0], ("numa_hint_faults", 300, 200));
         assert_eq!(after.hinted_local_share(&before, Some(1)).value(), Some(0.75));
         assert_eq!(after.hinted_local_share(&after, Some(1)).value(), None);
+        assert_eq!(after.hinted_local_share(&before, Some(3)).value(), Some(0.75));
+        // Of slow memory alone they say nothing of the whole.
+        assert_eq!(after.hinted_local_share(&before, Some(2)).value(), None);
     }
 
     #[test]

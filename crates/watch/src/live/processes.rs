@@ -56,7 +56,7 @@ struct Known {
     faults: u64,
     threads: u32,
     resident_pages: u64,
-    cpu: u32,
+    cpu: CpuId,
     parent: u32,
     is_zombie: bool,
     /// Time of the last reading in seconds.
@@ -245,7 +245,7 @@ impl Processes {
             threads: known.threads,
             cpus: known.cpus,
             resident_bytes: known.resident_pages * page,
-            node: machine.node_of_cpu(CpuId(known.cpu)),
+            node: machine.node_of_cpu(known.cpu),
             faults_per_s: known.faults_per_s,
             local_share: MetricValue::Missing(String::new()),
             ..ProcessFigures::default()
@@ -292,7 +292,7 @@ impl Known {
             faults: 0,
             threads: 0,
             resident_pages: 0,
-            cpu: 0,
+            cpu: CpuId(0),
             parent: 0,
             is_zombie: false,
             read_at_s: f64::NEG_INFINITY,
@@ -346,7 +346,7 @@ impl Known {
         }
         (self.start_ticks, self.cpu_ticks, self.faults) = (stat.start_ticks, stat.cpu_ticks(), all_faults);
         (self.threads, self.resident_pages, self.cpu, self.parent) =
-            (stat.threads, stat.resident_pages, stat.cpu, stat.parent);
+            (stat.threads, stat.resident_pages, CpuId(stat.cpu), stat.parent);
         self.is_zombie = stat.is_zombie();
         self.read_at_s = moment.at_s;
         used

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 
+use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::live_sampler::Kind;
@@ -69,6 +70,8 @@ pub struct Sampler {
     seen: Vec<Seen>,
     tally: SamplesReading,
     known_pages: HashSet<(u32, u64)>,
+    /// Whether the kernel takes hinting faults on slow memory alone (`kernel.numa_balancing` without its bit 0), which show nothing of the rest.
+    is_of_tiers: bool,
     processes: Shares,
     focus: Option<(u32, Heat)>,
 }
@@ -97,6 +100,7 @@ impl Sampler {
                 ..SamplesReading::default()
             },
             known_pages: HashSet::new(),
+            is_of_tiers: sysctl::numa_balancing().is_some_and(|mode| mode > 0 && mode & 1 == 0),
             processes: Shares::new(),
             focus: None,
         }
@@ -173,7 +177,7 @@ impl Sampler {
         let weight = seen.weight as f64;
         let is_local = seen.node.zip(seen.home).map(|(node, home)| node == home);
         self.tally.samples += 1;
-        let tells = !self.is_of_faults() || self.was_seen(seen);
+        let tells = !self.is_of_faults() || self.was_seen(seen) && !self.is_of_tiers;
         if let Some(node) = seen.node.and_then(|node| self.machine.node_index(node)) {
             let tally = &mut self.tally.nodes[node];
             match is_local {
@@ -198,7 +202,7 @@ impl Sampler {
         if let Some((focus, heat)) = &mut self.focus
             && *focus == pid
         {
-            heat.add(seen.address, weight, is_local);
+            heat.add(seen.address, weight, is_local.filter(|_| tells));
         }
     }
 
@@ -341,6 +345,7 @@ mod tests {
     fn first_touches_say_nothing_of_locality_and_accesses_do() {
         let Some(mut sampler) = faults() else { return };
         sampler.machine = Tree::symmetric(2, 1, 4096).machine();
+        sampler.is_of_tiers = false;
         sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
         let before = sampler.tally.clone();
         sampler.select_process(Some(7));
@@ -357,6 +362,12 @@ mod tests {
         assert_eq!((of.local_per_s, of.remote_per_s, of.unknown_per_s, of.latency_cycles), (0.0, 15.0, 5.0, None));
         assert_eq!(sampler.take_processes(), HashMap::from([(7, 0.25)]));
         let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(0x2000, 0x3000)]);
-        assert_eq!((inside[0].all, inside[0].local_share(), outside.all), (30.0, Some(2.0 / 3.0), 40.0));
+        assert_eq!((inside[0].all, inside[0].local_share(), outside.all), (30.0, Some(0.5), 40.0));
+        // Those of slow memory alone say nothing of the rest.
+        sampler.is_of_tiers = true;
+        let before = sampler.tally.clone();
+        sampler.add(&sample(1, 1, Some(0)));
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None), MetricValue::default());
+        assert!(sampler.take_processes().is_empty());
     }
 }

@@ -22,7 +22,7 @@ struct Seen {
     faults: u64,
     threads: u32,
     resident_pages: u64,
-    cpu: u32,
+    cpu: CpuId,
 }
 
 /// The processes at one moment.
@@ -51,7 +51,7 @@ impl TreeReading {
                     faults: stat.faults.0.saturating_add(stat.faults.1),
                     threads: stat.threads,
                     resident_pages,
-                    cpu: stat.cpu,
+                    cpu: CpuId(stat.cpu),
                 },
             );
         }
@@ -87,7 +87,7 @@ impl TreeReading {
                     threads: now.threads,
                     cpus: per_s(of(|seen| seen.cpu_ticks)) / ticks_per_s(),
                     resident_bytes: now.resident_pages * page_bytes(),
-                    node: machine.node_of_cpu(CpuId(now.cpu)),
+                    node: machine.node_of_cpu(now.cpu),
                     faults_per_s: per_s(of(|seen| seen.faults)),
                     ..ProcessFigures::default()
                 }

@@ -18,13 +18,14 @@ use numapilot_host::Root;
 /// Named events that count traffic of a memory controller.
 const ALIASES: [&str; 2] = ["cas_count_read", "cas_count_write"];
 const SOURCE: &str = "uncore (memory controllers' cas_count_read, cas_count_write)";
+const NEVER_RAN: &str = "other programs had the controllers' counters all the time";
 const MIB: f64 = (1_u64 << 20) as f64;
 
 /// An event to open.
 #[derive(Clone, Debug, PartialEq)]
 struct Planned {
     attr: EventAttr,
-    cpu: u32,
+    cpu: CpuId,
     /// Index of the controller.
     controller: usize,
     /// Bytes per count.
@@ -52,7 +53,7 @@ impl Uncore {
         let (planned, nodes) = plan(&pmus, machine);
         let mut uncore = Uncore { nodes, because: absence(&pmus), ..Uncore::default() };
         for event in planned {
-            match counters::open_counter(event.attr.clone(), -1, event.cpu) {
+            match counters::open_counter(event.attr.clone(), -1, event.cpu.0) {
                 Ok(fd) => uncore.open.push((event, fd)),
                 Err(error) => {
                     uncore.open.clear();
@@ -76,12 +77,13 @@ impl Uncore {
         UncoreReading(self.open.iter().map(|(_, fd)| counters::read_one(fd).unwrap_or_default()).collect())
     }
 
-    /// Bytes that each controller served between two readings.
-    fn served(&self, before: &UncoreReading, now: &UncoreReading) -> Vec<f64> {
-        let mut served = vec![0.0; self.nodes.len()];
+    /// Bytes that each controller served between two readings; `None` if one of its counters never counted.
+    fn served(&self, before: &UncoreReading, now: &UncoreReading) -> Vec<Option<f64>> {
+        let mut served = vec![Some(0.0); self.nodes.len()];
         for (index, (event, _)) in self.open.iter().enumerate() {
             let (Some(before), Some(now)) = (before.0.get(index), now.0.get(index)) else { continue };
-            served[event.controller] += counters::scaled_since(*before, *now) * event.scale;
+            let bytes = counters::scaled_since(*before, *now).map(|count| count * event.scale);
+            served[event.controller] = served[event.controller].zip(bytes).map(|(sum, bytes)| sum + bytes);
         }
         served
     }
@@ -92,7 +94,9 @@ impl Uncore {
         if self.open.is_empty() {
             return MetricValue::Missing(self.because.clone());
         }
-        MetricValue::of(imbalance(&self.served(before, now)), SOURCE, "the controllers were idle")
+        let served: Option<Vec<f64>> = self.served(before, now).into_iter().collect();
+        let why = if served.is_some() { "the controllers were idle" } else { NEVER_RAN };
+        MetricValue::of(served.and_then(|served| imbalance(&served)), SOURCE, why)
     }
 
     /// Bytes per second that a node's controllers served; `node` is an index.
@@ -104,9 +108,13 @@ impl Uncore {
         let of_node = |controller: &usize| self.nodes[*controller] == Some(node);
         let served = self.served(before, now);
         let controllers: Vec<usize> = (0..self.nodes.len()).filter(of_node).collect();
-        let bytes: f64 = controllers.iter().map(|controller| served[*controller]).sum();
-        let known = (!controllers.is_empty() && seconds > 0.0).then(|| bytes / seconds);
-        MetricValue::of(known, SOURCE, "the counters distinguish packages, not the nodes within one")
+        let bytes: Option<f64> = controllers.iter().map(|controller| served[*controller]).sum();
+        let why = match controllers.is_empty() {
+            true => "the counters distinguish packages, not the nodes within one",
+            false => NEVER_RAN,
+        };
+        let known = bytes.filter(|_| !controllers.is_empty() && seconds > 0.0).map(|bytes| bytes / seconds);
+        MetricValue::of(known, SOURCE, why)
     }
 }
 
@@ -115,7 +123,7 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
     let (mut planned, mut nodes) = (Vec::new(), Vec::new());
     for pmu in pmus.iter().filter(|pmu| pmu.name.starts_with("uncore_imc") && !pmu.name.contains("free_running")) {
         let cpus = parse_cpu_list(pmu.cpus.as_deref().unwrap_or("")).unwrap_or_default();
-        for cpu in cpus {
+        for cpu in cpus.into_iter().map(CpuId) {
             let mut found = Vec::new();
             for alias in ALIASES {
                 let Ok(attr) = pmu.event(alias) else { continue };
@@ -130,7 +138,7 @@ fn plan(pmus: &[Pmu], machine: &Machine) -> (Vec<Planned>, Vec<Option<usize>>) {
             }
             if !found.is_empty() {
                 planned.append(&mut found);
-                nodes.push(only_node(machine, CpuId(cpu)));
+                nodes.push(only_node(machine, cpu));
             }
         }
     }
@@ -177,7 +185,7 @@ mod tests {
     fn every_controller_of_every_package_is_planned_with_its_scale() {
         let tree = Tree::of("two-sockets-smt");
         let machine = tree.machine();
-        let firsts: Vec<u32> = machine.nodes().iter().map(|node| node.cpus[0].0).collect();
+        let firsts: Vec<CpuId> = machine.nodes().iter().map(|node| node.cpus[0]).collect();
         for controller in 0..2 {
             let folder = format!("sys/bus/event_source/devices/uncore_imc_{controller}");
             tree.put(&format!("{folder}/type"), &format!("{}", 20 + controller));

@@ -49,13 +49,26 @@ impl Repeats {
             let of = |value: f64| event_value(name, value);
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let spread = if mean != 0.0 { format!("± {:.2} %", deviation / mean * 100.0) } else { ".".to_owned() };
-            table.row([(*name).to_owned(), of(mean), spread, of(least), of(greatest)]);
+            let spread = match deviation {
+                None => "-".to_owned(),
+                Some(_) if mean == 0.0 => ".".to_owned(),
+                Some(deviation) => format!("± {:.2} %", deviation / mean * 100.0),
+            };
+            table.row([self.title(name, values), of(mean), spread, of(least), of(greatest)]);
         }
         table.render(look, 0)
     }
 
-    /// The same as CSV, one line per figure.
+    /// The name of a figure, with the number of runs that have it where not all do.
+    fn title(&self, name: &str, values: &[f64]) -> String {
+        if values.len() == self.runs {
+            name.to_owned()
+        } else {
+            format!("{name} ({} of {} runs)", values.len(), self.runs)
+        }
+    }
+
+    /// The same as CSV, one line per figure. Without a standard deviation where only one run has the figure.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = "figure,runs,mean,standard_deviation,least,greatest\n".to_owned();
@@ -63,6 +76,7 @@ impl Repeats {
             let (mean, deviation) = mean_and_deviation(values);
             let least = values.iter().copied().fold(f64::INFINITY, f64::min);
             let greatest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let deviation = deviation.map_or_else(String::new, |deviation| deviation.to_string());
             let _ = writeln!(out, "{name},{},{mean},{deviation},{least},{greatest}", values.len());
         }
         out
@@ -79,11 +93,12 @@ impl Repeats {
     }
 }
 
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+/// The mean, and the standard deviation over n - 1: one run has none.
+fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, if values.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 })
+    (mean, (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()))
 }
 
 #[cfg(test)]
@@ -92,7 +107,19 @@ mod tests {
 
     #[test]
     fn mean_and_spread_are_those_of_the_runs() {
-        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), (4.0, 2.0));
-        assert_eq!(mean_and_deviation(&[5.0]), (5.0, 0.0));
+        assert_eq!(mean_and_deviation(&[2.0, 4.0, 6.0]), (4.0, Some(2.0)));
+        assert_eq!(mean_and_deviation(&[5.0]), (5.0, None));
+    }
+
+    #[test]
+    fn one_run_has_no_spread_and_figures_of_some_runs_say_of_how_many() {
+        let figures = BTreeMap::from([((0, "seconds"), vec![1.0, 3.0]), ((7, "ipc"), vec![1.5])]);
+        let repeats = Repeats { runs: 2, figures };
+        let text = repeats.text(Look::default());
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert!(line("seconds ").contains("± 70.71 %") && !line("seconds").contains("runs"), "{text}");
+        assert!(line("ipc (1 of 2 runs)").contains(" - ") && !text.contains("± 0.00 %"), "{text}");
+        assert!(repeats.csv().contains("\nipc,1,1.5,,1.5,1.5\n"), "{}", repeats.csv());
+        assert_eq!(repeats.json()["figures"]["ipc"]["standard_deviation"], Value::Null);
     }
 }

@@ -141,11 +141,12 @@ impl LiveSource {
             seen.insert(tid, stat.cpu_ticks());
             let used = self.ticks.get(&tid).map(|before| stat.cpu_ticks().saturating_sub(*before));
             let cpus = elapsed.zip(used).filter(|(elapsed, _)| *elapsed > 0.0);
+            let cpu = CpuId(stat.cpu);
             out.push(ThreadFigures {
                 tid,
                 name: String::from_utf8_lossy(stat.name).into_owned(),
-                node: self.live.machine().node_of_cpu(CpuId(stat.cpu)),
-                cpu: Some(stat.cpu),
+                node: self.live.machine().node_of_cpu(cpu),
+                cpu: Some(cpu),
                 cpus: cpus.map_or(0.0, |(elapsed, used)| used as f64 / ticks_per_s() / elapsed),
             });
         }

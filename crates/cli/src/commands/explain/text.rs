@@ -302,19 +302,21 @@ fn done(action: &Action) -> String {
 }
 
 fn judged(comparison: &Comparison) -> String {
-    let margin = comparison.plus_minus_percent.map(|margin| format!(" ± {margin:.1}")).unwrap_or_default();
     let because =
         if comparison.because.is_empty() { String::new() } else { format!(" ({})", clean(&comparison.because)) };
-    format!(
-        "  Verdict  {}{because}: {} {:+.1}{margin} % with the changes (mean {:.4} in {} windows) against without them ({:.4} in {})\n",
-        comparison.verdict.word(),
-        clean(&comparison.measure),
-        comparison.change_percent,
-        comparison.with.mean,
-        comparison.with.windows,
-        comparison.without.mean,
-        comparison.without.windows,
-    )
+    let (with, without) = (comparison.with, comparison.without);
+    let measure = clean(&comparison.measure);
+    let compared = match comparison.change() {
+        Some(change) => format!(
+            "{measure} {change} with the changes (mean {:.4} in {} windows) against without them ({:.4} in {})",
+            with.mean, with.windows, without.mean, without.windows
+        ),
+        None => format!(
+            "{measure} was not compared, because there were too few windows: {} with the changes, {} without them",
+            with.windows, without.windows
+        ),
+    };
+    format!("  Verdict  {}{because}: {compared}\n", comparison.verdict.word())
 }
 
 /// The name of a process as ` (name)`, if the journal has it; else empty.
@@ -354,9 +356,19 @@ fn remarks(answer: &Explanation) -> String {
 
 #[cfg(test)]
 mod tests {
-    //! Dates.
+    //! Dates and verdicts.
 
     use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_no_change_of_0() {
+        let with = numapilot_balancer::event::Windows { windows: 8, mean: 5.0, ..Default::default() };
+        let first = Comparison { measure: "x".to_owned(), with, ..Comparison::default() };
+        let said = judged(&first);
+        assert!(said.contains("x was not compared") && said.contains("8 with the changes, 0 without"), "{said}");
+        let said = judged(&Comparison { change_percent: 1.5, plus_minus_percent: Some(0.5), ..first });
+        assert!(said.contains("x +1.5 ± 0.5 % with the changes (mean 5.0000 in 8 windows)"), "{said}");
+    }
 
     #[test]
     fn moments_are_dates() {

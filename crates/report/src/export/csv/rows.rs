@@ -15,9 +15,10 @@ fn per_node(export: &Export<'_>, prefix: &str) -> Vec<String> {
     export.analysis.nodes().iter().map(|node| format!("{prefix}{node}")).collect()
 }
 
+/// Shares by node; empty cells where they are shares of nothing.
 fn values(sheet: &mut Sheet<'_>, estimates: &[Estimate]) {
     for estimate in estimates {
-        sheet.plain(estimate.value);
+        sheet.maybe(Some(estimate.value).filter(|_| !estimate.is_share_of_nothing()));
     }
 }
 
@@ -134,10 +135,10 @@ pub fn threads(export: &Export<'_>, sheet: &mut Sheet<'_>) -> Result<(), ExportE
             sheet.estimate(estimate);
         }
         sheet.share(&row.remote);
-        sheet.estimate(&row.writes);
+        sheet.share(&row.writes);
         // A thread without samples has none.
         let mut on_node = row.on_node.clone();
-        on_node.resize(export.analysis.nodes().len(), Estimate::default());
+        on_node.resize(export.analysis.nodes().len(), Estimate { value: 0.0, low: 0.0, high: 1.0 });
         values(sheet, &on_node);
         sheet.maybe(row.wait_cycles);
         top_site(export, row.top_site, sheet);

@@ -1,5 +1,5 @@
 //! Detectors against programs whose truth is known: precision and recall of each pattern over sizes and noises, and no false alarm where nothing is wrong.
-//! `cargo test -p numapilot-insight --test patterns -- --nocapture` prints the table.
+//! `cargo test -p numapilot-insight --test all -- --nocapture patterns::` prints the table.
 
 mod makers;
 mod program;
@@ -11,7 +11,7 @@ use numapilot_flows::Filter;
 use numapilot_insight::{Analysis, Findings, PatternKind};
 use numapilot_machine::NodeId;
 
-use makers::MAKERS;
+use makers::{MAKERS, one_node};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -100,4 +100,14 @@ fn no_false_alarm_where_nothing_is_wrong() {
     let count = alarms.lines().count();
     eprintln!("{count} false alarms in {SOUND} programs without a problem\n{alarms}");
     assert_eq!(count, 0, "{alarms}");
+}
+
+/// Local accesses that queue at one controller are no remote ones, and what one node's threads alone use is not shared by several.
+#[test]
+fn one_node_that_uses_its_own_memory_shares_none() {
+    for is_allocator_known in [false, true] {
+        let size = Size { samples: 12_000, noise: 0.0, rate: 8.5, seed: 7 };
+        let program = one_node(size, is_allocator_known);
+        assert_eq!(kinds(&findings(&program)), program.truth, "the allocator is known: {is_allocator_known}");
+    }
 }

@@ -1,0 +1,8 @@
+//! Integration tests of the join, in one program.
+//!
+//! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
+
+mod common;
+
+mod named;
+mod truth;

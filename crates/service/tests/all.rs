@@ -1,0 +1,6 @@
+//! Integration tests of the service, in one program.
+//!
+//! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
+
+mod control;
+mod packaging;

@@ -1,0 +1,7 @@
+//! Integration tests of symbols, in one program.
+//!
+//! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
+
+mod compiled;
+mod separate;
+mod variables;

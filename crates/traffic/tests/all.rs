@@ -1,0 +1,11 @@
+//! Integration tests of the traffic model, in one program.
+//!
+//! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
+
+mod common;
+
+mod exact;
+mod laws;
+mod marginal;
+mod published;
+mod simulated;
