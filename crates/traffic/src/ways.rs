@@ -14,6 +14,61 @@ pub struct Visit {
     pub service_ns: f64,
 }
 
+/// One way in which the probes of an access spread from the home node.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Links that probes cross; each comes after the one that leads to it.
+    pub branches: Vec<Branch>,
+    /// Nodes whose answer the access waits for.
+    pub ends: Vec<End>,
+}
+
+/// A link that probes cross together.
+#[derive(Clone, Copy, Debug)]
+pub struct Branch {
+    /// The branch that leads to it; `None` for one that begins at the home node.
+    pub before: Option<usize>,
+    /// One probe's visit.
+    pub visit: Visit,
+}
+
+/// A node that answers.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The branch by which the probe arrives.
+    pub branch: usize,
+    /// Index of its answer in [`Way::answers`].
+    pub answer: usize,
+}
+
+/// Most trees that are told apart, of equal routes; where there are more, these stand for all.
+const TREES_MAX: usize = 8;
+
+impl Tree {
+    /// The `which`-th of equal routes to each node that answers; where a node has fewer, they take turns.
+    fn new(machine: &Machine, service: &Service, home: NodeId, answering: &[NodeId], which: usize) -> Self {
+        let mut tree = Self::default();
+        for (answer, &other) in answering.iter().enumerate() {
+            let routes = machine.routes(home, other);
+            let Some(route) = routes.get(which % routes.len().max(1)) else { continue };
+            let mut before = None;
+            for link in route {
+                let link = usize::from(link.0);
+                let station = service.first_link + link;
+                let known = tree.branches.iter().position(|branch| branch.visit.station == station);
+                let here = known.unwrap_or(tree.branches.len());
+                if known.is_none() {
+                    let visit = Visit { station, service_ns: service.message_ns(link, Message::Request) };
+                    tree.branches.push(Branch { before, visit });
+                }
+                before = Some(here);
+            }
+            tree.ends.extend(before.map(|branch| End { branch, answer }));
+        }
+        tree
+    }
+}
+
 /// Everything that an access from one node to another's memory does.
 #[derive(Clone, Debug, Default)]
 pub struct Way {
@@ -21,8 +76,12 @@ pub struct Way {
     pub request: Vec<Visit>,
     /// The controller, and then the line's path back.
     pub answer: Vec<Visit>,
-    /// On machines that broadcast: for each other node with CPUs, the probe to it and its answer. They run beside `answer`.
-    pub probes: Vec<Vec<Visit>>,
+    /// On machines that broadcast: the answer of each other node with CPUs to its probe. They race the line.
+    pub answers: Vec<Vec<Visit>>,
+    /// How the probes come to these nodes: by each of equal routes in turn. Empty where no answer is waited for.
+    pub trees: Vec<Tree>,
+    /// By station: the sum of squared service times, in ns^2, of the line's way and of each single probe with its answer.
+    pub squares: Vec<(usize, f64)>,
     /// Visits of all probes of one access to the links.
     pub probe_load: Vec<Visit>,
     /// What a read sends that nobody waits for: its end, told to the home node, and buffers given back for all of the read's messages but probes.
@@ -81,11 +140,20 @@ impl Way {
                 }
             }
         }
-        for &other in others.iter().filter(|&&other| other != from) {
+        let answering: Vec<NodeId> = others.iter().copied().filter(|&other| other != from).collect();
+        let mut squared = self.answer.clone();
+        for &other in &answering {
             sums.message((home, other), Message::Request);
             sums.message((other, from), Message::Answer);
-            self.probes.push(sums.take());
+            squared.append(&mut sums.take());
+            sums.message((other, from), Message::Answer);
+            self.answers.push(sums.take());
         }
+        self.squares = squares(&squared);
+        let equal = answering.iter().map(|&other| sums.machine.routes(home, other).len()).max().unwrap_or(0);
+        let (machine, service) = (sums.machine, sums.service);
+        self.trees =
+            (0..equal.min(TREES_MAX)).map(|which| Tree::new(machine, service, home, &answering, which)).collect();
         // The buffers of these single probes: those of the broadcast count in their place.
         sums.crossed.fill(0.0);
         broadcast.iter().for_each(|v| sums.request_at(v.station, v.service_ns));
@@ -98,6 +166,19 @@ impl Way {
     pub fn service_ns(&self) -> f64 {
         self.request.iter().chain(&self.answer).map(|v| v.service_ns).sum()
     }
+}
+
+/// By station: the sum of the squares of these visits' service times.
+fn squares(visits: &[Visit]) -> Vec<(usize, f64)> {
+    let mut sums: Vec<(usize, f64)> = Vec::new();
+    for visit in visits {
+        let square = visit.service_ns * visit.service_ns;
+        match sums.iter_mut().find(|(station, _)| *station == visit.station) {
+            Some((_, sum)) => *sum += square,
+            None => sums.push((visit.station, square)),
+        }
+    }
+    sums
 }
 
 /// Sums service times by station.

@@ -8,12 +8,9 @@ use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem};
 use simulation::{Discipline, Simulation};
 
-/// What approximate mean value analysis may miss by, beyond the simulation's own uncertainty: its worst error against exact mean value analysis
-/// (`exact.rs`), where services are shared and nothing races.
-const AMVA_ERROR: f64 = 0.06;
-/// Probes that leave over one full link wait there together. The model takes the waits of two such probes for independent, the root of two equal squares, so it
-/// may count up to this share of the latest wait too much.
-const SHARED_PROBES: f64 = 1.0 - std::f64::consts::FRAC_1_SQRT_2;
+/// What the model may miss by, beyond the simulation's own uncertainty: where services are shared, whatever races. As much as mean value analysis misses by
+/// where its exact figures exist (`exact.rs`).
+const ERROR: f64 = 0.05;
 /// Fixed services in order have no product form: an approximation of another kind.
 const IN_ORDER_ERROR: f64 = 0.10;
 
@@ -76,12 +73,12 @@ fn the_simulated_network_agrees() {
     let in_order = Discipline::InOrder;
     let plain: fn(&str) -> String = str::to_owned;
     for (what, machine, coherence, writes, discipline, bound) in [
-        ("reads", plain, "directory", 0.0, shared, AMVA_ERROR),
-        ("reads and writes", plain, "directory", 0.5, shared, AMVA_ERROR),
-        ("reads and writes, with flow control", with_flow_control, "directory", 0.5, shared, AMVA_ERROR),
-        ("reads, with probes", plain, "broadcast", 0.0, shared, AMVA_ERROR),
-        ("reads and writes, with probes", plain, "broadcast", 0.5, shared, AMVA_ERROR),
-        ("the same with flow control", with_flow_control, "broadcast", 0.5, shared, AMVA_ERROR),
+        ("reads", plain, "directory", 0.0, shared, ERROR),
+        ("reads and writes", plain, "directory", 0.5, shared, ERROR),
+        ("reads and writes, with flow control", with_flow_control, "directory", 0.5, shared, ERROR),
+        ("reads, with probes", plain, "broadcast", 0.0, shared, ERROR),
+        ("reads and writes, with probes", plain, "broadcast", 0.5, shared, ERROR),
+        ("the same with flow control", with_flow_control, "broadcast", 0.5, shared, ERROR),
         ("reads and writes, served in order", plain, "directory", 0.5, in_order, IN_ORDER_ERROR),
     ] {
         let (worst, seed) = report(what, machine, coherence, writes, discipline);
@@ -89,26 +86,27 @@ fn the_simulated_network_agrees() {
     }
 }
 
-/// Carrefour's machine, all pages on one node and everything at home: the probes' and write-backs' share of the truth. Where all pages are on one node, its own
-/// threads wait for probes alone, which leave over the links that carry everybody's lines.
+/// Carrefour's machine, everything at home and all pages on one node: the probes' and write-backs' share of the truth. Where all pages are on one node, its own
+/// threads wait for probes alone, which leave over the links that carry everybody's lines. Taken for independent and as varied as exponential
+/// waits, these three probes cost such threads 11 % with 3 accesses outstanding and 20 % with 8, and gave the others up to 9 % too much.
 #[test]
 fn the_opteron_agrees_with_its_simulation() {
     let machine = Machine::load("opteron-8385").unwrap();
-    for (what, place, waits_for_probes) in [("at home", [0, 1, 2, 3], None), ("all on node 0", [0; 4], Some(0))] {
+    for (what, place, outstanding) in [
+        ("at home", [0, 1, 2, 3], 3.0),
+        ("all on node 0", [0; 4], 3.0),
+        ("at home", [0, 1, 2, 3], 8.0),
+        ("all on node 0", [0; 4], 8.0),
+    ] {
         let classes = (0..4).map(|from| {
             let only = |share: f64| (0..4).map(|n| if n == place[from] { share } else { 0.0 }).collect::<Vec<_>>();
-            Class { from, threads: 4.0, outstanding: 3.0, think_ns: 10.0, reads: only(0.8), writes: only(0.2) }
+            Class { from, threads: 4.0, outstanding, think_ns: 10.0, reads: only(0.8), writes: only(0.2) }
         });
         let load = Load { classes: classes.collect(), background: Vec::new() };
         let (errors, utilisation) = compare(&machine, &load, Discipline::Sharing, 1);
-        eprintln!("opteron-8385, {what}: throughput off by {errors:.3?}, utilisation by up to {utilisation:.3}");
-        let solution = MemorySystem::new(&machine).unwrap().solve(&load).unwrap();
-        let local = machine.nodes()[0].id;
-        for (class, error) in errors.iter().enumerate() {
-            let waited = 1.0 - machine.idle_latency_ns(local, local).unwrap() / solution.latency_ns[class];
-            let too_slow = if waits_for_probes == Some(class) { SHARED_PROBES * waited } else { AMVA_ERROR };
-            assert!((-too_slow..=AMVA_ERROR).contains(error), "{what}, node {class}: {error}, not -{too_slow}");
-        }
-        assert!(utilisation <= AMVA_ERROR, "{what}: {utilisation}");
+        let what = format!("opteron-8385, {what}, {outstanding} outstanding");
+        eprintln!("{what}: throughput off by {errors:.3?}, utilisation by up to {utilisation:.3}");
+        assert!(errors.iter().all(|error| error.abs() <= ERROR), "{what}: {errors:?}");
+        assert!(utilisation <= ERROR, "{what}: {utilisation}");
     }
 }
