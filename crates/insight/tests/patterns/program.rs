@@ -193,8 +193,9 @@ pub struct Program {
 /// Share of its bandwidth asked of a station from which on it surely is saturated, and below which it surely is not. Probes and headers come on top.
 const SURELY: f64 = 0.7;
 const SURELY_NOT: f64 = 0.25;
-/// The same of links. Beside data they carry requests, headers, lines written, probes and their answers, buffers given back: on an Opteron up to 1.75 times
-/// as many bytes (pages interleaved, a fifth of the accesses write). From half of what a link reaches on, accesses queue there.
+/// The same of links. Beside the data read they carry requests, headers, lines written, probes and their answers, buffers given back: on an Opteron 1.75 times
+/// as many bytes (pages interleaved, three tenths of the accesses write; a tenth more or less changes that by 0.13). A link that carries half of what it
+/// can delays each message by as long as it takes itself, so it is surely not saturated only below that.
 const SURELY_NOT_LINK: f64 = 0.5 / 2.75;
 
 impl Program {
