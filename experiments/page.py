@@ -13,7 +13,8 @@ CAVEATS = """\
 * Recordings last 0.1 to 10 s of program time. A policy that decides every second needs longer, so each program's main part is repeated; its initialisation is
   not. Repeated parts access the same pages again, and what the original does once and late is missing. So a placement, once found, stays right for longer
   than in programs that go on to other pages. `is` is not repeated: its ten rankings, at class C, are all that it does.
-* Simulations and predictions of a program are of the same recording, and of the same cores: own work and overlap as the model file and native runs say.
+* Simulations and predictions of a program are of the same recording (predictions of gains with a figure: of two more), and of the same
+  cores: own work and overlap as the model file and native runs say.
 * Who does which piece of work is as recorded, where congestion slowed nobody down. In programs that give work to whichever thread is free (`pca`, `bfs`),
   threads near the memory would do more of it on a real machine.
 * Machine parameters are facts of the machines (clocks, bandwidths, idle latencies; `models/`). Neither the model nor a policy was fitted to these results,
@@ -62,9 +63,10 @@ def predictions_part(rows):
         published = row.published if isinstance(row.published, str) else f"{percent(row.published, digits=1)} %"
         inside = {None: "", True: "yes", False: "**no**"}[row.inside]
         interval = f"{percent(row.low, digits=1)} to {percent(row.high, digits=1)}"
-        cells = [f"`{row.program}`", row.what, row.machine, published, percent(row.median, digits=1), interval, inside]
+        of_inputs = " / ".join(percent(median, digits=1) for median in row.of_inputs)
+        cells = [f"`{row.program}`", row.what, row.machine, published, percent(row.median, digits=1), of_inputs, interval, inside]
         shown.append([*cells, "yes" if row.sign_agrees else "**no**", row.source, row.comes_from])
-    head = ["program", "fix", "machine", "published", "median, %", "90 % interval", "inside", "sign agrees", "source", "the width comes from"]
+    head = ["program", "fix", "machine", "published", "median, %", "of each input", "90 % interval", "inside", "sign agrees", "source", "the width comes from"]
     known = [row for row in rows if row.inside is not None]
     lines = [table(head, shown)]
     if known:
@@ -179,7 +181,9 @@ def page(study, published, failures, binary_hash, pictures):
             "## Published gains, predicted\n",
             "What `whatif` says of recordings of the programs as they were (whole runs without the checks that only our programs make, anchored by runs\n"
             "without call-outs: `record --native`), on the machine that is named: median and 90 % interval of the ensemble, which carries what is not known\n"
-            "of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n",
+            "of machines and programs ([patterns](patterns.md#interval)). **Predicted**; a policy that decides while programs run is not among these.\n"
+            "What the published runs worked on is not published: a gain with a figure is predicted for the input of the simulations, for a quarter of it\n"
+            f"and for {plan.INPUT_FACTOR} times as much (medians in this order), and median and interval are of the three together, each of which may be right.\n",
             *predictions_part(predicted),
         ]
     if rows or fixes:

@@ -112,7 +112,8 @@ class Judgement(unittest.TestCase):
         self.assertIn("Order of `psearchy`: published that local allocation beats everything interleaved", "\n".join(judge.missed(cases, self.published)))
 
     def test_simulations_and_predictions_are_of_the_same_recordings(self):
-        asked = {(ask.program, ask.variant, ask.machine, ask.arguments) for ask in plan.asks(list(plan.PROGRAMS), self.published)}
+        groups = [asks for kind in ("figure", "sign", "fix") for entry in self.published[kind] for asks, _ in plan.asked(kind, entry)]
+        asked = {(ask.program, ask.variant, ask.machine, ask.arguments) for ask, *_ in groups}
         run = plan.jobs(list(plan.PROGRAMS), plan.POLICIES, 5.0, 3, False)
         simulated = {(job.program, job.variant, job.recorded_on, job.arguments) for job in run}
         self.assertEqual(asked - simulated, set())
@@ -145,15 +146,54 @@ class Predictions(unittest.TestCase):
     published = judge.load(os.path.join(FOLDER, "published.toml"))
 
     def test_each_published_gain_of_a_placement_is_asked_for_and_none_of_a_daemon(self):
-        asked = plan.asks(list(plan.PROGRAMS), self.published)
+        asked = [one for kind in ("figure", "sign", "fix") for entry in self.published[kind] for one in plan.asked(kind, entry)]
         gains = [entry for entry in self.published["figure"] if entry["metric"] == "gain" and entry["policy"] == "interleave"]
         signs = [entry for entry in self.published["sign"] if entry["policy"] == "interleave"]
         self.assertEqual(len(asked), len(gains) + len(signs) + 2 * len(self.published["fix"]))
 
+    def of_streamcluster(self):
+        [fix] = [entry for entry in self.published["fix"] if entry["program"] == "streamcluster"]
+        return plan.asked("fix", fix)
+
+    def test_a_gain_with_a_figure_is_predicted_for_each_input_that_may_have_been(self):
+        for asks, _ in self.of_streamcluster():
+            amounts = [ask.arguments[len(plan.WHOLE):] for ask in asks]
+            self.assertEqual(amounts, [(), ("--chunk", "32768"), ("--chunk", "524288")])
+            self.assertEqual(len({ask.label for ask in asks}), 3, "kept apart")
+        for (program, machine), (option, amount) in plan.INPUTS.items():
+            self.assertEqual(len(plan.inputs_of(program, machine)), 3)
+            self.assertEqual(amount % plan.INPUT_FACTOR, 0, (program, option))
+        for entry in self.published["sign"]:
+            for asks, _ in plan.asked("sign", entry):
+                self.assertEqual(len(asks), 1, entry)
+
+    def test_predictions_of_several_inputs_are_one_that_any_of_them_may_be(self):
+        # Three that do not overlap: the median is of the middle one, and the ends are where a twentieth of all is beyond, three twentieths of one of them.
+        low, median, high = figures.mixture([prediction(0.5, 0.4, 0.6), prediction(0.1, 0.0, 0.2), prediction(1.0, 0.8, 1.2)])
+        self.assertAlmostEqual(median, 0.5)
+        self.assertAlmostEqual(low, 0.0 + 0.1 * (0.15 - 0.05) / 0.45)
+        self.assertAlmostEqual(high, 1.2 - 0.2 * (0.15 - 0.05) / 0.45)
+        # Of one and the same, what each says; of one alone, to the last bit.
+        same = figures.mixture([prediction(0.5, 0.4, 0.7)] * 3)
+        for ours, one in zip(same, (0.4, 0.5, 0.7)):
+            self.assertAlmostEqual(ours, one)
+        self.assertEqual(figures.mixture([prediction(0.1, -0.3, 0.7)]), (-0.3, 0.1, 0.7))
+        self.assertEqual(figures.mixture([prediction(0.2, 0.2, 0.2)] * 3)[1], 0.2)
+
+    def test_a_row_names_its_input_as_a_source_and_needs_all_of_them(self):
+        (block, _), _ = self.of_streamcluster()
+        predicted = dict(zip(block, [prediction(0.6, 0.5, 0.7), prediction(0.2, 0.1, 0.3), prediction(0.9, 0.8, 1.0)]))
+        [row] = judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published)
+        self.assertEqual((row.published, row.inside, row.of_inputs), (0.37, True, (0.6, 0.2, 0.9)))
+        self.assertTrue(row.comes_from.startswith(f"{judge.INPUT} 9"), row.comes_from)
+        self.assertIn("| +60.0 / +20.0 / +90.0 |", "\n".join(page.predictions_part([row])))
+        del predicted[block[2]]
+        self.assertEqual(judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published), [])
+
     def test_what_lies_outside_is_said(self):
         # Published: +37 % by one array interleaved, +33 % by everything.
-        block, everything = plan.asks(["streamcluster"], self.published)[-2:]
-        predicted = {block: prediction(0.60, 0.30, 0.90), everything: prediction(0.60, 0.40, 0.80)}
+        *_, (block, _), (everything, _) = self.of_streamcluster()
+        predicted = {ask: prediction(0.60, 0.30, 0.90) for ask in block} | {ask: prediction(0.60, 0.40, 0.80) for ask in everything}
         rows = judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published)
         self.assertEqual([row.inside for row in rows], [True, False])
         self.assertAlmostEqual(rows[1].error, 0.27)
