@@ -141,6 +141,52 @@ fn probes_limit_four_opterons_at_home_to_what_was_measured() {
     assert!(gb_per_s(&worst) < MEASURED_GB_PER_S && MEASURED_GB_PER_S < gb_per_s(&best));
 }
 
+/// Everything interleaved gains streamcluster +100 % by Carrefour and +33 % by MemProf, on machines that differ by 0.2 GHz. What the program would have to be
+/// for each of them: own work per line of 16 dimensions, of sixteen threads that meet at barriers and read lines, first all from node 0. And two fixes of one
+/// program: what interleaving saves of what a copy per node saves, with threads in step and with whichever is free taking the next piece. Nothing is set by
+/// any of it.
+#[test]
+fn what_published_gains_ask_of_a_program() {
+    let machine = Machine::load("memprof-a").unwrap();
+    let outstanding = machine.traffic().stream_outstanding.unwrap();
+    let cycle_ns = 1e3 / machine.clock_mhz().unwrap();
+    // Accesses per second of the slowest node's threads and of all.
+    let speeds = |own_cycles: f64, place: &dyn Fn(usize) -> Vec<usize>| {
+        let of_node = |node| class(4, node, 4.0, outstanding, own_cycles * cycle_ns, &place(node), 0.0);
+        let per_s = solve(&machine, (0..4).map(of_node).collect()).1.throughput_per_s;
+        (per_s.iter().copied().fold(f64::INFINITY, f64::min), per_s.iter().sum::<f64>())
+    };
+    let one_node = |own_cycles| speeds(own_cycles, &|_| vec![0]);
+    let interleaved = |own_cycles| speeds(own_cycles, &|_| vec![0, 1, 2, 3]);
+    let gain = |own_cycles: f64| interleaved(own_cycles).0 / one_node(own_cycles).0 - 1.0;
+    let (least, most) = (64.0, 640.0);
+    let own_cycles_of = |wanted: f64| {
+        let (mut low, mut high): (f64, f64) = (least, most);
+        for _ in 0..30 {
+            let middle = (low + high) / 2.0;
+            (low, high) = if gain(middle) > wanted { (middle, high) } else { (low, middle) };
+        }
+        low
+    };
+    eprintln!("interleaved, threads in step: {:+.0} % with {least} cycles of own work per line", 100.0 * gain(least));
+    let (carrefour, memprof) = (own_cycles_of(1.0), own_cycles_of(0.33));
+    eprintln!("+100 % with {carrefour:.0} cycles, +33 % with {memprof:.0}");
+    assert!(gain(least) > 1.0 && gain(most) < 0.1, "from much more to much less than both");
+    assert!((1.5..3.0).contains(&(memprof / carrefour)), "{carrefour} and {memprof}");
+    for own_cycles in [16.0, 64.0] {
+        let saved = |fixed: (f64, f64)| {
+            let was = one_node(own_cycles);
+            (1.0 - was.0 / fixed.0, 1.0 - was.1 / fixed.1)
+        };
+        let (spread, copied) = (saved(interleaved(own_cycles)), saved(speeds(own_cycles, &|node| vec![node])));
+        let (in_step, shared_out) = (spread.0 / copied.0, spread.1 / copied.1);
+        eprintln!(
+            "{own_cycles} cycles: interleaving saves {in_step:.2} of what copies save, shared out {shared_out:.2}"
+        );
+        assert!(shared_out < 0.6 && 0.65 < in_step && in_step < 1.0, "{in_step} and {shared_out}");
+    }
+}
+
 /// Arithmetic of four and eight nodes: same local ratio, very different imbalance.
 #[test]
 fn metrics_satisfy_the_arithmetic() {
