@@ -29,6 +29,8 @@ class Comparison:
     agrees: bool
     source: str
     note: str = ""
+    # Least and most gain on machines drawn from the model's ranges; None where none was simulated.
+    drawn: tuple | None = None
 
 
 def load(path):
@@ -79,7 +81,8 @@ def figures_and_signs(study, published):
             common = {"program": entry["program"], "policy": policy, "source": entry["source"], "note": entry.get("note", "")}
             if "sign" in entry:
                 agrees = sign_agrees(entry["sign"], gain, within)
-                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=agrees, **common))
+                drawn = drawn_gains(study, entry["program"], policy)
+                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=agrees, drawn=drawn, **common))
                 continue
             value = entry["value"]
             ours = gain if entry["metric"] == "gain" else run.local
@@ -87,8 +90,17 @@ def figures_and_signs(study, published):
             agrees = entry["metric"] != "gain" or sign_agrees(value, gain, within)
             what = {"gain": "gain", "local": "local share"}[entry["metric"]]
             shown = f"{100 * value:+.0f} %" if entry["metric"] == "gain" else f"{100 * value:.0f} %"
-            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, **common))
+            drawn = drawn_gains(study, entry["program"], policy) if entry["metric"] == "gain" else None
+            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, drawn=drawn, **common))
     return rows
+
+
+def drawn_gains(study, program, policy):
+    """Least and most gain of a policy on the machines that were drawn."""
+    runs = [by for by in study.drawn.get(program, []) if policy in by and plan.BASE in by]
+    gains = [by[policy].gain_over(by[plan.BASE]) for by in runs]
+    # Of fewer, least and most would hold less than they are said to.
+    return (min(gains), max(gains)) if len(gains) >= plan.DRAWN else None
 
 
 def orders(study, published):

@@ -64,13 +64,16 @@ def table(head, rows):
 
 
 def comparisons(rows):
-    shown = []
+    shown, with_drawn = [], any(row.drawn for row in rows)
     for row in rows:
         error = "" if row.error is None else f"{percent(row.error, digits=1)}"
         ours = percent(row.ours, row.what == "gain", 1)
         source = row.source + (f" ({row.note})" if row.note else "")
-        shown.append([f"`{row.program}`", row.policy, row.what, row.published, f"{ours} %", error, "yes" if row.agrees else "**no**", source])
-    return table(["program", "policy or fix", "what", "published", "ours (simulated)", "error, points", "sign agrees", "source"], shown)
+        drawn = [f"{percent(row.drawn[0], digits=1)} to {percent(row.drawn[1], digits=1)}" if row.drawn else ""] * with_drawn
+        cells = [f"`{row.program}`", row.policy, row.what, row.published, f"{ours} %", *drawn, error]
+        shown.append([*cells, "yes" if row.agrees else "**no**", source])
+    of_drawn = [f"of {plan.DRAWN} machines"] * with_drawn
+    return table(["program", "policy or fix", "what", "published", "ours (simulated)", *of_drawn, "error, points", "sign agrees", "source"], shown)
 
 
 def predictions_part(rows):
@@ -189,6 +192,11 @@ def page(study, published, failures, binary_hash, pictures):
     rows, fixes, policies = judge.figures_and_signs(study, published), judge.fixes(study, published), study.policies
     if rows:
         orders = "\n".join(order_lines(study, published)) + "\n"
+        if any(row.drawn for row in rows):
+            orders += (
+                f"\n*Of {plan.DRAWN} machines*: the least and the most gain on so many machines drawn from the ranges of this one's model, which hold nine\n"
+                "tenths of what it could be. What is not known of the program, and the traffic model's own error, are not in it.\n"
+            )
         parts += ["## Carrefour's results\n", f"Machine `{plan.MACHINE}`.\n", comparisons(rows), "From the slowest to the fastest, and bounds:\n", orders]
     if fixes:
         heading = f"## MemProf's case studies\n\nMachine `{plan.MEMPROF_MACHINE}`; main parts repeated {study.repeat} times.\n"

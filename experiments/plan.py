@@ -51,6 +51,8 @@ ONCE = ("is",)
 # MemProf's case studies: the variant that does what its authors did.
 FIXED = {"streamcluster": "interleaved", "facerec": "replicated", "psearchy": "local", "webserver": "pinned"}
 SYNTHETIC = os.path.join(ROOT, "workloads", "synthetic")
+# Machines drawn from the ranges of MACHINE's model, which stand for what is not known of it: least and most of 19 values hold 90 %.
+DRAWN = 19
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,20 @@ def jobs(programs, policies, seconds, repeat, with_synthetic):
     return wanted
 
 
+def drawn_jobs(programs, published, seconds, models):
+    """What policies do that decide while programs run, on machines drawn from the model's ranges (`models`: files): of programs of which that is published."""
+    decided = {(entry["program"], entry["policy"]) for kind in ("figure", "sign") for entry in published[kind]}
+    wanted = []
+    for program in programs:
+        if not any((program, policy) in decided for policy in POLICIES if policy not in (BASE, "interleave")):
+            continue
+        repeated = () if program in ONCE else ("--for", f"{seconds:g}")
+        for index, model in enumerate(models):
+            options = ("--machine", model, *repeated, "--policy", ",".join([BASE, "interleave", "carrefour", "carrefour-as-coded"]))
+            wanted.append(Job(f"drawn/{program}/{index}", options, program, PROGRAMS[program], arguments=arguments_of(program, MACHINE)))
+    return wanted
+
+
 class Study:
     """All results, by what they answer. `results`: the answers of `simulate --json` by label; `predicted`: those of `whatif --json`."""
 
@@ -164,7 +180,11 @@ class Study:
             if f"memprof/{name}/before" in runs and f"memprof/{name}/after" in runs
         }
         self.synthetic = {machine: {} for machine in SYNTHETIC_MACHINES}
+        # By program: runs by policy, on each machine that was drawn.
+        self.drawn = {}
         for label in sorted(runs):
             kind, *rest = label.split("/")
             if kind == "synthetic":
                 self.synthetic[rest[0]][rest[1]] = runs[label]
+            elif kind == "drawn":
+                self.drawn.setdefault(rest[0], []).append(runs[label])

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import tomllib
 import unittest
 from xml.etree import ElementTree
 
@@ -23,6 +24,7 @@ import plan  # noqa: E402
 import plots  # noqa: E402
 import runner  # noqa: E402
 import svg  # noqa: E402
+import variants  # noqa: E402
 
 
 def answer(speeds):
@@ -207,6 +209,51 @@ class Predictions(unittest.TestCase):
         for median, agrees in ((-0.2, True), (0.0, False), (0.2, False)):
             [row] = judge.predictions(plan.Study({}, [], 5.0, 3, {ask: prediction(median, -0.5, 0.5)}), self.published)
             self.assertEqual((row.sign_agrees, row.inside), (agrees, None))
+
+
+class Drawn(unittest.TestCase):
+    published = judge.load(os.path.join(FOLDER, "published.toml"))
+
+    def test_machines_are_drawn_from_the_models_ranges(self):
+        with open(os.path.join(plan.ROOT, "models", f"{plan.MACHINE}.toml"), encoding="utf-8") as file:
+            text = file.read()
+        ranges = {key: bounds for _, key, bounds in variants.ranges_of(text.split("\n")) if key in variants.DEFAULTS}
+        drawn = [tomllib.loads(one) for one in variants.variants(text, plan.DRAWN)]
+        self.assertEqual(len(drawn), plan.DRAWN)
+        self.assertEqual(variants.variants(text, plan.DRAWN), variants.variants(text, plan.DRAWN), "one seed")
+        as_described = tomllib.loads(text)
+        for one in drawn:
+            local, *remote = one["idle_latency"]
+            self.assertTrue(local["ns"]["range"][0] <= local["ns"]["value"] <= local["ns"]["range"][1])
+            for rule in remote:
+                low, high = rule["over_local"]
+                self.assertTrue(low - 1e-4 <= rule["ns"]["value"] / local["ns"]["value"] <= high + 1e-4, rule)
+            for key, figure in one["traffic"].items():
+                low, high = figure.get("range") or ranges.get(key) or (figure["value"],) * 2
+                self.assertTrue(low <= figure["value"] <= high, key)
+            self.assertEqual((one["nodes"], one["caches"]), (as_described["nodes"], as_described["caches"]))
+        # Each range from end to end: one draw in each of its parts.
+        values = sorted(one["traffic"]["stream_outstanding"]["value"] for one in drawn)
+        low, high = as_described["traffic"]["stream_outstanding"]["range"]
+        for part, value in enumerate(values):
+            self.assertAlmostEqual((value - low) / (high - low) * plan.DRAWN, part + 0.5, delta=0.501)
+
+    def test_a_policys_gain_has_the_least_and_the_most_of_all_machines(self):
+        jobs = plan.drawn_jobs(list(plan.PROGRAMS), self.published, 5.0, [f"m{index}" for index in range(plan.DRAWN)])
+        self.assertIn("streamcluster", {job.program for job in jobs})
+        self.assertNotIn("psearchy", {job.program for job in jobs}, "no policy that decides while it runs is published")
+        results = {"program/is": answer({"first-touch": 1.0, "interleave": 1.4, "carrefour": 1.02, "carrefour-as-coded": 1.02})}
+        for job in jobs:
+            if job.program == "is":
+                speed = 0.9 + 0.01 * int(job.label.rsplit("/", 1)[1])
+                results[job.label] = answer({"first-touch": 1.0, "interleave": 1.3, "carrefour": speed})
+        rows = {row.policy: row for row in judge.figures_and_signs(study(results, plan.POLICIES), self.published)}
+        self.assertEqual([round(gain, 6) for gain in rows["carrefour"].drawn], [-0.1, 0.08])
+        self.assertIsNone(rows["carrefour-as-coded"].drawn, "it ran on none of them")
+        self.assertIn("| -10.0 to +8.0 |", page.comparisons(list(rows.values())))
+        results.popitem()
+        rows = judge.figures_and_signs(study(results, plan.POLICIES), self.published)
+        self.assertEqual([row.drawn for row in rows], [None] * len(rows), "fewer machines hold less")
 
 
 class Shown(unittest.TestCase):
