@@ -16,9 +16,9 @@ Some rows cannot all be inside, whatever is predicted; `cargo test -p numapilot-
   input and which options MemProf used is not published. Both of its fixes (+37, +33) are missed by the same cause, and equally.
 * `facerec`: of the run time, MemProf's two fixes save 29 % (copies) and 13 % (everything interleaved), so interleaving saves 0.45 of what copies do;
   Carrefour's two figures give at most 0.69. A serial part, or another number of images, shortens both alike and leaves that ratio. In the model it is
-  0.75 where every thread keeps its images, which is what a prediction takes from a recording, and 0.43 to 0.53 where whichever thread is free takes the next
-  one. Which of the two the original did is not known here; our program does the latter, so that its predictions of interleaving are too high.
-* `webserver` and `pca` give work to whichever thread is free, too.
+  0.75 where every thread keeps its images, and 0.43 to 0.53 where whichever thread is free takes the next one. Our program does the latter;
+  which of the two the original did is not known here, so the intervals of such programs hold both (`whatif --dynamic-work`: `facerec`, `psearchy`, `pca`,
+  `swaptions`, `webserver`).
 """
 
 CAVEATS = """\

@@ -46,6 +46,9 @@ INPUTS = {
     ("psearchy", MEMPROF_MACHINE): ("--documents", 1200),
     ("webserver", MEMPROF_MACHINE): ("--requests", 40),
 }
+# Programs whose threads take the next piece of work when they are free (in their sources: a shared counter or list, or requests that come). Whether the
+# originals do is not known of all of them; predictions' intervals hold both.
+DYNAMIC = ("facerec", "psearchy", "pca", "bfs", "swaptions", "webserver")
 # Long enough as recorded. Ten rankings are all that IS does: repeated, they would give a policy that decides every second time that it does not have.
 ONCE = ("is",)
 # MemProf's case studies: the variant that does what its authors did.

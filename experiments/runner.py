@@ -143,7 +143,8 @@ class Lab:
         self.record(ask, ask.machine)
         trace = self.trace(ask, ask.machine)
         sets = [part for one in ask.sets for part in ("--set", one)]
-        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *sets], priced)
+        dynamic = ["--dynamic-work"] if ask.program in plan.DYNAMIC else []
+        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *dynamic, *sets], priced)
 
     def predictions(self, asks):
         """Answers by what was asked, and what failed."""

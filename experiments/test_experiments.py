@@ -307,6 +307,21 @@ class Kept(unittest.TestCase):
             os.chmod(binary, 0o755)
             self.assertEqual(calls(), 4)
 
+    def test_predictions_of_programs_that_share_work_out_are_asked_for_as_such(self):
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        for program, is_dynamic in (("facerec", True), ("streamcluster", False)):
+            with tempfile.TemporaryDirectory() as folder:
+                binary = os.path.join(folder, "numapilot")
+                files.write(binary, f"#!/bin/sh\necho \"$@\" >> {folder}/asked\necho '{json.dumps(prediction(0.2, 0.1, 0.3))}'\n")
+                os.chmod(binary, 0o755)
+                lab, ask = runner.Lab(binary, folder, folder), plan.asks([program], published)[0]
+                files.write(os.path.join(lab.trace(ask, ask.machine), "meta.json"), "{}")
+                self.assertAlmostEqual(lab.predict(ask)["uncertainty"]["median"], 0.2)
+                with open(os.path.join(folder, "asked"), encoding="utf-8") as file:
+                    [asked] = file.read().splitlines()
+                self.assertIn("--set *=interleave", asked)
+                self.assertEqual("--dynamic-work" in asked, is_dynamic)
+
     def test_what_is_no_answer_is_a_failure_and_is_not_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             binary = os.path.join(folder, "numapilot")
