@@ -47,7 +47,8 @@ CAVEATS = """\
 ## Again
 
 `make experiments` sets up, builds, records, simulates and compares; `make experiments EXPERIMENTS=--quick` repeats for 5 s in place of 15, and
-`EXPERIMENTS="--quick pca is"` does only those programs. What was interrupted goes on where it was; recordings and results are kept in `build/experiments`.
+`EXPERIMENTS="--quick pca is"` does only those programs; `EXPERIMENTS="--quick --drawn is"` also simulates the published policies on 19 machines drawn from
+the ranges of the model, for an interval (19 times as long). What was interrupted goes on where it was; recordings and results are kept in `build/experiments`.
 """
 
 
