@@ -98,7 +98,7 @@ check: lint setup-test
 bench: setup-bench workloads query
 	@tools/bench $(NUMAPILOT) $(BUILD)
 
-# Options in EXPERIMENTS: --quick, --for SECONDS, names of programs.
+# Options in EXPERIMENTS: --quick, --for SECONDS, --drawn, names of programs.
 experiments: setup-experiments workloads
 	@experiments/run $(NUMAPILOT) $(BUILD)/instrumented $(BUILD)/experiments $(EXPERIMENTS)
 

@@ -26,6 +26,57 @@ class Run:
         return self.speed / base.speed - 1
 
 
+# What is kept of a prediction's distribution: these quantiles of its gain.
+QUANTILES = (0.025, 0.05, 0.5, 0.95, 0.975)
+# A normal distribution's 5 and 95 % quantiles are so many deviations apart.
+LIKELY_DEVIATIONS = 3.29
+
+
+def quantiles_of(answer):
+    """Of an answer of `numapilot whatif --json`: the gains at QUANTILES."""
+    told = answer["uncertainty"]
+    low, high = told["likely"]
+    return sorted([answer["gain_low"], low, told["median"], high, answer["gain_high"]])
+
+
+def share_below(quantiles, gain):
+    """Share of a distribution up to `gain`: linear between the quantiles that are known, nothing beyond the outermost."""
+    if gain < quantiles[0]:
+        return 0.0
+    for (low, high), (below, up_to) in zip(zip(quantiles, quantiles[1:]), zip(QUANTILES, QUANTILES[1:])):
+        if gain < high:
+            return below + (up_to - below) * (gain - low) / (high - low)
+    return 1.0
+
+
+def mixture(answers):
+    """Median and 90 % interval of several predictions of which one is right and each may be: (low, median, high). Of one, what it says."""
+    if len(answers) == 1:
+        told = answers[0]["uncertainty"]
+        return told["likely"][0], told["median"], told["likely"][1]
+    of_each = [quantiles_of(answer) for answer in answers]
+
+    def gain_at(share):
+        low, high = min(one[0] for one in of_each), max(one[-1] for one in of_each)
+        for _ in range(60):
+            middle = (low + high) / 2
+            is_below = sum(share_below(one, middle) for one in of_each) / len(of_each) < share
+            low, high = (middle, high) if is_below else (low, middle)
+        return high
+
+    return gain_at(0.05), gain_at(0.5), gain_at(0.95)
+
+
+def share_of_inputs(answers):
+    """Share of a mixture's variance that is between its parts."""
+    medians = [answer["uncertainty"]["median"] for answer in answers]
+    widths = [answer["uncertainty"]["likely"][1] - answer["uncertainty"]["likely"][0] for answer in answers]
+    mean = sum(medians) / len(medians)
+    between = sum((median - mean) ** 2 for median in medians) / len(medians)
+    within = sum((width / LIKELY_DEVIATIONS) ** 2 for width in widths) / len(widths)
+    return between / (between + within) if between > 0 else 0.0
+
+
 def gains(runs, policy, base):
     """Gains of `policy` over `base`, by name of the program, of those that have both. `runs`: by program, by policy."""
     return {name: by[policy].gain_over(by[base]) for name, by in runs.items() if policy in by and base in by}

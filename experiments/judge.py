@@ -13,6 +13,7 @@ SIGNS = ("gain", "loss", "unchanged", "no loss")
 STANDS_FOR = {"carrefour": ("carrefour", "carrefour-as-coded")}
 
 EVERYTHING = "everything interleaved"
+INPUT = "the program's input, which is not published"
 
 
 @dataclass
@@ -28,6 +29,8 @@ class Comparison:
     agrees: bool
     source: str
     note: str = ""
+    # Least and most gain on machines drawn from the model's ranges; None where none was simulated.
+    drawn: tuple | None = None
 
 
 def load(path):
@@ -78,7 +81,8 @@ def figures_and_signs(study, published):
             common = {"program": entry["program"], "policy": policy, "source": entry["source"], "note": entry.get("note", "")}
             if "sign" in entry:
                 agrees = sign_agrees(entry["sign"], gain, within)
-                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=agrees, **common))
+                drawn = drawn_gains(study, entry["program"], policy)
+                rows.append(Comparison(what="gain", published=entry["sign"], ours=gain, error=None, agrees=agrees, drawn=drawn, **common))
                 continue
             value = entry["value"]
             ours = gain if entry["metric"] == "gain" else run.local
@@ -86,8 +90,17 @@ def figures_and_signs(study, published):
             agrees = entry["metric"] != "gain" or sign_agrees(value, gain, within)
             what = {"gain": "gain", "local": "local share"}[entry["metric"]]
             shown = f"{100 * value:+.0f} %" if entry["metric"] == "gain" else f"{100 * value:.0f} %"
-            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, **common))
+            drawn = drawn_gains(study, entry["program"], policy) if entry["metric"] == "gain" else None
+            rows.append(Comparison(what=what, published=shown, ours=ours, error=ours - value, agrees=agrees, drawn=drawn, **common))
     return rows
+
+
+def drawn_gains(study, program, policy):
+    """Least and most gain of a policy on the machines that were drawn."""
+    runs = [by for by in study.drawn.get(program, []) if policy in by and plan.BASE in by]
+    gains = [by[policy].gain_over(by[plan.BASE]) for by in runs]
+    # Of fewer, least and most would hold less than they are said to.
+    return (min(gains), max(gains)) if len(gains) >= plan.DRAWN else None
 
 
 def orders(study, published):
@@ -151,6 +164,8 @@ class Predicted:
     sign_agrees: bool
     source: str
     comes_from: str
+    # Medians of each input: the simulations', a quarter of it, four times as much; empty where there is one only.
+    of_inputs: tuple = ()
 
     @property
     def inside(self):
@@ -167,17 +182,27 @@ def predictions(study, published):
     within, rows = published["unchanged"]["within"], []
     for kind in ("figure", "sign", "fix"):
         for entry in published[kind]:
-            for (ask, value), what in zip(plan.asked(kind, entry), (entry.get("fix", EVERYTHING), EVERYTHING)):
-                if ask not in study.predicted:
+            for (asks, value), what in zip(plan.asked(kind, entry), (entry.get("fix", EVERYTHING), EVERYTHING)):
+                # Without the prediction of every input, the interval would hold less than is not known.
+                if any(ask not in study.predicted for ask in asks):
                     continue
-                answer = study.predicted[ask]
-                told = answer["uncertainty"]
-                agrees = sign_agrees(value, told["median"], within)
-                sources = told["sources"][:2]
-                comes_from = "; ".join(f"{source['words']} {100 * source['share']:.0f} %" for source in sources)
-                low, high = told["likely"]
-                rows.append(Predicted(entry["program"], what, ask.machine, value, told["median"], low, high, agrees, entry["source"], comes_from))
+                answers = [study.predicted[ask] for ask in asks]
+                low, median, high = figures.mixture(answers)
+                of_inputs = tuple(answer["uncertainty"]["median"] for answer in answers) if len(answers) > 1 else ()
+                agrees = sign_agrees(value, median, within)
+                common = {"source": entry["source"], "comes_from": comes_from(answers), "of_inputs": of_inputs}
+                rows.append(Predicted(entry["program"], what, asks[0].machine, value, median, low, high, agrees, **common))
     return rows
+
+
+def comes_from(answers):
+    """In words: the two greatest sources of an interval's width. Of several inputs, sources are those of the first, with what the inputs leave them."""
+    of_inputs = figures.share_of_inputs(answers)
+    shares = [(source["words"], source["share"] * (1 - of_inputs)) for source in answers[0]["uncertainty"]["sources"]]
+    if len(answers) > 1:
+        shares.append((INPUT, of_inputs))
+    shares.sort(key=lambda one: -one[1])
+    return "; ".join(f"{words} {100 * share:.0f} %" for words, share in shares[:2])
 
 
 def is_far(row, published):

@@ -1,6 +1,7 @@
 """Records and simulates, with everything kept in one folder. The only file here that starts processes."""
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ import time
 import files
 import loop
 import plan
+import variants
 
 RATE_HZ = "500000"
 # Simulations at once; each takes one core and up to a few hundred MB.
@@ -43,6 +45,18 @@ class Lab:
         """Ours and the published ones, and the optimum if this binary knows it."""
         known = {line.split()[0] for line in run([self.numapilot, "simulate", "--list"]).splitlines() if line[:1].strip()}
         return plan.POLICIES + [plan.OPTIMUM] * (plan.OPTIMUM in known)
+
+    def drawn_models(self):
+        """Files of the machines drawn from the ranges of the usual one's model."""
+        with open(os.path.join(plan.ROOT, "models", f"{plan.MACHINE}.toml"), encoding="utf-8") as file:
+            text = file.read()
+        paths = []
+        for index, drawn in enumerate(variants.variants(text, plan.DRAWN)):
+            # The name has the contents: a result that is kept is of this machine.
+            digest = hashlib.sha256(drawn.encode()).hexdigest()[:12]
+            paths.append(os.path.join(self.out, "machines", f"{plan.MACHINE}-{index}-{digest}.toml"))
+            files.write(paths[-1], drawn)
+        return paths
 
     def trace(self, job, machine=plan.MACHINE):
         of_machine = "" if machine == plan.MACHINE else f"-{machine}"
@@ -129,7 +143,8 @@ class Lab:
         self.record(ask, ask.machine)
         trace = self.trace(ask, ask.machine)
         sets = [part for one in ask.sets for part in ("--set", one)]
-        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *sets], priced)
+        dynamic = ["--dynamic-work"] if ask.program in plan.DYNAMIC else []
+        return self.answer(f"predicted/{ask.label}", trace, ["whatif", trace, "--json", *dynamic, *sets], priced)
 
     def predictions(self, asks):
         """Answers by what was asked, and what failed."""

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import tomllib
 import unittest
 from xml.etree import ElementTree
 
@@ -23,6 +24,7 @@ import plan  # noqa: E402
 import plots  # noqa: E402
 import runner  # noqa: E402
 import svg  # noqa: E402
+import variants  # noqa: E402
 
 
 def answer(speeds):
@@ -112,13 +114,23 @@ class Judgement(unittest.TestCase):
         self.assertIn("Order of `psearchy`: published that local allocation beats everything interleaved", "\n".join(judge.missed(cases, self.published)))
 
     def test_simulations_and_predictions_are_of_the_same_recordings(self):
-        asked = {(ask.program, ask.variant, ask.machine, ask.arguments) for ask in plan.asks(list(plan.PROGRAMS), self.published)}
+        groups = [asks for kind in ("figure", "sign", "fix") for entry in self.published[kind] for asks, _ in plan.asked(kind, entry)]
+        asked = {(ask.program, ask.variant, ask.machine, ask.arguments) for ask, *_ in groups}
         run = plan.jobs(list(plan.PROGRAMS), plan.POLICIES, 5.0, 3, False)
         simulated = {(job.program, job.variant, job.recorded_on, job.arguments) for job in run}
         self.assertEqual(asked - simulated, set())
         # IS has no more than its ten rankings: repeated, they would give a policy time that it does not have.
         repeated = {job.program: "--for" in job.options for job in run if job.label.startswith("program/")}
         self.assertEqual([program for program in repeated if not repeated[program]], ["is"])
+
+    def test_a_program_has_another_size_only_where_its_paper_ran_another_program(self):
+        entries = [entry for kind in ("figure", "sign", "fix") for entry in self.published[kind] if entry["program"] == "facerec"]
+        self.assertEqual({entry["source"] for entry in entries}, {"carrefour", "memprof"})
+        for entry in entries:
+            is_long = entry.get("note") == "FaceRecLong"
+            machine = plan.MACHINE if entry["source"] == "carrefour" else plan.MEMPROF_MACHINE
+            self.assertEqual(is_long, machine == plan.MACHINE, entry)
+            self.assertEqual("medium" in plan.arguments_of("facerec", machine), is_long, entry)
 
     def test_every_published_statement_belongs_to_something_that_is_run(self):
         for kind in ("figure", "sign", "fix"):
@@ -136,15 +148,54 @@ class Predictions(unittest.TestCase):
     published = judge.load(os.path.join(FOLDER, "published.toml"))
 
     def test_each_published_gain_of_a_placement_is_asked_for_and_none_of_a_daemon(self):
-        asked = plan.asks(list(plan.PROGRAMS), self.published)
+        asked = [one for kind in ("figure", "sign", "fix") for entry in self.published[kind] for one in plan.asked(kind, entry)]
         gains = [entry for entry in self.published["figure"] if entry["metric"] == "gain" and entry["policy"] == "interleave"]
         signs = [entry for entry in self.published["sign"] if entry["policy"] == "interleave"]
         self.assertEqual(len(asked), len(gains) + len(signs) + 2 * len(self.published["fix"]))
 
+    def of_streamcluster(self):
+        [fix] = [entry for entry in self.published["fix"] if entry["program"] == "streamcluster"]
+        return plan.asked("fix", fix)
+
+    def test_a_gain_with_a_figure_is_predicted_for_each_input_that_may_have_been(self):
+        for asks, _ in self.of_streamcluster():
+            amounts = [ask.arguments[len(plan.WHOLE):] for ask in asks]
+            self.assertEqual(amounts, [(), ("--chunk", "32768"), ("--chunk", "524288")])
+            self.assertEqual(len({ask.label for ask in asks}), 3, "kept apart")
+        for (program, machine), (option, amount) in plan.INPUTS.items():
+            self.assertEqual(len(plan.inputs_of(program, machine)), 3)
+            self.assertEqual(amount % plan.INPUT_FACTOR, 0, (program, option))
+        for entry in self.published["sign"]:
+            for asks, _ in plan.asked("sign", entry):
+                self.assertEqual(len(asks), 1, entry)
+
+    def test_predictions_of_several_inputs_are_one_that_any_of_them_may_be(self):
+        # Three that do not overlap: the median is of the middle one, and the ends are where a twentieth of all is beyond, three twentieths of one of them.
+        low, median, high = figures.mixture([prediction(0.5, 0.4, 0.6), prediction(0.1, 0.0, 0.2), prediction(1.0, 0.8, 1.2)])
+        self.assertAlmostEqual(median, 0.5)
+        self.assertAlmostEqual(low, 0.0 + 0.1 * (0.15 - 0.05) / 0.45)
+        self.assertAlmostEqual(high, 1.2 - 0.2 * (0.15 - 0.05) / 0.45)
+        # Of one and the same, what each says; of one alone, to the last bit.
+        same = figures.mixture([prediction(0.5, 0.4, 0.7)] * 3)
+        for ours, one in zip(same, (0.4, 0.5, 0.7)):
+            self.assertAlmostEqual(ours, one)
+        self.assertEqual(figures.mixture([prediction(0.1, -0.3, 0.7)]), (-0.3, 0.1, 0.7))
+        self.assertEqual(figures.mixture([prediction(0.2, 0.2, 0.2)] * 3)[1], 0.2)
+
+    def test_a_row_names_its_input_as_a_source_and_needs_all_of_them(self):
+        (block, _), _ = self.of_streamcluster()
+        predicted = dict(zip(block, [prediction(0.6, 0.5, 0.7), prediction(0.2, 0.1, 0.3), prediction(0.9, 0.8, 1.0)]))
+        [row] = judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published)
+        self.assertEqual((row.published, row.inside, row.of_inputs), (0.37, True, (0.6, 0.2, 0.9)))
+        self.assertTrue(row.comes_from.startswith(f"{judge.INPUT} 9"), row.comes_from)
+        self.assertIn("| +60.0 / +20.0 / +90.0 |", "\n".join(page.predictions_part([row])))
+        del predicted[block[2]]
+        self.assertEqual(judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published), [])
+
     def test_what_lies_outside_is_said(self):
         # Published: +37 % by one array interleaved, +33 % by everything.
-        block, everything = plan.asks(["streamcluster"], self.published)[-2:]
-        predicted = {block: prediction(0.60, 0.30, 0.90), everything: prediction(0.60, 0.40, 0.80)}
+        *_, (block, _), (everything, _) = self.of_streamcluster()
+        predicted = {ask: prediction(0.60, 0.30, 0.90) for ask in block} | {ask: prediction(0.60, 0.40, 0.80) for ask in everything}
         rows = judge.predictions(plan.Study({}, [], 5.0, 3, predicted), self.published)
         self.assertEqual([row.inside for row in rows], [True, False])
         self.assertAlmostEqual(rows[1].error, 0.27)
@@ -158,6 +209,51 @@ class Predictions(unittest.TestCase):
         for median, agrees in ((-0.2, True), (0.0, False), (0.2, False)):
             [row] = judge.predictions(plan.Study({}, [], 5.0, 3, {ask: prediction(median, -0.5, 0.5)}), self.published)
             self.assertEqual((row.sign_agrees, row.inside), (agrees, None))
+
+
+class Drawn(unittest.TestCase):
+    published = judge.load(os.path.join(FOLDER, "published.toml"))
+
+    def test_machines_are_drawn_from_the_models_ranges(self):
+        with open(os.path.join(plan.ROOT, "models", f"{plan.MACHINE}.toml"), encoding="utf-8") as file:
+            text = file.read()
+        ranges = {key: bounds for _, key, bounds in variants.ranges_of(text.split("\n")) if key in variants.DEFAULTS}
+        drawn = [tomllib.loads(one) for one in variants.variants(text, plan.DRAWN)]
+        self.assertEqual(len(drawn), plan.DRAWN)
+        self.assertEqual(variants.variants(text, plan.DRAWN), variants.variants(text, plan.DRAWN), "one seed")
+        as_described = tomllib.loads(text)
+        for one in drawn:
+            local, *remote = one["idle_latency"]
+            self.assertTrue(local["ns"]["range"][0] <= local["ns"]["value"] <= local["ns"]["range"][1])
+            for rule in remote:
+                low, high = rule["over_local"]
+                self.assertTrue(low - 1e-4 <= rule["ns"]["value"] / local["ns"]["value"] <= high + 1e-4, rule)
+            for key, figure in one["traffic"].items():
+                low, high = figure.get("range") or ranges.get(key) or (figure["value"],) * 2
+                self.assertTrue(low <= figure["value"] <= high, key)
+            self.assertEqual((one["nodes"], one["caches"]), (as_described["nodes"], as_described["caches"]))
+        # Each range from end to end: one draw in each of its parts.
+        values = sorted(one["traffic"]["stream_outstanding"]["value"] for one in drawn)
+        low, high = as_described["traffic"]["stream_outstanding"]["range"]
+        for part, value in enumerate(values):
+            self.assertAlmostEqual((value - low) / (high - low) * plan.DRAWN, part + 0.5, delta=0.501)
+
+    def test_a_policys_gain_has_the_least_and_the_most_of_all_machines(self):
+        jobs = plan.drawn_jobs(list(plan.PROGRAMS), self.published, 5.0, [f"m{index}" for index in range(plan.DRAWN)])
+        self.assertIn("streamcluster", {job.program for job in jobs})
+        self.assertNotIn("psearchy", {job.program for job in jobs}, "no policy that decides while it runs is published")
+        results = {"program/is": answer({"first-touch": 1.0, "interleave": 1.4, "carrefour": 1.02, "carrefour-as-coded": 1.02})}
+        for job in jobs:
+            if job.program == "is":
+                speed = 0.9 + 0.01 * int(job.label.rsplit("/", 1)[1])
+                results[job.label] = answer({"first-touch": 1.0, "interleave": 1.3, "carrefour": speed})
+        rows = {row.policy: row for row in judge.figures_and_signs(study(results, plan.POLICIES), self.published)}
+        self.assertEqual([round(gain, 6) for gain in rows["carrefour"].drawn], [-0.1, 0.08])
+        self.assertIsNone(rows["carrefour-as-coded"].drawn, "it ran on none of them")
+        self.assertIn("| -10.0 to +8.0 |", page.comparisons(list(rows.values())))
+        results.popitem()
+        rows = judge.figures_and_signs(study(results, plan.POLICIES), self.published)
+        self.assertEqual([row.drawn for row in rows], [None] * len(rows), "fewer machines hold less")
 
 
 class Shown(unittest.TestCase):
@@ -210,6 +306,21 @@ class Kept(unittest.TestCase):
             files.write(binary, script + "\n")
             os.chmod(binary, 0o755)
             self.assertEqual(calls(), 4)
+
+    def test_predictions_of_programs_that_share_work_out_are_asked_for_as_such(self):
+        published = judge.load(os.path.join(FOLDER, "published.toml"))
+        for program, is_dynamic in (("facerec", True), ("streamcluster", False)):
+            with tempfile.TemporaryDirectory() as folder:
+                binary = os.path.join(folder, "numapilot")
+                files.write(binary, f"#!/bin/sh\necho \"$@\" >> {folder}/asked\necho '{json.dumps(prediction(0.2, 0.1, 0.3))}'\n")
+                os.chmod(binary, 0o755)
+                lab, ask = runner.Lab(binary, folder, folder), plan.asks([program], published)[0]
+                files.write(os.path.join(lab.trace(ask, ask.machine), "meta.json"), "{}")
+                self.assertAlmostEqual(lab.predict(ask)["uncertainty"]["median"], 0.2)
+                with open(os.path.join(folder, "asked"), encoding="utf-8") as file:
+                    [asked] = file.read().splitlines()
+                self.assertIn("--set *=interleave", asked)
+                self.assertEqual("--dynamic-work" in asked, is_dynamic)
 
     def test_what_is_no_answer_is_a_failure_and_is_not_kept(self):
         with tempfile.TemporaryDirectory() as folder:

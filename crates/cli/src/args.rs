@@ -603,6 +603,10 @@ pub struct WhatifArgs {
     /// Simulate the program on this machine: model name or file [default: the machine of the recording]
     #[arg(long, short, value_name = "NAME|FILE")]
     pub machine: Option<String>,
+    /// The program's threads take work when they are free (a queue, a counter, a dynamic loop), so one that is slowed down does less: the interval also holds
+    /// gains of that. Without this, each thread does what it did in the recording
+    #[arg(long, conflicts_with = "machine")]
+    pub dynamic_work: bool,
     /// Seed of the simulation's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

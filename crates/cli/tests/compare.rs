@@ -35,6 +35,8 @@ fn interleaving_is_seen_to_help_and_as_much_as_predicted() {
         json(&run(&["compare", &before, &after, "--prediction", &file, "--html", &page, "--json"]).succeeded().stdout);
     let gain = number(&found, "/gain/value");
     let foretold = number(&found, "/prediction/predicted/gain");
+    // What MemProf measured of this change on a machine like this one, +33 %, less a tenth; Carrefour measured +100 %. A model that has no congestion says
+    // nothing near it.
     assert!(gain > 0.3, "gain {gain}");
     assert!((gain - foretold).abs() < 0.1 * (1.0 + foretold), "found {gain}, predicted {foretold}");
     let metric = |name: &str| {

@@ -78,6 +78,26 @@ fn what_if_predicts_with_an_interval_and_names_what_it_set() {
     );
 }
 
+/// Whoever takes work when it is free does less of it where it is slowed down: the interval holds that, the value stays, the source is named. All memory on one
+/// node slows the threads of one node less than others.
+#[test]
+fn work_that_is_taken_is_in_the_interval() {
+    let trace = trace();
+    let kept = json(&["whatif", &trace, "--set", "*=bind:0", "--json"]);
+    let taken = json(&["whatif", &trace, "--set", "*=bind:0", "--dynamic-work", "--json"]);
+    let (value, same) = (number(&kept, "/gain"), number(&taken, "/gain"));
+    assert!((value - same).abs() < 1e-9, "{value} and {same}");
+    let (kept_median, median) = (number(&kept, "/uncertainty/median"), number(&taken, "/uncertainty/median"));
+    assert!(median > kept_median, "{median}, {kept_median} with the work as recorded");
+    let is_named = |of: &Value| {
+        let sources = of["uncertainty"]["sources"].as_array().expect("a list");
+        sources.iter().any(|source| source["place"] == "program.work_taken")
+    };
+    assert!(is_named(&taken) && !is_named(&kept), "{taken}");
+    let ran = run(&["whatif", &trace, "--set", "*=interleave", "--machine", "memprof-b", "--dynamic-work"]);
+    assert!(ran.code == 2 && ran.stderr.contains("cannot be used with"), "{}: {}", ran.code, ran.stderr);
+}
+
 #[test]
 fn wrong_wishes_are_answered_with_what_is_right() {
     let trace = trace();

@@ -14,6 +14,8 @@ pub struct Analysis<'t> {
     pub(crate) filter: Filter,
     pub(crate) nodes: Vec<NodeId>,
     pub(crate) memory_nodes: Vec<NodeId>,
+    /// Whether the program's threads take the next piece of work when they are free ([`Analysis::of_taken_work`]).
+    pub(crate) takes_work: bool,
     position: Vec<u16>,
 }
 
@@ -29,7 +31,7 @@ impl<'t> Analysis<'t> {
             position[usize::from(node.0)] = index as u16;
         }
         let memory_nodes = if memory_nodes.is_empty() { all.clone() } else { memory_nodes.to_vec() };
-        Analysis { trace, filter, nodes: all, memory_nodes, position }
+        Analysis { trace, filter, nodes: all, memory_nodes, takes_work: false, position }
     }
 
     /// Looks at `trace` on `machine`, with all nodes of the machine in its order. Without a machine: with the nodes that the trace names, all of which count
@@ -53,6 +55,13 @@ impl<'t> Analysis<'t> {
     #[must_use]
     pub fn with(self, filter: Filter) -> Analysis<'t> {
         Analysis { filter, ..self }
+    }
+
+    /// The same analysis of a program whose threads take the next piece of work when they are free (a queue, a counter, a dynamic loop): intervals of
+    /// predictions then reach from the division of work that was recorded to one in which a slowed thread does less.
+    #[must_use]
+    pub fn of_taken_work(self) -> Analysis<'t> {
+        Analysis { takes_work: true, ..self }
     }
 
     /// Nodes in the order of every per-node list.

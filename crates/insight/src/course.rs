@@ -47,7 +47,8 @@ pub(crate) struct Course {
     events: usize,
     threads: usize,
     windows: Windows,
-    process_of: Vec<u32>,
+    /// By thread: its process, as an index.
+    pub process_of: Vec<u32>,
     /// `[window * threads + thread]`: nanoseconds that the thread worked, by the recording's clock.
     pub worked_ns: Vec<f64>,
     /// Whether all threads wait for each other at the end of each window.

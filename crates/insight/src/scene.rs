@@ -383,9 +383,14 @@ mod tests {
     fn what_groups_wait_for_is_of_the_cores_that_the_price_is_of() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
         let trace = Trace::open(&folder).expect("a committed trace");
-        let as_charged = include_str!("../../../models/opteron-8385.toml");
-        let fewer = format!("{as_charged}\n[traffic]\nstream_outstanding = {{ value = 4, source = \"made up\" }}\n");
-        let (usual, fewer) = (waits_of_groups_over_all(&trace, as_charged), waits_of_groups_over_all(&trace, &fewer));
+        let model = include_str!("../../../models/opteron-8385.toml");
+        let of = |streams: &str| {
+            let (before, figures) = model.split_once("[traffic]\n").expect("the model's figures of streams");
+            let (_, after) = figures.split_once('\n').expect("one line");
+            waits_of_groups_over_all(&trace, &format!("{before}[traffic]\nstream_outstanding = {streams}\n{after}"))
+        };
+        let usual = of(r#"{ value = 8, source = "made up", estimate = true, range = [4, 17] }"#);
+        let fewer = of(r#"{ value = 4, source = "made up" }"#);
         assert!((fewer / usual - 1.0).abs() < 0.05, "{fewer} of all waits, {usual} on cores as charged");
     }
 }

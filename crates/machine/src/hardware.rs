@@ -206,8 +206,16 @@ pub struct TrafficFigures {
     pub controller_efficiency: Option<f64>,
     /// How much longer a controller is busy with a line written than with a line read, as a share of the latter: turning the bus round.
     pub write_turnaround: Option<f64>,
-    /// Bytes on a link of a message without data (request, probe, acknowledgement), and of the header of one with data.
+    /// Bytes on a link of a message that holds an address: a request, a probe. Where `answer_bytes` is not given, of every message without data.
     pub message_bytes: Option<f64>,
+    /// Bytes on a link of a message without address: an acknowledgement, a probe's answer, and the header of a line.
+    pub answer_bytes: Option<f64>,
+    /// Bytes on a link of the message with which the asking node tells the home node that a read has ended (HyperTransport's SrcDone). `None`: there is none.
+    pub completion_bytes: Option<f64>,
+    /// Bytes that each message costs the other direction of each link that it crosses: its buffers are given back. `None`: nothing.
+    pub release_bytes: Option<f64>,
+    /// Share of its peak bandwidth that a link reaches, 0 to 1. `None`: all of it.
+    pub link_efficiency: Option<f64>,
     /// Memory accesses that one thread running STREAM keeps outstanding, with all that is prefetched for it.
     pub stream_outstanding: Option<f64>,
     /// Memory accesses outstanding, with prefetching, in a chase of pointers with a stride of one line, on an idle machine.

@@ -20,6 +20,14 @@ pub enum Subject {
     WriteTurnaround,
     /// [`crate::TrafficFigures::message_bytes`].
     MessageBytes,
+    /// [`crate::TrafficFigures::answer_bytes`].
+    AnswerBytes,
+    /// [`crate::TrafficFigures::completion_bytes`].
+    CompletionBytes,
+    /// [`crate::TrafficFigures::release_bytes`].
+    ReleaseBytes,
+    /// [`crate::TrafficFigures::link_efficiency`].
+    LinkEfficiency,
 }
 
 /// A value that is only known to lie between two bounds.
@@ -52,6 +60,10 @@ impl Unknown {
             Subject::ControllerEfficiency => "share of its peak bandwidth that a memory controller reaches",
             Subject::WriteTurnaround => "what a memory controller loses between reads and writes",
             Subject::MessageBytes => "bytes on a link that carry no data, for each message",
+            Subject::AnswerBytes => "bytes on a link of each message without address",
+            Subject::CompletionBytes => "bytes on a link that tell of the end of a read",
+            Subject::ReleaseBytes => "bytes that each message costs the other direction of a link",
+            Subject::LinkEfficiency => "share of its peak bandwidth that a link reaches",
         }
     }
 }

@@ -25,6 +25,10 @@ impl Subject {
             Subject::ControllerEfficiency => vec![traffic.controller_efficiency],
             Subject::WriteTurnaround => vec![traffic.write_turnaround],
             Subject::MessageBytes => vec![traffic.message_bytes],
+            Subject::AnswerBytes => vec![traffic.answer_bytes],
+            Subject::CompletionBytes => vec![traffic.completion_bytes],
+            Subject::ReleaseBytes => vec![traffic.release_bytes],
+            Subject::LinkEfficiency => vec![traffic.link_efficiency],
         }
     }
 }
@@ -96,6 +100,10 @@ impl Machine {
                 Subject::ControllerEfficiency => parts.traffic.controller_efficiency = Some(value),
                 Subject::WriteTurnaround => parts.traffic.write_turnaround = Some(value),
                 Subject::MessageBytes => parts.traffic.message_bytes = Some(value),
+                Subject::AnswerBytes => parts.traffic.answer_bytes = Some(value),
+                Subject::CompletionBytes => parts.traffic.completion_bytes = Some(value),
+                Subject::ReleaseBytes => parts.traffic.release_bytes = Some(value),
+                Subject::LinkEfficiency => parts.traffic.link_efficiency = Some(value),
             }
         }
         Machine::try_from(parts)

@@ -91,7 +91,7 @@ fn slips_in_ranges_are_told_with_their_place() {
     assert!(error.contains("idle_latency[0].ns") && error.contains("does not hold its value 115"), "{error}");
     assert!(with("range = [87, 130]", "range = [130, 87]").contains("does not hold its value"));
     assert!(with("range = [87, 130]", "range = [nan, 130]").contains("a bound of its range"));
-    let error = with("over_local = [1.08, 1.09]", "over_local = [1.2, 1.3]");
+    let error = with("over_local = [1.08, 1.3]", "over_local = [1.2, 1.3]");
     assert!(error.contains("idle_latency[1].over_local") && error.contains("1.087 times"), "{error}");
     let error = with("range = [87, 130] }", "range = [87, 130] }\nover_local = [1, 2]");
     assert!(error.contains("two ranges"), "{error}");

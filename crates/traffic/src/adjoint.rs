@@ -7,7 +7,7 @@
 
 use crate::accelerate::Accelerator;
 use crate::network::Network;
-use crate::probes;
+use crate::probes::Race;
 use crate::state::{LEFT_MIN, State};
 use crate::system::MemorySystem;
 
@@ -26,6 +26,11 @@ pub struct Adjoint {
     lambda: Vec<f64>,
     image: Vec<f64>,
     accelerator: Accelerator,
+    /// `[pair * stations + station]`, pairs as in [`State::excess_ns`]: derivative of the wait for probes by the station's stretch.
+    by_probes: Vec<f64>,
+    /// By pair: derivative by the wait for probes.
+    by_pair: Vec<f64>,
+    race: Race,
 }
 
 impl Adjoint {
@@ -45,6 +50,7 @@ impl Adjoint {
         self.image.resize(length, 0.0);
         self.aside.resize(stations, 0.0);
         self.accelerator.reset(length);
+        self.probes(system, state);
         let mut residual = f64::INFINITY;
         for _ in 0..ITERATIONS_MAX {
             self.transpose(system, network, state);
@@ -57,6 +63,21 @@ impl Adjoint {
         self.waited.clear();
         self.waited.extend_from_slice(&self.lambda[..stations]);
         residual
+    }
+
+    /// Derivatives of the waits for probes, which are the same at every step.
+    fn probes(&mut self, system: &MemorySystem, state: &State) {
+        let (nodes, stations) = (system.nodes(), state.stretch.len());
+        let pairs = if system.broadcasts() { nodes * nodes } else { 0 };
+        self.by_pair.clear();
+        self.by_pair.resize(pairs, 0.0);
+        self.by_probes.clear();
+        self.by_probes.resize(pairs * stations, 0.0);
+        for (pair, slopes) in self.by_probes.chunks_exact_mut(stations.max(1)).enumerate() {
+            if let Some(way) = system.way(pair / nodes, pair % nodes) {
+                self.race.add_slopes(way, &state.stretch, &state.variance, slopes);
+            }
+        }
     }
 
     /// `image` = J_u + lambda G_u and `aside` = lambda G_b for open traffic: the steps of [`State::advance`] backwards. A variable called `by_x` holds the
@@ -79,6 +100,7 @@ impl Adjoint {
             *by = station_lambda[station] / state.stretch[station] * state.open[station];
         }
         let nodes = system.nodes();
+        self.by_pair.fill(0.0);
         for (class, row) in network.rows.iter().enumerate() {
             let per_ns = state.per_ns[class];
             let by_next_response = class_lambda[class] / state.response_ns[class];
@@ -102,10 +124,13 @@ impl Adjoint {
             by_response[class] = -by_share * share;
             if system.broadcasts() {
                 for (to, part) in network.shares[class * nodes..(class + 1) * nodes].iter().enumerate() {
-                    if let Some(way) = system.way(row.from, to).filter(|_| *part > 0.0) {
-                        probes::add_slopes(way, &state.stretch, by_cycle * part, by_stretch);
-                    }
+                    self.by_pair[row.from * nodes + to] += by_cycle * part;
                 }
+            }
+        }
+        for (by, slopes) in self.by_pair.iter().zip(self.by_probes.chunks_exact(stations.max(1))) {
+            if *by != 0.0 {
+                by_stretch.iter_mut().zip(slopes).for_each(|(by_stretch, slope)| *by_stretch += by * slope);
             }
         }
         by_stretch.iter_mut().zip(&state.stretch).for_each(|(by, stretch)| *by *= stretch);

@@ -41,6 +41,7 @@ impl Answer {
                     weigh(&way.request, &adjoint.waited)
                         + weigh(&way.answer, &adjoint.waited)
                         + weigh(&way.probe_load, &adjoint.aside)
+                        + weigh(&way.control, &adjoint.aside)
                 };
                 solution.marginal_ns[from][to] = system.way(from, to).map_or(f64::NAN, |way| path + others(way));
             }

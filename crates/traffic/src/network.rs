@@ -17,7 +17,7 @@ pub struct Entry {
     pub station: usize,
     /// Service time in nanoseconds that the access waits for.
     pub demand_ns: f64,
-    /// Service time in nanoseconds that the access does not wait for: write-backs and probes.
+    /// Service time in nanoseconds that the access does not wait for: write-backs, probes, flow control.
     pub aside_ns: f64,
 }
 
@@ -43,6 +43,13 @@ impl Row {
     }
 }
 
+/// A station's variance of waits over that of exponential ones of the same mean, 0 to 1, and its derivative by the station's stretch.
+#[derive(Clone, Copy, Debug)]
+pub struct Variance {
+    pub value: f64,
+    pub slope: f64,
+}
+
 /// A closed queueing network of stations and classes.
 #[derive(Clone, Debug, Default)]
 pub struct Network {
@@ -52,6 +59,8 @@ pub struct Network {
     pub shares: Vec<f64>,
     /// By station: utilisation by background traffic.
     pub base: Vec<f64>,
+    /// By station: customers whose accesses ask anything of it; of a class of less than one customer, fewer ([`Row::own`]).
+    customers: Vec<f64>,
     /// Share of the background traffic that fits.
     pub background_carried: f64,
     dense: Vec<(f64, f64)>,
@@ -65,6 +74,8 @@ impl Network {
         self.shares.clear();
         self.base.clear();
         self.base.resize(system.stations(), 0.0);
+        self.customers.clear();
+        self.customers.resize(system.stations(), 0.0);
         self.dense.clear();
         self.dense.resize(system.stations(), (0.0, 0.0));
         for index in 0..load.classes.len() {
@@ -98,6 +109,7 @@ impl Network {
             add(&way.request, share, 0.0);
             add(&way.answer, share, 0.0);
             add(&way.probe_load, 0.0, share);
+            add(&way.control, 0.0, share);
             add(&way.write_back, 0.0, writes);
         }
         let first = self.entries.len();
@@ -107,15 +119,35 @@ impl Network {
                 self.entries.push(Entry { station, demand_ns, aside_ns });
             }
         }
-        self.rows.push(Row {
+        let row = Row {
             from: class.from,
             customers: class.threads * class.outstanding,
             think_ns: class.outstanding * class.think_ns,
             fixed_ns,
             first,
             end: self.entries.len(),
-        });
+        };
+        for entry in &self.entries[first..] {
+            self.customers[entry.station] += row.customers * row.own();
+        }
+        self.rows.push(row);
         Ok(())
+    }
+
+    /// How much waits at a station vary, where `stretch` is sojourn over service time there. In a queue that an open stream feeds, the number of customers
+    /// varies as its mean does, and so do waits: 1. In a closed network the variance of that number is its derivative by the logarithm of the station's service
+    /// time; where most of N customers wait already, more service time brings no more of them. For one class and one full station with a
+    /// mean queue of n, mean value analysis gives (1 - n / N) / (1 + n^2 / N) of the open queue's variance. The first factor is left out: the queue also has
+    /// messages for which no thread waits, so that n may be greater than N.
+    pub fn variance(&self, station: usize, stretch: f64) -> Variance {
+        let customers = self.customers[station];
+        if customers <= 0.0 {
+            return Variance { value: 1.0, slope: 0.0 };
+        }
+        let left = 1.0 - self.base[station];
+        let queue = (stretch * left - 1.0).max(0.0);
+        let value = 1.0 / (1.0 + queue * queue / customers);
+        Variance { value, slope: -value * value * 2.0 * queue * left / customers }
     }
 
     /// A copy is a read by the target from the source, and a line written to the target.
@@ -123,8 +155,8 @@ impl Network {
         let lines_per_ns = background.bytes_per_s / LINE_BYTES / NS;
         let read = system.way(background.target, background.source);
         let write = system.way(background.target, background.target);
-        let visits =
-            read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load]).chain(write.map(|w| &w.write_back));
+        let reads = read.into_iter().flat_map(|w| [&w.request, &w.answer, &w.probe_load, &w.control]);
+        let visits = reads.chain(write.map(|w| &w.write_back));
         visits.flatten().for_each(|v| self.base[v.station] += lines_per_ns * v.service_ns);
     }
 

@@ -1,6 +1,6 @@
 //! How long each station is busy with one message: from bandwidths, the controllers' efficiency and the messages' sizes.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Link, Machine};
 
 use crate::error::TrafficError;
 
@@ -10,8 +10,8 @@ pub const LINE_BYTES: f64 = 64.0;
 pub const DEFAULT_CONTROLLER_EFFICIENCY: f64 = 0.8;
 /// How much longer a controller is busy with a line written than with one read, where the model file does not say.
 pub const DEFAULT_WRITE_TURNAROUND: f64 = 0.2;
-/// Bytes of a request, a probe, an acknowledgement, or a line's header, where the model file does not say: a HyperTransport command with its
-/// address, or a QPI flit.
+/// Bytes of a request or a probe, where the model file does not say: a HyperTransport command with its address, or a QPI flit. Messages without address
+/// (acknowledgements, probes' answers, lines' headers) are taken to be as long where the model file does not say.
 pub const DEFAULT_MESSAGE_BYTES: f64 = 8.0;
 const NS: f64 = 1e9;
 
@@ -25,9 +25,37 @@ pub struct Service {
     pub write_ns: Vec<f64>,
     /// Station of the first link.
     pub first_link: usize,
-    /// By link: service times of a message without and with a line, in nanoseconds.
-    pub message_ns: Vec<f64>,
+    /// By link: service times of each kind of message, in nanoseconds; that of a completion is 0 where there is none.
+    pub request_ns: Vec<f64>,
+    pub answer_ns: Vec<f64>,
     pub line_ns: Vec<f64>,
+    pub completion_ns: Vec<f64>,
+    /// By link: what each message that crosses it costs the link back, which gives its buffers back; `None` where nothing.
+    pub release: Vec<Option<Release>>,
+    /// By link: bytes per second that it reaches.
+    pub link_bytes_per_s: Vec<f64>,
+}
+
+/// A link's flow control.
+#[derive(Clone, Copy, Debug)]
+pub struct Release {
+    /// The link of the other direction.
+    pub link: usize,
+    /// Service time there for each message, in nanoseconds.
+    pub ns: f64,
+}
+
+/// What crosses a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A request or a probe.
+    Request,
+    /// An acknowledgement or a probe's answer.
+    Answer,
+    /// A line with its header.
+    Line,
+    /// The end of a read, told to the home node.
+    Completion,
 }
 
 impl Service {
@@ -36,6 +64,7 @@ impl Service {
         let efficiency = figures.controller_efficiency.unwrap_or(DEFAULT_CONTROLLER_EFFICIENCY);
         let turnaround = figures.write_turnaround.unwrap_or(DEFAULT_WRITE_TURNAROUND);
         let message_bytes = figures.message_bytes.unwrap_or(DEFAULT_MESSAGE_BYTES);
+        let answer_bytes = figures.answer_bytes.unwrap_or(message_bytes);
         let mut first_link = 0;
         let mut controller_of = Vec::new();
         let mut read_ns = Vec::new();
@@ -52,19 +81,47 @@ impl Service {
             read_ns.push(LINE_BYTES * NS / (peak * efficiency));
             first_link += 1;
         }
-        let links = machine.links();
+        let reached = figures.link_efficiency.unwrap_or(1.0);
+        let link_bytes_per_s: Vec<f64> = machine.links().iter().map(|l| l.bandwidth_bytes_per_s * reached).collect();
+        let times = |bytes: f64| link_bytes_per_s.iter().map(|per_s| bytes * NS / per_s).collect::<Vec<f64>>();
         Ok(Self {
             controller_of,
             write_ns: read_ns.iter().map(|ns| ns * (1.0 + turnaround)).collect(),
             read_ns,
             first_link,
-            message_ns: links.iter().map(|l| message_bytes * NS / l.bandwidth_bytes_per_s).collect(),
-            line_ns: links.iter().map(|l| (LINE_BYTES + message_bytes) * NS / l.bandwidth_bytes_per_s).collect(),
+            request_ns: times(message_bytes),
+            answer_ns: times(answer_bytes),
+            line_ns: times(LINE_BYTES + answer_bytes),
+            completion_ns: times(figures.completion_bytes.unwrap_or(0.0)),
+            release: releases(machine, &times(figures.release_bytes.unwrap_or(0.0))),
+            link_bytes_per_s,
         })
+    }
+
+    /// Nanoseconds that `link` is busy with one message.
+    pub fn message_ns(&self, link: usize, message: Message) -> f64 {
+        match message {
+            Message::Request => self.request_ns[link],
+            Message::Answer => self.answer_ns[link],
+            Message::Line => self.line_ns[link],
+            Message::Completion => self.completion_ns[link],
+        }
     }
 
     /// Number of stations.
     pub fn stations(&self) -> usize {
-        self.first_link + self.message_ns.len()
+        self.first_link + self.link_bytes_per_s.len()
     }
+}
+
+/// By link: the link back and what one message costs it, of `release_ns` by link. Links of one direction alone have none.
+fn releases(machine: &Machine, release_ns: &[f64]) -> Vec<Option<Release>> {
+    let links = machine.links();
+    let back = |of: &Link| {
+        let link = links.iter().position(|other| other.from == of.to && other.to == of.from)?;
+        Some(Release { link, ns: release_ns[link] }).filter(|release| release.ns > 0.0)
+    };
+    // Most machines say nothing of it: then nobody looks for links back.
+    let any = release_ns.iter().any(|&ns| ns > 0.0);
+    links.iter().map(|link| if any { back(link) } else { None }).collect()
 }

@@ -2,8 +2,8 @@
 //!
 //! Symbols as in `docs/traffic-model.md`: `stretch` is y, `own_stretch` is y_c, `response_ns` is V, `open` is rho_o, `per_ns` is X.
 
-use crate::network::Network;
-use crate::probes;
+use crate::network::{Network, Variance};
+use crate::probes::Race;
 use crate::system::MemorySystem;
 
 /// Least share of a station's time that open traffic is taken to leave when a class's response is computed: on its way the iteration may pass
@@ -27,6 +27,9 @@ pub struct State {
     pub open: Vec<f64>,
     /// `[from * nodes + to]`: wait for probes beyond the line's own.
     pub excess_ns: Vec<f64>,
+    /// By station: how much waits vary. Only where probes are broadcast.
+    pub variance: Vec<Variance>,
+    race: Race,
 }
 
 impl State {
@@ -48,12 +51,13 @@ impl State {
         self.open.resize(system.stations(), 0.0);
         self.excess_ns.clear();
         self.excess_ns.resize(system.nodes() * system.nodes(), 0.0);
+        self.variance.resize(system.stations(), Variance { value: 1.0, slope: 0.0 });
     }
 
     /// One step of the map: `image` becomes the logarithms of the next stretches; responses follow the stretches at once. Returns the greatest relative
     /// change of a response.
     pub fn advance(&mut self, system: &MemorySystem, network: &Network, image: &mut [f64]) -> f64 {
-        self.wait_for_probes(system);
+        self.wait_for_probes(system, network);
         self.throughputs(system, network);
         let mut change = 0.0f64;
         for (class, row) in network.rows.iter().enumerate() {
@@ -79,12 +83,15 @@ impl State {
     }
 
     /// Latency that probes add at these stretches.
-    pub fn wait_for_probes(&mut self, system: &MemorySystem) {
+    pub fn wait_for_probes(&mut self, system: &MemorySystem, network: &Network) {
         let nodes = system.nodes();
         if system.broadcasts() {
+            for (station, (variance, stretch)) in self.variance.iter_mut().zip(&self.stretch).enumerate() {
+                *variance = network.variance(station, *stretch);
+            }
             for (pair, excess) in self.excess_ns.iter_mut().enumerate() {
                 let way = system.way(pair / nodes, pair % nodes);
-                *excess = way.map_or(0.0, |way| probes::excess_ns(way, &self.stretch));
+                *excess = way.map_or(0.0, |way| self.race.excess_ns(way, &self.stretch, &self.variance));
             }
         }
     }

@@ -51,7 +51,8 @@ impl MemorySystem {
         let controllers = nodes.iter().enumerate().filter(|(_, n)| n.has_memory());
         let controllers = controllers.map(|(node, n)| Station::Controller { node, id: n.id });
         let links = machine.links().iter();
-        let links = links.map(|l| Station::Link { id: l.id, bandwidth_bytes_per_s: l.bandwidth_bytes_per_s });
+        let links = links.zip(&service.link_bytes_per_s);
+        let links = links.map(|(l, &bandwidth_bytes_per_s)| Station::Link { id: l.id, bandwidth_bytes_per_s });
         Ok(Self {
             nodes: nodes.len(),
             clock_mhz: machine.clock_mhz(),

@@ -3,16 +3,14 @@
 #[path = "common/simulation.rs"]
 mod simulation;
 
-use crate::common::{Random, random_class, random_machine};
+use crate::common::{Random, machine_of, random_class, random_model, with_flow_control};
 use numapilot_machine::Machine;
 use numapilot_traffic::{Class, Load, MemorySystem};
 use simulation::{Discipline, Simulation};
 
-/// What approximate mean value analysis may miss by, beyond the simulation's own uncertainty: its worst error against exact mean value analysis
-/// (`exact.rs`), where services are shared and nothing races.
-const AMVA_ERROR: f64 = 0.06;
-/// The same with probes: the mean of the latest of several waits is approximated, and the simulation sends each probe by itself.
-const PROBES_ERROR: f64 = 0.08;
+/// What the model may miss by, beyond the simulation's own uncertainty: where services are shared, whatever races. As much as mean value analysis misses by
+/// where its exact figures exist (`exact.rs`).
+const ERROR: f64 = 0.05;
 /// Fixed services in order have no product form: an approximation of another kind.
 const IN_ORDER_ERROR: f64 = 0.10;
 
@@ -43,12 +41,12 @@ fn random_load(nodes: usize, outstanding: f64, writes: f64, random: &mut Random)
     Load { classes: classes.collect(), background: Vec::new() }
 }
 
-fn report(what: &str, coherence: &str, writes: f64, discipline: Discipline) -> (f64, u64) {
+fn report(what: &str, machine: fn(&str) -> String, coherence: &str, writes: f64, discipline: Discipline) -> (f64, u64) {
     let (mut all, mut utilisation, mut worst) = (Vec::new(), 0.0f64, (0.0, 0));
     for seed in 0..6 {
         let mut random = Random(seed);
         let nodes = 2 + seed as usize % 3;
-        let machine = random_machine(nodes, coherence, &mut random);
+        let machine = machine_of(&machine(&random_model(nodes, coherence, &mut random)));
         let load = random_load(nodes, 6.0, writes, &mut random);
         let (errors, points) = compare(&machine, &load, discipline, seed);
         utilisation = utilisation.max(points);
@@ -73,31 +71,42 @@ fn the_simulated_network_agrees() {
     eprintln!("throughput beyond the 95 % interval            mean   signed    worst   worst utilisation");
     let shared = Discipline::Sharing;
     let in_order = Discipline::InOrder;
-    for (what, coherence, writes, discipline, bound) in [
-        ("reads", "directory", 0.0, shared, AMVA_ERROR),
-        ("reads and writes", "directory", 0.5, shared, AMVA_ERROR),
-        ("reads, with probes", "broadcast", 0.0, shared, PROBES_ERROR),
-        ("reads and writes, with probes", "broadcast", 0.5, shared, PROBES_ERROR),
-        ("reads and writes, served in order", "directory", 0.5, in_order, IN_ORDER_ERROR),
+    let plain: fn(&str) -> String = str::to_owned;
+    for (what, machine, coherence, writes, discipline, bound) in [
+        ("reads", plain, "directory", 0.0, shared, ERROR),
+        ("reads and writes", plain, "directory", 0.5, shared, ERROR),
+        ("reads and writes, with flow control", with_flow_control, "directory", 0.5, shared, ERROR),
+        ("reads, with probes", plain, "broadcast", 0.0, shared, ERROR),
+        ("reads and writes, with probes", plain, "broadcast", 0.5, shared, ERROR),
+        ("the same with flow control", with_flow_control, "broadcast", 0.5, shared, ERROR),
+        ("reads and writes, served in order", plain, "directory", 0.5, in_order, IN_ORDER_ERROR),
     ] {
-        let (worst, seed) = report(what, coherence, writes, discipline);
+        let (worst, seed) = report(what, machine, coherence, writes, discipline);
         assert!(worst <= bound, "{what}: {worst} with seed {seed}");
     }
 }
 
-/// Carrefour's machine, all pages on one node and everything at home: the probes' and write-backs' share of the truth.
+/// Carrefour's machine, everything at home and all pages on one node: the probes' and write-backs' share of the truth. Where all pages are on one node, its own
+/// threads wait for probes alone, which leave over the links that carry everybody's lines. Taken for independent and as varied as exponential
+/// waits, these three probes cost such threads 11 % with 3 accesses outstanding and 20 % with 8, and gave the others up to 9 % too much.
 #[test]
 fn the_opteron_agrees_with_its_simulation() {
     let machine = Machine::load("opteron-8385").unwrap();
-    for (what, place) in [("at home", [0, 1, 2, 3]), ("all on node 0", [0; 4])] {
+    for (what, place, outstanding) in [
+        ("at home", [0, 1, 2, 3], 3.0),
+        ("all on node 0", [0; 4], 3.0),
+        ("at home", [0, 1, 2, 3], 8.0),
+        ("all on node 0", [0; 4], 8.0),
+    ] {
         let classes = (0..4).map(|from| {
             let only = |share: f64| (0..4).map(|n| if n == place[from] { share } else { 0.0 }).collect::<Vec<_>>();
-            Class { from, threads: 4.0, outstanding: 3.0, think_ns: 10.0, reads: only(0.8), writes: only(0.2) }
+            Class { from, threads: 4.0, outstanding, think_ns: 10.0, reads: only(0.8), writes: only(0.2) }
         });
         let load = Load { classes: classes.collect(), background: Vec::new() };
         let (errors, utilisation) = compare(&machine, &load, Discipline::Sharing, 1);
-        eprintln!("opteron-8385, {what}: throughput off by {errors:.3?}, utilisation by up to {utilisation:.3}");
-        assert!(errors.iter().all(|e| e.abs() <= PROBES_ERROR), "{what}: {errors:?}");
-        assert!(utilisation <= 0.08, "{what}: {utilisation}");
+        let what = format!("opteron-8385, {what}, {outstanding} outstanding");
+        eprintln!("{what}: throughput off by {errors:.3?}, utilisation by up to {utilisation:.3}");
+        assert!(errors.iter().all(|error| error.abs() <= ERROR), "{what}: {errors:?}");
+        assert!(utilisation <= ERROR, "{what}: {utilisation}");
     }
 }

@@ -229,6 +229,7 @@ mod tests {
             let Bounded { value, low, high } = CoreRanges::of(&machine, &CHARGED, None).streamed;
             (low, value, high)
         };
+        assert_eq!(streamed("opteron-8385"), (5.2, 6.5, 8.0));
         assert_eq!(streamed("x1-32xlarge"), (12.0, 17.0, 22.0));
         assert_eq!(streamed("xeon-2s"), (STREAMED.0, STREAMED_CHARGED, STREAMED.1));
     }

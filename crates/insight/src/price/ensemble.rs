@@ -74,7 +74,8 @@ impl Pricer<'_> {
         let mut paces = self.usage.paces.clone();
         let mut run_ns = |member: &Member| {
             paces_on(&member.core, self.usage, &mut paces);
-            let settled = self.settle(gathered, nominal.clone(), &paces, &EFFORT, |at, window, load| {
+            let from = Settled { taken: member.taken, ..nominal.clone() };
+            let settled = self.settle(gathered, from, &paces, &EFFORT, |at, window, load| {
                 let (leader, was) = (leaders[at], &nominal.windows[at].path_ns);
                 if leader == at {
                     over(&mut over_nominal[at], solvers[at].paths(&member.system, load)?, member, was);

@@ -89,6 +89,8 @@ pub(crate) struct Member {
     pub core: Core,
     /// Delay in queues over what the traffic model says.
     queues: f64,
+    /// Share of the work that goes to whichever thread is free.
+    pub taken: f64,
     /// Latencies of the idle machine by accessing and answering node, ns; NaN where there is no way.
     pub idle_ns: Vec<Vec<f64>>,
 }
@@ -98,7 +100,7 @@ impl Member {
     /// If the traffic model cannot be solved for the idle machine.
     pub fn new(system: MemorySystem, core: Core, queues: f64) -> Result<Member, TrafficError> {
         let idle_ns = Solver::default().paths(&system, &Load::default())?.to_vec();
-        Ok(Member { system, core, queues, idle_ns })
+        Ok(Member { system, core, queues, taken: 0.0, idle_ns })
     }
 
     /// The latency of an access on this machine, from what the traffic model says of it, loaded and idle, ns.
@@ -139,13 +141,18 @@ impl Members {
         let of_core = cores.len();
         // Figures of cores and queues are factors, drawn evenly in their logarithm.
         let factors: Vec<Open> = cores.into_iter().chain([queues()]).collect();
+        let of_factors = factors.len();
+        // Last, so that the other draws are the same with it and without.
+        let division = usage.takes_work.then(taken);
         let ranges: Vec<(f64, f64)> = (unknowns.iter().map(|unknown| (unknown.low, unknown.high)))
             .chain(factors.iter().map(|open| (open.low.ln(), open.high.ln())))
+            .chain(division.iter().map(|open| (open.low, open.high)))
             .collect();
-        let mut open: Vec<Open> = unknowns.iter().map(of_machine).chain(factors).collect();
+        let mut open: Vec<Open> = unknowns.iter().map(of_machine).chain(factors).chain(division).collect();
         let mut all = Vec::new();
         for mut point in latin_hypercube(&ranges, count(machine, usage), SEED) {
-            let (of_machine, factors) = point.split_at_mut(unknowns.len());
+            let (of_machine, of_program) = point.split_at_mut(unknowns.len());
+            let (factors, division) = of_program.split_at_mut(of_factors);
             factors.iter_mut().for_each(|factor| *factor = factor.exp());
             let (cores, queues) = factors.split_at(of_core);
             let set: Vec<(&Unknown, f64)> = unknowns.iter().zip(of_machine.iter().copied()).collect();
@@ -155,7 +162,8 @@ impl Members {
                 of_machine.iter_mut().zip(&unknowns).for_each(|(value, unknown)| *value = unknown.value);
                 as_described.clone()
             });
-            all.push(Member::new(system, core_of(cores, usage), queues.iter().product())?);
+            let member = Member::new(system, core_of(cores, usage), queues.iter().product())?;
+            all.push(Member { taken: division.first().copied().unwrap_or(0.0), ..member });
             open.iter_mut().zip(&point).for_each(|(open, value)| open.values.push(*value));
         }
         // A figure whose range is a point is known.
@@ -208,6 +216,19 @@ fn queues() -> Open {
         value: 1.0,
         low: QUEUES.0,
         high: QUEUES.1,
+        narrowed_by: OF_NOTHING,
+        values: Vec::new(),
+    }
+}
+
+/// Who does which piece of work.
+fn taken() -> Open {
+    Open {
+        place: "program.work_taken".to_owned(),
+        words: "share of the work that goes to whichever thread is free",
+        value: 0.0,
+        low: 0.0,
+        high: 1.0,
         narrowed_by: OF_NOTHING,
         values: Vec::new(),
     }

@@ -135,6 +135,8 @@ struct Settled {
     walked: Walked,
     /// Relative change of the run time in the last round.
     change: f64,
+    /// Share of the work that goes to whichever thread is free ([`Pricer::share_out`]).
+    taken: f64,
 }
 
 /// Sums of a change, laid out for the windows.
@@ -204,6 +206,7 @@ impl<'a> Pricer<'a> {
             busy: self.paces.iter().map(|pace| pace.busy_ns).collect(),
             walked: usage.course.walk(&usage.course.worked_ns),
             change: 0.0,
+            taken: 0.0,
         };
         let mut solver = Solver::default();
         // Of each window's last solution: what it would still change.
@@ -216,7 +219,7 @@ impl<'a> Pricer<'a> {
             Ok(())
         })?;
         let members_ns = if by_members { self.members_ns(&gathered, &settled)? } else { Vec::new() };
-        let Settled { windows, busy, walked, change } = settled;
+        let Settled { windows, busy, walked, change, .. } = settled;
         let lines = &gathered.lines;
         let mut parts_ns = [0.0; PARTS];
         for (part, ns) in parts_ns.iter_mut().enumerate() {
@@ -224,7 +227,7 @@ impl<'a> Pricer<'a> {
             let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
-            *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy).end_ns;
+            *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy, 0.0).end_ns;
         }
         let busy_ns: f64 = busy.iter().sum();
         let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
@@ -296,20 +299,22 @@ impl<'a> Pricer<'a> {
         }
         let memory = self.memory_ns(&gathered.lines, &settled.windows, paces, |line| Cow::Borrowed(&line.shares));
         paces.iter().zip(&memory).zip(&mut settled.busy).for_each(|((pace, ns), busy)| *busy = pace.own_ns + ns);
+        self.share_out(&mut settled.busy, |at| self.usage.paces[at].busy_ns, settled.taken);
         let old_ns = settled.walked.end_ns;
-        settled.walked = self.walk(gathered, paces, &memory, &settled.busy);
+        settled.walked = self.walk(gathered, paces, &memory, &settled.busy, settled.taken);
         Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0))
     }
 
     /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
     /// those on a node with more work than CPUs also wait for each other.
-    fn walk(&self, gathered: &Gathered, paces: &[Pace], memory_ns: &[f64], busy: &[f64]) -> Walked {
+    fn walk(&self, gathered: &Gathered, paces: &[Pace], memory_ns: &[f64], busy: &[f64], taken: f64) -> Walked {
         let usage = self.usage;
         let work = |at: usize| {
             let (was, is) = (&usage.paces[at], &paces[at]);
             (usage.course.worked_ns[at] + was.stretch * (is.own_ns + memory_ns[at] - was.busy_ns)).max(0.0)
         };
         let mut work_ns: Vec<f64> = (0..memory_ns.len()).map(work).collect();
+        self.share_out(&mut work_ns, |at| usage.course.worked_ns[at], taken);
         let walked = usage.course.walk(&work_ns);
         if !gathered.moves_threads {
             return walked;
@@ -333,6 +338,33 @@ impl<'a> Pricer<'a> {
             }
         }
         usage.course.walk(&work_ns)
+    }
+
+    /// Who takes the next piece of work when it is free does more of it the faster it is, so that all threads of a process that work in a window take longer by
+    /// the same factor. `taken` is the share of the work of which that holds. `now` is the time of each thread for the work that it did in the recording
+    /// (`[window * threads + thread]`, ns), `was` the time that it took there.
+    fn share_out(&self, now: &mut [f64], was: impl Fn(usize) -> f64, taken: f64) {
+        if taken <= 0.0 {
+            return;
+        }
+        let (threads, process_of) = (self.usage.threads.max(1), &self.usage.course.process_of);
+        let processes = process_of.iter().max().map_or(0, |most| *most as usize + 1);
+        for (window, now) in now.chunks_exact_mut(threads).enumerate() {
+            let was = |thread: usize| was(window * threads + thread);
+            // By process: the work of the recording, and how much of it its threads do in the time that it took there.
+            let mut sums = vec![(0.0, 0.0); processes];
+            for (thread, now) in now.iter().enumerate().filter(|(_, now)| **now > 0.0) {
+                let (work, done) = &mut sums[process_of[thread] as usize];
+                *work += was(thread);
+                *done += was(thread) * was(thread) / now;
+            }
+            for (thread, now) in now.iter_mut().enumerate() {
+                let (work, done) = sums[process_of[thread] as usize];
+                if done > 0.0 && was(thread) > 0.0 {
+                    *now += taken * (was(thread) * work / done - *now);
+                }
+            }
+        }
     }
 
     fn sums(&self, change: &Change<'_>) -> Sums {
@@ -584,6 +616,7 @@ mod tests {
                 busy: pricer.paces.iter().map(|pace| pace.busy_ns).collect(),
                 walked: usage.course.walk(&usage.course.worked_ns),
                 change: 0.0,
+                taken: 0.0,
             };
             let mut solver = Solver::default();
             let effort = Effort { rounds, ..EFFORT };
@@ -624,6 +657,40 @@ mod tests {
         usage.cells.extend(cells);
         let all_ns = run_ns(&usage);
         assert!((all_ns / known_ns - 1.0).abs() < 1e-6, "{all_ns} ns, {known_ns} ns where all homes are known");
+    }
+
+    /// All memory on one node: threads far from it take longer than others, and where work is taken by whoever is free they do less of it. With half of it, the
+    /// run time lies between; with none, it is that of the machine as described.
+    #[test]
+    fn slowed_threads_do_less_where_work_is_taken() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        assert!(!Usage::of(&analysis, &machine, &std::collections::BTreeMap::new()).takes_work);
+        let usage = Usage::of(&analysis.of_taken_work(), &machine, &std::collections::BTreeMap::new());
+        let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let member = |taken: f64| {
+            let system = MemorySystem::new(&machine).expect("a whole machine");
+            let mut member = members::Member::new(system, nominal(&machine, &usage), 1.0).expect("a member");
+            member.taken = taken;
+            member
+        };
+        pricer.members.all = vec![member(0.0), member(0.5), member(1.0)];
+        let change = Change {
+            to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
+            seat: &|row| row.from,
+            extra_ns: 0.0,
+        };
+        let priced = pricer.price(&change, true).expect("a price");
+        let [recorded, half, taken] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };
+        assert!((recorded / priced.run_ns - 1.0).abs() < 0.01, "{recorded} ns, {} ns as described", priced.run_ns);
+        assert!(taken < half && half < recorded, "{recorded}, {half}, {taken} ns");
+        let named = Members::of(&machine, &usage).expect("members");
+        let division = named.open.iter().find(|open| open.place == "program.work_taken").expect("it varies");
+        assert!(division.values.iter().all(|value| (0.0..=1.0).contains(value)));
+        let taken = named.all.iter().map(|member| member.taken);
+        assert!(taken.eq(division.values.iter().copied()));
     }
 
     /// The model's own error in queues reaches the run times of the ensemble.

@@ -82,6 +82,8 @@ pub(crate) struct Usage {
     pub charged_core: Core,
     /// With a simulated clock and native runs: range of the program's own work, as a multiple of what was charged.
     pub own_work: Option<OwnWork>,
+    /// Whether threads take the next piece of work when they are free.
+    pub takes_work: bool,
     /// Accesses that one sample stands for, on average.
     pub sample_weight: f64,
     /// Remote accesses, and those of them to memory that only the thread's own process uses. Cells do not tell how many samples they are from, and so not how
@@ -110,6 +112,7 @@ impl Usage {
             charged: trace.meta().simulated,
             charged_core: Core::charged(trace.meta()),
             own_work: None,
+            takes_work: analysis.takes_work,
             sample_weight: 1.0,
             remote: Tally::default(),
             own_remote: Tally::default(),

@@ -361,6 +361,10 @@ impl Reader<'_> {
                 check::TURNAROUND,
             )?,
             message_bytes: optional("message_bytes", "bytes", &raw.message_bytes, check::MESSAGE_BYTES)?,
+            answer_bytes: optional("answer_bytes", "bytes", &raw.answer_bytes, check::MESSAGE_BYTES)?,
+            completion_bytes: optional("completion_bytes", "bytes", &raw.completion_bytes, check::MESSAGE_BYTES)?,
+            release_bytes: optional("release_bytes", "bytes", &raw.release_bytes, check::MESSAGE_BYTES)?,
+            link_efficiency: optional("link_efficiency", "of peak", &raw.link_efficiency, check::EFFICIENCY)?,
             stream_outstanding: optional(
                 "stream_outstanding",
                 "accesses",

@@ -38,6 +38,10 @@ impl Reader<'_> {
             ("controller_efficiency", Subject::ControllerEfficiency),
             ("write_turnaround", Subject::WriteTurnaround),
             ("message_bytes", Subject::MessageBytes),
+            ("answer_bytes", Subject::AnswerBytes),
+            ("completion_bytes", Subject::CompletionBytes),
+            ("release_bytes", Subject::ReleaseBytes),
+            ("link_efficiency", Subject::LinkEfficiency),
         ];
         for (name, subject) in traffic {
             found.extend(self.ranged(&format!("traffic.{name}"), 1.0, subject));

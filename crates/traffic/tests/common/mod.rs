@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{LinkId, Machine, NodeId};
 use numapilot_traffic::{Class, Load};
 use proptest::prelude::*;
 
@@ -71,9 +71,13 @@ pub fn random_model(nodes: usize, coherence: &str, random: &mut Random) -> Strin
     text
 }
 
-/// A machine of that text; hop counts that it has no pair for are not asked for.
+/// A machine of a random model.
 pub fn random_machine(nodes: usize, coherence: &str, random: &mut Random) -> Machine {
-    let text = random_model(nodes, coherence, random);
+    machine_of(&random_model(nodes, coherence, random))
+}
+
+/// A machine of that text; hop counts that it has no pair for are not asked for.
+pub fn machine_of(text: &str) -> Machine {
     let mut blocks: Vec<&str> = text.split("[[idle_latency]]").collect();
     loop {
         let joined = blocks.join("[[idle_latency]]");
@@ -101,9 +105,14 @@ pub fn random_class(nodes: usize, from: usize, writes: f64, random: &mut Random)
 
 /// Machines and loads for property tests: 1 to 5 nodes, 1 to 8 classes, up to 12 outstanding per thread.
 pub fn scenario(coherence: &'static str) -> impl Strategy<Value = (Machine, Load)> {
+    scenario_of(coherence, str::to_owned)
+}
+
+/// The same on machines whose text was changed.
+pub fn scenario_of(coherence: &'static str, changed: fn(&str) -> String) -> impl Strategy<Value = (Machine, Load)> {
     (1usize..6, 1usize..9, any::<u64>()).prop_map(move |(nodes, classes, seed)| {
         let mut random = Random(seed);
-        let machine = random_machine(nodes, coherence, &mut random);
+        let machine = machine_of(&changed(&random_model(nodes, coherence, &mut random)));
         let classes = (0..classes).map(|index| {
             let mut class = random_class(nodes, index % nodes, 0.5, &mut random);
             class.outstanding = 0.2 + 12.0 * random.uniform().powi(2);
@@ -125,8 +134,51 @@ pub struct Demands {
 }
 
 pub const LINE: f64 = 64.0;
-pub const MESSAGE: f64 = 8.0;
 pub const TURNAROUND: f64 = 0.2;
+
+/// Bytes of messages on links, by the machine's description, and the share of their peak that links reach.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    pub request: f64,
+    pub answer: f64,
+    pub completion: f64,
+    pub release: f64,
+    pub reached: f64,
+}
+
+impl Sizes {
+    pub fn of(machine: &Machine) -> Self {
+        let given = machine.traffic();
+        let request = given.message_bytes.unwrap_or(8.0);
+        Self {
+            request,
+            answer: given.answer_bytes.unwrap_or(request),
+            completion: given.completion_bytes.unwrap_or(0.0),
+            release: given.release_bytes.unwrap_or(0.0),
+            reached: given.link_efficiency.unwrap_or(1.0),
+        }
+    }
+}
+
+/// The link of the other direction and its nanoseconds for these bytes, if there is one.
+pub fn back(machine: &Machine, link: LinkId, bytes: f64, sizes: Sizes) -> Option<(usize, f64)> {
+    let of = machine.link(link)?;
+    let back = machine.links().iter().find(|other| other.from == of.to && other.to == of.from)?;
+    Some((usize::from(back.id.0), bytes / (back.bandwidth_bytes_per_s * sizes.reached) * 1e9))
+}
+
+/// A machine of that text whose links carry messages of other sizes, ends of reads and flow control, and reach less than their peak.
+pub fn with_flow_control(text: &str) -> String {
+    let figures = [
+        ("message_bytes", 12.0),
+        ("answer_bytes", 4.0),
+        ("completion_bytes", 5.0),
+        ("release_bytes", 6.0),
+        ("link_efficiency", 0.9),
+    ];
+    let line = |(name, value): &(&str, f64)| format!("{name} = {{ value = {value}, source = \"made up\" }}\n");
+    text.replace("[traffic]\n", &format!("[traffic]\n{}", figures.iter().map(line).collect::<String>()))
+}
 
 /// What one access of `class` asks, on average. Every node has memory here.
 pub fn demands(machine: &Machine, class: &Class) -> Demands {
@@ -135,31 +187,39 @@ pub fn demands(machine: &Machine, class: &Class) -> Demands {
     let mut out = Demands { delay_ns: class.outstanding * class.think_ns, waited: Vec::new(), aside: Vec::new() };
     out.waited.resize(nodes.len() + machine.links().len(), 0.0);
     out.aside.resize(nodes.len() + machine.links().len(), 0.0);
-    let cross = |a: NodeId, b: NodeId, bytes: f64, share: f64, into: &mut Vec<f64>| {
+    let sizes = Sizes::of(machine);
+    // One message: its time on the links, and what it costs the links back.
+    let cross = |a: NodeId, b: NodeId, bytes: f64, share: f64, into: &mut Vec<f64>, released: &mut Vec<f64>| {
         let paths = machine.routes(a, b);
         let mut ns = 0.0;
-        for path in paths {
-            for link in path {
-                let time =
-                    share * bytes / machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9 / paths.len() as f64;
-                into[nodes.len() + usize::from(link.0)] += time;
-                ns += time;
+        for link in paths.iter().flatten() {
+            let per_s = machine.link(*link).unwrap().bandwidth_bytes_per_s * sizes.reached;
+            let time = share * bytes / per_s * 1e9 / paths.len() as f64;
+            into[nodes.len() + usize::from(link.0)] += time;
+            ns += time;
+            if let Some((back, time)) = back(machine, *link, sizes.release, sizes) {
+                released[nodes.len() + back] += share * time / paths.len() as f64;
             }
         }
         ns
     };
+    let mut released = out.aside.clone();
     for (to, node) in nodes.iter().enumerate() {
         let (from, home) = (nodes[class.from].id, node.id);
         let share = class.reads[to] + class.writes[to];
         let read_ns = LINE / (node.memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
         let mut service = share * read_ns;
         out.waited[to] += share * read_ns;
-        service += cross(from, home, MESSAGE, share, &mut out.waited);
-        service += cross(home, from, LINE + MESSAGE, share, &mut out.waited);
+        service += cross(from, home, sizes.request, share, &mut out.waited, &mut released);
+        service += cross(home, from, LINE + sizes.answer, share, &mut out.waited, &mut released);
+        if sizes.completion > 0.0 {
+            cross(from, home, sizes.completion, share, &mut out.aside, &mut released);
+        }
         out.delay_ns += share * machine.idle_latency_ns(from, home).unwrap() - service;
         out.aside[to] += class.writes[to] * read_ns * (1.0 + TURNAROUND);
-        cross(from, home, LINE + MESSAGE, class.writes[to], &mut out.aside);
-        cross(home, from, MESSAGE, class.writes[to], &mut out.aside);
+        cross(from, home, LINE + sizes.answer, class.writes[to], &mut out.aside, &mut released);
+        cross(home, from, sizes.answer, class.writes[to], &mut out.aside, &mut released);
     }
+    out.aside.iter_mut().zip(released).for_each(|(aside, released)| *aside += released);
     out
 }

@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{LinkId, Machine, NodeId};
 use numapilot_traffic::Load;
 
-use crate::common::{LINE, MESSAGE, Random, TURNAROUND};
+use crate::common::{LINE, Random, Sizes, TURNAROUND, back};
 
 /// How stations share their time.
 #[derive(Clone, Copy, PartialEq)]
@@ -81,6 +81,11 @@ pub struct Measured {
 const BATCHES: usize = 20;
 /// Student's t for 19 degrees of freedom, 97.5 %.
 const T: f64 = 2.093;
+
+/// Nanoseconds of service among these steps.
+fn service(steps: &[Step]) -> f64 {
+    steps.iter().map(|s| if let Step::Serve(_, ns) = s { *ns } else { 0.0 }).sum::<f64>()
+}
 
 impl<'a> Simulation<'a> {
     pub fn new(machine: &'a Machine, load: &'a Load, discipline: Discipline, seed: u64) -> Self {
@@ -157,17 +162,70 @@ impl<'a> Simulation<'a> {
         self.at(own_ns, Event::Access(customer));
     }
 
-    /// One message over one of the equal paths, at random.
-    fn message(&mut self, from: NodeId, to: NodeId, bytes: f64, steps: &mut Vec<Step>) {
+    /// One of the equal paths between two nodes, at random; none within a node.
+    fn path(&mut self, from: NodeId, to: NodeId) -> &'a [LinkId] {
         let paths = self.machine.routes(from, to);
-        if paths.is_empty() {
-            return;
+        let chosen = (self.random.uniform() * paths.len() as f64) as usize;
+        paths.get(chosen).map_or(&[], Vec::as_slice)
+    }
+
+    /// A message of so many bytes over a link. The link back gives back its buffers, for which nobody waits: `released`.
+    fn crossing(&self, link: LinkId, bytes: f64, released: &mut Vec<Step>) -> Step {
+        let (sizes, controllers) = (Sizes::of(self.machine), self.machine.nodes().len());
+        if let Some((back, ns)) = back(self.machine, link, sizes.release, sizes).filter(|(_, ns)| *ns > 0.0) {
+            released.push(Step::Serve(controllers + back, ns));
         }
-        let path = &paths[(self.random.uniform() * paths.len() as f64) as usize];
-        for link in path {
-            let ns = bytes / self.machine.link(*link).unwrap().bandwidth_bytes_per_s * 1e9;
-            steps.push(Step::Serve(self.machine.nodes().len() + usize::from(link.0), ns));
+        let ns = bytes / (self.machine.link(link).unwrap().bandwidth_bytes_per_s * sizes.reached) * 1e9;
+        Step::Serve(controllers + usize::from(link.0), ns)
+    }
+
+    /// One message from node to node.
+    fn message(&mut self, from: NodeId, to: NodeId, bytes: f64, steps: &mut Vec<Step>, released: &mut Vec<Step>) {
+        for link in self.path(from, to) {
+            steps.push(self.crossing(*link, bytes, released));
         }
+    }
+
+    /// The probes of an access whose request has arrived: one broadcast, which crosses no link twice, and an answer of each node to the asking one, which
+    /// waits for all. Returns the chains that begin with it, and how many answers there are.
+    fn probes(
+        &mut self,
+        home: NodeId,
+        from: NodeId,
+        left_ns: f64,
+        customer: usize,
+        released: &mut Vec<Step>,
+    ) -> (Vec<usize>, usize) {
+        let sizes = Sizes::of(self.machine);
+        let mut crossed: Vec<(LinkId, usize)> = Vec::new();
+        let (mut begin, mut answers) = (Vec::new(), 0);
+        for other in self.machine.nodes().iter().map(|n| n.id).filter(|&id| id != home) {
+            let (mut last, mut on_links_ns) = (None, 0.0);
+            for &link in self.path(home, other) {
+                let known = crossed.iter().find(|(of, _)| *of == link).map(|(_, chain)| *chain);
+                let mut back = Vec::new();
+                let step = self.crossing(link, sizes.request, &mut back);
+                on_links_ns += service(&[step]);
+                let chain = known.unwrap_or_else(|| self.chain(vec![step], None, Vec::new()));
+                if known.is_none() {
+                    crossed.push((link, chain));
+                    released.append(&mut back);
+                    last.map_or(&mut begin, |last: usize| &mut self.chains[last].then).push(chain);
+                }
+                last = Some(chain);
+            }
+            // The asking node is probed, too, and nobody waits for that.
+            if other == from {
+                continue;
+            }
+            let mut answer = Vec::new();
+            self.message(other, from, sizes.answer, &mut answer, released);
+            answer.insert(0, Step::Delay(left_ns - on_links_ns - service(&answer)));
+            let answer = self.chain(answer, Some(customer), Vec::new());
+            last.map_or(&mut begin, |last| &mut self.chains[last].then).push(answer);
+            answers += 1;
+        }
+        (begin, answers)
     }
 
     fn access(&mut self, customer: usize) {
@@ -190,36 +248,33 @@ impl<'a> Simulation<'a> {
         let efficiency = self.machine.traffic().controller_efficiency.unwrap_or(0.8);
         let read_ns = LINE / (nodes[to].memory_bandwidth_bytes_per_s.unwrap() * efficiency) * 1e9;
         let idle_ns = self.machine.idle_latency_ns(from, home).unwrap();
-        let service =
-            |steps: &[Step]| steps.iter().map(|s| if let Step::Serve(_, ns) = s { *ns } else { 0.0 }).sum::<f64>();
-
-        let mut request = Vec::new();
-        self.message(from, home, MESSAGE, &mut request);
+        let (mut request, mut released, sizes) = (Vec::new(), Vec::new(), Sizes::of(self.machine));
+        self.message(from, home, sizes.request, &mut request, &mut released);
         let left_ns = idle_ns - service(&request);
         let mut line = vec![Step::Serve(to, read_ns)];
-        self.message(home, from, LINE + MESSAGE, &mut line);
-        let mut races = vec![line];
-        if self.machine.broadcasts_probes() == Some(true) {
-            for other in nodes.iter().filter(|n| n.id != home && n.id != from) {
-                let mut probe = Vec::new();
-                self.message(home, other.id, MESSAGE, &mut probe);
-                self.message(other.id, from, MESSAGE, &mut probe);
-                races.push(probe);
-            }
+        self.message(home, from, LINE + sizes.answer, &mut line, &mut released);
+        line.insert(0, Step::Delay(left_ns - service(&line)));
+        let mut after = Vec::new();
+        if is_write {
+            let mut back = Vec::new();
+            self.message(from, home, LINE + sizes.answer, &mut back, &mut released);
+            back.push(Step::Serve(to, read_ns * (1.0 + TURNAROUND)));
+            self.message(home, from, sizes.answer, &mut back, &mut released);
+            after.push(self.chain(back, None, Vec::new()));
         }
-        self.customers[customer].1 = races.len();
-        let mut then = Vec::new();
-        for (index, mut steps) in races.into_iter().enumerate() {
-            steps.insert(0, Step::Delay(left_ns - service(&steps)));
-            let mut after = Vec::new();
-            if is_write && index == 0 {
-                let mut back = Vec::new();
-                self.message(from, home, LINE + MESSAGE, &mut back);
-                back.push(Step::Serve(to, read_ns * (1.0 + TURNAROUND)));
-                self.message(home, from, MESSAGE, &mut back);
-                after.push(self.chain(back, None, Vec::new()));
-            }
-            then.push(self.chain(steps, Some(customer), after));
+        if sizes.completion > 0.0 {
+            let mut end = Vec::new();
+            self.message(from, home, sizes.completion, &mut end, &mut released);
+            after.push(self.chain(end, None, Vec::new()));
+        }
+        let (mut then, mut answers) = (Vec::new(), 0);
+        if self.machine.broadcasts_probes() == Some(true) {
+            (then, answers) = self.probes(home, from, left_ns, customer, &mut released);
+        }
+        self.customers[customer].1 = 1 + answers;
+        then.push(self.chain(line, Some(customer), after));
+        for release in released {
+            then.push(self.chain(vec![release], None, Vec::new()));
         }
         let first = self.chain(request, None, then);
         self.next(first);
