@@ -61,7 +61,8 @@ bool np_allocators_follow(uint64_t function);
 /* Something else may come to this place, or has. */
 void np_allocators_unmapped(uint64_t address, uint64_t bytes);
 void np_allocators_after_fork(void);
-/* Call-backs: of a block that begins one of the functions (`data`); of a return instruction's access; of a block that may be returned to (`data`: its start). */
+/* Call-backs: of a block that begins one of the functions (`data`); of a return instruction's access; of a block that may be returned to (`data`: its
+ * start). */
 void np_on_allocator(unsigned vcpu, void *data);
 void np_on_return(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 void np_on_returned(unsigned vcpu, void *data);

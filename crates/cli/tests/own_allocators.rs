@@ -1,0 +1,101 @@
+//! Allocators that a program carries itself: engine `emulate` records each of their blocks, and the others say which allocator they cannot see.
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use crate::common::*;
+use numapilot_flows::ObjectKind;
+use numapilot_flows::Trace;
+
+const SOURCE: &str = include_str!("programs/own_allocator.c");
+const BYTES: u64 = 1 << 20;
+/// Blocks that the program allocates at each marked line, and the bytes of each.
+const EXPECTED: [(&str, u64, u64); 6] = [
+    ("first", 1, BYTES),
+    ("cleared", 1, BYTES),
+    ("grown", 1, 2 * BYTES),
+    ("aligned", 1, BYTES),
+    ("small", 1000, 100),
+    ("by_thread", 1, BYTES),
+];
+
+fn line(mark: &str) -> u32 {
+    let wanted = format!("LINE {mark} */");
+    1 + SOURCE.lines().position(|line| line.contains(&wanted)).expect("the mark") as u32
+}
+
+fn program(folder: &Path, replaces: bool) -> PathBuf {
+    let (name, flags): (_, &[&str]) =
+        if replaces { ("replacing", &["-fno-builtin", "-DREPLACES"]) } else { ("prefixed", &["-fno-builtin"]) };
+    build_plain(folder, name, SOURCE, flags)
+}
+
+/// Every block, by line: as many as were made, of their size, from one thread, and none that outlives the program.
+fn check_blocks(trace: &Trace, what: &str) {
+    for (mark, count, bytes) in EXPECTED {
+        let at_line = |site: &numapilot_flows::Site| site.line == line(mark) && site.file.ends_with(".c");
+        let blocks: Vec<_> =
+            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        assert_eq!(blocks.len() as u64, count, "{what}: {mark}");
+        for block in blocks {
+            let site = trace.site(block.site).expect("a site");
+            assert_eq!((site.kind, block.bytes), (ObjectKind::Heap, bytes), "{what}: {mark}");
+            assert!(block.death.is_some(), "{what}: {mark} was freed");
+        }
+    }
+}
+
+/// What the program writes to a block is of that block: every line of it once, as no cache held it before.
+fn check_accesses(trace: &Trace, what: &str) {
+    for mark in ["first", "aligned", "by_thread"] {
+        let mut accesses = 0;
+        for access in trace.accesses() {
+            let Some(object) = access.object.and_then(|object| trace.object(object)) else { continue };
+            if trace.site(object.site).is_some_and(|site| site.line == line(mark) && site.file.ends_with(".c")) {
+                accesses += u64::from(access.weight);
+            }
+        }
+        let lines = BYTES / 64;
+        assert!(accesses > lines * 9 / 10 && accesses < lines * 11 / 10, "{what}, {mark}: {accesses} of {lines}");
+    }
+}
+
+#[test]
+fn an_emulated_programs_own_allocator_is_followed() {
+    let folder = scratch();
+    for replaces in [false, true] {
+        let program = program(folder.path(), replaces);
+        let trace = folder.path().join("emulated.numatrace");
+        let options = ["--engine", "emulate", "--machine", "opteron-8385", "--period", "1", "--lines", "1"];
+        let ran = record::<&str>(&trace, &options, &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "3\n");
+        let what = if replaces { "replacing" } else { "prefixed" };
+        let opened = Trace::open(&trace).expect("the trace opens");
+        check_blocks(&opened, what);
+        check_accesses(&opened, what);
+        assert_eq!((opened.losses().reentrant, opened.losses().inconsistent_records), (0, 0), "{what}");
+        let marks: Vec<&String> = opened.marks().iter().map(|(_, text)| text).collect();
+        assert!(!marks.iter().any(|text| text.contains("its own malloc")), "{what}: {marks:?}");
+        let notes = report_json(&trace, &[]).to_string();
+        assert!(!notes.contains("allocator of its own"), "{what}: {notes}");
+    }
+}
+
+#[test]
+fn other_engines_name_the_allocator_that_they_do_not_see() {
+    let folder = scratch();
+    for (replaces, named) in [(false, "je_malloc in prefixed"), (true, "malloc in replacing")] {
+        let program = program(folder.path(), replaces);
+        let trace = folder.path().join("tracked.numatrace");
+        assert_eq!(record::<&str>(&trace, &["--engine", "track"], &program, &[]).succeeded().stdout, "3\n");
+        let report = report_json(&trace, &[]).to_string();
+        assert!(report.contains(named) && report.contains("--engine emulate records them"), "{report}");
+        let seen = Trace::open(&trace).expect("the trace opens");
+        let sites = seen.objects().iter().filter_map(|object| seen.site(object.site));
+        let is_first = |site: &numapilot_flows::Site| site.line == line("first") && site.file.ends_with(".c");
+        assert!(!sites.into_iter().any(is_first), "a native engine that sees them needs no note");
+    }
+}
