@@ -1,7 +1,7 @@
 /* allocators.c: blocks of allocators that the program carries itself, from calls and returns of their functions in the emulated program.
  *
  * The tracker's hooks see what is called through the loader. An allocator linked into the program is called directly; here its functions are found by
- * their symbols (allocator_symbols.c), whatever is written before translated blocks is read, and the arguments and results are those of the emulated registers.
+ * their symbols (allocator_symbols.c), and arguments and results are those of the emulated registers.
  *
  * A call ends in one of two ways, whichever is seen: a return instruction in the allocator's own file takes the return address that lay there at the call
  * (a function may end in a jump to another one), or the block of code behind the call instruction begins (what was jumped to may lie in another file, as memset
@@ -19,6 +19,12 @@
 #include <unistd.h>
 
 enum { REGISTER_RAX = 0, REGISTER_RCX = 1, REGISTER_RDX = 2, REGISTER_RSP = 4, REGISTER_RBP = 5, REGISTER_RSI = 6, REGISTER_RDI = 7 };
+
+/* False: not all of it can be read. */
+static bool read_guest(void *to, uint64_t address, size_t bytes) {
+    struct iovec target = {to, bytes}, source = {(void *)address, bytes};
+    return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == (ssize_t)bytes;
+}
 
 /* -- which functions these are -- */
 
@@ -100,12 +106,15 @@ static int mapping_of(uint64_t address) {
     return new_mapping(address);
 }
 
-/* What lies before `code` may be a call instruction: one with an offset, or through a register or memory. */
-static bool is_after_call(const uint8_t *code) {
+/* What lies before `start` may be a call instruction: one with an offset, or through a register or memory. */
+static bool is_after_call(uint64_t start) {
     static const uint8_t lengths[] = {2, 3, 4, 6, CALL_BYTES_MAX};
-    if (code[-5] == 0xe8) return true;
+    uint8_t before[CALL_BYTES_MAX];
+    if (!read_guest(before, start - sizeof before, sizeof before)) return false;
+    const uint8_t *end = before + sizeof before;
+    if (end[-5] == 0xe8) return true;
     for (unsigned i = 0; i < sizeof lengths; i++)
-        if (code[-lengths[i]] == 0xff && (code[1 - lengths[i]] & 0x38) == 0x10) return true;
+        if (end[-lengths[i]] == 0xff && (end[1 - lengths[i]] & 0x38) == 0x10) return true;
     return false;
 }
 
@@ -115,7 +124,7 @@ struct np_allocator_block np_allocator_block(uint64_t start) {
     int index = mapping_of(start);
     if (index >= 0 && mappings[index].has_entries) {
         block.is_allocators = true;
-        block.may_be_returned_to = start - mappings[index].lo >= CALL_BYTES_MAX && is_after_call((const uint8_t *)start);
+        block.may_be_returned_to = start - mappings[index].lo >= CALL_BYTES_MAX && is_after_call(start);
         for (unsigned i = 0; i < entries_used; i++)
             if (entries[i].address == start) block.function = entries[i].function;
     }
@@ -161,9 +170,8 @@ static void put_made(struct np_slot *slot, uint64_t block, struct np_regs caller
 
 /* Where a function has stored the address of its block. The program may be wrong about that place. */
 static uint64_t stored_at(uint64_t address) {
-    uint64_t block = 0;
-    struct iovec to = {&block, sizeof block}, from = {(void *)address, sizeof block};
-    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof block ? block : 0;
+    uint64_t block;
+    return read_guest(&block, address, sizeof block) ? block : 0;
 }
 
 static void returned(struct np_slot *slot, uint64_t result) {
@@ -177,10 +185,12 @@ static void returned(struct np_slot *slot, uint64_t result) {
 }
 
 /* Part of the call under way: deeper on its stack, where the call's return address still is. What begins at the same depth is another call, or what the first
- * jumped to, which goes on in its place. */
+ * jumped to, which goes on in its place. The stack of a call that was left may be gone. */
 static bool is_within_call(uint64_t sp) {
-    uint64_t depth = call.sp - sp;
-    return depth != 0 && depth < DEEPEST_BYTES && *(const uint64_t *)call.sp == call.returns_to;
+    uint64_t depth = call.sp - sp, word;
+    if (depth == 0 || depth >= DEEPEST_BYTES) return false;
+    if (call.sp >> NP_PAGE_SHIFT == sp >> NP_PAGE_SHIFT) return *(const uint64_t *)call.sp == call.returns_to;
+    return read_guest(&word, call.sp, sizeof word) && word == call.returns_to;
 }
 
 static bool is_in_tracker(void) {
