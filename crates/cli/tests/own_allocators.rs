@@ -8,6 +8,7 @@ use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 
 const SOURCE: &str = include_str!("programs/own_allocator.c");
+const GO_SOURCE: &str = include_str!("programs/go_heap.c");
 const BYTES: u64 = 1 << 20;
 /// Blocks that the program allocates at each marked line, and the bytes of each.
 const EXPECTED: [(&str, u64, u64); 6] = [
@@ -19,9 +20,13 @@ const EXPECTED: [(&str, u64, u64); 6] = [
     ("by_thread", 1, BYTES),
 ];
 
-fn line(mark: &str) -> u32 {
+fn line_in(source: &str, mark: &str) -> u32 {
     let wanted = format!("LINE {mark} */");
-    1 + SOURCE.lines().position(|line| line.contains(&wanted)).expect("the mark") as u32
+    1 + source.lines().position(|line| line.contains(&wanted)).expect("the mark") as u32
+}
+
+fn line(mark: &str) -> u32 {
+    line_in(SOURCE, mark)
 }
 
 fn program(folder: &Path, replaces: bool) -> PathBuf {
@@ -98,4 +103,38 @@ fn other_engines_name_the_allocator_that_they_do_not_see() {
         let is_first = |site: &numapilot_flows::Site| site.line == line("first") && site.file.ends_with(".c");
         assert!(!sites.into_iter().any(is_first), "a native engine that sees them needs no note");
     }
+}
+
+/// What Go's heap makes has the line of the program, also on a goroutine's stack, and ends where something else comes to lie.
+#[test]
+fn blocks_of_gos_heap_end_where_others_begin() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "the program is written for x86-64");
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "go_heap", GO_SOURCE, &["-fno-omit-frame-pointer", "-mno-red-zone"]);
+    let path = folder.path().join("go.numatrace");
+    let options = ["--engine", "emulate", "--machine", "opteron-8385", "--period", "1", "--lines", "1"];
+    let ran = record::<&str>(&path, &options, &program, &[]);
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "6\n");
+    let trace = Trace::open(&path).expect("the trace opens");
+    let one = |mark: &str| {
+        let at_line = |site: &numapilot_flows::Site| site.place() == format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
+        let blocks: Vec<_> =
+            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        assert_eq!(blocks.len(), 1, "{mark}: {blocks:?}");
+        let site = trace.site(blocks[0].site).expect("a site");
+        assert_eq!((site.kind, site.name.to_string()), (ObjectKind::Pool, format!("{mark} in Go's heap")));
+        blocks[0]
+    };
+    let (first, second, third) = (one("first"), one("second"), one("third"));
+    assert_eq!([first.bytes, second.bytes, third.bytes], [BYTES, BYTES, 2 * BYTES]);
+    for swept in [first, second] {
+        assert!(swept.death.is_some_and(|death| death <= third.birth), "{swept:?} and {third:?}");
+    }
+    assert_eq!(trace.losses().reentrant, 0);
 }

@@ -8,15 +8,15 @@
 #include <string.h>
 
 #define NONE NP_NO_ARGUMENT
-#define MAKES(name, bytes) {name, NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, bytes, NONE}
-#define ALIGNS(name, bytes) {name, NP_EFFECT_MAKES, NP_ALLOC_ALIGNED, NONE, bytes, NONE}
-#define CLEARS(name, bytes, count) {name, NP_EFFECT_MAKES, NP_ALLOC_CALLOC, NONE, bytes, count}
-#define MAKES_MANY(name, bytes, count) {name, NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, bytes, count}
-#define STORES(name, bytes) {name, NP_EFFECT_STORES, NP_ALLOC_ALIGNED, 0, bytes, NONE}
-#define RESIZES(name, block, bytes, count) {name, NP_EFFECT_RESIZES, NP_ALLOC_REALLOC, block, bytes, count}
-#define NEW(name) {name, NP_EFFECT_MAKES, NP_ALLOC_NEW, NONE, 0, NONE}
-#define NEW_ARRAY(name) {name, NP_EFFECT_MAKES, NP_ALLOC_NEW_ARRAY, NONE, 0, NONE}
-#define FREES(name) {name, NP_EFFECT_FREES, NP_ALLOC_MALLOC, 0, NONE, NONE}
+#define MAKES(name, bytes) {name, NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, bytes, NONE, false}
+#define ALIGNS(name, bytes) {name, NP_EFFECT_MAKES, NP_ALLOC_ALIGNED, NONE, bytes, NONE, false}
+#define CLEARS(name, bytes, count) {name, NP_EFFECT_MAKES, NP_ALLOC_CALLOC, NONE, bytes, count, false}
+#define MAKES_MANY(name, bytes, count) {name, NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, bytes, count, false}
+#define STORES(name, bytes) {name, NP_EFFECT_STORES, NP_ALLOC_ALIGNED, 0, bytes, NONE, false}
+#define RESIZES(name, block, bytes, count) {name, NP_EFFECT_RESIZES, NP_ALLOC_REALLOC, block, bytes, count, false}
+#define NEW(name) {name, NP_EFFECT_MAKES, NP_ALLOC_NEW, NONE, 0, NONE, false}
+#define NEW_ARRAY(name) {name, NP_EFFECT_MAKES, NP_ALLOC_NEW_ARRAY, NONE, 0, NONE, false}
+#define FREES(name) {name, NP_EFFECT_FREES, NP_ALLOC_MALLOC, 0, NONE, NONE, false}
 
 /* malloc's family: in an executable that replaces it, and behind a prefix of jemalloc's. malloc comes first. */
 static const struct np_allocation_function standard[] = {
@@ -60,10 +60,14 @@ static const struct np_allocation_function own[] = {
     RESIZES("mi_realloc_aligned_at", 0, 1, NONE), RESIZES("mi_rezalloc_aligned", 0, 1, NONE), ALIGNS("mi_aligned_alloc", 1), ALIGNS("mi_memalign", 1),
     STORES("mi_posix_memalign", 2), ALIGNS("mi_valloc", 0), ALIGNS("mi_pvalloc", 0), MAKES("mi_heap_malloc", 1), MAKES("mi_heap_malloc_small", 1),
     CLEARS("mi_heap_zalloc", 1, NONE), CLEARS("mi_heap_calloc", 2, 1), RESIZES("mi_heap_realloc", 1, 2, NONE), ALIGNS("mi_heap_malloc_aligned", 1),
-    NEW("mi_new"), NEW("mi_new_nothrow"), NEW("mi_new_aligned"), NEW("mi_new_aligned_nothrow"), {"mi_new_n", NP_EFFECT_MAKES, NP_ALLOC_NEW, NONE, 1, 0},
+    NEW("mi_new"), NEW("mi_new_nothrow"), NEW("mi_new_aligned"), NEW("mi_new_aligned_nothrow"), {"mi_new_n", NP_EFFECT_MAKES, NP_ALLOC_NEW, NONE, 1, 0, false},
     RESIZES("mi_new_realloc", 0, 1, NONE), RESIZES("mi_new_reallocn", 0, 2, 1),
     FREES("mi_free"), FREES("mi_cfree"), FREES("mi_free_size"), FREES("mi_free_size_aligned"), FREES("mi_free_aligned"),
 };
+
+/* Go's heap, since its functions take their arguments in registers (Go 1.17): mallocgc(bytes, type, clear). Blocks are given back by the collector, a page of
+ * them at a time. */
+static const struct np_allocation_function go[] = {{"runtime.mallocgc", NP_EFFECT_MAKES, NP_ALLOC_MALLOC, NONE, 0, NONE, true}};
 
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
@@ -90,6 +94,7 @@ const struct np_allocation_function *np_allocation_function_named(const char *na
     *is_standard = found != NULL;
     if (found == NULL) found = behind_prefix(name);
     if (found == NULL) found = in(jemalloc, COUNT(jemalloc), name);
+    if (found == NULL) found = in(go, COUNT(go), name);
     return found != NULL ? found : in(own, COUNT(own), name);
 }
 

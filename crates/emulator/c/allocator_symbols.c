@@ -16,6 +16,8 @@
 #define DYNAMIC_MAX 128u
 #define SYMBOLS_AT_ONCE 1024u
 #define NAMES_BYTES_MAX (256ull << 20)
+/* Go's linker gives functions with arguments on the stack names like this where others have theirs in registers. */
+#define GO_STACK_FUNCTION "runtime.goexit.abi0"
 
 struct file {
     int fd;
@@ -28,7 +30,7 @@ struct search {
     uint64_t lo, hi, offset; /* of the mapping */
     struct np_allocator_entry *found;
     unsigned room, count;
-    bool is_program, has_malloc;
+    bool is_program, has_malloc, has_go_registers;
 };
 
 static bool read_at(int fd, void *to, size_t bytes, uint64_t offset) {
@@ -86,7 +88,10 @@ static void take(struct search *search, const Elf64_Sym *symbol, const char *nam
     if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) return;
     bool is_standard;
     const struct np_allocation_function *function = np_allocation_function_named(name, &is_standard);
-    if (function == NULL) return;
+    if (function == NULL) {
+        if (strcmp(name, GO_STACK_FUNCTION) == 0) search->has_go_registers = true;
+        return;
+    }
     /* A function of that name that is the file's own affair replaces nothing. */
     if (is_standard && (!search->is_program || ELF64_ST_BIND(symbol->st_info) == STB_LOCAL)) return;
     uint64_t address = address_of(search, symbol->st_value);
@@ -130,11 +135,13 @@ static bool take_table(struct search *search, uint32_t type) {
     return is_read;
 }
 
-/* Without a malloc of its own an executable's other functions of these names are no allocator's. */
-static unsigned without_standard(struct np_allocator_entry *found, unsigned count) {
+/* Without a malloc of its own an executable's other functions of these names are no allocator's; and arguments must be where they are looked for. */
+static unsigned keep_sound(const struct search *search) {
     unsigned kept = 0;
-    for (unsigned i = 0; i < count; i++)
-        if (!found[i].is_standard) found[kept++] = found[i];
+    for (unsigned i = 0; i < search->count; i++) {
+        const struct np_allocator_entry *entry = &search->found[i];
+        if ((!entry->is_standard || search->has_malloc) && (!entry->function->is_go || search->has_go_registers)) search->found[kept++] = *entry;
+    }
     return kept;
 }
 
@@ -147,5 +154,5 @@ unsigned np_allocators_in_file(const char *path, uint64_t lo, uint64_t hi, uint6
         if (!take_table(&search, SHT_SYMTAB)) take_table(&search, SHT_DYNSYM);
     }
     close(file.fd);
-    return search.has_malloc ? search.count : without_standard(found, search.count);
+    return keep_sound(&search);
 }

@@ -8,6 +8,8 @@
  * does for calloc), with the stack as it was before the call. Neither is seen where an allocator's function jumps to another file's and was called from a
  * third, nor after a jump out of the allocator (siglongjmp): the block is lost, and counted.
  *
+ * Go's heap (runtime.mallocgc) gives blocks back in its collector's sweep, which is not followed: its blocks end when others come to lie there.
+ *
  * Rules as for hooks (crates/runtime/c/alloc.c): what an allocation function calls in turn is part of it; a block is stamped after it was made, its end before
  * the call. What is called from the tracker's own hooks is recorded there. */
 #define _GNU_SOURCE
@@ -18,7 +20,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { REGISTER_RAX = 0, REGISTER_RCX = 1, REGISTER_RDX = 2, REGISTER_RSP = 4, REGISTER_RBP = 5, REGISTER_RSI = 6, REGISTER_RDI = 7 };
+enum { REGISTER_RAX = 0, REGISTER_RCX = 1, REGISTER_RDX = 2, REGISTER_RBX = 3, REGISTER_RSP = 4, REGISTER_RBP = 5, REGISTER_RSI = 6, REGISTER_RDI = 7 };
 
 /* False: not all of it can be read. */
 static bool read_guest(void *to, uint64_t address, size_t bytes) {
@@ -149,8 +151,10 @@ static _Thread_local struct {
     uint64_t order;      /* stamp before it, of one that resizes */
 } call __attribute__((tls_model("initial-exec")));
 
-static uint64_t argument(const uint64_t *registers, unsigned number) {
+static uint64_t argument(const struct np_allocation_function *function, const uint64_t *registers, unsigned number) {
     static const uint8_t passed_in[] = {REGISTER_RDI, REGISTER_RSI, REGISTER_RDX, REGISTER_RCX};
+    static const uint8_t passed_in_go[] = {REGISTER_RAX, REGISTER_RBX, REGISTER_RCX};
+    if (function->is_go) return number < sizeof passed_in_go ? registers[passed_in_go[number]] : 0;
     return number < sizeof passed_in ? registers[passed_in[number]] : 0;
 }
 
@@ -161,6 +165,54 @@ static void put_free(struct np_slot *slot, uint64_t block, uint64_t order) {
     if (!can_record(slot)) np_lost_reentrant(slot, 1);
     else if (np_begin(slot, NP_REC_FREE, block, 2, order) != NULL) np_commit(slot, 2);
 }
+
+/* -- Go's heap: a pool whose blocks end when others overlap them -- */
+
+/* No program has so many pools. */
+#define GO_POOL 0x7fffff00u
+#define GO_NAME "Go's heap"
+#define GO_BYTES_MAX (1ull << 40)
+#define GO_FRAMES_MAX 48u
+
+/* Goroutines have stacks of their own, of which nobody knows the ends, and Go's code keeps frame pointers. */
+static uint32_t go_stack(struct np_slot *slot, struct np_regs caller) {
+    uintptr_t frames[GO_FRAMES_MAX];
+    uint32_t depth = np_arena->config.max_stack_depth;
+    unsigned most = depth < GO_FRAMES_MAX ? depth : GO_FRAMES_MAX, count = 0;
+    uint64_t frame[2] = {caller.fp, caller.pc}, least = caller.sp;
+    while (count < most && frame[1] >= 4096 && frame[1] < NP_ADDRESS_END) {
+        frames[count++] = frame[1];
+        uint64_t at = frame[0];
+        if (at < least || (at & 7) != 0 || !read_guest(frame, at, sizeof frame)) break;
+        least = at + sizeof frame;
+    }
+    return count != 0 ? np_stack_of(slot, frames, count, count == most) : 0;
+}
+
+static void name_go_pool(struct np_slot *slot) {
+    static uint32_t named_in; /* a forked child is another process */
+    if (np_load(named_in) == slot->process_index + 1) return;
+    unsigned count = 3 + np_words_for(sizeof GO_NAME - 1);
+    uint64_t *words = np_begin(slot, NP_REC_POOL, GO_POOL, count, np_order());
+    if (words == NULL) return;
+    words[2] = (sizeof GO_NAME - 1) | (uint64_t)NP_POOL_CREATED << 32;
+    np_put_bytes(words + 3, GO_NAME, sizeof GO_NAME - 1);
+    np_commit(slot, count);
+    np_store(named_in, slot->process_index + 1); /* others that come in between name it, too, before they have a block of it */
+}
+
+static void put_made_by_go(struct np_slot *slot, uint64_t block, struct np_regs caller) {
+    if (block == 0 || block >= NP_ADDRESS_END || call.bytes == 0 || call.bytes > GO_BYTES_MAX || !can_record(slot)) return;
+    name_go_pool(slot);
+    uint32_t stack = go_stack(slot, caller);
+    uint64_t *words = np_begin(slot, NP_REC_POOL_ALLOC, block, 4, np_order());
+    if (words == NULL) return;
+    words[2] = stack | (uint64_t)GO_POOL << 32;
+    words[3] = call.bytes;
+    np_commit(slot, 4);
+}
+
+/* -- returns -- */
 
 static void put_made(struct np_slot *slot, uint64_t block, struct np_regs caller) {
     if (block == 0 || block >= NP_ADDRESS_END) return;
@@ -180,7 +232,8 @@ static void returned(struct np_slot *slot, uint64_t result) {
     uint64_t block = result;
     if (function->effect == NP_EFFECT_STORES) block = (uint32_t)result == 0 ? stored_at(call.block) : 0;
     if (function->effect == NP_EFFECT_RESIZES && (block != 0 || call.bytes == 0)) put_free(slot, call.block, call.order);
-    if (function->effect != NP_EFFECT_FREES) put_made(slot, block, caller);
+    if (function->is_go) put_made_by_go(slot, block, caller);
+    else if (function->effect != NP_EFFECT_FREES) put_made(slot, block, caller);
     call.function = NULL;
 }
 
@@ -207,13 +260,14 @@ void np_on_allocator(unsigned vcpu, void *data) {
     if (sp == 0 || sp >= NP_ADDRESS_END || (sp & 7) != 0) return;
     bool goes_on = false;
     if (call.function != NULL) {
-        if (is_within_call(sp)) return;
+        /* Go's heap makes no block while it makes another, and a goroutine may go on in another thread, or with its stack at another place. */
+        if (!function->is_go && !call.function->is_go && is_within_call(sp)) return;
         goes_on = call.sp == sp && call.returns_to == *(const uint64_t *)sp;
-        if (!goes_on && call.function->effect != NP_EFFECT_FREES) np_lost_reentrant(slot, 1);
+        if (!goes_on && !call.function->is_go && call.function->effect != NP_EFFECT_FREES) np_lost_reentrant(slot, 1);
     }
-    uint64_t block = argument(registers, function->block), bytes = argument(registers, function->bytes);
+    uint64_t block = argument(function, registers, function->block), bytes = argument(function, registers, function->bytes);
     bool was_freed = goes_on && call.function->effect == NP_EFFECT_FREES && function->effect == NP_EFFECT_FREES && call.block == block;
-    if (function->count != NP_NO_ARGUMENT && __builtin_mul_overflow(bytes, argument(registers, function->count), &bytes)) bytes = 0;
+    if (function->count != NP_NO_ARGUMENT && __builtin_mul_overflow(bytes, argument(function, registers, function->count), &bytes)) bytes = 0;
     call.function = function;
     call.sp = sp;
     call.returns_to = *(const uint64_t *)sp;

@@ -27,6 +27,7 @@ struct np_allocation_function {
     uint8_t kind;   /* enum np_alloc_kind */
     /* Numbers of arguments, from 0: the block that is given back or resized, or where the new one is stored; bytes; what multiplies these. */
     uint8_t block, bytes, count;
+    bool is_go; /* of Go's heap: arguments in Go's registers, and nobody gives blocks back */
 };
 
 /* The function of this name, or NULL. *is_standard: the name is one of malloc's own family or of C++'s operators, which count only in an executable that

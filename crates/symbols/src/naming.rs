@@ -257,14 +257,15 @@ fn is_library(module: &str) -> bool {
     LIBRARIES.iter().any(|library| base.starts_with(library))
 }
 
-/// Whether a function belongs to what programs are built on (the C library, allocators, containers of C++ and Rust, wrappers of these), and so does
-/// what its caller wants. `module` is the binary's path, `file` the source file or empty.
+/// Whether a function belongs to what programs are built on (the C library, allocators, containers of C++ and Rust, Go's runtime, wrappers of these), and so
+/// does what its caller wants. `module` is the binary's path, `file` the source file or empty.
 #[must_use]
 pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
     if is_library(module) || is_system_header(file) {
         return true;
     }
-    const PREFIXES: [&str; 16] = [
+    const PREFIXES: [&str; 17] = [
+        "runtime.",
         "std::",
         "__gnu_cxx::",
         "operator new",
