@@ -30,8 +30,8 @@ fn line(mark: &str) -> u32 {
 }
 
 fn program(folder: &Path, replaces: bool) -> PathBuf {
-    let (name, flags): (_, &[&str]) =
-        if replaces { ("replacing", &["-fno-builtin", "-DREPLACES"]) } else { ("prefixed", &["-fno-builtin"]) };
+    let name = if replaces { "replacing" } else { "prefixed" };
+    let flags: &[&str] = if replaces { &["-fno-builtin", "-DREPLACES"] } else { &["-fno-builtin"] };
     build_plain(folder, name, SOURCE, flags)
 }
 

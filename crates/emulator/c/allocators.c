@@ -72,16 +72,21 @@ void np_allocators_unmapped(uint64_t address, uint64_t bytes) {
     give_tables();
 }
 
-struct found_line { uint64_t address, lo, hi, offset; char path[NP_MAP_PATH_BYTES]; };
+struct found_line { uint64_t address, lo, hi, offset; bool is_found; char path[NP_MAP_PATH_BYTES]; };
 
+/* A file's mapping, or all that is mapped in a row of no file: the emulator changes the rights of generated code page by page, which makes many mappings
+ * of one. */
 static bool look_at_line(const struct np_maps_line *line, void *context) {
     struct found_line *found = context;
-    if (found->address >= line->hi) return true;
-    if (found->address < line->lo) return false;
-    found->lo = line->lo;
-    found->hi = line->hi;
+    bool is_file = line->path[0] == '/', goes_on = !is_file && line->lo == found->hi;
+    if (!goes_on && (found->is_found || line->lo > found->address)) return false;
+    bool holds = found->address >= line->lo && found->address < line->hi;
+    if (!goes_on) found->lo = line->lo;
+    found->hi = is_file && !holds ? 0 : line->hi; /* 0: nothing goes on from here */
+    found->is_found |= holds;
+    if (!is_file || !holds) return true;
     found->offset = line->offset;
-    if (line->path[0] == '/' && line->path_bytes < sizeof found->path) memcpy(found->path, line->path, line->path_bytes + 1);
+    if (line->path_bytes < sizeof found->path) memcpy(found->path, line->path, line->path_bytes + 1);
     return false;
 }
 
@@ -89,7 +94,7 @@ static bool look_at_line(const struct np_maps_line *line, void *context) {
 static int new_mapping(uint64_t address) {
     struct found_line line = {.address = address};
     np_maps_each(look_at_line, &line);
-    if (line.hi == 0) return -1;
+    if (!line.is_found) return -1;
     int index = (int)(next_mapping++ % MAPPINGS_MAX);
     forget(mappings[index].lo, mappings[index].hi);
     unsigned count = 0;
