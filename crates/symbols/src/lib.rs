@@ -13,6 +13,7 @@ mod declared;
 mod demangle;
 mod fortran;
 mod generated;
+mod go_source;
 mod go_table;
 mod layout;
 mod naming;

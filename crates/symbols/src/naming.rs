@@ -413,6 +413,17 @@ mod tests {
     }
 
     #[test]
+    fn what_gos_runtime_allocates_belongs_to_the_program() {
+        let at = |functions: &[&str]| {
+            let frames: Vec<SiteFrame<'_>> = functions.iter().map(|function| frame(function, "/srv/table")).collect();
+            SiteNamer::default().name_pooled(&frames).function
+        };
+        assert_eq!(at(&["runtime.makeslice", "main.fill", "main.main", "runtime.main"]), "main.fill");
+        assert_eq!(at(&["runtime.rawstring", "runtime.concatstrings", "main.join", "runtime.main"]), "main.join");
+        assert_eq!(at(&["runtime.newobject", "runtime.main"]), "runtime.main", "the runtime's own");
+    }
+
+    #[test]
     fn memory_for_pythons_small_objects_is_of_no_line() {
         let below = [frame("mmap", "/lib/libnumapilot-track.so")];
         let under = |function, module| is_python_arena(&[below[0], frame(function, module), frame("fill", PYTHON)]);
