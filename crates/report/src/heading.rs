@@ -265,7 +265,7 @@ fn changed_sources(meta: &Meta) -> Option<String> {
     ))
 }
 
-/// Blocks that are missing, because the program calls its allocator directly.
+/// Blocks that are missing where the program uses an allocator that it calls directly.
 fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
     let clause = |own: &OwnAllocator| format!("{} in {}", own.function, own.name());
     let mut named: Vec<String> = found.iter().take(MODULES_NAMED).map(clause).collect();
@@ -274,8 +274,8 @@ fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
     }
     (!named.is_empty()).then(|| {
         format!(
-            "the program calls an allocator of its own directly ({}): its blocks are not recorded as objects unless the program reports them \
-             (docs/guides/pools.md); --engine emulate records them",
+            "the program has an allocator of its own ({}), before which no library can stand: its blocks are not recorded as objects unless the \
+             program reports them (docs/guides/pools.md); --engine emulate records them",
             named.join(", ")
         )
     })
