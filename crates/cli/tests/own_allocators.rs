@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::common::*;
 use numapilot_flows::ObjectKind;
@@ -9,6 +10,10 @@ use numapilot_flows::Trace;
 
 const SOURCE: &str = include_str!("programs/own_allocator.c");
 const GO_SOURCE: &str = include_str!("programs/go_heap.c");
+const NAMES_SOURCE: &str = include_str!("programs/allocator_names.c");
+/// Libraries that `tools/setup test` installs, and what the program is compiled with to call them.
+const LIBRARIES: [(&str, &str); 3] =
+    [("libmimalloc.so", "-DMI"), ("libtcmalloc_minimal.so", "-DTC"), ("libjemalloc.so", "-DJE")];
 const BYTES: u64 = 1 << 20;
 /// Blocks that the program allocates at each marked line, and the bytes of each.
 const EXPECTED: [(&str, u64, u64); 6] = [
@@ -137,4 +142,45 @@ fn blocks_of_gos_heap_end_where_others_begin() {
         assert!(swept.death.is_some_and(|death| death <= third.birth), "{swept:?} and {third:?}");
     }
     assert_eq!(trace.losses().reentrant, 0);
+}
+
+/// Path of a library of this architecture, whatever its version.
+fn installed(library: &str) -> String {
+    let known = finish(Command::new("/sbin/ldconfig").arg("-p")).succeeded().stdout;
+    let line =
+        known.lines().find(|line| line.trim_start().starts_with(&format!("{library}.")) && line.contains("x86-64"));
+    let path = line.and_then(|line| line.split_once(" => "));
+    path.unwrap_or_else(|| panic!("the linker knows no {library}: run `tools/setup test`")).1.to_owned()
+}
+
+/// Names of their own that libraries offer beside `malloc`, which the tracker takes for itself: each block is recorded once.
+#[test]
+fn names_that_libraries_offer_beside_malloc_are_followed() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "engine emulate runs on x86-64");
+        return;
+    }
+    let folder = scratch();
+    for (library, flag) in LIBRARIES {
+        let program = build_plain(folder.path(), "names", NAMES_SOURCE, &["-fno-builtin", flag, &installed(library)]);
+        let path = folder.path().join("names.numatrace");
+        let ran = record::<&str>(&path, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        ran.succeeded();
+        let trace = Trace::open(&path).expect("the trace opens");
+        for (mark, count, bytes) in
+            [("large", 1, 4 << 20), ("made", 100, 1000), ("resized", 100, 5000), ("ordinary", 1, 3 << 20)]
+        {
+            let place = format!("names.c:{}", line_in(NAMES_SOURCE, mark));
+            let is_there = |site: &numapilot_flows::Site| site.place() == place && site.kind == ObjectKind::Heap;
+            let blocks: Vec<_> =
+                trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(is_there)).collect();
+            let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
+            assert_eq!(sizes, (bytes..bytes + count).collect::<Vec<u64>>(), "{library}, {mark}");
+            assert!(blocks.iter().all(|block| block.death.is_some()), "{library}, {mark}: {blocks:?}");
+        }
+        assert_eq!(trace.losses().reentrant, 0, "{library}");
+    }
 }
