@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::common::*;
 use numapilot_flows::ObjectKind;
+use numapilot_flows::Site;
 use numapilot_flows::Trace;
 
 const SOURCE: &str = include_str!("programs/own_allocator.c");
@@ -40,10 +41,15 @@ fn program(folder: &Path, replaces: bool) -> PathBuf {
     build_plain(folder, name, SOURCE, flags)
 }
 
-/// Every block, by line: as many as were made, of their size, from one thread, and none that outlives the program.
+/// The file that [`program`] is compiled from has the program's name.
+fn is_at(site: &Site, mark: &str, name: &str) -> bool {
+    site.line == line(mark) && site.file.ends_with(&format!("/{name}.c"))
+}
+
+/// Every block, by line: as many as were made, of their size, and none that outlives the program.
 fn check_blocks(trace: &Trace, what: &str) {
     for (mark, count, bytes) in EXPECTED {
-        let at_line = |site: &numapilot_flows::Site| site.line == line(mark) && site.file.ends_with(".c");
+        let at_line = |site: &Site| is_at(site, mark, what);
         let blocks: Vec<_> =
             trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
         assert_eq!(blocks.len() as u64, count, "{what}: {mark}");
@@ -61,7 +67,7 @@ fn check_accesses(trace: &Trace, what: &str) {
         let mut accesses = 0;
         for access in trace.accesses() {
             let Some(object) = access.object.and_then(|object| trace.object(object)) else { continue };
-            if trace.site(object.site).is_some_and(|site| site.line == line(mark) && site.file.ends_with(".c")) {
+            if trace.site(object.site).is_some_and(|site| is_at(site, mark, what)) {
                 accesses += u64::from(access.weight);
             }
         }
@@ -105,7 +111,7 @@ fn other_engines_name_the_allocator_that_they_do_not_see() {
         assert!(report.contains(named) && report.contains("--engine emulate records them"), "{report}");
         let seen = Trace::open(&trace).expect("the trace opens");
         let mut sites = seen.objects().iter().filter_map(|object| seen.site(object.site));
-        let is_first = |site: &numapilot_flows::Site| site.line == line("first") && site.file.ends_with(".c");
+        let is_first = |site: &Site| is_at(site, "first", if replaces { "replacing" } else { "prefixed" });
         assert!(!sites.any(is_first), "a native engine that sees them needs no note");
     }
 }
@@ -128,7 +134,7 @@ fn blocks_of_gos_heap_end_where_others_begin() {
     assert_eq!(ran.succeeded().stdout, "6\n");
     let trace = Trace::open(&path).expect("the trace opens");
     let one = |mark: &str| {
-        let at_line = |site: &numapilot_flows::Site| site.place() == format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
+        let at_line = |site: &Site| site.place() == format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
         let blocks: Vec<_> =
             trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
         assert_eq!(blocks.len(), 1, "{mark}: {blocks:?}");
@@ -174,7 +180,7 @@ fn names_that_libraries_offer_beside_malloc_are_followed() {
             [("large", 1, 4 << 20), ("made", 100, 1000), ("resized", 100, 5000), ("ordinary", 1, 3 << 20)]
         {
             let place = format!("names.c:{}", line_in(NAMES_SOURCE, mark));
-            let is_there = |site: &numapilot_flows::Site| site.place() == place && site.kind == ObjectKind::Heap;
+            let is_there = |site: &Site| site.place() == place && site.kind == ObjectKind::Heap;
             let blocks: Vec<_> =
                 trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(is_there)).collect();
             let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
