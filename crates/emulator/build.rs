@@ -9,7 +9,18 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Source files of the plugin itself.
-const PLUGIN_FILES: &[&str] = &["access.c", "decode.c", "filled.c", "mappings.c", "process.c", "translate.c", "user.c"];
+const PLUGIN_FILES: &[&str] = &[
+    "access.c",
+    "allocator_names.c",
+    "allocator_symbols.c",
+    "allocators.c",
+    "decode.c",
+    "filled.c",
+    "mappings.c",
+    "process.c",
+    "translate.c",
+    "user.c",
+];
 
 /// The runtime's: the way of an access, its page's home, its sample with the stack, and its thread's clock. Their hooks are left out by the linker.
 const RUNTIME_FILES: &[&str] = &[
@@ -19,6 +30,7 @@ const RUNTIME_FILES: &[&str] = &[
     "heap.c",
     "l3.c",
     "map_record.c",
+    "maps_file.c",
     "memory.c",
     "numa_cpus.c",
     "overlap.c",

@@ -41,6 +41,7 @@ mod java;
 mod killing;
 mod native;
 mod overlap;
+mod own_allocators;
 mod pool_blocks;
 mod process_tree;
 mod published;

@@ -381,6 +381,64 @@ fn both_engines_agree_on_real_programs() {
     }
 }
 
+/// 16 MiB, written by a function three calls deep on a stack that the program has mapped itself.
+const COROUTINE: &str = r#"
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#define BYTES (16ul << 20)
+#define STACK_BYTES (64ul << 10)
+#define MAP(bytes) mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+static ucontext_t outer, inner;
+static volatile char *table;
+static volatile int calls;
+__attribute__((noinline)) static void fill(void) {
+    for (unsigned long i = 0; i < BYTES; i += 64) table[i] = 1;
+}
+__attribute__((noinline)) static void middle(void) {
+    fill();
+    calls++;
+}
+static void coroutine(void) {
+    middle();
+    calls++;
+}
+int main(void) {
+    table = MAP(BYTES);
+    getcontext(&inner);
+    inner.uc_stack.ss_size = STACK_BYTES;
+    inner.uc_stack.ss_sp = MAP(STACK_BYTES);
+    inner.uc_link = &outer;
+    makecontext(&inner, coroutine, 0);
+    swapcontext(&outer, &inner);
+    return calls == 2 ? 0 : 1;
+}
+"#;
+
+#[test]
+fn accesses_on_a_coroutines_stack_have_their_callers() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "coroutine", COROUTINE, &[]);
+    let path = folder.path().join("c.numatrace");
+    let ran = emulate(&path, &["--lines", "1", "--period", "1000"], &program, &[""; 0]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let trace = numapilot_flows::Trace::open(&path).expect("the trace opens");
+    let (mut all, mut whole) = (0, 0);
+    for access in trace.accesses() {
+        let frames = trace.stack(access.stack).iter().flat_map(|&at| trace.location(at).frames.iter());
+        let functions: Vec<&str> = frames.map(|frame| &*frame.function).collect();
+        if functions.first() == Some(&"fill") {
+            all += 1;
+            whole += u32::from(functions.starts_with(&["fill", "middle", "coroutine"]));
+        }
+    }
+    assert!(all > 200 && whole == all, "{whole} of {all}");
+}
+
 #[test]
 fn what_cannot_be_emulated_is_refused_with_its_remedy() {
     let folder = scratch();

@@ -8,6 +8,8 @@
 #include "vtime.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -30,6 +32,17 @@ static const struct np_sim *emulated_sim;
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     (void)slot;
     return np_known_eh_frame(modules, pc);
+}
+
+static bool can_be_read(uint64_t address) {
+    uint32_t word;
+    struct iovec to = {&word, sizeof word}, from = {(void *)address, sizeof word};
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof word;
+}
+
+static void answer(uint64_t address, uint32_t word) {
+    struct iovec from = {&word, sizeof word}, to = {(void *)address, sizeof word};
+    (void)process_vm_writev(getpid(), &from, 1, &to, 1, 0);
 }
 
 /* False where emulated addresses are not ours (guest_base is not 0), or the program made the call by itself. */
@@ -64,8 +77,10 @@ static bool is_slot(uint64_t address) {
     return offset % np_arena->slot_bytes == 0 && offset / np_arena->slot_bytes < np_arena->slot_count;
 }
 
-static void take_slot(struct np_slot *slot) {
+/* `mark`: the tracker's np_tls.in_alloc of this thread. */
+static void take_slot(struct np_slot *slot, uint64_t mark) {
     struct np_guest *guest = &np_guest;
+    guest->in_alloc = slot != NULL && can_be_read(mark) ? (const uint32_t *)mark : NULL;
     guest->registers = guest->candidate != NULL && guest->candidate_argument == (uint64_t)slot ? guest->candidate : NULL;
     if (slot == NULL && np_tls.stacks != NULL) {
         np_pages_free(np_tls.stacks, NP_STACK_CACHE_BYTES);
@@ -82,18 +97,24 @@ static bool makes_process(int64_t number) {
     return number == SYS_fork || number == SYS_vfork || number == SYS_clone || number == SYS_clone3;
 }
 
+static bool replaces_mapping(int64_t number, uint64_t flags) {
+    return number == SYS_munmap || number == SYS_mremap || (number == SYS_mmap && (flags & MAP_FIXED) != 0);
+}
+
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
     bool is_own = np_guest.own_call;
     np_guest.own_call = false;
     if (np_likely(number != NP_SYSCALL_EMULATOR)) {
+        if (replaces_mapping(number, a4)) np_allocators_unmapped(a1, a2);
         if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
         if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
         if (np_unlikely(makes_process(number))) np_guest.fork_order = np_order_kept();
         return;
     }
     if (a1 == NP_EMULATOR_HELLO) meet(a2);
-    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2);
+    else if (a1 == NP_EMULATOR_SLOT && np_arena != NULL && (a2 == 0 || is_slot(a2))) take_slot((struct np_slot *)a2, a3);
+    else if (a1 == NP_EMULATOR_FOLLOWS && np_arena != NULL) answer(a3, np_allocators_follow(a2));
 }
 
 /* A forked child has no slot until its tracker says so: until then it must not write to its parent's. The tracker in it is notified, because it may have been
@@ -101,6 +122,7 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
 static void begin_child(struct np_guest *guest) {
     own_pid = (uint32_t)getpid();
     guest->slot = NULL;
+    np_allocators_after_fork();
     *fork_order = guest->fork_order;
     *fork_canary = 0;
 }

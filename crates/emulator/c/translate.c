@@ -7,7 +7,18 @@
 
 #include "decode.h"
 
-static enum np_shape shape_of(const struct qemu_plugin_insn *insn, bool *is_system_call) {
+struct special { bool is_system_call, is_return; };
+
+static struct special special_of(const uint8_t *bytes, size_t size) {
+    /* Returns may have a prefix (rep, bnd). */
+    const uint8_t *opcode = size > 1 && (bytes[0] == 0xf2 || bytes[0] == 0xf3) ? bytes + 1 : bytes;
+    return (struct special){
+        .is_system_call = size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05,
+        .is_return = size != 0 && (*opcode == 0xc3 || *opcode == 0xc2),
+    };
+}
+
+static enum np_shape shape_of(const struct qemu_plugin_insn *insn, struct special *special) {
 #if NP_QEMU_PLUGIN_VERSION >= 3
     uint8_t bytes[16];
     size_t size = qemu_plugin_insn_data(insn, bytes, sizeof bytes);
@@ -15,7 +26,7 @@ static enum np_shape shape_of(const struct qemu_plugin_insn *insn, bool *is_syst
     const uint8_t *bytes = qemu_plugin_insn_data(insn);
     size_t size = qemu_plugin_insn_size(insn);
 #endif
-    *is_system_call = size == 2 && bytes[0] == 0x0f && bytes[1] == 0x05;
+    *special = special_of(bytes, size);
     return np_decode(bytes, size);
 }
 
@@ -35,9 +46,9 @@ static void pass_over(struct qemu_plugin_tb *tb, uint64_t start) {
     if (start == np_slot_call) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_slot_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
     for (size_t i = 0; i < qemu_plugin_tb_n_insns(tb); i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        bool is_system_call;
-        enum np_shape shape = shape_of(insn, &is_system_call);
-        if (is_system_call) qemu_plugin_register_vcpu_insn_exec_cb(insn, np_on_own_system_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
+        struct special special;
+        enum np_shape shape = shape_of(insn, &special);
+        if (special.is_system_call) qemu_plugin_register_vcpu_insn_exec_cb(insn, np_on_own_system_call, QEMU_PLUGIN_CB_NO_REGS, NULL);
         if (shape == NP_SHAPE_LOCKED || shape == NP_SHAPE_ANY)
             qemu_plugin_register_vcpu_mem_cb(insn, ignore, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
     }
@@ -49,12 +60,17 @@ void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
         pass_over(tb, start);
         return;
     }
+    struct np_allocator_block block = np_allocator_block(start);
+    if (block.may_be_returned_to) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_returned, QEMU_PLUGIN_CB_NO_REGS, (void *)start);
+    if (block.function != NULL) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_allocator, QEMU_PLUGIN_CB_NO_REGS, (void *)block.function);
     size_t count = qemu_plugin_tb_n_insns(tb);
     uint64_t charge = count < NP_SITE_CHARGE_MAX ? count : NP_SITE_CHARGE_MAX;
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        bool is_system_call;
-        enum np_shape shape = shape_of(insn, &is_system_call);
+        struct special special;
+        enum np_shape shape = shape_of(insn, &special);
+        if (special.is_return && block.is_allocators)
+            qemu_plugin_register_vcpu_mem_cb(insn, np_on_return, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW, NULL);
         bool once = shape == NP_SHAPE_ONE || shape == NP_SHAPE_UPDATE;
         watch(insn, shape, once ? charge : 0);
         if (once) charge = 0;

@@ -1,4 +1,4 @@
-/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c, filled.c, mappings.c).
+/* user.h: what the files of the user-mode plugin share (user.c, translate.c, access.c, process.c, filled.c, mappings.c, allocators.c).
  * crates/runtime/c/emulator.h is the seam to the tracker.
  *
  * The plugin is the native half of a recording of an emulated process: QEMU calls it at every access of the emulated code, and it runs the runtime's own
@@ -22,6 +22,7 @@ struct np_guest {
     uint64_t fork_order;        /* stamp before the last call that may make a process */
     uint64_t candidate_argument; /* its rdi when np_emulator_slot began */
     bool own_call;               /* the tracker itself is about to make a system call */
+    const uint32_t *in_alloc;    /* the tracker's own mark that this thread is inside a hook of malloc's family; NULL: not known */
 };
 extern _Thread_local struct np_guest np_guest __attribute__((tls_model("initial-exec")));
 
@@ -44,6 +45,27 @@ void np_mapping_made(int64_t number, int64_t result);
 void np_mapping_slot(struct np_slot *slot);
 /* Call-back of each instruction of the tracker that makes a system call, before it does. */
 void np_on_own_system_call(unsigned vcpu, void *data);
+
+/* ---- allocators.c: allocation functions that the program carries itself (allocators.h) ---- */
+struct np_allocation_function;
+/* What a translated block is to them. */
+struct np_allocator_block {
+    const struct np_allocation_function *function; /* that begins with it; NULL: none does */
+    bool is_allocators;      /* it lies in a file that has such functions: its return instructions may be theirs */
+    bool may_be_returned_to; /* it begins behind a call instruction in such a file */
+};
+/* In the translation of a block: its code is there to be read. */
+struct np_allocator_block np_allocator_block(uint64_t start);
+/* Whether calls of the function that begins here are followed. */
+bool np_allocators_follow(uint64_t function);
+/* Something else may come to this place, or has. */
+void np_allocators_unmapped(uint64_t address, uint64_t bytes);
+void np_allocators_after_fork(void);
+/* Call-backs: of a block that begins one of the functions (`data`); of a return instruction's access; of a block that may be returned to (`data`: its
+ * start). */
+void np_on_allocator(unsigned vcpu, void *data);
+void np_on_return(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
+void np_on_returned(unsigned vcpu, void *data);
 
 /* ---- translate.c ---- */
 void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb);

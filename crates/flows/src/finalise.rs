@@ -19,6 +19,7 @@ use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, 
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
+use crate::own_allocators;
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
@@ -228,6 +229,10 @@ impl Made {
         meta.more.insert("unresolved".to_owned(), unresolved(&names));
         if !names.changed_sources.is_empty() {
             meta.more.insert("changed_sources".to_owned(), serde_json::json!(names.changed_sources));
+        }
+        let allocators = own_allocators::found(&joined, meta.engine.known());
+        if !allocators.is_empty() {
+            meta.more.insert(own_allocators::KEY.to_owned(), serde_json::json!(allocators));
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);

@@ -16,6 +16,7 @@ mod losses;
 mod model;
 mod named;
 mod open;
+mod own_allocators;
 mod rows;
 mod sizes;
 mod symbolise;
@@ -36,5 +37,6 @@ pub use model::{
 };
 pub use named::{NameError, Named};
 pub use numapilot_trace::meta::Evidence;
+pub use own_allocators::OwnAllocator;
 pub use sizes::{HeapPeak, SiteSize};
 pub use trace::{Losses, Tables, Trace};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use numapilot_flows::{Instrumentation, Losses, Module, Trace};
+use numapilot_flows::{Instrumentation, Losses, Module, OwnAllocator, Trace};
 use numapilot_machine::Machine;
 use numapilot_trace::engine::RecordedBy;
 use numapilot_trace::meta::{Meta, Origin};
@@ -70,6 +70,7 @@ impl Heading {
         let told = meta.more.get("notes").and_then(Value::as_array);
         notes.extend(told.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned));
         notes.extend(changed_sources(meta));
+        notes.extend(own_allocators(&OwnAllocator::read(&meta.more)));
         Heading {
             trace: path.display().to_string(),
             command: meta.command.clone(),
@@ -264,6 +265,22 @@ fn changed_sources(meta: &Meta) -> Option<String> {
     ))
 }
 
+/// Blocks that are missing where the program uses an allocator that it calls directly.
+fn own_allocators(found: &[OwnAllocator]) -> Option<String> {
+    let clause = |own: &OwnAllocator| format!("{} in {}", own.function, own.name());
+    let mut named: Vec<String> = found.iter().take(MODULES_NAMED).map(clause).collect();
+    if found.len() > MODULES_NAMED {
+        named.push("...".to_owned());
+    }
+    (!named.is_empty()).then(|| {
+        format!(
+            "the program has an allocator of its own ({}), before which no library can stand: its blocks are not recorded as objects unless the \
+             program reports them (docs/guides/pools.md); --engine emulate records them",
+            named.join(", ")
+        )
+    })
+}
+
 fn unresolved(meta: &Meta) -> Vec<String> {
     let rows = meta.more.get("unresolved").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let word = |row: &Value, key: &str| row.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
@@ -306,6 +323,15 @@ mod tests {
                 .unwrap()
                 .starts_with("4 source files were changed after the program was built (1.c, 2.c, 3.c, ...): ")
         );
+    }
+
+    #[test]
+    fn allocators_in_the_program_are_named() {
+        let own = |path: &str, function: &str| OwnAllocator { path: path.to_owned(), function: function.to_owned() };
+        assert_eq!(own_allocators(&[]), None);
+        let note = own_allocators(&[own("/usr/bin/redis-server", "je_malloc"), own("/opt/lib.so", "mi_malloc")]);
+        let note = note.expect("a note");
+        assert!(note.contains("(je_malloc in redis-server, mi_malloc in lib.so)"), "{note}");
     }
 
     /// The wrapper adds -g: to advise it says nothing. Which binary lacks names, and why, does.

@@ -6,6 +6,7 @@
  * from bootstrap memory, and are never given back.
  */
 #define _GNU_SOURCE
+#include "emulator.h"
 #include "track.h"
 
 #include <dlfcn.h>
@@ -85,24 +86,6 @@ static NP_COLD void settle_nested(struct np_tls *tls, struct np_slot *slot, cons
     tls->nested_last = NULL;
 }
 
-static inline void put_alloc(struct np_slot *slot, void *block, size_t bytes, enum np_alloc_kind kind, uint32_t stack) {
-    uint64_t order = np_order();
-    if (np_unlikely(bytes >> 32 != 0)) {
-        uint64_t *words = np_begin(slot, NP_REC_ALLOC_BIG, (uintptr_t)block, 4, order);
-        if (words == NULL) return;
-        words[2] = stack | (uint64_t)kind << 32;
-        words[3] = bytes;
-        np_commit(slot, 4);
-        return;
-    }
-    unsigned count = kind == NP_ALLOC_MALLOC ? 3 : 4;
-    uint64_t *words = np_begin(slot, kind == NP_ALLOC_MALLOC ? NP_REC_ALLOC : NP_REC_ALLOC_KIND, (uintptr_t)block, count, order);
-    if (np_unlikely(words == NULL)) return;
-    words[2] = stack | (uint64_t)bytes << 32;
-    if (kind != NP_ALLOC_MALLOC) words[3] = kind;
-    np_commit(slot, count);
-}
-
 /* The heap of the break: where it began, and how far blocks have reached since its end was last asked for. The real allocator moves that end
  * without a hook. */
 #define HEAP_SPAN (1ul << 40)
@@ -153,7 +136,7 @@ void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct n
     }
     np_heap_block(slot, (uintptr_t)block, bytes);
     settle(slot, block, bytes);
-    put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
+    np_put_alloc(slot, (uintptr_t)block, bytes, kind, np_stack_id(slot, caller));
     np_leave(slot);
     return block;
 }
@@ -200,7 +183,7 @@ void np_record_alloc(void *block, size_t bytes, enum np_alloc_kind kind, struct 
     struct np_slot *slot = block != NULL ? np_slot_here() : NULL;
     if (slot == NULL) return;
     bool entered = np_enter(slot); /* the hook that calls may be in already */
-    put_alloc(slot, block, bytes, kind, np_stack_id(slot, caller));
+    np_put_alloc(slot, (uintptr_t)block, bytes, kind, np_stack_id(slot, caller));
     if (entered) np_leave(slot);
 }
 
@@ -369,7 +352,7 @@ void np_alloc_init(struct np_slot *slot) {
     if (!np_track_only) measure_gone_ticks();
     heap_low = (uintptr_t)NP_SYS1(SYS_brk, 0) & ~(GONE_WINDOW - 1);
     uintptr_t first = (uintptr_t)dlsym(RTLD_DEFAULT, "malloc");
-    if (first >= np_own.lo && first < np_own.hi) return;
+    if ((first >= np_own.lo && first < np_own.hi) || np_emulator_follows(first)) return;
     static const char text[] = "warning: the program has its own malloc, which the tracker cannot intercept; its blocks are not recorded, "
                                "unless it reports them (docs/guides/pools.md)";
     np_put_mark(slot, text, sizeof text - 1);

@@ -27,5 +27,11 @@ void np_emulator_meet(void) {
 
 /* A function of its own with the slot in the first argument register: the plugin finds the emulated registers by it. */
 __attribute__((noinline)) void np_emulator_slot(struct np_slot *slot) {
-    if (has_plugin) NP_SYS2(NP_SYSCALL_EMULATOR, NP_EMULATOR_SLOT, slot);
+    if (has_plugin) NP_SYS3(NP_SYSCALL_EMULATOR, NP_EMULATOR_SLOT, slot, &np_tls.in_alloc);
+}
+
+bool np_emulator_follows(uintptr_t function) {
+    uint32_t answer = 0;
+    if (has_plugin) NP_SYS3(NP_SYSCALL_EMULATOR, NP_EMULATOR_FOLLOWS, function, &answer);
+    return *(volatile uint32_t *)&answer == 1;
 }

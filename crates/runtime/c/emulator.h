@@ -13,11 +13,12 @@
 
 #define NP_SYSCALL_EMULATOR 0x4e500001
 #define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
-#define NP_EMULATOR_ABI 3u
+#define NP_EMULATOR_ABI 4u
 
 enum np_emulator_call {
     NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
-    NP_EMULATOR_SLOT = 2,  /* second argument: this thread's slot from now on, NULL when it ends */
+    NP_EMULATOR_SLOT = 2,  /* second argument: this thread's slot from now on, NULL when it ends; third: its np_tls.in_alloc */
+    NP_EMULATOR_FOLLOWS = 3, /* second argument: a function; third: uint32_t *, which becomes 1 if the plugin records its blocks */
 };
 
 struct np_emulator_hello {
@@ -41,6 +42,8 @@ struct np_emulator_hello {
 /* By the tracker, once attached; does nothing outside of an emulator. */
 void np_emulator_meet(void);
 void np_emulator_slot(struct np_slot *slot);
+/* The emulator's plugin records the blocks of this allocation function, which the program carries itself (crates/emulator/c/allocators.c). */
+bool np_emulator_follows(uintptr_t function);
 
 /* ---- emulator_exec.c: programs that are started ---- */
 struct np_emulated_program {

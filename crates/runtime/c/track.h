@@ -227,6 +227,24 @@ void np_modules_scan(struct np_slot *slot);
 const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc);
 
 /* -- alloc.c, alloc_new.c -- */
+/* The record of a block that was just made. */
+static inline void np_put_alloc(struct np_slot *slot, uintptr_t block, size_t bytes, enum np_alloc_kind kind, uint32_t stack) {
+    uint64_t order = np_order();
+    if (np_unlikely(bytes >> 32 != 0)) {
+        uint64_t *words = np_begin(slot, NP_REC_ALLOC_BIG, block, 4, order);
+        if (words == NULL) return;
+        words[2] = stack | (uint64_t)kind << 32;
+        words[3] = bytes;
+        np_commit(slot, 4);
+        return;
+    }
+    unsigned count = kind == NP_ALLOC_MALLOC ? 3 : 4;
+    uint64_t *words = np_begin(slot, kind == NP_ALLOC_MALLOC ? NP_REC_ALLOC : NP_REC_ALLOC_KIND, block, count, order);
+    if (np_unlikely(words == NULL)) return;
+    words[2] = stack | (uint64_t)bytes << 32;
+    if (kind != NP_ALLOC_MALLOC) words[3] = kind;
+    np_commit(slot, count);
+}
 void np_alloc_init(struct np_slot *slot);
 /* False while the real functions are being looked up (the loader itself allocates): serve from bootstrap memory. */
 bool np_alloc_ready(void);
@@ -328,7 +346,7 @@ extern const struct np_own_range *np_other_ranges;
 /* Where it was noted; NULL: there is no room. */
 struct np_own_range *np_own_range_add(uintptr_t lo, uintptr_t hi);
 
-/* One line of /proc/self/maps at a time. */
+/* -- maps_file.c: one line of /proc/self/maps at a time -- */
 struct np_maps_line { uintptr_t lo, hi; char perms[4]; uint64_t offset, inode; const char *path; size_t path_bytes; };
 /* Calls visit for each mapping until it returns false. */
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context);

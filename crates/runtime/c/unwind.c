@@ -1,13 +1,14 @@
 /* unwind.c: from a caller's registers to its chain of return addresses.
  *
  * No lock, no allocation, safe in signal handlers. Each address needs its rule found once (unwind_cfi.c); after that a frame costs a look-up in a
- * fixed table and two loads. Code without unwinding data is followed by frame pointers. Nothing is read outside the thread's own stack; a
- * chain that leaves it ends there and is counted, unless it has reached its outermost frame.
+ * fixed table and two loads. Code without unwinding data is followed by frame pointers. Nothing is read outside the thread's own stack (in an emulator:
+ * the one that it is on); a chain that leaves it ends there and is counted, unless it has reached its outermost frame.
  */
 #define _GNU_SOURCE
 #include "track.h"
 
 #include <sys/resource.h>
+#include <sys/uio.h>
 
 #define RULES_LOG2 15
 #define RULES (1u << RULES_LOG2)
@@ -138,6 +139,18 @@ static bool has_grown(const struct np_slot *slot, uintptr_t sp) {
     (void)slot, (void)sp;
     return false;
 }
+
+/* Another stack than the thread's own, a coroutine's or a signal handler's: as far as pages can be read from its top on. The kernel tells, at the price of a
+ * system call for each of these walks, which the tracker cannot afford. */
+#define OTHER_PAGES 64u
+static uintptr_t other_end(uintptr_t sp) {
+    uintptr_t page = sp & ~4095ul;
+    char bytes[OTHER_PAGES];
+    struct iovec to = {bytes, sizeof bytes}, from[OTHER_PAGES];
+    for (unsigned i = 0; i < OTHER_PAGES; i++) from[i] = (struct iovec){(void *)(page + i * 4096ul), 1};
+    long pages = NP_SYS6(SYS_process_vm_readv, NP_SYS0(SYS_getpid), &to, 1, from, OTHER_PAGES, 0);
+    return pages > 0 ? page + (uintptr_t)pages * 4096 : 0;
+}
 #else
 /* The kernel keeps other mappings at least this far from the top of the process's first stack, whatever its limit (mmap_base, arch/x86/mm/mmap.c, MIN_GAP;
  * arm64: mm/util.c), and this far from the lowest page that it has grown to (stack_guard_gap, mm/mmap.c). */
@@ -206,6 +219,9 @@ unsigned np_unwind(struct np_slot *slot, struct np_memo *memo, uintptr_t *frames
     *flags = 0;
     memo->loads = 0;
     memo->may_interrupt = !known;
+#ifdef NP_PLUGIN
+    if (!known && (walk.high = other_end(regs.sp)) != 0) known = true;
+#endif
     memo->generation = generation;
     generation &= GENERATION_MASK;
     while (result == STEP_ON) {

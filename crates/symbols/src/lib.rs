@@ -3,6 +3,7 @@
 //! It works offline, from the binaries and sources on this machine. A binary whose build ID is not the recorded one is not used,
 //! because a wrong name is worse than none. All input (binaries, sources, names in them) is untrusted.
 
+mod allocators;
 mod calls;
 mod code;
 mod coverage;
@@ -12,6 +13,7 @@ mod declared;
 mod demangle;
 mod fortran;
 mod generated;
+mod go_source;
 mod go_table;
 mod layout;
 mod naming;
@@ -23,6 +25,7 @@ mod statement;
 mod unresolved;
 mod wrappers;
 
+pub use allocators::own_allocator;
 pub use calls::{CallOrder, CallOrders};
 pub use code::{CodeQuery, CodeRange, find_code, path_ends_with, spellings};
 pub use coverage::Coverage;

@@ -257,14 +257,15 @@ fn is_library(module: &str) -> bool {
     LIBRARIES.iter().any(|library| base.starts_with(library))
 }
 
-/// Whether a function belongs to what programs are built on (the C library, allocators, containers of C++ and Rust, wrappers of these), and so does
-/// what its caller wants. `module` is the binary's path, `file` the source file or empty.
+/// Whether a function belongs to what programs are built on (the C library, allocators, containers of C++ and Rust, Go's runtime, wrappers of these), and so
+/// does what its caller wants. `module` is the binary's path, `file` the source file or empty.
 #[must_use]
 pub fn is_machinery(module: &str, file: &str, function: &str) -> bool {
     if is_library(module) || is_system_header(file) {
         return true;
     }
-    const PREFIXES: [&str; 16] = [
+    const PREFIXES: [&str; 17] = [
+        "runtime.",
         "std::",
         "__gnu_cxx::",
         "operator new",
@@ -409,6 +410,17 @@ mod tests {
         assert_eq!(name(&[library, own, main], &[]), named("acme.Cache.put", 31));
         assert_eq!(name(&[library, own, main], &["acme\\.Cache\\..*".to_owned()]), named("acme.Main.main", 9));
         assert_eq!(name(&[library], &[]), named("java.util.HashMap.resize", 702), "the virtual machine's own threads");
+    }
+
+    #[test]
+    fn what_gos_runtime_allocates_belongs_to_the_program() {
+        let at = |functions: &[&str]| {
+            let frames: Vec<SiteFrame<'_>> = functions.iter().map(|function| frame(function, "/srv/table")).collect();
+            SiteNamer::default().name_pooled(&frames).function
+        };
+        assert_eq!(at(&["runtime.makeslice", "main.fill", "main.main", "runtime.main"]), "main.fill");
+        assert_eq!(at(&["runtime.rawstring", "runtime.concatstrings", "main.join", "runtime.main"]), "main.join");
+        assert_eq!(at(&["runtime.newobject", "runtime.main"]), "runtime.main", "the runtime's own");
     }
 
     #[test]

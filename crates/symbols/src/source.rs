@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use crate::cpp::{declares_scalar, members, statement_start};
 use crate::demangle::tidy;
 use crate::fortran::allocated;
+use crate::go_source;
 use crate::python;
 use crate::statement::{Statement, around, around_fortran, blanked};
 use crate::wrappers;
@@ -93,6 +94,7 @@ enum Language {
     FixedFortran,
     Rust,
     Python,
+    Go,
     Other,
 }
 
@@ -102,6 +104,7 @@ fn language(path: &str) -> Language {
         "f" | "f77" | "for" | "ftn" => Language::FixedFortran,
         "rs" => Language::Rust,
         "py" | "pyw" => Language::Python,
+        "go" => Language::Go,
         _ => Language::Other,
     }
 }
@@ -205,7 +208,7 @@ fn code_of(lines: Vec<String>, language: Language) -> Vec<String> {
         Language::FreeFortran | Language::FixedFortran | Language::Python => lines,
         // In Rust, an apostrophe also begins a lifetime.
         Language::Rust => blanked(&lines, false),
-        Language::Other => blanked(&lines, true),
+        Language::Go | Language::Other => blanked(&lines, true),
     }
 }
 
@@ -216,6 +219,9 @@ fn assigned_in(lines: &[String], index: usize, language: Language, place: &CallP
     }
     if language == Language::Python {
         return Assigned::one(python::assigned(lines, index).and_then(shown));
+    }
+    if language == Language::Go {
+        return Assigned::one(lines.get(index).and_then(|line| go_source::assigned(line)).and_then(shown));
     }
     let mut ways = around(lines, index).into_iter().map(|way| assigned_by(&way, language, place));
     let plain = ways.next().unwrap_or_default();

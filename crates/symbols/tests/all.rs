@@ -2,6 +2,7 @@
 //!
 //! Each file is a module. `tools/test` runs each in a process of its own; `tidy.rs` of the command line finds one that has no line here.
 
+mod allocators;
 mod compiled;
 mod separate;
 mod variables;

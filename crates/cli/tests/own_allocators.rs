@@ -1,0 +1,192 @@
+//! Allocators that a program carries itself: engine `emulate` records each of their blocks, and the others say which allocator they cannot see.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::common::*;
+use numapilot_flows::ObjectKind;
+use numapilot_flows::Site;
+use numapilot_flows::Trace;
+
+const SOURCE: &str = include_str!("programs/own_allocator.c");
+const GO_SOURCE: &str = include_str!("programs/go_heap.c");
+const NAMES_SOURCE: &str = include_str!("programs/allocator_names.c");
+/// Libraries that `tools/setup test` installs, and what the program is compiled with to call them.
+const LIBRARIES: [(&str, &str); 3] =
+    [("libmimalloc.so", "-DMI"), ("libtcmalloc_minimal.so", "-DTC"), ("libjemalloc.so", "-DJE")];
+const BYTES: u64 = 1 << 20;
+/// Blocks that the program allocates at each marked line, and the bytes of each.
+const EXPECTED: [(&str, u64, u64); 6] = [
+    ("first", 1, BYTES),
+    ("cleared", 1, BYTES),
+    ("grown", 1, 2 * BYTES),
+    ("aligned", 1, BYTES),
+    ("small", 1000, 100),
+    ("by_thread", 1, BYTES),
+];
+
+fn line_in(source: &str, mark: &str) -> u32 {
+    let wanted = format!("LINE {mark} */");
+    1 + source.lines().position(|line| line.contains(&wanted)).expect("the mark") as u32
+}
+
+fn line(mark: &str) -> u32 {
+    line_in(SOURCE, mark)
+}
+
+fn program(folder: &Path, replaces: bool) -> PathBuf {
+    let name = if replaces { "replacing" } else { "prefixed" };
+    let flags: &[&str] = if replaces { &["-fno-builtin", "-DREPLACES"] } else { &["-fno-builtin"] };
+    build_plain(folder, name, SOURCE, flags)
+}
+
+/// The file that [`program`] is compiled from has the program's name.
+fn is_at(site: &Site, mark: &str, name: &str) -> bool {
+    site.line == line(mark) && site.file.ends_with(&format!("/{name}.c"))
+}
+
+/// Every block, by line: as many as were made, of their size, and none that outlives the program.
+fn check_blocks(trace: &Trace, what: &str) {
+    for (mark, count, bytes) in EXPECTED {
+        let at_line = |site: &Site| is_at(site, mark, what);
+        let blocks: Vec<_> =
+            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        assert_eq!(blocks.len() as u64, count, "{what}: {mark}");
+        for block in blocks {
+            let site = trace.site(block.site).expect("a site");
+            assert_eq!((site.kind, block.bytes), (ObjectKind::Heap, bytes), "{what}: {mark}");
+            assert!(block.death.is_some(), "{what}: {mark} was freed");
+        }
+    }
+}
+
+/// What the program writes to a block is of that block: every line of it once, as no cache held it before.
+fn check_accesses(trace: &Trace, what: &str) {
+    for mark in ["first", "aligned", "by_thread"] {
+        let mut accesses = 0;
+        for access in trace.accesses() {
+            let Some(object) = access.object.and_then(|object| trace.object(object)) else { continue };
+            if trace.site(object.site).is_some_and(|site| is_at(site, mark, what)) {
+                accesses += u64::from(access.weight);
+            }
+        }
+        let lines = BYTES / 64;
+        assert!(accesses > lines * 9 / 10 && accesses < lines * 11 / 10, "{what}, {mark}: {accesses} of {lines}");
+    }
+}
+
+#[test]
+fn an_emulated_programs_own_allocator_is_followed() {
+    let folder = scratch();
+    for replaces in [false, true] {
+        let program = program(folder.path(), replaces);
+        let trace = folder.path().join("emulated.numatrace");
+        let options = ["--engine", "emulate", "--machine", "opteron-8385", "--period", "1", "--lines", "1"];
+        let ran = record::<&str>(&trace, &options, &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "3\n");
+        let what = if replaces { "replacing" } else { "prefixed" };
+        let opened = Trace::open(&trace).expect("the trace opens");
+        check_blocks(&opened, what);
+        check_accesses(&opened, what);
+        assert_eq!((opened.losses().reentrant, opened.losses().inconsistent_records), (0, 0), "{what}");
+        let marks: Vec<&String> = opened.marks().iter().map(|(_, text)| text).collect();
+        assert!(!marks.iter().any(|text| text.contains("its own malloc")), "{what}: {marks:?}");
+        let notes = report_json(&trace, &[]).to_string();
+        assert!(!notes.contains("allocator of its own"), "{what}: {notes}");
+    }
+}
+
+#[test]
+fn other_engines_name_the_allocator_that_they_do_not_see() {
+    let folder = scratch();
+    for (replaces, named) in [(false, "je_malloc in prefixed"), (true, "malloc in replacing")] {
+        let program = program(folder.path(), replaces);
+        let trace = folder.path().join("tracked.numatrace");
+        assert_eq!(record::<&str>(&trace, &["--engine", "track"], &program, &[]).succeeded().stdout, "3\n");
+        let report = report_json(&trace, &[]).to_string();
+        assert!(report.contains(named) && report.contains("--engine emulate records them"), "{report}");
+        let seen = Trace::open(&trace).expect("the trace opens");
+        let mut sites = seen.objects().iter().filter_map(|object| seen.site(object.site));
+        let is_first = |site: &Site| is_at(site, "first", if replaces { "replacing" } else { "prefixed" });
+        assert!(!sites.any(is_first), "a native engine that sees them needs no note");
+    }
+}
+
+/// What Go's heap makes has the line of the program, also on a goroutine's stack, and ends where something else comes to lie.
+#[test]
+fn blocks_of_gos_heap_end_where_others_begin() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "the program is written for x86-64");
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "go_heap", GO_SOURCE, &["-fno-omit-frame-pointer", "-mno-red-zone"]);
+    let path = folder.path().join("go.numatrace");
+    let options = ["--engine", "emulate", "--machine", "opteron-8385", "--period", "1", "--lines", "1"];
+    let ran = record::<&str>(&path, &options, &program, &[]);
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "6\n");
+    let trace = Trace::open(&path).expect("the trace opens");
+    let one = |mark: &str| {
+        let at_line = |site: &Site| site.place() == format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
+        let blocks: Vec<_> =
+            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        assert_eq!(blocks.len(), 1, "{mark}: {blocks:?}");
+        let site = trace.site(blocks[0].site).expect("a site");
+        assert_eq!((site.kind, site.name.to_string()), (ObjectKind::Pool, format!("{mark} in Go's heap")));
+        blocks[0]
+    };
+    let (first, second, third) = (one("first"), one("second"), one("third"));
+    assert_eq!([first.bytes, second.bytes, third.bytes], [BYTES, BYTES, 2 * BYTES]);
+    for swept in [first, second] {
+        assert!(swept.death.is_some_and(|death| death <= third.birth), "{swept:?} and {third:?}");
+    }
+    assert_eq!(trace.losses().reentrant, 0);
+}
+
+/// Path of a library of this architecture, whatever its version.
+fn installed(library: &str) -> String {
+    let known = finish(Command::new("/sbin/ldconfig").arg("-p")).succeeded().stdout;
+    let line =
+        known.lines().find(|line| line.trim_start().starts_with(&format!("{library}.")) && line.contains("x86-64"));
+    let path = line.and_then(|line| line.split_once(" => "));
+    path.unwrap_or_else(|| panic!("the linker knows no {library}: run `tools/setup test`")).1.to_owned()
+}
+
+/// Names of their own that libraries offer beside `malloc`, which the tracker takes for itself: each block is recorded once.
+#[test]
+fn names_that_libraries_offer_beside_malloc_are_followed() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "engine emulate runs on x86-64");
+        return;
+    }
+    let folder = scratch();
+    for (library, flag) in LIBRARIES {
+        let program = build_plain(folder.path(), "names", NAMES_SOURCE, &["-fno-builtin", flag, &installed(library)]);
+        let path = folder.path().join("names.numatrace");
+        let ran = record::<&str>(&path, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        ran.succeeded();
+        let trace = Trace::open(&path).expect("the trace opens");
+        for (mark, count, bytes) in
+            [("large", 1, 4 << 20), ("made", 100, 1000), ("resized", 100, 5000), ("ordinary", 1, 3 << 20)]
+        {
+            let place = format!("names.c:{}", line_in(NAMES_SOURCE, mark));
+            let is_there = |site: &Site| site.place() == place && site.kind == ObjectKind::Heap;
+            let blocks: Vec<_> =
+                trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(is_there)).collect();
+            let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
+            assert_eq!(sizes, (bytes..bytes + count).collect::<Vec<u64>>(), "{library}, {mark}");
+            assert!(blocks.iter().all(|block| block.death.is_some()), "{library}, {mark}: {blocks:?}");
+        }
+        assert_eq!(trace.losses().reentrant, 0, "{library}");
+    }
+}

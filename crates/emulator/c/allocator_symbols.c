@@ -1,0 +1,158 @@
+/* allocator_symbols.c: where a mapped ELF file has allocation functions: by its symbol table, else by the symbols that it offers to the loader.
+ *
+ * The file is read, not mapped: another program may cut it short at any time, and nothing here may fault. Whatever is wrong with it, it has no such
+ * functions. */
+#define _GNU_SOURCE
+#include "allocators.h"
+#include "track.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SEGMENTS_MAX 64u
+#define SECTIONS_MAX 4096u
+#define DYNAMIC_MAX 128u
+#define SYMBOLS_AT_ONCE 1024u
+#define NAMES_BYTES_MAX (256ull << 20)
+/* Go's linker gives functions with arguments on the stack names like this where others have theirs in registers. */
+#define GO_STACK_FUNCTION "runtime.goexit.abi0"
+
+struct file {
+    int fd;
+    Elf64_Ehdr header;
+    Elf64_Phdr segments[SEGMENTS_MAX];
+};
+
+struct search {
+    const struct file *file;
+    uint64_t lo, hi, offset; /* of the mapping */
+    struct np_allocator_entry *found;
+    unsigned room, count;
+    bool is_program, has_malloc, has_go_registers;
+};
+
+static bool read_at(int fd, void *to, size_t bytes, uint64_t offset) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+        if (got == 0 || (got < 0 && errno != EINTR)) return false;
+        if (got > 0) done += (size_t)got;
+    }
+    return true;
+}
+
+static bool read_headers(struct file *file) {
+    const Elf64_Ehdr *header = &file->header;
+    if (!read_at(file->fd, &file->header, sizeof file->header, 0) || memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return false;
+    if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != EM_X86_64) return false;
+    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum > SEGMENTS_MAX) return false;
+    if (header->e_shentsize != sizeof(Elf64_Shdr) || header->e_shnum > SECTIONS_MAX) return false;
+    return read_at(file->fd, file->segments, header->e_phnum * sizeof *file->segments, header->e_phoff);
+}
+
+static bool has_library_name(const struct file *file, const Elf64_Phdr *dynamic) {
+    Elf64_Dyn entries[DYNAMIC_MAX];
+    size_t count = dynamic->p_filesz / sizeof *entries;
+    if (count > DYNAMIC_MAX) count = DYNAMIC_MAX;
+    if (!read_at(file->fd, entries, count * sizeof *entries, dynamic->p_offset)) return false;
+    for (size_t i = 0; i < count && entries[i].d_tag != DT_NULL; i++)
+        if (entries[i].d_tag == DT_SONAME) return true;
+    return false;
+}
+
+/* An executable. One that can be loaded anywhere looks like a library, and some libraries can be run (the C library): these have a library's name. */
+static bool is_program(const struct file *file) {
+    bool has_interpreter = false, is_library = false;
+    if (file->header.e_type == ET_EXEC) return true;
+    for (unsigned i = 0; i < file->header.e_phnum; i++) {
+        if (file->segments[i].p_type == PT_INTERP) has_interpreter = true;
+        if (file->segments[i].p_type == PT_DYNAMIC) is_library = has_library_name(file, &file->segments[i]);
+    }
+    return has_interpreter && !is_library;
+}
+
+/* Where the mapping has what the file's headers give this address; 0: it is not in the mapping. */
+static uint64_t address_of(const struct search *search, uint64_t value) {
+    const struct file *file = search->file;
+    for (unsigned i = 0; i < file->header.e_phnum; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X) || value - segment->p_vaddr >= segment->p_filesz) continue;
+        uint64_t at = value - segment->p_vaddr + segment->p_offset - search->offset;
+        return at < search->hi - search->lo ? search->lo + at : 0;
+    }
+    return 0;
+}
+
+static void take(struct search *search, const Elf64_Sym *symbol, const char *name) {
+    if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) return;
+    bool is_standard;
+    const struct np_allocation_function *function = np_allocation_function_named(name, &is_standard);
+    if (function == NULL) {
+        if (strcmp(name, GO_STACK_FUNCTION) == 0) search->has_go_registers = true;
+        return;
+    }
+    /* A function of that name that is the file's own affair replaces nothing. */
+    if (is_standard && (!search->is_program || ELF64_ST_BIND(symbol->st_info) == STB_LOCAL)) return;
+    uint64_t address = address_of(search, symbol->st_value);
+    if (address == 0) return;
+    if (is_standard && np_is_malloc(function)) search->has_malloc = true;
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->found[i].address == address) return; /* another name of it */
+    if (search->count < search->room) search->found[search->count++] = (struct np_allocator_entry){address, function, is_standard};
+}
+
+static void take_all(struct search *search, const Elf64_Shdr *table, const char *names, uint64_t names_bytes, Elf64_Sym *symbols) {
+    uint64_t count = table->sh_size / sizeof *symbols;
+    for (uint64_t first = 0; first < count; first += SYMBOLS_AT_ONCE) {
+        uint64_t some = count - first < SYMBOLS_AT_ONCE ? count - first : SYMBOLS_AT_ONCE;
+        if (!read_at(search->file->fd, symbols, some * sizeof *symbols, table->sh_offset + first * sizeof *symbols)) return;
+        for (uint64_t i = 0; i < some; i++)
+            if (symbols[i].st_name < names_bytes) take(search, &symbols[i], names + symbols[i].st_name);
+    }
+}
+
+static bool section_at(const struct file *file, uint32_t index, Elf64_Shdr *section) {
+    return index < file->header.e_shnum && read_at(file->fd, section, sizeof *section, file->header.e_shoff + (uint64_t)index * sizeof *section);
+}
+
+/* False: the file has no such table. */
+static bool take_table(struct search *search, uint32_t type) {
+    const struct file *file = search->file;
+    Elf64_Shdr table, names;
+    uint32_t index = 0;
+    while (index < file->header.e_shnum && !(section_at(file, index, &table) && table.sh_type == type)) index++;
+    if (index == file->header.e_shnum || table.sh_entsize != sizeof(Elf64_Sym) || !section_at(file, table.sh_link, &names)) return false;
+    if (names.sh_type != SHT_STRTAB || names.sh_size > NAMES_BYTES_MAX) return false;
+    /* One byte more than the names: the last one ends, too. */
+    size_t text_bytes = names.sh_size + 1, symbol_bytes = SYMBOLS_AT_ONCE * sizeof(Elf64_Sym);
+    char *text = np_pages_new(text_bytes);
+    Elf64_Sym *symbols = np_pages_new(symbol_bytes);
+    bool is_read = text != NULL && symbols != NULL && read_at(file->fd, text, names.sh_size, names.sh_offset);
+    if (is_read) take_all(search, &table, text, names.sh_size, symbols);
+    if (text != NULL) np_pages_free(text, text_bytes);
+    if (symbols != NULL) np_pages_free(symbols, symbol_bytes);
+    return is_read;
+}
+
+/* Without a malloc of its own an executable's other functions of these names are no allocator's; and arguments must be where they are looked for. */
+static unsigned keep_sound(const struct search *search) {
+    unsigned kept = 0;
+    for (unsigned i = 0; i < search->count; i++) {
+        const struct np_allocator_entry *entry = &search->found[i];
+        if ((!entry->is_standard || search->has_malloc) && (!entry->function->is_go || search->has_go_registers)) search->found[kept++] = *entry;
+    }
+    return kept;
+}
+
+unsigned np_allocators_in_file(const char *path, uint64_t lo, uint64_t hi, uint64_t offset, struct np_allocator_entry *found, unsigned room) {
+    struct file file = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+    if (file.fd < 0) return 0;
+    struct search search = {.file = &file, .lo = lo, .hi = hi, .offset = offset, .found = found, .room = room};
+    if (read_headers(&file)) {
+        search.is_program = is_program(&file);
+        if (!take_table(&search, SHT_SYMTAB)) take_table(&search, SHT_DYNSYM);
+    }
+    close(file.fd);
+    return keep_sound(&search);
+}

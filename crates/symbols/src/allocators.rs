@@ -1,0 +1,50 @@
+//! Allocators that a binary carries itself, by the names of their functions.
+//!
+//! A library in a program that is called directly cannot be intercepted, so its blocks are missing from recordings. Engine `emulate` follows these functions
+//! in the emulator (`crates/emulator/c/allocator_names.c`, which has all of their names).
+
+use std::fs::File;
+
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol, SymbolKind};
+
+use crate::unresolved::{Unresolved, check_build_id, check_path};
+
+/// A function of each allocator by which it is known.
+const NAMES: [&[u8]; 7] = [
+    b"je_malloc",
+    b"_rjem_malloc",
+    b"rjem_malloc",
+    b"duckdb_je_malloc",
+    b"jemalloc_malloc",
+    b"tc_malloc",
+    b"mi_malloc",
+];
+/// The C library's function.
+const STANDARD: &[u8] = b"malloc";
+
+/// The allocation function by which the binary at `path` is known to carry an allocator that is called directly: a name of its own (`je_malloc`), or `malloc`
+/// of a program. `None` if there is none, also of a library that replaces `malloc`: what calls `malloc` reaches it through the loader.
+///
+/// # Errors
+/// If the file does not exist, is no ELF file, or is not the recorded binary.
+pub fn own_allocator(path: &str, build_id: &[u8], is_program: bool) -> Result<Option<String>, Unresolved> {
+    check_path(path)?;
+    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    check_build_id(file.build_id().ok().flatten(), build_id)?;
+    let mut own = None;
+    for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            continue;
+        }
+        let Ok(name) = symbol.name_bytes() else { continue };
+        if name == STANDARD && symbol.is_global() {
+            return Ok(is_program.then(|| "malloc".to_owned()));
+        }
+        if own.is_none() && NAMES.contains(&name) {
+            own = Some(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Ok(own)
+}

@@ -1,0 +1,54 @@
+//! Allocators that binaries carry themselves.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+
+use numapilot_symbols::{Unresolved, own_allocator};
+
+fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let (file, binary) = (folder.join(format!("{name}.c")), folder.join(name));
+    std::fs::write(&file, source).unwrap();
+    let status =
+        Command::new("cc").args(["-O1", "-fno-builtin"]).args(flags).arg(&file).arg("-o").arg(&binary).status();
+    assert!(status.expect("cc runs").success());
+    binary
+}
+
+const BODY: &str = "(unsigned long bytes) { static char block[64]; return bytes > 64 ? 0 : block; }\n";
+const MAIN: &str = "int main(void) { return 0; }\n";
+
+fn found(binary: &Path, is_program: bool) -> Option<String> {
+    own_allocator(binary.to_str().unwrap(), &[], is_program).unwrap()
+}
+
+#[test]
+fn names_of_its_own_tell_of_an_allocator_and_so_does_a_programs_malloc() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefixed = compiled(folder.path(), "prefixed", &format!("void *_rjem_malloc{BODY}{MAIN}"), &[]);
+    assert_eq!(found(&prefixed, true).as_deref(), Some("_rjem_malloc"));
+    let hidden = format!("static __attribute__((used)) void *je_malloc{BODY}{MAIN}");
+    assert_eq!(found(&compiled(folder.path(), "hidden", &hidden, &[]), true).as_deref(), Some("je_malloc"));
+    let replacing = compiled(folder.path(), "replacing", &format!("void *malloc{BODY}{MAIN}"), &[]);
+    assert_eq!(found(&replacing, true).as_deref(), Some("malloc"));
+}
+
+#[test]
+fn what_the_loader_leads_to_is_no_allocator_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    // As tcmalloc's library: `malloc` is called through the loader, whatever else it is called.
+    let library = format!("void *tc_malloc{BODY}void *malloc(unsigned long bytes) {{ return tc_malloc(bytes); }}\n");
+    assert_eq!(found(&compiled(folder.path(), "library.so", &library, &["-shared", "-fPIC"]), false), None);
+    let caller = "void *malloc(unsigned long);\nint main(void) { return malloc(8) == 0; }\n";
+    assert_eq!(found(&compiled(folder.path(), "caller", caller, &[]), true), None);
+    let own_affair = format!("static __attribute__((used)) void *malloc{BODY}{MAIN}");
+    assert_eq!(found(&compiled(folder.path(), "affair", &own_affair, &[]), true), None);
+}
+
+#[test]
+fn a_rebuilt_binary_is_not_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = compiled(folder.path(), "rebuilt", &format!("void *je_malloc{BODY}{MAIN}"), &["-Wl,--build-id"]);
+    let found = own_allocator(binary.to_str().unwrap(), &[1, 2, 3], true);
+    assert_eq!(found, Err(Unresolved::OtherBuild));
+}
