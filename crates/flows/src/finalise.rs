@@ -22,7 +22,7 @@ use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
-use crate::trace::Losses;
+use crate::trace::{HOMES_OF_OTHERS, Losses};
 
 /// Accesses that are sent to the writer at a time.
 const BATCH_ROWS: usize = 1 << 16;
@@ -30,6 +30,9 @@ const BATCH_ROWS: usize = 1 << 16;
 const WAITING_BATCHES: usize = 2;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
+
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: totals by node are \
+                                    estimated from samples, whose homes are right; times in the recording charge for latencies as counted";
 
 /// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -228,6 +231,10 @@ impl Made {
         meta.more.insert("unresolved".to_owned(), unresolved(&names));
         if !names.changed_sources.is_empty() {
             meta.more.insert("changed_sources".to_owned(), serde_json::json!(names.changed_sources));
+        }
+        if joined.homes_of_others > 0 {
+            meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
+            add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
@@ -491,6 +498,14 @@ fn remedy(module: &str, why: Unresolved) -> String {
         Unresolved::NoFile => "keep the binaries where they were".to_owned(),
         Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
         Unresolved::NoSymbol => numapilot_symbols::advice(module),
+    }
+}
+
+/// Adds to the notes, which reports show.
+fn add_note(more: &mut serde_json::Map<String, serde_json::Value>, note: &str) {
+    let notes = more.entry("notes").or_insert_with(|| serde_json::Value::Array(Vec::new()));
+    if let Some(notes) = notes.as_array_mut() {
+        notes.push(note.into());
     }
 }
 

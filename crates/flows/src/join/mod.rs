@@ -184,6 +184,8 @@ pub(crate) struct Joined {
     pub counters: Vec<CountersAt>,
     pub marks: MarkColumns,
     pub losses: Losses,
+    /// Accesses to memory that another process had touched first, elsewhere than the thread's own process did.
+    pub homes_of_others: u64,
     pub end: TimeNs,
 }
 
@@ -381,7 +383,8 @@ impl<L: Layouts> Joiner<L> {
         let home = if self.conventions.accesses_are_faults {
             self.placed_by_fault(record, access, (process, node), found)
         } else {
-            access.home.or_else(|| self.home(process, address, access.weight, node))
+            let own = access.home.or_else(|| self.home(process, address, access.weight, node));
+            self.home_among_processes(process, address, own)
         };
         if home.is_none() {
             self.out.losses.accesses_without_home += 1;
@@ -438,6 +441,23 @@ impl<L: Layouts> Joiner<L> {
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);
         node
+    }
+
+    /// The home of a page of which a process knows `own`. Engines that see every access follow first touches for each process by itself: in memory that
+    /// processes share, the first one's counts.
+    #[inline]
+    fn home_among_processes(&mut self, process: ProcessIndex, address: u64, own: Option<NodeId>) -> Option<NodeId> {
+        if !self.conventions.infers_first_touch || !self.segments.has_unique() {
+            return own;
+        }
+        let part = self.spaces[process.0 as usize].shared_part(address);
+        let first =
+            part.filter(|part| self.segments.is_unique(*part)).and_then(|part| self.segments.home(part, address));
+        if first.is_none() || first == own {
+            return own;
+        }
+        self.out.homes_of_others += 1;
+        first
     }
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {
