@@ -492,7 +492,7 @@ impl<L: Layouts> Joiner<L> {
         let inherited = parent.and_then(|parent| self.spaces.get(parent.0 as usize));
         if let Some(inherited) = inherited.cloned() {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
-            self.spaces[index.0 as usize] = Space { code_version, ..inherited };
+            self.spaces[index.0 as usize] = Space { code_version, inherited: inherited.homes.clone(), ..inherited };
             // Threads whose start records came before that of their process.
             for thread in early {
                 self.enter_stack(thread);

@@ -186,6 +186,8 @@ pub(crate) struct Joined {
     pub losses: Losses,
     /// Accesses to memory that another process had touched first, elsewhere than the thread's own process did.
     pub homes_of_others: u64,
+    /// Accesses of forked processes to memory that they have from their parent, and that is taken to be on another node, as the parent's is.
+    pub inherited_remote: u64,
     pub end: TimeNs,
 }
 
@@ -384,7 +386,9 @@ impl<L: Layouts> Joiner<L> {
             self.placed_by_fault(record, access, (process, node), found)
         } else {
             let own = access.home.or_else(|| self.home(process, address, access.weight, node));
-            self.home_among_processes(process, address, own)
+            let home = self.home_among_processes(process, address, own);
+            self.note_inherited(process, address, home.zip(node));
+            home
         };
         if home.is_none() {
             self.out.losses.accesses_without_home += 1;
@@ -458,6 +462,17 @@ impl<L: Layouts> Joiner<L> {
         }
         self.out.homes_of_others += 1;
         first
+    }
+
+    /// Which of a forked process's pages are copies by now is not known to engines that follow first touches: those that it has written are, and lie where it
+    /// runs.
+    #[inline]
+    fn note_inherited(&mut self, process: ProcessIndex, address: u64, home_and_node: Option<(NodeId, NodeId)>) {
+        let is_remote = home_and_node.is_some_and(|(home, node)| home != node);
+        if is_remote && self.conventions.infers_first_touch {
+            let is_copied = self.spaces[process.0 as usize].is_copied_at_write(address);
+            self.out.inherited_remote += u64::from(is_copied);
+        }
     }
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {

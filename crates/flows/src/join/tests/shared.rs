@@ -77,3 +77,21 @@ fn elsewhere_each_process_knows_best() {
         assert_eq!(told(world), (vec!["first_touch".to_owned(); 2], 0), "{path}");
     }
 }
+
+/// A child that has written a page has a copy on its own node; what it shares for good, and what it touched first itself, is none such.
+#[test]
+fn accesses_to_inherited_memory_on_another_node_are_counted() {
+    let mut world = World::new();
+    map(&mut world, 0, BASE, 0, "");
+    map(&mut world, 0, BASE + 16 * PAGE, layout::MAP_SHARED, "/dev/shm/a");
+    for page in [0, 16] {
+        place(&mut world, 0, BASE + page * PAGE, 2, FIRST_TOUCH);
+    }
+    world.process(Some(0), true, false);
+    place(&mut world, 1, BASE + PAGE, 2, FIRST_TOUCH);
+    // Threads run on node 0.
+    for (process, page, home_node) in [(1, 0, 2), (1, 0, 0), (1, 1, 2), (1, 16, 2), (0, 0, 2)] {
+        home(&mut world, process, BASE + page * PAGE, home_node);
+    }
+    assert_eq!(world.joiner.finish().inherited_remote, 1, "the first alone");
+}
