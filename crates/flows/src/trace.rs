@@ -100,8 +100,8 @@ impl Trace {
         self.meta.config.get("line_sampling").and_then(serde_json::Value::as_u64).unwrap_or(1).max(1)
     }
 
-    /// Whether the threads' counts by home node are of the homes that accesses have. They are not where processes share memory that one touched first and others
-    /// elsewhere.
+    /// Whether the threads' counts by home node are of the homes that accesses have. They are not where processes share memory that one of them touched first
+    /// and others elsewhere.
     #[must_use]
     pub fn counts_by_home_hold(&self) -> bool {
         !self.meta.more.contains_key(HOMES_OF_OTHERS)
