@@ -232,8 +232,8 @@ fn is_print_query(word: &str) -> bool {
     word.starts_with("-print-") || word.starts_with("--print-")
 }
 
-/// Whether the option decides by itself how much debug information there is: `-g`, `-g3`, `-ggdb`, `-gdwarf-5`, ... Others that begin with those letters only say
-/// in what form it is: since gcc 11 and clang 12, `-gsplit-dwarf` alone makes none, and neither do `-gdwarf64`, `-gctf` and `-gbtf`.
+/// Whether the option decides by itself how much debug information there is: `-g`, `-g3`, `-ggdb`, `-gdwarf-5`, ... Others that begin with those letters only
+/// say in what form it is: since gcc 11 and clang 12, `-gsplit-dwarf` alone makes none, and neither do `-gdwarf64`, `-gctf` and `-gbtf`.
 fn is_debug_option(word: &str) -> bool {
     let Some(rest) = word.strip_prefix("-g") else { return false };
     let is_form = ["dwarf32", "dwarf64"].contains(&rest);
