@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn threads_of_the_kernel_are_no_processes() {
         let denied = Err(KernelError::Denied { pid: 7, source: std::io::ErrorKind::PermissionDenied.into() });
-        let seen = [(Ok(()), &b"7f00-7f01 rw-p"[..]), (denied, b""), (Ok(()), b"")];
-        let seen = seen.map(|(read, text)| Inspected::of(&read, text));
+        let seen = [(Ok(()), "7f00-7f01 rw-p"), (denied, ""), (Ok(()), "")];
+        let seen = seen.map(|(read, text)| Inspected::of(&read, text.as_bytes()));
         assert_eq!(seen, [Inspected::Open, Inspected::Closed, Inspected::Absent]);
         assert_eq!(Inspected::of(&Err(KernelError::Gone { pid: 7 }), b""), Inspected::Absent);
     }
