@@ -321,7 +321,8 @@ impl Resolver<'_> {
     /// Makes a thread wait for an event at a moment: in the recorded wait that ended then, or without one if the thread itself arrived last.
     fn await_at(&mut self, thread: u32, at_ns: f64, event: u32) {
         let waits = &mut self.orders[thread as usize].waits;
-        match waits.iter_mut().find(|wait| (wait.ended_ns - at_ns).abs() <= SAME_NS) {
+        let first = waits.partition_point(|wait| wait.ended_ns < at_ns - SAME_NS);
+        match waits.get_mut(first).filter(|wait| wait.ended_ns <= at_ns + SAME_NS) {
             Some(wait) => wait.deed = Deed::Await(event),
             None => self.mark(thread, at_ns, Deed::Await(event)),
         }
@@ -338,8 +339,8 @@ impl Resolver<'_> {
             let mut arrivals: Vec<(u32, f64)> = Vec::new();
             for thread in self.threads_of(process).filter(|&thread| thread != row.thread) {
                 let waits = &self.orders[thread as usize].waits;
-                let wait = waits.iter().map(|wait| wait.began_ns).find(|&began| began > row.began_ns);
-                let at = wait.unwrap_or(self.lives[thread as usize].end_ns);
+                let later = waits.partition_point(|wait| wait.began_ns <= row.began_ns);
+                let at = waits.get(later).map_or(self.lives[thread as usize].end_ns, |wait| wait.began_ns);
                 if at > row.began_ns && at <= row.ended_ns + SAME_NS {
                     arrivals.push((thread, at));
                 }
@@ -357,23 +358,20 @@ impl Resolver<'_> {
 
     /// A join waits for the thread (or, by its number, the process) that it names, and for all children of the joiner that had ended by then.
     fn joins(&mut self) {
+        let lives = self.lives;
         let joins: Vec<Row<'_>> = self.rows.iter().copied().filter(|row| row.kind == "join").collect();
+        let mut families = Families::of(lives);
         let mut joined: BTreeSet<u32> = BTreeSet::new();
         for row in joins {
-            let by_then = |thread: u32| self.lives[thread as usize].end_ns <= row.ended_ns + SAME_NS;
-            let named = |thread: u32| {
-                let life = self.lives[thread as usize];
-                let same = life.process == self.lives[row.thread as usize].process;
-                if same { u64::from(thread) == row.object } else { u64::from(life.pid) == row.object }
-            };
-            let child = |thread: u32| self.lives[thread as usize].parent == Some(row.thread);
-            let wanted = |&thread: &u32| {
-                thread != row.thread && by_then(thread) && !joined.contains(&thread) && (named(thread) || child(thread))
-            };
-            let ended: Vec<u32> = (0..self.lives.len() as u32).filter(wanted).collect();
-            if !ended.iter().any(|&thread| named(thread)) {
+            let by_then = |thread: &u32| lives[*thread as usize].end_ns <= row.ended_ns + SAME_NS;
+            let is_open = |thread: &u32| *thread != row.thread && by_then(thread) && !joined.contains(thread);
+            let mut ended: Vec<u32> = families.named(lives, &row).filter(is_open).collect();
+            if ended.is_empty() {
                 continue;
             }
+            ended.extend(families.take_children(row.thread, by_then).iter().copied().filter(is_open));
+            ended.sort_unstable();
+            ended.dedup();
             let event = self.event(ended.len() as u32);
             for thread in ended {
                 joined.insert(thread);
@@ -381,5 +379,114 @@ impl Resolver<'_> {
             }
             self.await_event(row, event);
         }
+    }
+}
+
+/// Threads by their creators and by their processes' numbers. Joins look them up here: a server has a million threads, and joins each.
+struct Families {
+    /// By creator: its threads in the order of their ends, and how many of them were taken.
+    children: Vec<(Vec<u32>, usize)>,
+    of_pid: BTreeMap<u64, Vec<u32>>,
+}
+
+impl Families {
+    fn of(lives: &[Life]) -> Families {
+        let mut families = Families { children: vec![(Vec::new(), 0); lives.len()], of_pid: BTreeMap::new() };
+        for (thread, life) in (0..).zip(lives) {
+            families.of_pid.entry(u64::from(life.pid)).or_default().push(thread);
+            if let Some((children, _)) = life.parent.and_then(|parent| families.children.get_mut(parent as usize)) {
+                children.push(thread);
+            }
+        }
+        for (children, _) in &mut families.children {
+            children.sort_by(|a, b| lives[*a as usize].end_ns.total_cmp(&lives[*b as usize].end_ns));
+        }
+        families
+    }
+
+    /// The threads that a join names: one of the joiner's process by its number, or those of another process by that one's.
+    fn named<'f>(&'f self, lives: &'f [Life], row: &Row<'_>) -> impl Iterator<Item = u32> + use<'f> {
+        let own = lives[row.thread as usize].process;
+        let is_own = move |thread: &u32| lives.get(*thread as usize).is_some_and(|life| life.process == own);
+        let thread = u32::try_from(row.object).ok().filter(is_own);
+        let others = self.of_pid.get(&row.object).into_iter().flatten().copied();
+        thread.into_iter().chain(others.filter(move |thread| !is_own(thread)))
+    }
+
+    /// The children of a thread that have ended, by `has_ended`, and were not taken before. A thread's joins are asked in the order of their ends.
+    fn take_children(&mut self, parent: u32, has_ended: impl Fn(&u32) -> bool) -> &[u32] {
+        let (children, taken) = &mut self.children[parent as usize];
+        let (first, end) = (*taken, children.partition_point(has_ended).max(*taken));
+        *taken = end;
+        &children[first..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use numapilot_trace::ids::{ThreadIndex, TimeNs};
+
+    use super::*;
+
+    fn life(process: u32, parent: Option<u32>, start_ns: u64, end_ns: u64) -> Life {
+        let (start_ns, end_ns) = (start_ns as f64, end_ns as f64);
+        Life { process, pid: 100 + process, parent, start_ns, end_ns }
+    }
+
+    fn wait(thread: u32, kind: &str, object: u64, (began, ended): (u64, u64)) -> Wait {
+        let (began, ended) = (TimeNs(began), TimeNs(ended));
+        Wait { thread: ThreadIndex(thread), kind: kind.into(), object, began, ended }
+    }
+
+    /// The arrivals that each wait of a thread awaits; `None`: its cause is not known.
+    fn awaited(found: &Dependences, thread: usize) -> Vec<Option<u32>> {
+        let needed = |wait: &Waited| match wait.deed {
+            Deed::Await(event) => Some(found.events[event as usize]),
+            _ => None,
+        };
+        found.orders[thread].waits.iter().map(needed).collect()
+    }
+
+    #[test]
+    fn a_join_waits_for_whom_it_names_and_for_children_that_ended_before() {
+        let lives = vec![
+            life(0, None, 0, 1000),
+            life(0, Some(0), 10, 100),
+            // Detached; ended before the second join.
+            life(0, Some(0), 10, 150),
+            life(0, Some(0), 10, 200),
+            // Another process, of two threads.
+            life(1, Some(0), 10, 300),
+            life(1, Some(4), 20, 250),
+            life(0, Some(0), 10, 900),
+        ];
+        let join = |object, began, ended| wait(0, "join", object, (began, ended));
+        // The last two name nobody, and a thread that goes on.
+        let waits = [join(1, 50, 100), join(3, 110, 200), join(101, 210, 300), join(77, 310, 320), join(6, 330, 340)];
+        let found = resolve(lives, &waits);
+        assert_eq!(awaited(&found, 0), [Some(1), Some(2), Some(2), None, None]);
+        assert!(found.orders[2].marks.iter().any(|(at, deed)| *at == 150.0 && matches!(deed, Deed::Arrive(_))));
+    }
+
+    /// Looking through all threads at each join, or through all waits at each region, this would go on for minutes.
+    #[test]
+    fn many_threads_and_many_regions_are_soon_resolved() {
+        const MANY: u64 = 100_000;
+        let mut lives = vec![life(0, None, 0, 10 * MANY + 100)];
+        lives.extend((0..MANY).map(|at| life(0, Some(0), 10 * at + 1, 10 * at + 8)));
+        let joins: Vec<Wait> = (0..MANY).map(|at| wait(0, "join", at + 1, (10 * at + 2, 10 * at + 8))).collect();
+        let found = resolve(lives, &joins);
+        assert!(awaited(&found, 0).iter().all(|needed| *needed == Some(1)));
+
+        // The second thread of a team waits for each region; the first one for the second at each region's end.
+        let lives = vec![life(0, None, 0, 10 * MANY + 100), life(0, Some(0), 0, 10 * MANY + 100)];
+        let region = |at: u64| {
+            let begin = 10 * at;
+            [wait(1, "team_start", 0, (begin + 2, begin + 9)), wait(0, "team_end", 0, (begin + 1, begin + 2))]
+        };
+        let regions: Vec<Wait> = (1..=MANY).flat_map(region).collect();
+        let found = resolve(lives, &regions);
+        assert!(awaited(&found, 1).iter().all(|needed| *needed == Some(1)), "each region has a beginning");
+        assert!(awaited(&found, 0).iter().all(|needed| *needed == Some(1)), "and an end");
     }
 }

@@ -23,7 +23,7 @@ use crate::own_allocators;
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
 use crate::ties;
-use crate::trace::Losses;
+use crate::trace::{HOMES_OF_OTHERS, Losses};
 
 /// Accesses that are sent to the writer at a time.
 const BATCH_ROWS: usize = 1 << 16;
@@ -31,6 +31,13 @@ const BATCH_ROWS: usize = 1 << 16;
 const WAITING_BATCHES: usize = 2;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
+
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: \
+                                    totals by node are estimated from samples, whose homes are right; times in the recording charge for \
+                                    latencies as counted";
+
+/// Forked processes' remote accesses to memory that they inherited are noted if they are more than one sample in this many.
+const INHERITED_PARTS: u64 = 100;
 
 /// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -233,6 +240,13 @@ impl Made {
         let allocators = own_allocators::found(&joined, meta.engine.known());
         if !allocators.is_empty() {
             meta.more.insert(own_allocators::KEY.to_owned(), serde_json::json!(allocators));
+        }
+        if joined.homes_of_others > 0 {
+            meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
+            add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);
+        }
+        if joined.inherited_remote.saturating_mul(INHERITED_PARTS) > samples {
+            add_note(&mut meta.more, &inherited_note(joined.inherited_remote, samples));
         }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
@@ -496,6 +510,23 @@ fn remedy(module: &str, why: Unresolved) -> String {
         Unresolved::NoFile => "keep the binaries where they were".to_owned(),
         Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
         Unresolved::NoSymbol => numapilot_symbols::advice(module),
+    }
+}
+
+/// What is uncertain about the memory that forked processes have from their parents.
+fn inherited_note(remote: u64, samples: u64) -> String {
+    let share = 100.0 * remote as f64 / samples.max(1) as f64;
+    format!(
+        "{share:.0} % of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
+         copy on its own node, which is not followed, so that some of these accesses may be local"
+    )
+}
+
+/// Adds to the notes, which reports show.
+fn add_note(more: &mut serde_json::Map<String, serde_json::Value>, note: &str) {
+    let notes = more.entry("notes").or_insert_with(|| serde_json::Value::Array(Vec::new()));
+    if let Some(notes) = notes.as_array_mut() {
+        notes.push(note.into());
     }
 }
 

@@ -15,6 +15,10 @@ use crate::model::{
 };
 use crate::sizes::{HeapPeak, Life, SiteSize, heap_peak, site_sizes};
 
+/// Key in `meta.json` of the number of sampled accesses to memory that another process had touched first, elsewhere: what threads count by home node takes them
+/// for accesses to the home that their own process would have given it.
+pub(crate) const HOMES_OF_OTHERS: &str = "homes_of_other_processes";
+
 /// The tables of a trace; [`Trace::from_tables`] adds the flows. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
@@ -94,6 +98,13 @@ impl Trace {
     #[must_use]
     pub fn line_sampling(&self) -> u64 {
         self.meta.config.get("line_sampling").and_then(serde_json::Value::as_u64).unwrap_or(1).max(1)
+    }
+
+    /// Whether the threads' counts by home node are of the homes that accesses have. They are not where processes share memory that one of them touched first
+    /// and others elsewhere.
+    #[must_use]
+    pub fn counts_by_home_hold(&self) -> bool {
+        !self.meta.more.contains_key(HOMES_OF_OTHERS)
     }
 
     /// What is known about the recording as a whole: command, engine, machine, clock. Empty for a trace made by

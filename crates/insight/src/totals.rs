@@ -206,8 +206,12 @@ impl Analysis<'_> {
     }
 
     /// From the counters: what a thread added between two of its readings was added on the node that the later one names.
-    /// `None` when some thread's node is not known, so that the rows cannot be told apart.
+    /// `None` when some thread's node is not known, so that the rows cannot be told apart, or where the counts take memory of several processes for each
+    /// one's own.
     fn counted_matrix(&self) -> Option<Vec<Vec<f64>>> {
+        if !self.trace.counts_by_home_hold() {
+            return None;
+        }
         let n = self.nodes.len();
         let mut matrix = vec![vec![0.0; n]; n];
         let mut before: Vec<Vec<u64>> = vec![Vec::new(); self.trace.threads().len()];

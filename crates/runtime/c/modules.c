@@ -28,6 +28,7 @@ struct found_object {
 static int (*find_object)(void *pc, struct found_object *result);
 
 static struct np_module modules[MAX_MODULES];
+static uint64_t identities[MAX_MODULES]; /* of the same places; under the lock */
 static uint32_t modules_used;
 static uint32_t modules_lock;
 static uint32_t scan_number;
@@ -123,14 +124,36 @@ static void seen_by(struct np_module *module, uint32_t scan) {
     if ((int32_t)(scan - module->seen) > 0) module->seen = scan;
 }
 
-/* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before. `scan`: the one that met it.
- * False: another thread has the table, and does not let go of it. */
+/* Tells a module from one that lay in its place before: the C library unloads some by itself, programs may call the real dlclose, and between a dlclose and our
+ * look at the list another thread may load. */
+static uint64_t identity_of(const struct image *image) {
+    const uint8_t *build_id = image->build_id;
+    uint64_t hash = np_hash_step(NP_HASH_FACTOR, image->hi - image->lo);
+    for (const char *at = image->path != NULL ? image->path : ""; *at != 0; at++) hash = np_hash_step(hash, (uint8_t)*at);
+    for (uint32_t i = 0; i < image->build_id_bytes; i++) hash = np_hash_step(hash, build_id[i]);
+    return hash;
+}
+
+static void put_module_end(struct np_slot *slot, const struct np_module *gone, uint64_t order) {
+    uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone->id, 2, order);
+    if (words != NULL) np_commit(slot, 2);
+    np_pages_settle(gone->lo, gone->hi - gone->lo);
+}
+
+/* Writes the module's record unless it is known. Whoever enters it into the table writes the record, stamped before; and before that the end of a module that
+ * has left its place unseen. `scan`: the one that met it. False: another thread has the table, and does not let go of it. */
 static bool announce(struct np_slot *slot, const struct image *image, uint32_t scan) {
-    uint64_t order = np_order_kept();
+    uint64_t order = np_order_kept(), identity = identity_of(image);
     if (!np_lock(&modules_lock)) return false;
-    struct np_module *place = NULL;
+    struct np_module *place = NULL, gone = {0};
     for (uint32_t i = 0; i < modules_used; i++) {
         if (modules[i].lo == image->lo) {
+            if (identities[i] != identity) {
+                place = &modules[i];
+                gone = *place;
+                np_store(place->lo, 0);
+                break;
+            }
             seen_by(&modules[i], scan);
             np_unlock(&modules_lock);
             return true;
@@ -144,10 +167,15 @@ static bool announce(struct np_slot *slot, const struct image *image, uint32_t s
         np_store(place->eh_frame, image->eh_frame);
         place->id = id;
         place->seen = scan;
+        identities[place - modules] = identity;
         __atomic_store_n(&place->lo, image->lo, __ATOMIC_RELEASE);
         if (place == &modules[modules_used]) __atomic_store_n(&modules_used, modules_used + 1, __ATOMIC_RELEASE);
     }
     np_unlock(&modules_lock);
+    if (gone.lo != 0) {
+        np_unwind_modules_changed();
+        put_module_end(slot, &gone, order);
+    }
     /* The main program has no name in the loader's list, and a relative one means nothing to a reader elsewhere. */
     if (image->path == NULL || image->path[0] != '/') put_unnamed_module(slot, image, id, order);
     else put_module(slot, image, id, image->path, order);
@@ -195,11 +223,7 @@ static void end_unseen(const struct scan *scan) {
         np_store(subs_seen, scan->subs);
     }
     np_unlock(&modules_lock);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t *words = np_begin(slot, NP_REC_MODULE_END, gone[i].id, 2, np_order());
-        if (words != NULL) np_commit(slot, 2);
-        np_pages_settle(gone[i].lo, gone[i].hi - gone[i].lo);
-    }
+    for (uint32_t i = 0; i < count; i++) put_module_end(slot, &gone[i], np_order());
 }
 
 void np_modules_scan(struct np_slot *slot) {
@@ -228,7 +252,7 @@ const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     if (find_object((void *)pc, &found) != 0) return NULL;
     uint32_t used = __atomic_load_n(&modules_used, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < used; i++)
-        if (np_load(modules[i].lo) == (uintptr_t)found.map_start) return found.eh_frame;
+        if (np_load(modules[i].lo) == (uintptr_t)found.map_start && np_load(modules[i].eh_frame) == found.eh_frame) return found.eh_frame;
     const ElfW(Ehdr) *header = found.map_start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 && header->e_phoff < 4096) {
         struct image image = {.bias = found.link_map->l_addr, .path = found.link_map->l_name};

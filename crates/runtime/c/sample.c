@@ -10,7 +10,9 @@
 
 #define FIRST_PERIOD 64
 #define TUNE_SAMPLES 16
-#define MAX_PERIOD (1ull << 30)
+
+/* Of simulated accesses, each of which stands for line_sampling: a sample's weight has 32 bits. */
+static uint64_t max_period(void) { return UINT32_MAX / np_sim.line_sampling; }
 
 /* The block after the current one begins: choose its access. */
 static void next_block(struct np_slot *slot) {
@@ -24,8 +26,8 @@ static void next_block(struct np_slot *slot) {
 void np_sample_start(struct np_slot *slot) {
     struct np_sim_slot *sim = np_ss(slot);
     uint64_t fixed = np_arena->config.sample_period;
-    /* Periods count simulated accesses here, each of which stands for line_sampling. */
-    sim->sample_period = fixed == 0 ? FIRST_PERIOD : fixed < MAX_PERIOD ? (fixed + np_sim.line_sampling - 1) / np_sim.line_sampling : MAX_PERIOD;
+    uint64_t wanted = fixed / np_sim.line_sampling + (fixed % np_sim.line_sampling != 0);
+    sim->sample_period = fixed == 0 ? FIRST_PERIOD : wanted < max_period() ? wanted : max_period();
     sim->sample_rest = 0;
     sim->tune_clock = np_clock_of(slot);
     next_block(slot);
@@ -53,14 +55,13 @@ static void tune(struct np_slot *slot) {
     if (took < wanted / 2) period *= 2;
     else if (took > wanted * 2) period /= 2;
     else period = (period + period * wanted / (took + 1)) / 2;
-    sim->sample_period = period < 1 ? 1 : period > MAX_PERIOD ? MAX_PERIOD : period;
+    sim->sample_period = period < 1 ? 1 : period > max_period() ? max_period() : period;
     sim->tune_clock = clock;
     sim->tune_samples = 0;
 }
 
 void np_sample(struct np_slot *slot, uintptr_t address, uint32_t bits, enum np_level level, uint32_t home, const struct np_regs *caller) {
     uint64_t weight = slot->sample_weight * np_sim.line_sampling;
-    if (weight > UINT32_MAX) weight = UINT32_MAX;
     tune(slot);
     next_block(slot);
     const struct np_sim_slot *sim = np_ss(slot);

@@ -153,6 +153,37 @@ fn modules_that_stay_loaded_do_not_end_while_others_come_and_go() {
     assert_eq!(linked_seen.len(), linked.len());
 }
 
+/// Of a library that was unloaded without `dlclose`, the next one at its address would have the code and the variables.
+#[test]
+fn a_library_in_the_place_of_one_that_left_unseen_is_another_one() {
+    let directory = scratch().join("left");
+    std::fs::create_dir_all(&directory).expect("directory");
+    let first = compile("modules_race.c", "left/first.so", &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    let second = directory.join("second.so");
+    std::fs::copy(&first, &second).expect("copied");
+    let [first, second] = [first, second].map(|path| path.display().to_string());
+    let program = compile("modules_left.c", "modules-left", &["-O1"]);
+    let run = record(&program, &[&first, &second]);
+    run.assert_success().assert_no_loss();
+    let places = String::from_utf8_lossy(&run.output.stdout).into_owned();
+    let places: Vec<&str> = places.lines().collect();
+    assert!(places.len() == 2 && places[0] == places[1], "of no use, unless they lie at one address: {places:?}");
+    let told: Vec<(bool, u32, &str)> = run
+        .ordered()
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Module { id, path, .. } if [&first, &second].contains(&path) => Some((true, id.0, path.as_str())),
+            Event::ModuleEnd { id } => Some((false, id.0, "")),
+            _ => None,
+        })
+        .collect();
+    let [(true, old, old_path), (false, ended, _), (true, new, new_path)] = told[..3] else {
+        panic!("the first begins, ends, and the second begins: {told:?}");
+    };
+    assert_eq!((old_path, new_path), (first.as_str(), second.as_str()));
+    assert!(ended == old && new != old, "{told:?}");
+}
+
 #[test]
 fn mappings_of_every_kind_are_recorded_exactly() {
     let program = compile("maps.c", "maps", &["-O1"]);

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use numapilot_perf::Mapping;
 use object::read::ReadCache;
@@ -63,6 +65,8 @@ pub(crate) struct LoadedBinary {
     pub placed: Placed,
     /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
     pub zeroed: Option<Vec<(u64, u64)>>,
+    /// Of the file as it was when it was loaded.
+    segments: Option<Arc<[Segment]>>,
 }
 
 impl LoadedBinary {
@@ -75,20 +79,52 @@ impl LoadedBinary {
     pub fn overlaps(&self, start: u64, end: u64) -> bool {
         self.placed.start < end && start < self.placed.start.saturating_add(self.placed.bytes)
     }
+
+    /// Whether a mapping of its file is part of it as it lies. It may as well have been unmapped, unseen, and mapped again beside its old place.
+    pub fn is_part(&self, mapping: &Mapping<'_>) -> bool {
+        let Some(segments) = &self.segments else { return true };
+        let Mapping { addr, len, file_offset, protection, is_executable, .. } = *mapping;
+        let is_written = protection.is_some_and(|bits| bits & PROT_WRITE != 0);
+        if is_executable && !is_written {
+            return placed(segments, addr, len, file_offset).is_none_or(|found| found.bias == self.placed.bias);
+        }
+        // Where segments share a page of the file, nothing says of which of them a mapping is that is no code. Gaps between segments are of none.
+        let of = segments.iter().filter(|segment| segment.may_be(file_offset, len));
+        protection == Some(0) || of.map(|segment| segment.bias(addr, file_offset)).any(|bias| bias == self.placed.bias)
+    }
 }
 
 /// A binary's file.
 #[derive(Debug)]
 struct BinaryFile {
-    segments: Vec<Segment>,
+    segments: Arc<[Segment]>,
     /// Empty: it has none.
     build_id: Vec<u8>,
+}
+
+/// What tells a file from another one that has taken its path since: an upgrade, or another build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+    bytes: u64,
+}
+
+/// What was found at a path.
+#[derive(Debug)]
+struct Known {
+    /// `None`: there was no file.
+    stamp: Option<Stamp>,
+    /// `None`: no file, or no binary.
+    file: Option<BinaryFile>,
 }
 
 /// The binaries that were looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Binaries {
-    known: HashMap<String, Option<BinaryFile>>,
+    known: HashMap<String, Known>,
 }
 
 impl Binaries {
@@ -100,8 +136,13 @@ impl Binaries {
         placed.unwrap_or(Placed { start: address, bytes, bias: address.wrapping_sub(file_offset), is_by_file: false })
     }
 
+    /// The file at a path as it is now; one that is gone as it was.
     fn file(&mut self, path: &str) -> Option<&BinaryFile> {
-        self.known.entry(path.to_owned()).or_insert_with(|| read(path)).as_ref()
+        let stamp = stamp(path);
+        if self.known.get(path).is_none_or(|known| stamp.is_some() && known.stamp != stamp) {
+            self.known.insert(path.to_owned(), Known { stamp, file: read(path) });
+        }
+        self.known.get(path)?.file.as_ref()
     }
 
     /// Build id of the file at a path; empty: it has none, or there is no binary.
@@ -109,31 +150,29 @@ impl Binaries {
         self.file(path).map(|file| file.build_id.clone()).unwrap_or_default()
     }
 
-    /// Whether a mapping of the file of a binary is part of it as it lies. It may as well have been unmapped, unseen, and mapped again beside its old place.
-    pub fn is_part(&self, binary: &LoadedBinary, mapping: &Mapping<'_>) -> bool {
-        let Some(Some(BinaryFile { segments, .. })) = self.known.get(&binary.path) else { return true };
-        let Mapping { addr, len, file_offset, protection, is_executable, .. } = *mapping;
-        let is_written = protection.is_some_and(|bits| bits & PROT_WRITE != 0);
-        if is_executable && !is_written {
-            return placed(segments, addr, len, file_offset).is_none_or(|found| found.bias == binary.placed.bias);
-        }
-        // Where segments share a page of the file, nothing says of which of them a mapping is that is no code. Gaps between segments are of none.
-        let of = segments.iter().filter(|segment| segment.may_be(file_offset, len));
-        protection == Some(0)
-            || of.map(|segment| segment.bias(addr, file_offset)).any(|bias| bias == binary.placed.bias)
+    /// The binary at `path` that lies so, as [`Binaries::place`] has just found. `shown`: the path by which it was asked for.
+    pub fn loaded(&self, path: String, shown: &str, placed: Placed) -> LoadedBinary {
+        let file = self.known.get(shown).and_then(|known| known.file.as_ref()).filter(|_| placed.is_by_file);
+        let segments = file.map(|file| file.segments.clone());
+        LoadedBinary { path, placed, zeroed: segments.as_deref().map(|all| zeroed(all, placed.bias)), segments }
     }
+}
 
-    /// Stretches of memory (first address, address after the last) that a binary at `path`, whose addresses are off by `bias`, zeroes behind the file's own
-    /// part of its segments: what is mapped there without a file is part of it. `None` without the file: only what is mapped of it is known.
-    pub fn zeroed(&self, path: &str, bias: u64) -> Option<Vec<(u64, u64)>> {
-        let BinaryFile { segments, .. } = self.known.get(path)?.as_ref()?;
-        let stretch = |segment: &Segment| {
-            let start = bias.wrapping_add(segment.address);
-            let up = |bytes: u64| start.saturating_add(bytes).checked_next_multiple_of(PAGE);
-            Some((up(segment.file_bytes)?, up(segment.bytes)?)).filter(|(from, to)| from < to)
-        };
-        Some(segments.iter().filter_map(stretch).collect())
-    }
+/// Stretches of memory (first address, address after the last) that a binary of these segments, whose addresses are off by `bias`, zeroes behind the file's own
+/// part of them: what is mapped there without a file is part of it.
+fn zeroed(segments: &[Segment], bias: u64) -> Vec<(u64, u64)> {
+    let stretch = |segment: &Segment| {
+        let start = bias.wrapping_add(segment.address);
+        let up = |bytes: u64| start.saturating_add(bytes).checked_next_multiple_of(PAGE);
+        Some((up(segment.file_bytes)?, up(segment.bytes)?)).filter(|(from, to)| from < to)
+    };
+    segments.iter().filter_map(stretch).collect()
+}
+
+fn stamp(path: &str) -> Option<Stamp> {
+    let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let modified = (found.mtime(), found.mtime_nsec());
+    Some(Stamp { device: found.dev(), inode: found.ino(), modified, bytes: found.len() })
 }
 
 /// Where a binary of these segments lies, one of whose executable mappings begins at `address` and shows `bytes` of the file from `file_offset` on. Linkers
@@ -225,9 +264,7 @@ mod tests {
     fn zeroed_memory_is_what_segments_have_beyond_the_file() {
         let text = Segment { address: 0x2000, bytes: 0x5000, file_offset: 0x1000, file_bytes: 0x5000, ..ALIGNED };
         let data = Segment { address: 0x8e00, bytes: 0x3000, file_offset: 0x6e00, file_bytes: 0x200, ..ALIGNED };
-        let file = BinaryFile { segments: vec![text, data], build_id: Vec::new() };
-        let binaries = Binaries { known: [("/lib.so".to_owned(), Some(file))].into() };
-        assert_eq!(binaries.zeroed("/lib.so", 0x7f00_0000_0000), Some(vec![(0x7f00_0000_9000, 0x7f00_0000_c000)]));
+        assert_eq!(zeroed(&[text, data], 0x7f00_0000_0000), [(0x7f00_0000_9000, 0x7f00_0000_c000)]);
     }
 
     /// The binary of these tests itself, as the linker of this toolchain laid it out.
@@ -253,8 +290,9 @@ mod tests {
     /// A process in a container may have another build at the same path, before or after one that has the file here.
     #[test]
     fn each_build_of_a_path_is_placed_for_itself() {
-        let file = || BinaryFile { segments: as_lld_lays_out().to_vec(), build_id: vec![1] };
-        let mut binaries = Binaries { known: [("/lib.so".to_owned(), Some(file()))].into() };
+        let file = BinaryFile { segments: as_lld_lays_out().into(), build_id: vec![1] };
+        let known = Known { stamp: None, file: Some(file) };
+        let mut binaries = Binaries { known: [("/lib.so".to_owned(), known)].into() };
         let by_file = [&[][..], &[2], &[1], &[2]]
             .map(|build_id: &[u8]| binaries.place("/lib.so", build_id, 0x7f00_0000_2000, 0x6000, 0x1000).is_by_file);
         assert_eq!(by_file, [true, false, true, false]);
@@ -264,6 +302,24 @@ mod tests {
     fn a_file_that_is_not_there_leaves_the_mapping() {
         let placed = Binaries::default().place("/nowhere/lib.so", &[1], 0x5000, 0x1000, 0x3000);
         assert_eq!(placed, Placed { start: 0x5000, bytes: 0x1000, bias: 0x2000, is_by_file: false });
-        assert_eq!(Binaries::default().zeroed("/nowhere/lib.so", 0x2000), None);
+        let loaded = Binaries::default().loaded("/nowhere/lib.so".to_owned(), "/nowhere/lib.so", placed);
+        assert_eq!((loaded.zeroed, loaded.segments), (None, None));
+    }
+
+    /// A process that starts after an upgrade runs the new file; those that run the old one go on with that.
+    #[test]
+    fn a_file_that_was_replaced_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app");
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, crate::files::tests::binary([1, 2, 3, 4])).unwrap();
+        let mut binaries = Binaries::default();
+        assert_eq!(binaries.build_id(name), [1, 2, 3, 4]);
+        let new = folder.path().join("app.new");
+        std::fs::write(&new, crate::files::tests::binary([5, 6, 7, 8])).unwrap();
+        std::fs::rename(&new, &path).unwrap();
+        assert_eq!(binaries.build_id(name), [5, 6, 7, 8]);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(binaries.build_id(name), [5, 6, 7, 8], "as it was");
     }
 }

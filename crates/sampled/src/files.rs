@@ -96,7 +96,7 @@ fn by_inode(path: &str, inode: u64) -> MappedFile {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// The least that is a binary with a build id: a header, and a segment that is the note.
-    fn binary(build_id: [u8; 4]) -> Vec<u8> {
+    pub(crate) fn binary(build_id: [u8; 4]) -> Vec<u8> {
         let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
         let halves = |bytes: &mut Vec<u8>, all: &[u16]| all.iter().for_each(|half| bytes.extend(half.to_le_bytes()));
         let words = |bytes: &mut Vec<u8>, all: &[u32]| all.iter().for_each(|word| bytes.extend(word.to_le_bytes()));

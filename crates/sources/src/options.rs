@@ -15,6 +15,9 @@ use crate::engine::EngineChoice;
 use crate::engine::Selection;
 use crate::error::SourceError;
 
+/// Most accesses that a sample stands for: its weight in the trace has 32 bits.
+const PERIOD_MAX: u64 = u32::MAX as u64;
+
 /// Where pages of the simulated machine go at their first touch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
@@ -262,6 +265,9 @@ impl<'a> RecordOptions<'a> {
         }
         match self.sampling {
             Sampling::Period(0) => return bad("--period", "0 accesses".to_owned(), "use 1 (every access) or more"),
+            Sampling::Period(period) if period > PERIOD_MAX => {
+                return bad("--period", format!("{period} accesses"), "use at most 4294967295");
+            }
             Sampling::RateHz(0) => return bad("--rate", "0 samples per second".to_owned(), "use 1 or more"),
             _ => {}
         }
@@ -284,5 +290,21 @@ impl<'a> RecordOptions<'a> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn periods_are_those_that_a_sample_can_stand_for() {
+        let machine = Machine::load("opteron-8385").expect("a built-in model");
+        let sound = |period: u64| {
+            let mut options = RecordOptions::new(vec!["true".into()], "run.numatrace".into(), &machine);
+            options.sampling = Sampling::Period(period);
+            options.check().is_ok()
+        };
+        assert_eq!([0, 1, PERIOD_MAX, PERIOD_MAX + 1, u64::MAX].map(sound), [false, true, true, false, false]);
     }
 }

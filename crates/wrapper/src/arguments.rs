@@ -232,14 +232,15 @@ fn is_print_query(word: &str) -> bool {
     word.starts_with("-print-") || word.starts_with("--print-")
 }
 
-/// `-g`, `-g3`, `-ggdb`, `-gdwarf-5`, `-gsplit-dwarf`, ... but not options that only begin with those letters.
+/// Whether the option decides by itself how much debug information there is: `-g`, `-g3`, `-ggdb`, `-gdwarf-5`, ... Others that begin with those letters only
+/// say in what form it is: since gcc 11 and clang 12, `-gsplit-dwarf` alone makes none, and neither do `-gdwarf64`, `-gctf` and `-gbtf`.
 fn is_debug_option(word: &str) -> bool {
     let Some(rest) = word.strip_prefix("-g") else { return false };
+    let is_form = ["dwarf32", "dwarf64"].contains(&rest);
     rest.is_empty()
         || rest.starts_with(|c: char| c.is_ascii_digit())
-        || ["gdb", "dwarf", "split-dwarf", "stabs", "vms", "ctf", "btf", "line", "mlt", "lldb", "full"]
-            .iter()
-            .any(|name| rest.starts_with(name))
+        || ["gdb", "dwarf", "stabs", "vms", "line", "mlt", "lldb", "full"].iter().any(|name| rest.starts_with(name))
+            && !is_form
 }
 
 /// `@file` is replaced by the file's words, for looking only. One that cannot be read is taken literally, as the compilers do. Paths in it may be in any

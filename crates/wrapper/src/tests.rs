@@ -112,11 +112,13 @@ fn code_for_other_machines_is_left_alone() {
 
 #[test]
 fn what_the_user_chose_stays() {
-    for line in ["-g a.c", "-g0 a.c", "-ggdb3 a.c", "-gdwarf-4 a.c", "-gsplit-dwarf a.c"] {
+    for line in ["-g a.c", "-g0 a.c", "-ggdb3 a.c", "-gdwarf-4 a.c", "-gsplit-dwarf -g a.c"] {
         assert!(parse(line).has_debug_option, "{line:?}");
     }
-    assert!(!parse("-grecord-gcc-switches a.c").has_debug_option);
-    assert!(!parse("-gno-column-info a.c").has_debug_option);
+    // Of these, none makes debug information by itself.
+    for option in ["-grecord-gcc-switches", "-gno-column-info", "-gsplit-dwarf", "-gdwarf64", "-gctf", "-gbtf", "-gz"] {
+        assert!(!parse(&format!("{option} a.c")).has_debug_option, "{option}");
+    }
     assert!(parse("-fomit-frame-pointer a.c").has_frame_option);
 }
 

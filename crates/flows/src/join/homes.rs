@@ -10,10 +10,41 @@ const UNKNOWN: u16 = u16::MAX;
 /// The page's home is known to be unknown: whoever touched it first was not recorded.
 const UNKNOWABLE: u16 = u16::MAX - 1;
 
-/// Home nodes, in chunks of 512 pages (2 MiB, 1 KiB each).
+/// Homes of 512 pages (2 MiB). Most large memory has one home throughout, and a record may be of a terabyte.
+#[derive(Clone, Debug)]
+enum Chunk {
+    Same(u16),
+    Each(Box<[u16; CHUNK_PAGES as usize]>),
+}
+
+impl Chunk {
+    #[inline]
+    fn get(&self, page: u64) -> u16 {
+        match self {
+            Chunk::Same(node) => *node,
+            Chunk::Each(nodes) => nodes[(page % CHUNK_PAGES) as usize],
+        }
+    }
+
+    /// Sets the homes of the pages from `first` to before `end`, counted from the chunk's first.
+    fn fill(&mut self, (first, end): (u64, u64), node: u16) {
+        if let Chunk::Same(all) = self {
+            let all = *all;
+            if all == node {
+                return;
+            }
+            *self = Chunk::Each(Box::new([all; CHUNK_PAGES as usize]));
+        }
+        if let Chunk::Each(nodes) = self {
+            nodes[first as usize..end as usize].fill(node);
+        }
+    }
+}
+
+/// Home nodes, in chunks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Homes {
-    chunks: HashMap<u64, Box<[u16; CHUNK_PAGES as usize]>>,
+    chunks: HashMap<u64, Chunk>,
 }
 
 impl Homes {
@@ -26,7 +57,7 @@ impl Homes {
 
     fn told(&self, address: u64) -> Option<u16> {
         let page = address >> PAGE_SHIFT;
-        Some(self.chunks.get(&(page / CHUNK_PAGES))?[(page % CHUNK_PAGES) as usize])
+        Some(self.chunks.get(&(page / CHUNK_PAGES))?.get(page))
     }
 
     /// Whether the home of the page at `address` was told to be unknown, so that it is not to be inferred either.
@@ -36,12 +67,12 @@ impl Homes {
 
     /// Marks the homes of `pages` pages from `address` on as unknown for good.
     pub fn set_unknowable(&mut self, address: u64, pages: u64) {
-        self.fill(address >> PAGE_SHIFT, pages, UNKNOWABLE, true);
+        self.fill(address >> PAGE_SHIFT, pages, UNKNOWABLE);
     }
 
     /// Sets the home of `pages` pages from `address` on.
     pub fn set(&mut self, address: u64, pages: u64, node: NodeId) {
-        self.fill(address >> PAGE_SHIFT, pages, node.0, true);
+        self.fill(address >> PAGE_SHIFT, pages, node.0);
     }
 
     /// Removes the homes of the pages in `[address, address + bytes)`.
@@ -60,26 +91,27 @@ impl Homes {
             for chunk in touched {
                 let from = first.max(chunk * CHUNK_PAGES);
                 let to = end.min((chunk + 1) * CHUNK_PAGES);
-                self.fill(from, to - from, UNKNOWN, false);
+                self.fill(from, to - from, UNKNOWN);
             }
         } else {
-            self.fill(first, end.saturating_sub(first), UNKNOWN, false);
+            self.fill(first, end.saturating_sub(first), UNKNOWN);
         }
     }
 
-    fn fill(&mut self, first: u64, pages: u64, node: u16, create: bool) {
+    fn fill(&mut self, first: u64, pages: u64, node: u16) {
         let end = first.saturating_add(pages);
         let mut page = first;
         while page < end {
             let chunk = page / CHUNK_PAGES;
-            let next = end.min((chunk + 1) * CHUNK_PAGES);
-            let entry = if create {
-                Some(self.chunks.entry(chunk).or_insert_with(|| Box::new([UNKNOWN; CHUNK_PAGES as usize])))
+            let begin = chunk * CHUNK_PAGES;
+            let next = end.min(begin + CHUNK_PAGES);
+            let is_whole = next - page == CHUNK_PAGES;
+            if node == UNKNOWN && (is_whole || !self.chunks.contains_key(&chunk)) {
+                self.chunks.remove(&chunk);
+            } else if is_whole {
+                self.chunks.insert(chunk, Chunk::Same(node));
             } else {
-                self.chunks.get_mut(&chunk)
-            };
-            if let Some(nodes) = entry {
-                nodes[(page - chunk * CHUNK_PAGES) as usize..(next - chunk * CHUNK_PAGES) as usize].fill(node);
+                self.chunks.entry(chunk).or_insert(Chunk::Same(UNKNOWN)).fill((page - begin, next - begin), node);
             }
             page = next;
         }
@@ -88,7 +120,48 @@ impl Homes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Runs that begin and end anywhere in chunks, and cover some of them whole.
+        #[test]
+        fn homes_are_those_of_a_table_of_pages(
+            steps in prop::collection::vec((0..4_u16, 0..2000_u64, 0..1500_u64), 1..40)
+        ) {
+            let (mut homes, mut table) = (Homes::default(), BTreeMap::new());
+            for (what, first, pages) in steps {
+                let address = first << PAGE_SHIFT;
+                match what {
+                    0 => homes.clear(address, pages << PAGE_SHIFT),
+                    1 => homes.set_unknowable(address, pages),
+                    node => homes.set(address, pages, NodeId(node)),
+                }
+                table.extend((first..first + pages).map(|page| (page, what)));
+                for page in (0..3600).step_by(7).chain([first, first + pages]) {
+                    let told = table.get(&page).copied().unwrap_or(0);
+                    prop_assert_eq!(homes.get(page << PAGE_SHIFT), (told > 1).then_some(NodeId(told)), "page {}", page);
+                    prop_assert_eq!(homes.is_unknowable(page << PAGE_SHIFT), told == 1, "page {}", page);
+                }
+            }
+        }
+    }
+
+    /// Some bytes of a damaged trace can say so much. With a number for each page, all addresses would need 64 GiB.
+    #[test]
+    fn memory_of_one_home_needs_no_number_for_each_page() {
+        let mut homes = Homes::default();
+        for terabyte in 0..4_u64 {
+            homes.set(terabyte << 40, 1 << 28, NodeId(terabyte as u16));
+        }
+        assert_eq!(homes.get((3 << 40) + 12_345), Some(NodeId(3)));
+        assert!(homes.chunks.values().all(|chunk| matches!(chunk, Chunk::Same(_))));
+        homes.clear(0, 1 << 47);
+        assert!(homes.chunks.is_empty());
+    }
 
     #[test]
     fn pages_move_and_vanish() {

@@ -492,7 +492,7 @@ impl<L: Layouts> Joiner<L> {
         let inherited = parent.and_then(|parent| self.spaces.get(parent.0 as usize));
         if let Some(inherited) = inherited.cloned() {
             let code_version = self.spaces[index.0 as usize].code_version + 1;
-            self.spaces[index.0 as usize] = Space { code_version, ..inherited };
+            self.spaces[index.0 as usize] = Space { code_version, inherited: inherited.homes.clone(), ..inherited };
             // Threads whose start records came before that of their process.
             for thread in early {
                 self.enter_stack(thread);
@@ -552,7 +552,8 @@ impl<L: Layouts> Joiner<L> {
         }
     }
 
-    /// Pages of shared memory that were found in several processes were found once.
+    /// Pages of shared memory that were found in several processes were found once. One that a process touched first is found by the others, which know nothing
+    /// of it: their own first touches place nothing.
     fn place_shared(
         &mut self,
         record: &Record,
@@ -563,10 +564,15 @@ impl<L: Layouts> Joiner<L> {
         cause: u8,
     ) {
         let is_found = u32::from(cause) == layout::PLACED_FOUND;
+        let is_touch = [layout::PLACED_FIRST_TOUCH, layout::PLACED_POLICY].contains(&u32::from(cause));
+        let is_once = is_touch && self.segments.is_unique(part);
         let mut run = (address, 0);
         for at in (0..u64::from(pages)).map(|page| address + page * PAGE_BYTES) {
-            let is_new = !is_found || self.segments.home(part, at).is_none();
-            self.segments.set_home(part, at, node);
+            let is_known = self.segments.home(part, at).is_some();
+            let is_new = !is_known || !(is_found || is_once);
+            if is_new || is_found {
+                self.segments.set_home(part, at, node);
+            }
             match (is_new, run.1) {
                 (true, 0) => run = (at, 1),
                 (true, _) => run.1 += 1,

@@ -184,6 +184,10 @@ pub(crate) struct Joined {
     pub counters: Vec<CountersAt>,
     pub marks: MarkColumns,
     pub losses: Losses,
+    /// Accesses to memory that another process had touched first, elsewhere than the thread's own process did.
+    pub homes_of_others: u64,
+    /// Accesses of forked processes to memory that they have from their parent, and that is taken to be on another node, as the parent's is.
+    pub inherited_remote: u64,
     pub end: TimeNs,
 }
 
@@ -381,7 +385,10 @@ impl<L: Layouts> Joiner<L> {
         let home = if self.conventions.accesses_are_faults {
             self.placed_by_fault(record, access, (process, node), found)
         } else {
-            access.home.or_else(|| self.home(process, address, access.weight, node))
+            let own = access.home.or_else(|| self.home(process, address, access.weight, node));
+            let home = self.home_among_processes(process, address, own);
+            self.note_inherited(process, address, home.zip(node));
+            home
         };
         if home.is_none() {
             self.out.losses.accesses_without_home += 1;
@@ -438,6 +445,34 @@ impl<L: Layouts> Joiner<L> {
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);
         node
+    }
+
+    /// The home of a page of which a process knows `own`. Engines that see every access follow first touches for each process by itself: in memory that
+    /// processes share, the first one's counts.
+    #[inline]
+    fn home_among_processes(&mut self, process: ProcessIndex, address: u64, own: Option<NodeId>) -> Option<NodeId> {
+        if !self.conventions.infers_first_touch || !self.segments.has_unique() {
+            return own;
+        }
+        let part = self.spaces[process.0 as usize].shared_part(address);
+        let first =
+            part.filter(|part| self.segments.is_unique(*part)).and_then(|part| self.segments.home(part, address));
+        if first.is_none() || first == own {
+            return own;
+        }
+        self.out.homes_of_others += 1;
+        first
+    }
+
+    /// Which of a forked process's pages are copies by now is not known to engines that follow first touches: those that it has written are, and lie where it
+    /// runs.
+    #[inline]
+    fn note_inherited(&mut self, process: ProcessIndex, address: u64, home_and_node: Option<(NodeId, NodeId)>) {
+        let is_remote = home_and_node.is_some_and(|(home, node)| home != node);
+        if is_remote && self.conventions.infers_first_touch {
+            let is_copied = self.spaces[process.0 as usize].is_copied_at_write(address);
+            self.out.inherited_remote += u64::from(is_copied);
+        }
     }
 
     fn kind_of_site(&self, site: SiteId) -> ObjectKind {

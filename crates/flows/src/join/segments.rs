@@ -30,13 +30,19 @@ struct Segment {
     homes: Homes,
     /// It was made while recording: no page of it was in memory before.
     is_new: bool,
+    /// No other memory ever has its name, so that each of its pages is touched first once.
+    is_unique: bool,
 }
+
+/// Names that the tracker gives to segments of System V: the kernel's numbers of them, which it does not use again.
+const SYSTEM_V: &str = "/SYSV id ";
 
 /// Shared memory by its name, or without one by the mapping that made it.
 #[derive(Debug, Default)]
 pub(crate) struct Segments {
     by_path: HashMap<Arc<str>, u32>,
     all: Vec<Segment>,
+    has_unique: bool,
 }
 
 impl Segments {
@@ -51,7 +57,9 @@ impl Segments {
             Some(&known) => known,
             None => {
                 let number = u32::try_from(self.all.len()).ok()?;
-                self.all.push(Segment { homes: Homes::default(), is_new });
+                let is_unique = !is_named || path.starts_with(SYSTEM_V);
+                self.has_unique |= is_unique;
+                self.all.push(Segment { homes: Homes::default(), is_new, is_unique });
                 if is_named {
                     self.by_path.insert(path.into(), number);
                 }
@@ -69,6 +77,17 @@ impl Segments {
     /// Sets the home of the page at an address.
     pub fn set_home(&mut self, part: Part, address: u64, node: NodeId) {
         self.all[part.segment as usize].homes.set(part.offset(address), 1, node);
+    }
+
+    /// Whether there is any of which [`Segments::is_unique`] holds.
+    pub fn has_unique(&self) -> bool {
+        self.has_unique
+    }
+
+    /// Whether no other memory ever has its name, so that whoever touches a page of it after the first finds the page. Files of one name may have been made one
+    /// after the other, and memfds have any name.
+    pub fn is_unique(&self, part: Part) -> bool {
+        self.all[part.segment as usize].is_unique
     }
 
     /// Whether it was made while recording, so that the first fault on a page is its first touch.
@@ -123,6 +142,18 @@ mod tests {
         assert!(before == again && !segments.is_new(again), "found before, then mapped once more");
         assert_eq!(segments.part(SHARED, "/var/lib/data", (0, 0)), None);
         assert_eq!(segments.part(0, "/dev/shm/a", (0, 0)), None, "a private mapping has pages of its own");
+    }
+
+    #[test]
+    fn names_that_are_used_again_are_of_no_one_memory() {
+        let mut segments = Segments::default();
+        let mut is_unique = |path| {
+            let part = segments.part(SHARED, path, (0x10_0000, 0)).unwrap();
+            segments.is_unique(part)
+        };
+        assert_eq!(["/dev/shm/a", "/memfd:a (deleted)", "/dev/zero (deleted)"].map(&mut is_unique), [false; 3]);
+        assert_eq!(["", "/SYSV id 7"].map(&mut is_unique), [true; 2]);
+        assert!(segments.has_unique() && !Segments::default().has_unique());
     }
 
     #[test]

@@ -13,6 +13,8 @@ use proptest::prelude::*;
 use super::{Conventions, Generated, JoinedAccess, Joiner, Layouts};
 use crate::model::{LocationId, ObjectKind};
 
+mod shared;
+
 struct NoLayouts;
 
 impl Layouts for NoLayouts {

@@ -126,13 +126,13 @@ impl Tasks {
     /// Whether a mapping is part of a binary. Executable mappings may be as large as the whole binary (linked with `-z noseparate-code`, the first segment has
     /// its code), and binaries are unmapped unseen, so that an address within one says little.
     fn part(&mut self, image: usize, mapping: &Mapping<'_>, path: &str, is_anonymous: bool) -> Part {
-        let (image, binaries) = (&mut self.images[image], &self.binaries);
+        let image = &mut self.images[image];
         let end = mapping.addr.saturating_add(mapping.len);
         if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
             && let Some(zeroed) = &module.zeroed
         {
             let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
-            let is_its = module.path == path && binaries.is_part(module, mapping);
+            let is_its = module.path == path && module.is_part(mapping);
             return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
         }
         if is_anonymous {
@@ -177,9 +177,8 @@ impl Tasks {
         if self.images[image].exe.is_empty() {
             self.images[image].exe.clone_from(&path);
         }
-        let zeroed = if placed.is_by_file { self.binaries.zeroed(&shown, placed.bias) } else { None };
-        let is_absent = zeroed.is_none();
-        let binary = LoadedBinary { path, placed, zeroed };
+        let binary = self.binaries.loaded(path, &shown, placed);
+        let is_absent = binary.zeroed.is_none();
         // The kernel does not record that binaries are unmapped: what overlaps is not there any more.
         let modules = &mut self.images[image].modules;
         modules.retain(|old| !old.overlaps(placed.start, placed.start.saturating_add(placed.bytes)));

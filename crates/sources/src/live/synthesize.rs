@@ -27,6 +27,28 @@ const BATCH_PAGES: u64 = 64 << 10;
 const MAP_SHARED: u32 = 1;
 const MAP_PRIVATE: u32 = 2;
 
+/// What became of a look at a process's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inspected {
+    /// It has ended, or is one of the kernel's own threads, which have no memory and no faults.
+    Absent,
+    /// This user may not look.
+    Closed,
+    Open,
+}
+
+impl Inspected {
+    /// `text`: what was read.
+    fn of(read: &Result<(), KernelError>, text: &[u8]) -> Inspected {
+        match read {
+            Ok(()) if text.is_empty() => Inspected::Absent,
+            Ok(()) => Inspected::Open,
+            Err(KernelError::Gone { .. }) => Inspected::Absent,
+            Err(_) => Inspected::Closed,
+        }
+    }
+}
+
 /// Buffers for looking into one process after the other.
 #[derive(Default)]
 struct Look {
@@ -65,18 +87,14 @@ impl Reader<'_> {
         // What happens later is in the kernel's records, which are on already; what happened before, /proc shows.
         let began = ClockPair::now().order;
         let Ok(threads) = task::threads_of(pid) else { return Ok(()) };
-        match maps::read(pid, "smaps", &mut look.text) {
-            Ok(()) => {}
-            Err(KernelError::Gone { .. }) => return Ok(()),
-            Err(_) => {
+        let read = maps::read(pid, "smaps", &mut look.text);
+        match Inspected::of(&read, &look.text) {
+            Inspected::Absent => return Ok(()),
+            Inspected::Closed => {
                 look.known.closed += 1;
                 look.text.clear();
             }
-        }
-        // The kernel's own threads have no memory, and no faults.
-        let is_kernels = look.text.is_empty() && look.known.closed == 0;
-        if is_kernels {
-            return Ok(());
+            Inspected::Open => {}
         }
         look.known.processes += 1;
         look.known.threads += threads.len() as u64;
@@ -170,6 +188,16 @@ fn runs(addresses: &[u64], states: &[PageState], size: u64) -> Vec<(u64, u32, No
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Also after a process that may not be inspected: system-wide, each later thread of the kernel's was counted as a process.
+    #[test]
+    fn threads_of_the_kernel_are_no_processes() {
+        let denied = Err(KernelError::Denied { pid: 7, source: std::io::ErrorKind::PermissionDenied.into() });
+        let seen = [(Ok(()), "7f00-7f01 rw-p"), (denied, ""), (Ok(()), "")];
+        let seen = seen.map(|(read, text)| Inspected::of(&read, text.as_bytes()));
+        assert_eq!(seen, [Inspected::Open, Inspected::Closed, Inspected::Absent]);
+        assert_eq!(Inspected::of(&Err(KernelError::Gone { pid: 7 }), b""), Inspected::Absent);
+    }
 
     #[test]
     fn pages_of_any_size_become_runs_of_the_traces_pages() {
