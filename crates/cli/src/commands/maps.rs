@@ -73,30 +73,49 @@ fn read(
     pids: &[u32],
     arguments: &MapsArgs,
 ) -> Result<Vec<MemoryMap>> {
-    let (mut shown, mut closed) = (Vec::new(), Vec::new());
+    let (mut shown, mut closed, mut locked) = (Vec::new(), Vec::new(), Vec::new());
     for &pid in pids {
         match reader.read(root, machine, pid) {
             Ok(map) => shown.push(map),
             Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
             Err(WatchError::Kernel(KernelError::Denied { .. })) if !arguments.pids.contains(&pid) => closed.push(pid),
+            Err(WatchError::Kernel(error)) if error.is_unanswered() && !arguments.pids.contains(&pid) => {
+                locked.push(pid)
+            }
             Err(error) => return Err(error.into()),
         }
     }
     if !closed.is_empty() {
-        let mut buffer = Vec::new();
-        let named: Vec<String> =
-            closed.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
         eprintln!(
             "numapilot: {} of {} processes may not be inspected, and are left out: {}; run as root, or with CAP_SYS_PTRACE",
             closed.len(),
             pids.len(),
-            named.join(", ")
+            titles(root, &closed)
+        );
+    }
+    if !locked.is_empty() {
+        eprintln!(
+            "numapilot: {} of {} processes are not read, because threads of theirs have their address spaces locked, as while a file \
+             server does not answer: {}",
+            locked.len(),
+            pids.len(),
+            titles(root, &locked)
         );
     }
     if shown.is_empty() && !closed.is_empty() {
         bail!("none of the processes may be inspected");
     }
+    if shown.is_empty() && !locked.is_empty() {
+        bail!("none of the processes can be read now");
+    }
     Ok(shown)
+}
+
+/// Processes by id and title.
+fn titles(root: &Root, pids: &[u32]) -> String {
+    let mut buffer = Vec::new();
+    let named: Vec<String> = pids.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
+    named.join(", ")
 }
 
 fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {
