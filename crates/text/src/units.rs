@@ -52,12 +52,13 @@ pub fn bare_percent(share: f64) -> String {
     }
 }
 
-/// `37 %`, `4.1 %`, `<0.1 %`: a share as short as it can be told, for pictures.
+/// `37 %`, `4.1 %`, `<0.1 %`, `>99 %`: a share as short as it can be told, for pictures. What is not all does not read as all, nor what is something as nothing.
 #[must_use]
 pub fn short_percent(share: f64) -> String {
     match share * 100.0 {
         p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
         p if p < 9.95 => format!("{p:.1} %"),
+        p if p >= 99.5 && share < 1.0 - 1e-9 => ">99 %".to_owned(),
         p => format!("{p:.0} %"),
     }
 }
@@ -99,8 +100,12 @@ mod tests {
         assert_eq!(time_ns(119_700_000_000), "2 min 00 s");
         assert_eq!(percent(0.75), "75.0 %");
         assert_eq!(
-            [0.0, 0.0003, 0.0007, 0.041, 0.37].map(short_percent),
-            ["0.0 %", "<0.1 %", "0.1 %", "4.1 %", "37 %"]
+            [0.0, 0.0003, 0.0004, 0.0007, 0.041, 0.37].map(short_percent),
+            ["0.0 %", "<0.1 %", "<0.1 %", "0.1 %", "4.1 %", "37 %"]
+        );
+        assert_eq!(
+            [0.9949, 0.9951, 0.996, 0.99999, 1.0 - 1e-12, 1.0, 1.5].map(short_percent),
+            ["99 %", ">99 %", ">99 %", ">99 %", "100 %", "100 %", "150 %"]
         );
         assert_eq!(bare_percent(0.0), ".");
         assert_eq!(bare_percent(0.001), "<1");
