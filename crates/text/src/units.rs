@@ -52,7 +52,7 @@ pub fn bare_percent(share: f64) -> String {
     }
 }
 
-/// `37 %`, `4.1 %`, `<0.1 %`, `>99 %`: a share as short as it can be told, for pictures. What is not all does not read as all, nor what is something as nothing.
+/// `37 %`, `4.1 %`, `<0.1 %`, `>99 %`: a share as short as it can be told, for pictures. What is not all does not read as all, nor something as nothing.
 #[must_use]
 pub fn short_percent(share: f64) -> String {
     match share * 100.0 {

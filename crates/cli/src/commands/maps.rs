@@ -47,7 +47,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
             return Err(WatchError::NoProcess { pid: *pid }.into());
         }
         for pid in before.iter().filter(|pid| !pids.contains(pid)) {
-            eprintln!("numapilot: process {pid} has ended");
+            crate::output::tell!("numapilot: process {pid} has ended");
         }
         before = pids.iter().copied().collect();
         let shown = read(&mut reader, &root, &machine, &pids, arguments)?;
@@ -86,7 +86,7 @@ fn read(
         }
     }
     if !closed.is_empty() {
-        eprintln!(
+        crate::output::tell!(
             "numapilot: {} of {} processes may not be inspected, and are left out: {}; run as root, or with CAP_SYS_PTRACE",
             closed.len(),
             pids.len(),
@@ -94,7 +94,7 @@ fn read(
         );
     }
     if !locked.is_empty() {
-        eprintln!(
+        crate::output::tell!(
             "numapilot: {} of {} processes are not read, because threads of theirs have their address spaces locked, as while a file \
              server does not answer: {}",
             locked.len(),
