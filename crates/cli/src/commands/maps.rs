@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
+use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -19,6 +20,7 @@ use numapilot_watch::maps::Reader;
 use numapilot_watch::maps::TextOptions;
 
 use super::group::group;
+use super::schedule;
 use crate::args::MapsArgs;
 use crate::output;
 
@@ -36,7 +38,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
     };
     let mut members = Members::new(group);
     let mut before = BTreeSet::new();
-    let began = Instant::now();
+    let (began, mut next) = (Instant::now(), Duration::ZERO);
     if arguments.csv {
         output::print(maps::csv_heading())?;
     }
@@ -58,8 +60,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         let Some(pause) = arguments.watch.filter(|_| arguments.count.is_none_or(|count| reading + 1 < count)) else {
             break;
         };
-        // Readings keep their schedule, however long one takes.
-        let next = pause * u32::try_from(reading + 1).unwrap_or(u32::MAX);
+        next = schedule::next(next, pause, began.elapsed());
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
     Ok(())
