@@ -5,6 +5,9 @@ use std::path::Path;
 use numapilot_report::text::Look;
 
 use super::*;
+use crate::figures::EventFigures;
+use crate::figures::Interval;
+use crate::figures::MetricValue;
 use crate::figures::NumaStat;
 use crate::fixture::Tree;
 use crate::live::Live;
@@ -54,6 +57,31 @@ fn texts_are_as_they_were() {
     insta::assert_snapshot!("simulated_brief", brief_heading(&intervals, Look::default()) + &brief(&intervals));
     insta::assert_snapshot!("captured_csv", csv_heading().to_owned() + &csv(&captured()));
     insta::assert_snapshot!("captured_json", serde_json::to_string_pretty(&json(&captured())).unwrap());
+}
+
+/// Unknown is no zero; and whoever names a process does not talk to the terminal of who watches.
+#[test]
+fn faults_that_are_not_counted_are_not_0_and_notes_are_only_text() {
+    let event = |name, count: Option<f64>| EventFigures {
+        name,
+        count: MetricValue::of(count, "kernel", "refused"),
+        running: 1.0,
+    };
+    let faults = |events: Vec<EventFigures>| {
+        let line = brief(&Interval { events, ..Interval::default() });
+        line.split_whitespace().last().unwrap().to_owned()
+    };
+    assert_eq!(faults(Vec::new()), "-");
+    assert_eq!(faults(vec![event("task-clock", Some(5.0))]), "-");
+    assert_eq!(faults(vec![event("minor-faults", Some(1200.0)), event("major-faults", Some(34.0))]), "1,234");
+    assert_eq!(faults(vec![event("minor-faults", None), event("major-faults", None)]), "-");
+    assert_eq!(faults(vec![event("minor-faults", Some(1.0)), event("major-faults", None)]), "-");
+
+    let mut stat = captured();
+    stat.interval.notes.push("process 7 (\u{1b}]0;owned\u{7}) is another user's".to_owned());
+    stat.memory[0].notes.push("of \u{1b}[2J".to_owned());
+    let shown = text(&stat, Look::default());
+    assert!(shown.contains("\\u{1b}]0;owned") && shown.contains("\\u{1b}[2J") && !shown.contains('\u{1b}'), "{shown}");
 }
 
 #[test]

@@ -64,8 +64,9 @@ pub fn text(stat: &Stat, look: Look) -> String {
         let words: Vec<String> = moved.iter().map(|(name, _, delta)| format!("{name} {delta}")).collect();
         let _ = write!(out, "\nThe kernel counted: {}\n", words.join(", "));
     }
+    // Some name processes.
     for note in &interval.notes {
-        wrap(note, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
+        wrap(&clean(note), look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
     }
     out
 }
@@ -230,7 +231,7 @@ fn memory(map: &MemoryMap, look: Look) -> String {
         table.row(cells(kind, row));
     }
     table.row(cells("Total", &map.bytes_by_node()));
-    let notes: String = map.notes.iter().map(|note| format!("{note}\n")).collect();
+    let notes: String = map.notes.iter().map(|note| format!("{}\n", clean(note))).collect();
     table.render(look, 0) + &notes
 }
 
@@ -283,8 +284,9 @@ pub fn brief_heading(interval: &Interval, look: Look) -> String {
 #[must_use]
 pub fn brief(interval: &Interval) -> String {
     let of = |metric: Metric| interval.metrics.get(metric).value().map_or("-".to_owned(), |value| metric.format(value));
-    let faults: f64 =
-        interval.events.iter().filter(|event| event.name.ends_with("-faults")).filter_map(|e| e.count.value()).sum();
+    let kinds: Vec<_> = interval.events.iter().filter(|event| event.name.ends_with("-faults")).collect();
+    let faults: Option<f64> = kinds.iter().map(|event| event.count.value()).sum();
+    let faults = faults.filter(|_| !kinds.is_empty());
     format!(
         "{:>9.3} {:>8} {:>13} {:>9} {:>8} {:>8} {:>8} {:>6} {:>8}\n",
         interval.to_ns as f64 / 1e9,
@@ -295,6 +297,6 @@ pub fn brief(interval: &Interval) -> String {
         of(Metric::LinkImbalance),
         of(Metric::L3Mpki),
         of(Metric::Ipc),
-        if interval.events.is_empty() { "-".to_owned() } else { grouped(faults) }
+        faults.map_or("-".to_owned(), grouped)
     )
 }
