@@ -81,7 +81,7 @@ fn read(
             Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
             Err(WatchError::Kernel(KernelError::Denied { .. })) if !arguments.pids.contains(&pid) => closed.push(pid),
             Err(WatchError::Kernel(error)) if error.is_unanswered() && !arguments.pids.contains(&pid) => {
-                locked.push(pid)
+                locked.push(pid);
             }
             Err(error) => return Err(error.into()),
         }
