@@ -52,6 +52,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
             crate::output::tell!("numapilot: process {pid} has ended");
         }
         before = pids.iter().copied().collect();
+        reader.keep(&before);
         let shown = read(&mut reader, &root, &machine, &pids, arguments)?;
         if pids.is_empty() {
             break;
