@@ -23,6 +23,7 @@ pub use members::Members;
 pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
+pub use patient::helpers_cpu;
 pub use patient::read_patiently;
 pub use root::FileError;
 pub use root::Root;

@@ -4,6 +4,7 @@
 //!
 //! A file that takes long is not given up: the kernel walks the page tables of a terabyte for many seconds, and runs meanwhile.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -38,17 +39,36 @@ struct Job {
     mark: Arc<()>,
 }
 
+/// What became of it.
+struct Answer {
+    read: io::Result<usize>,
+    buffer: Vec<u8>,
+    /// Processor time that the helper, and the kernel for it, spent.
+    cpu: Duration,
+}
+
 /// A helper thread.
 struct Helper {
     jobs: Sender<Job>,
-    answers: Receiver<(io::Result<usize>, Vec<u8>)>,
+    answers: Receiver<Answer>,
     tid: u32,
+}
+
+thread_local! {
+    static HELPERS_CPU: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Helpers that have nothing to do.
 static IDLE: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
 /// Folders with a file that a helper still waits for: nothing more of them is read, which would take another thread each time.
 static UNANSWERED: Mutex<BTreeMap<PathBuf, Weak<()>>> = Mutex::new(BTreeMap::new());
+
+/// Processor time that helpers have spent on what this thread has read ([`read_patiently`]): the clock of the thread itself does not have it, and whoever limits
+/// what reading costs adds it.
+#[must_use]
+pub fn helpers_cpu() -> Duration {
+    HELPERS_CPU.get()
+}
 
 /// Reads at most `bytes_max` bytes of a file into `buffer`, which is emptied before. Returns their number.
 ///
@@ -73,13 +93,14 @@ pub fn read_patiently(path: &Path, bytes_max: u64, buffer: &mut Vec<u8>) -> io::
         return Err(io::Error::other("the thread that reads files has ended"));
     }
     match helper.answer() {
-        Some((read, text)) => {
-            *buffer = text;
+        Some(answer) => {
+            *buffer = answer.buffer;
+            HELPERS_CPU.set(HELPERS_CPU.get().saturating_add(answer.cpu));
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < IDLE_MAX {
                 idle.push(helper);
             }
-            read
+            answer.read
         }
         None => {
             UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned(), unread);
@@ -94,12 +115,15 @@ impl Helper {
         let (done, answers) = mpsc::channel();
         let (told, tid) = mpsc::channel();
         let work = move || {
+            block_signals();
             let _ = told.send(own_tid());
             for Job { path, bytes_max, mut buffer, mark } in waiting {
+                let began = thread_cpu();
                 let read = File::open(&path).and_then(|file| file.take(bytes_max).read_to_end(&mut buffer));
+                let cpu = thread_cpu().saturating_sub(began);
                 // Before the answer: who gets that may ask for the next file of the folder at once.
                 drop(mark);
-                if done.send((read, buffer)).is_err() {
+                if done.send(Answer { read, buffer, cpu }).is_err() {
                     break;
                 }
             }
@@ -110,7 +134,7 @@ impl Helper {
     }
 
     /// The answer to the only job; `None`: there is none, the helper waits for the kernel.
-    fn answer(&self) -> Option<(io::Result<usize>, Vec<u8>)> {
+    fn answer(&self) -> Option<Answer> {
         let mut waits = 0;
         while waits < LOOKS {
             match self.answers.recv_timeout(LOOK) {
@@ -129,9 +153,27 @@ fn is_unanswered(folder: &Path) -> bool {
     unanswered.contains_key(folder)
 }
 
+/// Leaves the signals of the process to the threads that wait for them.
+fn block_signals() {
+    // SAFETY: all bytes are a set of signals; it is this function's own, and filled before it is used. The mask is that of this thread alone.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
+}
+
 fn own_tid() -> u32 {
     // SAFETY: it takes nothing and cannot fail.
     u32::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+/// Processor time of this thread.
+fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it writes to the struct alone; every kernel has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Whether a thread of this process runs or could, if a CPU were free. (`/proc/PID/task/TID/stat` takes no lock on memory.)
@@ -190,6 +232,19 @@ mod tests {
             read_patiently(&file, 99, &mut buffer).ok()
         });
         assert_eq!((read, buffer.as_slice()), (Some(4), &b"text"[..]));
+    }
+
+    /// Who limits the cost of reading would not see it otherwise.
+    #[test]
+    fn the_time_of_helpers_is_that_of_the_thread_that_reads() {
+        let (mut buffer, before) = (Vec::new(), helpers_cpu());
+        let began = Instant::now();
+        while helpers_cpu() == before {
+            assert!(began.elapsed() < Duration::from_secs(60), "reading takes no time");
+            read_patiently(Path::new("/proc/self/smaps"), u64::MAX, &mut buffer).unwrap();
+        }
+        assert!(helpers_cpu() - before <= began.elapsed());
+        assert_eq!(std::thread::spawn(helpers_cpu).join().unwrap(), Duration::ZERO, "it has read nothing");
     }
 
     /// This machine's files, by several threads at once, each with its own.
