@@ -24,6 +24,10 @@ pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
 pub use patient::helpers_cpu;
+pub use patient::is_locked;
+pub use patient::locked_error;
+#[cfg(feature = "testing")]
+pub use patient::locked_for_test;
 pub use patient::read_patiently;
 pub use root::FileError;
 pub use root::Root;

@@ -30,6 +30,8 @@ const LOOKS: u32 = 8;
 /// Helpers that are kept for later files.
 const IDLE_MAX: usize = 4;
 
+const LOCKED: &str = "the kernel does not answer, because a thread of the process has its address space locked, as while a file server does not answer";
+
 /// A file to read.
 struct Job {
     path: PathBuf,
@@ -63,8 +65,8 @@ static IDLE: Mutex<Vec<Helper>> = Mutex::new(Vec::new());
 /// Folders with a file that a helper still waits for: nothing more of them is read, which would take another thread each time.
 static UNANSWERED: Mutex<BTreeMap<PathBuf, Weak<()>>> = Mutex::new(BTreeMap::new());
 
-/// Processor time that helpers have spent on what this thread has read ([`read_patiently`]): the clock of the thread itself does not have it, and whoever limits
-/// what reading costs adds it.
+/// Processor time that helpers have spent on what this thread has read ([`read_patiently`]): the clock of the thread itself does not have it, and whoever
+/// limits what reading costs adds it.
 #[must_use]
 pub fn helpers_cpu() -> Duration {
     HELPERS_CPU.get()
@@ -147,6 +149,29 @@ impl Helper {
     }
 }
 
+/// Whether the kernel has not answered yet for a file of this process on the running system, which was given up. System calls about its memory would wait as
+/// long, and cannot be given up: they are not made then ([`locked_error`]).
+#[must_use]
+pub fn is_locked(pid: u32) -> bool {
+    is_unanswered(Path::new(&format!("/proc/{pid}")))
+}
+
+/// What is said of a process whose address space is locked; [`io::ErrorKind::TimedOut`].
+#[must_use]
+pub fn locked_error() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, LOCKED)
+}
+
+/// As if a file of this process had been given up, until the result is dropped.
+#[cfg(feature = "testing")]
+#[must_use]
+pub fn locked_for_test(pid: u32) -> Arc<()> {
+    let mark = Arc::new(());
+    let mut unanswered = UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    unanswered.insert(PathBuf::from(format!("/proc/{pid}")), Arc::downgrade(&mark));
+    mark
+}
+
 fn is_unanswered(folder: &Path) -> bool {
     let mut unanswered = UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
     unanswered.retain(|_, mark| mark.strong_count() > 0);
@@ -183,8 +208,7 @@ fn is_running(tid: u32) -> bool {
 }
 
 fn no_answer() -> io::Error {
-    let what = "not read: the kernel does not answer, because a thread of the process has its address space locked, as while a file server does not answer";
-    io::Error::new(io::ErrorKind::TimedOut, what)
+    io::Error::new(io::ErrorKind::TimedOut, format!("not read: {LOCKED}"))
 }
 
 #[cfg(test)]
@@ -222,6 +246,7 @@ mod tests {
         let began = Instant::now();
         assert_eq!(read_patiently(&file, 99, &mut buffer).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() < LOOK, "{:?}", began.elapsed());
+        assert!(!is_locked(std::process::id()));
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("smaps"), "text").unwrap();
         assert_eq!(read_patiently(&elsewhere.path().join("smaps"), 99, &mut buffer).unwrap(), 4);

@@ -108,7 +108,7 @@ impl KernelError {
     /// Whether the kernel did not answer, because a thread of the process has its address space locked.
     #[must_use]
     pub fn is_unanswered(&self) -> bool {
-        matches!(self, KernelError::File { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+        matches!(self, KernelError::File { source, .. } | KernelError::Call { source, .. } if source.kind() == io::ErrorKind::TimedOut)
     }
 
     /// The answer of a call about process `pid`.

@@ -112,6 +112,9 @@ impl PageMap {
     /// # Errors
     /// The process has ended.
     pub fn read(&mut self, first: u64, count: usize, out: &mut Vec<PageEntry>) -> Result<(), KernelError> {
+        if numapilot_host::is_locked(self.pid) {
+            return Err(KernelError::of_file(self.path.clone(), self.pid, numapilot_host::locked_error()));
+        }
         self.bytes.clear();
         self.bytes.resize(count.saturating_mul(8), 0);
         let mut filled = 0;
