@@ -84,6 +84,9 @@ pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Re
 /// The process has ended, or is another user's.
 pub fn clear_referenced(pid: u32) -> Result<(), KernelError> {
     let path = Path::new("/proc").join(format!("{pid}/clear_refs"));
+    if numapilot_host::is_locked(pid) {
+        return Err(KernelError::of_file(path, pid, numapilot_host::locked_error()));
+    }
     let done = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"3"));
     done.map_err(|source| KernelError::of_file(path, pid, source))
 }
