@@ -117,7 +117,7 @@ fn nodes(interval: &Interval, look: Look) -> String {
             node.busy_cpus.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
             units::bytes(node.memory_bytes),
             units::bytes(node.free_bytes),
-            shown(&node.local_share, &units::percent),
+            shown(&node.local_share, &units::part_percent),
             shown(&node.ipc, &|value| format!("{value:.2}")),
             shown(&node.l3_mpki, &|value| format!("{value:.2}")),
             shown(&node.controller_bytes_per_s, &|value| format!("{}/s", units::bytes(value as u64))),
@@ -188,7 +188,7 @@ fn processes(interval: &Interval, look: Look) -> String {
             format!("{:.2}", process.cpus),
             process.node.map_or_else(dash, |node| node.to_string()),
             units::bytes(process.resident_bytes),
-            process.local_share.value().map_or_else(dash, units::percent),
+            process.local_share.value().map_or_else(dash, units::part_percent),
             process.accesses_per_s.map_or_else(dash, units::count),
             process.ipc.value().map_or_else(dash, |ipc| format!("{ipc:.2}")),
         ]);
