@@ -9,6 +9,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_report::text::Look;
+use numapilot_report::text::clean;
 use numapilot_text::destination::PendingFile;
 
 use crate::args::Colour;
@@ -24,14 +25,19 @@ pub fn look(arguments: &LookArgs) -> Look {
     Look { width: usize::from(arguments.width), colour }
 }
 
-/// A line on standard error. Unlike `eprintln!`, it does not panic where that is a pipe without a reader.
+/// A line on standard error. Unlike `eprintln!`, it does not panic where that is a pipe without a reader, and names in it cannot talk to the terminal: any user
+/// chooses the names of processes and files.
 macro_rules! tell {
-    ($($argument:tt)*) => {{
-        use std::io::Write as _;
-        drop(writeln!(std::io::stderr(), $($argument)*));
-    }};
+    ($($argument:tt)*) => {
+        $crate::output::tell_plainly(&format!($($argument)*))
+    };
 }
 pub(crate) use tell;
+
+/// See `tell!`.
+pub fn tell_plainly(text: &str) {
+    drop(writeln!(std::io::stderr(), "{}", text.lines().map(clean).collect::<Vec<_>>().join("\n")));
+}
 
 /// Prints to standard output. (A closed pipe ends the process by SIGPIPE, quietly.)
 pub fn print(text: &str) -> Result<()> {

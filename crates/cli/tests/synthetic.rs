@@ -20,6 +20,12 @@ fn predictions_and_errors_show_hostile_names_as_text() {
         assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{command:?}: {ran:?}");
         assert!((ran.stdout + &ran.stderr).contains("\\u{1b}"), "{command:?} names neither");
     }
+    // A note, which is neither the answer nor an error.
+    let plan = folder.path().join("evil\u{1b}[2J.toml");
+    std::fs::write(&plan, "version = 1\n\n[[object]]\nfunction = \"no such function\"\npolicy = \"interleave\"\n")
+        .expect("the plan is written");
+    let stderr = run(&["whatif", path, "--plan", plan.to_str().expect("UTF-8"), "--quiet"]).stderr;
+    assert!(stderr.contains("\\u{1b}[2J.toml: the rule for ") && !stderr.contains('\u{1b}'), "{stderr}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
 //! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and
-//! whether this user is shown all of them ([`hidden_processes`]).
+//! whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
@@ -9,6 +9,7 @@ pub mod cgroups;
 mod hidden;
 mod members;
 pub mod meminfo;
+mod patient;
 mod root;
 mod task_stat;
 #[cfg(feature = "testing")]
@@ -22,6 +23,12 @@ pub use members::Members;
 pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
+pub use patient::helpers_cpu;
+pub use patient::is_locked;
+pub use patient::locked_error;
+#[cfg(feature = "testing")]
+pub use patient::locked_for_test;
+pub use patient::read_patiently;
 pub use root::FileError;
 pub use root::Root;
 pub use root::is_gone;

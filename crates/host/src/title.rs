@@ -1,7 +1,10 @@
 //! What to call a process: the title that it has given itself (`postgres: checkpointer`), else its name.
 
 use crate::Root;
+use crate::patient::read_patiently;
 
+/// Bytes of a command line that are read.
+const LINE_MAX: u64 = 4096;
 /// Bytes of a title that are read: longer ones are cut.
 const TITLE_MAX: usize = 256;
 /// Bytes of a name (`comm`), which the kernel cuts longer ones to.
@@ -15,8 +18,9 @@ pub fn title(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> String {
         Ok(name) => name.trim_ascii_end().to_vec(),
         Err(_) => return String::new(),
     };
-    let line = root.read(&format!("proc/{pid}/cmdline"), buffer).unwrap_or_default();
-    let text = own_title(&name, line).unwrap_or(&name);
+    // Of a process whose memory cannot be read its name is shown.
+    let _ = read_patiently(&root.path().join(format!("proc/{pid}/cmdline")), LINE_MAX, buffer);
+    let text = own_title(&name, buffer).unwrap_or(&name);
     String::from_utf8_lossy(text).into_owned()
 }
 

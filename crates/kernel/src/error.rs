@@ -105,6 +105,12 @@ pub enum KernelError {
 }
 
 impl KernelError {
+    /// Whether the kernel did not answer, because a thread of the process has its address space locked.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, KernelError::File { source, .. } | KernelError::Call { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+    }
+
     /// The answer of a call about process `pid`.
     pub(crate) fn of_call(call: &'static str, pid: u32, source: io::Error) -> KernelError {
         match source.raw_os_error() {

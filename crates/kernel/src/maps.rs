@@ -1,12 +1,11 @@
 //! `/proc/PID/maps`, `smaps` and `numa_maps`: the mappings of a process, how much of each is in memory, and on which nodes. Each parser walks
 //! the bytes once and uses buffers of the caller.
 
-use std::fs::File;
 use std::fs::OpenOptions;
-use std::io::Read;
 use std::io::Write;
 use std::path::Path;
 
+use numapilot_host::read_patiently;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -55,7 +54,7 @@ impl MapLine<'_> {
 /// Reads a file about the memory of process `pid` into `buffer`, which is emptied before; that of another thread where the first one has ended.
 ///
 /// # Errors
-/// The process has ended, or the caller may not inspect it.
+/// The process has ended, or the caller may not inspect it, or a thread of it has its address space locked ([`read_patiently`]).
 pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
     read_under(Path::new("/"), pid, name, buffer)
 }
@@ -65,10 +64,7 @@ pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelErro
 /// # Errors
 /// As [`read`].
 pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
-    let mut read = |path: &Path| {
-        buffer.clear();
-        File::open(path).and_then(|mut file| file.read_to_end(buffer))
-    };
+    let mut read = |path: &Path| read_patiently(path, u64::MAX, buffer);
     let mut path = root.join(format!("proc/{pid}/{name}"));
     let mut result = read(&path);
     // The kernel's own threads have no memory either.
@@ -88,6 +84,9 @@ pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Re
 /// The process has ended, or is another user's.
 pub fn clear_referenced(pid: u32) -> Result<(), KernelError> {
     let path = Path::new("/proc").join(format!("{pid}/clear_refs"));
+    if numapilot_host::is_locked(pid) {
+        return Err(KernelError::of_file(path, pid, numapilot_host::locked_error()));
+    }
     let done = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"3"));
     done.map_err(|source| KernelError::of_file(path, pid, source))
 }
@@ -303,6 +302,18 @@ AnonHugePages:      2048 kB
         let line = maps(&buffer).find(|line| (line.start..line.end).contains(&code)).unwrap();
         assert!(line.is_executable() && line.inode != 0);
         assert!(matches!(read(u32::MAX, "maps", &mut buffer), Err(KernelError::Gone { .. })));
+    }
+
+    /// A pipe without a writer stands for a process whose address space is locked: whoever reads it waits for ever.
+    #[test]
+    fn a_process_that_does_not_answer_is_an_error_that_says_so() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/7");
+        std::fs::create_dir_all(&folder).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(folder.join("numa_maps")).status().unwrap().success());
+        let error = read_under(root.path(), 7, "numa_maps", &mut Vec::new()).unwrap_err();
+        assert!(error.is_unanswered() && error.to_string().contains("numa_maps: not read"), "{error}");
+        assert!(!read_under(root.path(), 8, "numa_maps", &mut Vec::new()).unwrap_err().is_unanswered());
     }
 
     #[test]

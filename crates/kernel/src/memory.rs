@@ -107,6 +107,9 @@ pub(crate) fn move_pages(
         status.len() == pages.len() && nodes.is_none_or(|nodes| nodes.len() == pages.len()),
         "an element for each page"
     );
+    if numapilot_host::is_locked(pid) {
+        return Err(numapilot_host::locked_error());
+    }
     let nodes = nodes.map_or(std::ptr::null(), <[libc::c_int]>::as_ptr);
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
     let mut answer = |task: u32| -> io::Result<libc::c_long> {
@@ -202,6 +205,24 @@ mod tests {
     //! Pages of this process, and answers that the kernel gives.
 
     use super::*;
+
+    /// The call waits for the lock of the address space, and nothing ends it.
+    #[test]
+    fn a_process_that_does_not_answer_is_not_asked() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let ask = || PageQuery::new().states(child.id(), &[0x1000], &mut Vec::new());
+        let locked = numapilot_host::locked_for_test(child.id());
+        let map = crate::pagemap::PageMap::open(child.id()).unwrap().read(0, 1, &mut Vec::new());
+        let (asked, read) = (ask(), crate::maps::read(child.id(), "maps", &mut Vec::new()));
+        drop(locked);
+        let later = ask();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for answer in [asked, read, map] {
+            assert!(answer.as_ref().is_err_and(KernelError::is_unanswered), "{answer:?}");
+        }
+        assert!(later.as_ref().err().is_none_or(|error| !error.is_unanswered()), "{later:?}");
+    }
 
     #[test]
     fn touched_pages_are_on_a_node_and_others_are_not() {

@@ -112,6 +112,7 @@ impl PageMap {
     /// # Errors
     /// The process has ended.
     pub fn read(&mut self, first: u64, count: usize, out: &mut Vec<PageEntry>) -> Result<(), KernelError> {
+        self.check_is_answered()?;
         self.bytes.clear();
         self.bytes.resize(count.saturating_mul(8), 0);
         let mut filled = 0;
@@ -128,12 +129,21 @@ impl PageMap {
         Ok(())
     }
 
+    /// The kernel waits for the lock of the address space, and nothing ends that.
+    fn check_is_answered(&self) -> Result<(), KernelError> {
+        match numapilot_host::is_locked(self.pid) {
+            true => Err(KernelError::of_file(self.path.clone(), self.pid, numapilot_host::locked_error())),
+            false => Ok(()),
+        }
+    }
+
     /// Whether one huge page, which is not the zero page, maps all of `[start, end)`: a range of the huge page's size, aligned to it. `None`: the kernel is
     /// older than Linux 6.7 and cannot be asked.
     ///
     /// # Errors
     /// The process has ended.
     pub fn is_huge(&self, start: u64, end: u64) -> Result<Option<bool>, KernelError> {
+        self.check_is_answered()?;
         let mut region = PageRegion::default();
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,

@@ -17,7 +17,7 @@ pub struct AuxCounts {
     pub partial: u64,
     /// Pieces with collisions: an operation was selected before the previous sample was complete, and was dropped.
     pub collisions: u64,
-    /// Bytes that were overwritten before they could be read.
+    /// Bytes that were overwritten before they could be read, or whose records found no room.
     pub missing_bytes: u64,
     /// Accesses that were read after newer ones had been written: they have the times of those.
     pub late: u64,
@@ -62,7 +62,7 @@ impl AuxCounts {
         if truncated + partial > 0 || missing_bytes > 0 {
             notes.push(format!(
                 "SPE records are missing: of {pieces} pieces of its buffers {truncated} were followed by a gap because the buffer was full, {partial} were \
-                 truncated, and {missing_bytes} bytes were overwritten; sample less with `--period`"
+                 truncated, and {missing_bytes} bytes were overwritten or lost with their records; sample less with `--period`"
             ));
         }
         if restarts > 0 {

@@ -254,6 +254,9 @@ impl LiveSampler {
                 }
             }
             told_lost += u64::from(bad > 0) + u64::from(records.rest() > 0);
+            if ring.ring.give_back_untold().is_some() {
+                full.push(ring.cpu);
+            }
             self.bytes = bytes;
         }
         self.set.rings = rings;

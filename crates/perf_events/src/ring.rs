@@ -26,6 +26,8 @@ const AUX_HEAD: usize = 1056;
 const AUX_TAIL: usize = 1064;
 const AUX_OFFSET: usize = 1072;
 const AUX_SIZE: usize = 1080;
+/// More than a record of a piece of the AUX area takes, with every id, and that of the losses before it.
+const AUX_RECORD_MAX: u64 = 256;
 /// Bit `cap_user_time_zero` of the capabilities.
 const CAP_USER_TIME_ZERO: u64 = 1 << 4;
 
@@ -98,6 +100,8 @@ pub struct Ring {
     data_bytes: usize,
     tail: u64,
     aux: Option<Mapping>,
+    /// The data were so full that the record of a piece of the AUX area may have found no room.
+    may_lack_aux: bool,
 }
 
 fn page_bytes() -> usize {
@@ -121,7 +125,7 @@ impl Ring {
         let is_sound = told != 0 && told.checked_add(data_bytes).is_some_and(|end| end <= control.bytes);
         let tail = control.word(DATA_TAIL).load(Ordering::Relaxed);
         let data_offset = if is_sound { told } else { data_offset };
-        Ring { control, data_offset, data_bytes, tail, aux: None }
+        Ring { control, data_offset, data_bytes, tail, aux: None, may_lack_aux: false }
     }
 
     /// Bytes of data that it holds.
@@ -146,6 +150,7 @@ impl Ring {
         if available <= self.data_bytes as u64 {
             self.append_wrapped(self.tail, available as usize, out);
         }
+        self.may_lack_aux |= available.saturating_add(AUX_RECORD_MAX) > self.data_bytes as u64;
         self.tail = head;
         // Release: our reads of the records come before the kernel's next writes there.
         self.control.word(DATA_TAIL).store(head, Ordering::Release);
@@ -190,6 +195,22 @@ impl Ring {
             aux.append(0, length - first, out);
         }
         self.control.word(AUX_TAIL).store(end, Ordering::Release);
+    }
+
+    /// Gives back the space of pieces of the AUX area whose records found no room in the full ring, which nothing else does: the kernel finds the area full,
+    /// turns the event off, and need not say so again (`perf_aux_output_begin`). To be called once all records that were taken have been dealt with. Returns
+    /// the pieces' bytes, which are not read: nobody knows whose they are. `None`: no such record can have been lost.
+    pub fn give_back_untold(&mut self) -> Option<u64> {
+        let size = self.aux.as_ref()?.bytes as u64;
+        // A record comes before the head that includes its piece: if the ring is empty once the head was read, the record was taken, or never came.
+        let head = self.control.word(AUX_HEAD).load(Ordering::Acquire);
+        if !self.may_lack_aux || self.waiting_bytes() > 0 {
+            return None;
+        }
+        self.may_lack_aux = false;
+        let untold = head.wrapping_sub(self.control.word(AUX_TAIL).load(Ordering::Relaxed));
+        self.control.word(AUX_TAIL).store(head, Ordering::Release);
+        Some(untold.min(size))
     }
 
     /// How the counter becomes the kernel's event clock, where the kernel says so (`cap_user_time_zero`).
@@ -414,6 +435,33 @@ mod tests {
         // Half of it overwritten since.
         ring.control.word(AUX_HEAD).store(page as u64 + 4, Ordering::Release);
         assert_eq!(read(0, 8), piece[4..]);
+    }
+
+    #[test]
+    fn space_is_given_back_though_the_record_of_it_was_lost() {
+        let page = page_bytes();
+        let file: File = tempfile::tempfile().unwrap();
+        file.set_len(3 * page as u64).unwrap();
+        let mut ring = Ring::map(file.as_fd(), page).unwrap();
+        let put = |ring: &Ring, at: usize, value: u64| ring.control.word(at).store(value, Ordering::Release);
+        let mut bytes = Vec::new();
+        let full = page as u64 - 64;
+        put(&ring, DATA_HEAD, full);
+        ring.take(&mut bytes);
+        assert_eq!(ring.give_back_untold(), None, "no event has an area");
+
+        ring.map_aux(file.as_fd(), page).unwrap();
+        put(&ring, AUX_TAIL, 1000);
+        put(&ring, AUX_HEAD, 4000);
+        put(&ring, DATA_HEAD, full + 40);
+        assert_eq!(ring.give_back_untold(), None, "the record that came since may tell of it");
+        ring.take(&mut bytes);
+        assert_eq!(ring.give_back_untold(), Some(3000));
+        assert_eq!(ring.control.word(AUX_TAIL).load(Ordering::Acquire), 4000);
+        put(&ring, AUX_HEAD, 4096);
+        put(&ring, DATA_HEAD, full + 80);
+        ring.take(&mut bytes);
+        assert_eq!(ring.give_back_untold(), None, "there was room for its record");
     }
 
     #[test]

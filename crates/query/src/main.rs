@@ -46,8 +46,13 @@ fn main() -> ExitCode {
 }
 
 fn failed(why: &str) -> ExitCode {
-    let _ = writeln!(stderr(), "numapilot: {why}");
+    tell(why);
     ExitCode::FAILURE
+}
+
+/// A message on standard error.
+fn tell(what: &str) {
+    let _ = writeln!(stderr(), "numapilot: {}", output::plain(what));
 }
 
 /// `numapilot query ... | head` must end quietly, as other tools do.
@@ -66,29 +71,23 @@ fn run(arguments: &Arguments) -> Result<ExitCode, QueryError> {
     let source = Source::open(arguments.trace.as_deref().unwrap_or(Path::new(".")))?;
     if let Some(first) = source.unfinished.first() {
         let count = source.unfinished.len();
-        let _ = writeln!(
-            stderr(),
-            "numapilot: skipped unfinished traces (no meta.json): {count}, first {}",
-            first.display()
-        );
+        tell(&format!("skipped unfinished traces (no meta.json): {count}, first {}", first.display()));
     }
     let interrupted: Vec<&Recording> =
         source.recordings.iter().filter(|recording| recording.reader.meta().interrupted).collect();
     if let Some(first) = interrupted.first() {
         let (count, first) = (interrupted.len(), first.folder.display());
-        let _ = writeln!(
-            stderr(),
-            "numapilot: traces whose recorder was killed, so that the end of the run is missing: {count}, first {first}"
-        );
+        tell(&format!(
+            "traces whose recorder was killed, so that the end of the run is missing: {count}, first {first}"
+        ));
     }
     let is_other = |recording: &&Recording| recording.reader.meta().evidence() != Evidence::Accesses;
     let of_others: Vec<&Recording> = source.recordings.iter().filter(is_other).collect();
     if let Some(first) = of_others.first() {
         let (count, what, first) = (of_others.len(), first.reader.meta().evidence().name(), first.folder.display());
-        let _ = writeln!(
-            stderr(),
-            "numapilot: traces without memory accesses, whose rows and shares are of something else: {count}, first {first} ({what})"
-        );
+        tell(&format!(
+            "traces without memory accesses, whose rows and shares are of something else: {count}, first {first} ({what})"
+        ));
     }
     if let Some(engine) = arguments.views_for {
         say(&elsewhere::text(engine, &source))?;

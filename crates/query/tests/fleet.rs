@@ -62,6 +62,17 @@ fn unfinished_runs_are_left_out_and_counted() {
     assert!(complaint(&[text(empty.path()), "select 1"], 1).contains("no complete trace"));
 }
 
+/// Folders of a fleet come from other hosts.
+#[test]
+fn names_of_folders_are_only_text() {
+    let folder = scratch();
+    fleet(1, folder.path());
+    fs::create_dir_all(folder.path().join("host=h0000/run=\u{1b}[2J")).expect("made");
+    let done = query(&[text(folder.path()), "select 1 as n", "--format", "csv"]);
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(said.contains("run=\\u{1b}[2J") && !said.contains('\u{1b}'), "{said:?}");
+}
+
 #[test]
 fn ready_made_queries_know_what_they_are_for() {
     let folder = scratch();

@@ -38,6 +38,16 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// `75.0 %`, `<0.1 %`, `>99.9 %` of a part of a whole, between 0 and 1: what is not all does not read as all, nor something as nothing.
+#[must_use]
+pub fn part_percent(part: f64) -> String {
+    match part {
+        part if part > 0.0 && part < 0.0005 => "<0.1 %".to_owned(),
+        part if (0.9995..1.0 - 1e-9).contains(&part) => ">99.9 %".to_owned(),
+        part => percent(part),
+    }
+}
+
 /// `81`: a share as a bare whole percentage, `.` for nothing at all, `<1` for next to nothing, `>99` for not quite all: for narrow columns under a `%` heading.
 #[must_use]
 pub fn bare_percent(share: f64) -> String {
@@ -52,12 +62,13 @@ pub fn bare_percent(share: f64) -> String {
     }
 }
 
-/// `37 %`, `4.1 %`, `<0.1 %`: a share as short as it can be told, for pictures.
+/// `37 %`, `4.1 %`, `<0.1 %`, `>99 %`: a share as short as it can be told, for pictures. What is not all does not read as all, nor something as nothing.
 #[must_use]
 pub fn short_percent(share: f64) -> String {
     match share * 100.0 {
         p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
         p if p < 9.95 => format!("{p:.1} %"),
+        p if p >= 99.5 && share < 1.0 - 1e-9 => ">99 %".to_owned(),
         p => format!("{p:.0} %"),
     }
 }
@@ -99,8 +110,16 @@ mod tests {
         assert_eq!(time_ns(119_700_000_000), "2 min 00 s");
         assert_eq!(percent(0.75), "75.0 %");
         assert_eq!(
-            [0.0, 0.0003, 0.0007, 0.041, 0.37].map(short_percent),
-            ["0.0 %", "<0.1 %", "0.1 %", "4.1 %", "37 %"]
+            [0.0, 0.0004, 0.0006, 0.75, 0.9994, 0.9996, 1.0].map(part_percent),
+            ["0.0 %", "<0.1 %", "0.1 %", "75.0 %", "99.9 %", ">99.9 %", "100.0 %"]
+        );
+        assert_eq!(
+            [0.0, 0.0003, 0.0004, 0.0007, 0.041, 0.37].map(short_percent),
+            ["0.0 %", "<0.1 %", "<0.1 %", "0.1 %", "4.1 %", "37 %"]
+        );
+        assert_eq!(
+            [0.9949, 0.9951, 0.996, 0.99999, 1.0 - 1e-12, 1.0, 1.5].map(short_percent),
+            ["99 %", ">99 %", ">99 %", ">99 %", "100 %", "100 %", "150 %"]
         );
         assert_eq!(bare_percent(0.0), ".");
         assert_eq!(bare_percent(0.001), "<1");

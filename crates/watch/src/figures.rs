@@ -74,6 +74,7 @@ impl Metric {
             Metric::Latency => format!("{value:.0} cycles"),
             Metric::L3Mpki => format!("{value:.2}"),
             Metric::Ipc => format!("{value:.2}"),
+            Metric::LocalShare => numapilot_text::units::part_percent(value),
             _ => format!("{:.1} %", value * 100.0),
         }
     }

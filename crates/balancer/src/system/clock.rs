@@ -23,8 +23,26 @@ pub fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Processor time used by this thread so far.
+/// Processor time used by this thread so far, with that of the helpers that have read processes' mappings for it.
 #[must_use]
 pub fn own_cpu() -> Duration {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
+    read(libc::CLOCK_THREAD_CPUTIME_ID) + numapilot_host::helpers_cpu()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What reading mappings costs is limited by this clock.
+    #[test]
+    fn reading_mappings_takes_time_on_the_own_clock() {
+        let pid = std::process::id();
+        let (thread, own) = (read(libc::CLOCK_THREAD_CPUTIME_ID), own_cpu());
+        for _ in 0..100 {
+            numapilot_kernel::census::residents(pid).unwrap();
+        }
+        let of_thread = read(libc::CLOCK_THREAD_CPUTIME_ID) - thread;
+        let of_both = own_cpu() - own;
+        assert!(of_both > of_thread, "{of_both:?}, {of_thread:?}");
+    }
 }

@@ -132,6 +132,8 @@ impl MigrationExecutor {
             Err(error) => {
                 let (refusal, outcome) = match error {
                     KernelError::Gone { .. } => (Refusal::Gone, MoveOutcome::Gone),
+                    // Only for now.
+                    ref error if error.is_unanswered() => (Refusal::Busy, MoveOutcome::Busy),
                     _ => (Refusal::Unsupported, MoveOutcome::NotPermitted),
                 };
                 parts.iter().for_each(|part| results[part.order] = Err(refusal));

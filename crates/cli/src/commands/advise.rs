@@ -31,7 +31,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let reason = reason(&capacity, nodes, fits, &settings);
     if !arguments.json {
         if !fits {
-            eprintln!("numapilot: {reason}");
+            crate::output::tell!("numapilot: {reason}");
         }
         return output::print(&format!("{list}\n"));
     }

@@ -54,19 +54,23 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     }
     let all = || baseline.iter().flatten().chain(&runs);
     for run in all().filter(|run| run.lost_records > 0) {
-        eprintln!(
+        crate::output::tell!(
             "numapilot: {} lost while {} was recorded: the figures cover only the rest",
             units::counted(run.lost_records, "record was", "records were"),
             run.trace
         );
     }
     for run in all().filter(|run| run.damaged_chunks > 0) {
-        eprintln!("numapilot: parts of {} are damaged or cut off: the figures are of the rest", run.trace);
+        crate::output::tell!("numapilot: parts of {} are damaged or cut off: the figures are of the rest", run.trace);
     }
     if let (Some([base]), Some(run)) = (&baseline, runs.first())
         && base.program != run.program
     {
-        eprintln!("numapilot: the baseline is a recording of `{}`, and this one of `{}`", base.program, run.program);
+        crate::output::tell!(
+            "numapilot: the baseline is a recording of `{}`, and this one of `{}`",
+            base.program,
+            run.program
+        );
     }
     match unknown {
         // A limit that is exceeded fails the check, whatever else is known.
@@ -116,7 +120,7 @@ fn record(arguments: &CheckArgs, with_model: bool) -> Result<Vec<RunSummary>> {
             }
             numapilot_flows::finalise(&recording.dir)?;
             if !arguments.quiet {
-                eprintln!("numapilot: run {run} of {} recorded", arguments.runs);
+                crate::output::tell!("numapilot: run {run} of {} recorded", arguments.runs);
             }
             summarise(&folder, with_model)
         })

@@ -55,7 +55,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     }
     let exceeded = exceeded?;
     for limit in &exceeded {
-        eprintln!("numapilot: {limit}");
+        crate::output::tell!("numapilot: {limit}");
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(BEYOND_LIMITS) })
 }

@@ -29,10 +29,10 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
         return Ok(());
     }
     for note in &imported.notes {
-        eprintln!("numapilot: {note}");
+        crate::output::tell!("numapilot: {note}");
     }
     let dir = options.output.display();
-    eprintln!(
+    crate::output::tell!(
         "numapilot: {} of {} samples are accesses; {}, {} in {dir}; next: numapilot report {dir}",
         units::count(imported.counts.accesses as f64),
         units::count(imported.counts.samples as f64),

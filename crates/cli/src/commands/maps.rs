@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
+use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -19,6 +20,7 @@ use numapilot_watch::maps::Reader;
 use numapilot_watch::maps::TextOptions;
 
 use super::group::group;
+use super::schedule;
 use crate::args::MapsArgs;
 use crate::output;
 
@@ -36,7 +38,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
     };
     let mut members = Members::new(group);
     let mut before = BTreeSet::new();
-    let began = Instant::now();
+    let (began, mut next) = (Instant::now(), Duration::ZERO);
     if arguments.csv {
         output::print(maps::csv_heading())?;
     }
@@ -47,9 +49,10 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
             return Err(WatchError::NoProcess { pid: *pid }.into());
         }
         for pid in before.iter().filter(|pid| !pids.contains(pid)) {
-            eprintln!("numapilot: process {pid} has ended");
+            crate::output::tell!("numapilot: process {pid} has ended");
         }
         before = pids.iter().copied().collect();
+        reader.keep(&before);
         let shown = read(&mut reader, &root, &machine, &pids, arguments)?;
         if pids.is_empty() {
             break;
@@ -58,8 +61,7 @@ pub fn run(arguments: &MapsArgs) -> Result<()> {
         let Some(pause) = arguments.watch.filter(|_| arguments.count.is_none_or(|count| reading + 1 < count)) else {
             break;
         };
-        // Readings keep their schedule, however long one takes.
-        let next = pause * u32::try_from(reading + 1).unwrap_or(u32::MAX);
+        next = schedule::next(next, pause, began.elapsed());
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
     Ok(())
@@ -73,30 +75,49 @@ fn read(
     pids: &[u32],
     arguments: &MapsArgs,
 ) -> Result<Vec<MemoryMap>> {
-    let (mut shown, mut closed) = (Vec::new(), Vec::new());
+    let (mut shown, mut closed, mut locked) = (Vec::new(), Vec::new(), Vec::new());
     for &pid in pids {
         match reader.read(root, machine, pid) {
             Ok(map) => shown.push(map),
             Err(WatchError::Kernel(KernelError::Gone { .. })) => {}
             Err(WatchError::Kernel(KernelError::Denied { .. })) if !arguments.pids.contains(&pid) => closed.push(pid),
+            Err(WatchError::Kernel(error)) if error.is_unanswered() && !arguments.pids.contains(&pid) => {
+                locked.push(pid);
+            }
             Err(error) => return Err(error.into()),
         }
     }
     if !closed.is_empty() {
-        let mut buffer = Vec::new();
-        let named: Vec<String> =
-            closed.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
-        eprintln!(
+        crate::output::tell!(
             "numapilot: {} of {} processes may not be inspected, and are left out: {}; run as root, or with CAP_SYS_PTRACE",
             closed.len(),
             pids.len(),
-            named.join(", ")
+            titles(root, &closed)
+        );
+    }
+    if !locked.is_empty() {
+        crate::output::tell!(
+            "numapilot: {} of {} processes are not read, because threads of theirs have their address spaces locked, as while a file \
+             server does not answer: {}",
+            locked.len(),
+            pids.len(),
+            titles(root, &locked)
         );
     }
     if shown.is_empty() && !closed.is_empty() {
         bail!("none of the processes may be inspected");
     }
+    if shown.is_empty() && !locked.is_empty() {
+        bail!("none of the processes can be read now");
+    }
     Ok(shown)
+}
+
+/// Processes by id and title.
+fn titles(root: &Root, pids: &[u32]) -> String {
+    let mut buffer = Vec::new();
+    let named: Vec<String> = pids.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
+    named.join(", ")
 }
 
 fn show(arguments: &MapsArgs, shown: &[MemoryMap], time_s: f64) -> Result<()> {

@@ -29,6 +29,7 @@ mod query;
 mod record;
 mod report;
 mod run;
+mod schedule;
 mod selftest;
 mod shell;
 mod simulate;

@@ -30,7 +30,7 @@ pub fn run(arguments: &PlanArgs) -> Result<ExitCode> {
         }
     };
     let notes = numapilot_apply::check(&fitted, &machine, &arguments.command)?;
-    notes.iter().for_each(|note| eprintln!("numapilot: {note}"));
+    notes.iter().for_each(|note| crate::output::tell!("numapilot: {note}"));
     Ok(if notes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -39,6 +39,7 @@ use numapilot_watch::stat::Stat;
 use super::group::all_found;
 use super::group::group;
 use super::not_started::not_started;
+use super::schedule;
 use crate::args::StatArgs;
 use crate::output;
 
@@ -236,7 +237,7 @@ impl Watched {
                 self.last = now;
                 let stat = Stat { interval: Interval { processes, ..self.live.interval() }, memory: self.memory() };
                 out.interval(&stat)?;
-                next = Some(at + interval);
+                next = Some(schedule::next(at, interval, began.elapsed()));
             }
             self.seen.look_if_due(self.live.root(), self.live.machine(), &self.pids);
             let until = [next, limit].into_iter().flatten().map(|at| at.saturating_sub(began.elapsed())).min();

@@ -13,7 +13,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     let trace = Trace::open(path)?;
     let meta = trace.meta();
     if meta.interrupted || trace.was_rebuilt() {
-        eprintln!(
+        crate::output::tell!(
             "numapilot: the recorder of {} was killed: the figures cover only what it had written until then",
             path.display()
         );

@@ -55,7 +55,7 @@ fn planned(file: &Path, trace: &Trace, machine: &Machine) -> Result<Vec<Placemen
     let whose = || file.display().to_string();
     let found = plan_overrides::overrides(&fitted.plan, trace, machine).with_context(whose)?;
     for name in &found.without_effect {
-        eprintln!("numapilot: {}: the rule for {name} matches nothing in this recording", file.display());
+        crate::output::tell!("numapilot: {}: the rule for {name} matches nothing in this recording", file.display());
     }
     if found.overrides.is_empty() {
         bail!("{}: no rule matches anything in this recording, so there is no gain to predict", file.display());

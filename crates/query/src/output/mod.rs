@@ -3,6 +3,7 @@
 mod csv;
 mod json;
 mod parquet;
+mod plain;
 mod table;
 mod writer;
 
@@ -10,6 +11,7 @@ use std::io::Write;
 
 use datafusion::arrow::datatypes::SchemaRef;
 
+pub use plain::plain;
 pub use writer::{Sink, WriteError};
 
 /// Format of a result.

@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
 use unicode_width::UnicodeWidthStr;
 
+use super::plain::is_unsafe;
 use super::writer::{Sink, WriteError, options};
 
 /// Columns of a value that are shown; longer values are cut.
@@ -80,7 +81,7 @@ fn shown(value: &str) -> String {
     let mut text = String::new();
     let mut width = 0;
     for character in value.chars() {
-        let piece = match character.is_control() {
+        let piece = match is_unsafe(character) {
             true => character.escape_default().to_string(),
             false => character.to_string(),
         };
@@ -101,6 +102,7 @@ mod tests {
     #[test]
     fn values_keep_to_their_line() {
         assert_eq!(shown("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
+        assert_eq!(shown("exe\u{202e}gpj"), "exe\\u{202e}gpj", "not drawn backwards");
         assert_eq!(shown(&"x".repeat(61)).chars().count(), 61);
         assert!(shown(&"漢".repeat(40)).ends_with('…'));
     }

@@ -239,7 +239,7 @@ impl ThreadTables {
             let stack = builder.stack_of(&access);
             let samples = &mut builder.samples;
             samples.stack.push(stack);
-            samples.time_deltas.push(ms(access.time.0 - last.0));
+            samples.time_deltas.push(ms(access.time.0.saturating_sub(last.0)));
             samples.weight.push(access.weight);
             last = access.time;
         }

@@ -343,12 +343,19 @@ impl<'a> Reader<'a> {
             start = end;
         }
         self.queue.give_back(bytes);
-        self.restart_full();
+        let mut untold = Vec::new();
+        for ring in &mut self.events.rings {
+            if let Some(bytes) = ring.ring.give_back_untold() {
+                self.outcome.aux.missing_bytes += bytes;
+                untold.push(ring.cpu);
+            }
+        }
+        self.restart_full(&untold);
     }
 
     /// Turns SPE on again on the CPUs whose AUX areas were full, and once more at the next look: another task's event may have found the area full just
-    /// before it was read, and is turned off a moment later.
-    fn restart_full(&mut self) {
+    /// before it was read, and is turned off a moment later. `untold`: CPUs whose record of that may have been lost.
+    fn restart_full(&mut self, untold: &[u32]) {
         if self.is_off {
             return self.full.clear();
         }
@@ -359,6 +366,8 @@ impl<'a> Reader<'a> {
             self.outcome.aux.restarted(now_ns.saturating_sub(since_ns.unwrap_or(now_ns)));
             self.restarted.push(cpu);
         }
+        untold.iter().for_each(|&cpu| self.events.restart_aux(cpu));
+        self.restarted.extend_from_slice(untold);
     }
 
     /// Hands on what no later record can come before.

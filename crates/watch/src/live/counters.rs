@@ -158,6 +158,8 @@ pub struct Counters {
     tasks: Option<Size>,
     /// Events that count user code alone, because this user may not observe the kernel.
     user_only: [bool; COUNT],
+    /// The processor's events count nothing that virtual machines of this host do ([`guests_have_the_counters`]).
+    host_only: bool,
     /// Processes that this user may not observe.
     denied: BTreeSet<u32>,
 }
@@ -189,7 +191,12 @@ impl Counters {
             threads: threads_in(scope),
             has_kinds: has_kinds_of_cores(root, machine),
         });
-        let mut counters = Counters { node_loads_are_all: node_loads_are_all(root), tasks, ..Counters::default() };
+        let mut counters = Counters {
+            node_loads_are_all: node_loads_are_all(root),
+            tasks,
+            host_only: guests_have_the_counters(root),
+            ..Counters::default()
+        };
         for (index, event) in EVENTS.iter().enumerate() {
             let opened = counters.open.len();
             if counters.layout_of(index) == Layout::Refused {
@@ -260,7 +267,9 @@ impl Counters {
                 user_only.join(", ")
             )
         });
-        unsplit.into_iter().chain(user_only).collect()
+        let counts = |open: &Open| !EVENTS[open.event].is_software();
+        let host_only = (self.host_only && self.open.iter().any(counts)).then(|| HOST_ONLY.to_owned());
+        unsplit.into_iter().chain(user_only).chain(host_only).collect()
     }
 
     fn open_one(&mut self, index: usize, machine: &Machine, scope: &Scope, opener: Opener<'_>) -> Result<(), Refusal> {
@@ -322,7 +331,7 @@ impl Counters {
         (place, shares): (Place, usize),
         opener: Opener<'_>,
     ) -> Result<(), Refusal> {
-        match open_for(&EVENTS[index], scope, task, cpu, opener) {
+        match open_for(&EVENTS[index], scope, self.host_only, (task, cpu), opener) {
             Ok((fd, user_only)) => {
                 self.user_only[index] |= user_only;
                 self.open.push(Open { fd, event: index, place, shares });
@@ -432,7 +441,10 @@ impl Counters {
     /// The source of what these events count, with the part that they leave out.
     fn of_part(&self, source: &str, events: &[usize]) -> String {
         let is_user_only = events.iter().any(|event| self.user_only[*event]);
-        if is_user_only { format!("{source}, user code only") } else { source.to_owned() }
+        let is_host_only = self.host_only && events.iter().any(|event| !EVENTS[*event].is_software());
+        let parts = [(is_user_only, ", user code only"), (is_host_only, ", without guests")];
+        let parts: String = parts.iter().filter(|(is_so, _)| *is_so).map(|(_, words)| *words).collect();
+        format!("{source}{parts}")
     }
 
     /// Why an event has no count.
@@ -463,7 +475,16 @@ struct Total {
 }
 
 const NEVER_RAN: &str = "other events (the NMI watchdog's, other programs') had the processor's counters all the time";
+const HOST_ONLY: &str = "What virtual machines on this host do is not counted: its KVM gives them the processor's counters (`enable_mediated_pmu`).";
 const SEVERAL_KINDS: &str = "this machine has cores of several kinds and many CPUs, so a thread would need too many events; `--system` counts them all";
+
+/// Whether KVM gives its guests the processor's counters (since Linux 7.0, where its parameter says so). An event that does not leave guests out is refused
+/// then while one runs (EOPNOTSUPP), and while there is such an event no guest starts (EBUSY): `mediated_pmu_account_event` and `perf_create_mediated_pmu` in
+/// kernel/events/core.c. Elsewhere, events count guests, too: these run in threads of the process that has their memory, so their accesses are the process's.
+fn guests_have_the_counters(root: &Root) -> bool {
+    let is_on = |module: &str| root.text(&format!("sys/module/{module}/parameters/enable_mediated_pmu"));
+    ["kvm_intel", "kvm_amd"].into_iter().filter_map(is_on).any(|value| matches!(value.as_str(), "Y" | "1"))
+}
 
 fn nodes_with_cpus(machine: &Machine) -> usize {
     machine.nodes().iter().filter(|node| !node.cpus.is_empty()).count()
@@ -483,11 +504,11 @@ fn threads_in(scope: &Scope) -> usize {
 fn open_for(
     event: &Event,
     scope: &Scope,
-    task: libc::pid_t,
-    cpu: u32,
+    host_only: bool,
+    (task, cpu): (libc::pid_t, u32),
     opener: Opener<'_>,
 ) -> Result<(OwnedFd, bool), Refusal> {
-    let mut flags = 0;
+    let mut flags = u64::from(host_only && !event.is_software()) << attr_flag::EXCLUDE_GUEST;
     if *scope != Scope::System {
         flags |= 1 << attr_flag::INHERIT;
     }
@@ -599,174 +620,4 @@ fn node_loads_are_all(root: &Root) -> Option<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    //! Arithmetic of counts, and events of this machine.
-
-    use super::*;
-    use crate::fixture::Tree;
-
-    #[test]
-    fn counts_are_scaled_by_their_share_of_the_time() {
-        let before = Raw { value: 100, enabled: 1000, running: 1000 };
-        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 2000 }), Some(100.0));
-        assert_eq!(scaled_since(before, Raw { value: 150, enabled: 3000, running: 3000 }), Some(50.0));
-        assert_eq!(scaled_since(before, Raw { value: 100, enabled: 3000, running: 1000 }), None);
-        assert_eq!(scaled_since(before, before), Some(0.0));
-    }
-
-    fn sums(counts: &[(&str, f64)]) -> Sums {
-        let mut sums = Sums { running: [1.0; COUNT], ..Sums::default() };
-        counts.iter().for_each(|(name, count)| sums.counts[position(name)] = Some(*count));
-        sums
-    }
-
-    #[test]
-    fn metrics_are_ratios_of_counts_and_say_why_they_are_not() {
-        let sums = sums(&[
-            ("cycles", 2000.0),
-            ("instructions", 3000.0),
-            ("cache-misses", 6.0),
-            ("node-loads", 8.0),
-            ("node-load-misses", 2.0),
-        ]);
-        let of = |all: Option<bool>| Counters { node_loads_are_all: all, ..Counters::default() };
-        assert_eq!(of(None).ipc(&sums).value(), Some(1.5));
-        assert_eq!(of(None).l3_mpki(&sums).value(), Some(2.0));
-        assert_eq!(of(Some(true)).local_share(&sums).value(), Some(0.75));
-        assert_eq!(of(Some(false)).local_share(&sums).value(), Some(0.8));
-        assert_eq!(of(None).local_share(&sums).value(), None);
-        let none = Counters::none("no counters in this virtual machine");
-        assert_eq!(none.ipc(&Sums::default()), MetricValue::Missing("no counters in this virtual machine".into()));
-    }
-
-    /// Counters of a made-up machine: the opened (task, CPU) pairs. Who asks for the kernel's part is refused where `hides_kernel`.
-    fn made_up(tree: &Tree, scope: &Scope, hides_kernel: bool) -> (Counters, Vec<(libc::pid_t, u32)>) {
-        let mut opened = Vec::new();
-        let mut opener = |attr: EventAttr, task: libc::pid_t, cpu: u32| {
-            if hides_kernel && !attr.flag(attr_flag::EXCLUDE_KERNEL) {
-                return Err(io::Error::from_raw_os_error(libc::EACCES));
-            }
-            opened.push((task, cpu));
-            Ok(OwnedFd::from(std::fs::File::open("/dev/null").unwrap()))
-        };
-        let counters = Counters::open_with(&tree.root(), &tree.machine(), scope, None, &mut opener);
-        (counters, opened)
-    }
-
-    #[test]
-    fn a_command_inherits_few_events_on_a_large_machine() {
-        let large = Tree::symmetric(2, 128, 1 << 20);
-        let (counters, opened) = made_up(&large, &Scope::Children, false);
-        assert_eq!(opened, [(0, ANY_CPU); COUNT], "one event of each kind");
-        let reading = counters.read();
-        let of_all = counters.sums(&reading, &reading, None);
-        assert!(of_all.counts.iter().all(Option::is_some));
-        let of_node = counters.sums(&reading, &reading, Some(0));
-        let MetricValue::Missing(why) = counters.ipc(&of_node) else { panic!("a node's figure out of nothing") };
-        assert!(why.contains("not counted by node"), "{why}");
-        assert!(counters.notes()[0].contains("5 events for each of 256 CPUs"), "{:?}", counters.notes());
-
-        let small = Tree::symmetric(2, 4, 1 << 20);
-        let (counters, opened) = made_up(&small, &Scope::Children, false);
-        assert_eq!(opened.len(), 5 + 5 * 8, "the processor's events by CPU");
-        assert!(counters.sums(&counters.read(), &counters.read(), Some(1)).counts[position("cycles")].is_some());
-        assert!(counters.notes().is_empty());
-        let (_, opened) = made_up(&small, &Scope::System, false);
-        assert_eq!(opened.len(), COUNT * 8);
-    }
-
-    #[test]
-    fn shares_of_the_time_are_those_of_the_task_in_either_layout() {
-        let event = position("cycles");
-        let raw = |running: u64| Raw { value: 100, enabled: 1000, running };
-        let of = |opens: &[(Place, usize)], now: Vec<Raw>| {
-            let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-            let open = |&(place, shares): &(Place, usize)| Open { fd: fd(), event, place, shares };
-            let counters = Counters { open: opens.iter().map(open).collect(), ..Counters::default() };
-            counters.sums(&CountersReading::default(), &CountersReading(now), None)
-        };
-        // A task that was on one of two CPUs half of the time, and on the other for the rest.
-        let sums = of(&[(Place::Node(0), 2), (Place::Node(1), 2)], vec![raw(500), raw(500)]);
-        assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 1.0));
-        let sums = of(&[(Place::Anywhere, 1)], vec![raw(500)]);
-        assert_eq!((sums.counts[event], sums.running[event]), (Some(200.0), 0.5));
-        assert_eq!(of(&[], Vec::new()).counts[event], None, "nothing was counted");
-        let sums = of(&[(Place::Anywhere, 1)], vec![Raw { value: 0, enabled: 1000, running: 0 }]);
-        assert_eq!((sums.counts[event], sums.running[event]), (None, 0.0), "no hardware counter was free");
-        let idle = of(&[(Place::Anywhere, 1)], vec![Raw::default()]);
-        assert_eq!((idle.counts[event], idle.running[event]), (Some(0.0), 1.0), "the task did not run");
-    }
-
-    #[test]
-    fn an_event_that_had_no_counter_has_a_reason_and_no_count() {
-        let (mut counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, false);
-        counters.open.retain(|open| EVENTS[open.event].name == "cycles");
-        let now = CountersReading(vec![Raw { value: 0, enabled: 1000, running: 0 }; counters.open.len()]);
-        let sums = counters.sums(&CountersReading::default(), &now, None);
-        let figures = counters.figures(&sums);
-        let cycles = &figures.iter().find(|figure| figure.name == "cycles").unwrap().count;
-        assert_eq!(*cycles, MetricValue::Missing(NEVER_RAN.to_owned()));
-    }
-
-    #[test]
-    fn what_the_kernel_hides_is_neither_zero_nor_the_whole() {
-        let (counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, true);
-        let reading = counters.read();
-        let figures = counters.figures(&counters.sums(&reading, &reading, None));
-        let of = |name: &str| &figures.iter().find(|figure| figure.name == name).unwrap().count;
-        for name in ["context-switches", "cpu-migrations"] {
-            let MetricValue::Missing(why) = of(name) else { panic!("{name} is always 0 without the kernel's part") };
-            assert!(why.contains("they happen in the kernel"), "{why}");
-        }
-        let source = |name: &str| match of(name) {
-            MetricValue::Value { source, .. } => source.clone(),
-            MetricValue::Missing(why) => panic!("{name}: {why}"),
-        };
-        assert_eq!(
-            (source("task-clock").as_str(), source("minor-faults").as_str()),
-            ("kernel", "kernel, user code only")
-        );
-        assert_eq!(source("cycles"), "core PMU, user code only");
-        assert!(counters.notes()[0].ends_with("cycles, instructions, cache-misses, node-loads, node-load-misses."));
-        let (counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, false);
-        assert!(counters.refused.iter().all(Option::is_none) && counters.notes().is_empty());
-    }
-
-    #[test]
-    fn what_node_loads_means_goes_by_the_processor() {
-        let of = |text: &str| {
-            let tree = Tree::empty();
-            tree.put("proc/cpuinfo", text);
-            node_loads_are_all(&tree.root())
-        };
-        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 62\nmodel name\t: Xeon"), Some(true));
-        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 79\nmodel name\t: Xeon"), Some(false));
-        assert_eq!(of("vendor_id\t: GenuineIntel\nmodel\t\t: 143\n"), Some(false));
-        assert_eq!(of("vendor_id\t: AuthenticAMD\nmodel : 1\n"), Some(true));
-        assert_eq!(of("CPU implementer\t: 0x41\n"), None);
-    }
-
-    #[test]
-    fn faults_of_a_command_are_counted_from_its_exec_on() {
-        let (root, machine) = (Root::default(), Machine::live().unwrap());
-        let faults = position("minor-faults");
-        if let Some(why) = &Counters::open(&root, &machine, &Scope::Children, None).refused[faults] {
-            return numapilot_not_run::not_run!(PageFaultEvents, "{why}");
-        }
-        // One command for each opening, as `stat -r` has it: where the processor goes from us to a command before its exec, the kernel may give it our
-        // event instead of a copy, and later commands then count nothing.
-        let run = |bytes: &str| {
-            let counters = Counters::open(&root, &machine, &Scope::Children, None);
-            let before = counters.read();
-            let arguments = ["if=/dev/zero", "of=/dev/null", "count=1", "status=none", bytes];
-            assert!(std::process::Command::new("dd").args(arguments).status().unwrap().success());
-            let after = counters.read();
-            counters.sums(&before, &after, None).counts[faults].unwrap()
-        };
-        // A buffer of 3,072 pages more in the second command than in the first.
-        let (small, large) = (run("bs=4k"), run("bs=12292k"));
-        let more = large - small;
-        // Large pages, where the system gives them for any mapping, fault once per 512.
-        assert!((3060.0..3120.0).contains(&more) || (0.0..60.0).contains(&more), "{small} and {large}");
-    }
-}
+mod tests;

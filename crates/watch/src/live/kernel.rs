@@ -1,8 +1,12 @@
 //! Counters of every kernel, by node: allocations (`numastat`), memory (`meminfo`), processor time (`/proc/stat`), hinting faults and migrations
 //! (`/proc/vmstat`). A reading is one moment; two readings make an interval.
 
+use std::collections::BTreeMap;
+
 use numapilot_kernel::cpu_time;
+use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::format_cpu_list;
 
 use crate::figures::MetricValue;
 use crate::figures::NodeFigures;
@@ -29,8 +33,8 @@ pub struct KernelReading {
     numastat: Vec<NumaStat>,
     /// Total and free memory in bytes, by node.
     memory: Vec<(u64, u64)>,
-    /// Busy and all clock ticks by node, summed over the node's CPUs.
-    ticks: Vec<(u64, u64)>,
+    /// Busy and all clock ticks by CPU.
+    ticks: BTreeMap<CpuId, (u64, u64)>,
     /// As in [`VM_COUNTERS`]; `None`: this kernel has no such counter.
     vm: [Option<u64>; VM_COUNTERS.len()],
 }
@@ -51,17 +55,10 @@ impl KernelReading {
                 _ => (node.memory_bytes, node.free_bytes.unwrap_or(0)),
             });
         }
-        reading.ticks = vec![(0, 0); machine.nodes().len()];
         let text = root.read("proc/stat", buffer).unwrap_or_default();
-        for time in cpu_time::parse(text) {
-            let index = machine.node_of_cpu(time.cpu).and_then(|node| machine.node_index(node));
-            if let Some((of_busy, of_all)) = index.map(|index| &mut reading.ticks[index]).map(|t| (&mut t.0, &mut t.1))
-            {
-                // Time taken by a hypervisor is not available capacity.
-                *of_busy += time.busy_ticks + time.stolen_ticks;
-                *of_all += time.all_ticks;
-            }
-        }
+        // Time taken by a hypervisor is not available capacity.
+        let ticks = cpu_time::parse(text).map(|time| (time.cpu, (time.busy_ticks + time.stolen_ticks, time.all_ticks)));
+        reading.ticks = ticks.collect();
         let text = root.read("proc/vmstat", buffer).unwrap_or_default();
         for line in text.split(|&byte| byte == b'\n') {
             let Some(blank) = line.iter().position(|&byte| byte == b' ') else { continue };
@@ -77,10 +74,14 @@ impl KernelReading {
     pub fn nodes_since(&self, before: &KernelReading, machine: &Machine) -> Vec<NodeFigures> {
         let of = |(index, node): (usize, &numapilot_machine::Node)| {
             let cpus = node.cpus.iter().filter(|cpu| machine.cpu(**cpu).is_some_and(|cpu| cpu.online)).count();
-            let (busy, all) = self.ticks[index];
-            let old = before.ticks.get(index).copied().unwrap_or_default();
-            let elapsed = all.saturating_sub(old.1);
-            let share = (elapsed > 0).then(|| busy.saturating_sub(old.0) as f64 / elapsed as f64);
+            let (mut busy, mut elapsed) = (0, 0);
+            for cpu in &node.cpus {
+                // One that came online or went offline meanwhile would add, or take away, the time since the machine's start.
+                let Some((now, then)) = self.ticks.get(cpu).zip(before.ticks.get(cpu)) else { continue };
+                busy += now.0.saturating_sub(then.0);
+                elapsed += now.1.saturating_sub(then.1);
+            }
+            let share = (elapsed > 0).then(|| busy as f64 / elapsed as f64);
             NodeFigures {
                 node: node.id,
                 cpus,
@@ -93,6 +94,16 @@ impl KernelReading {
             }
         };
         machine.nodes().iter().enumerate().map(of).collect()
+    }
+
+    /// That CPUs have come online since the machine was read, as a sentence; `None`: none has.
+    #[must_use]
+    pub fn new_cpus(&self, machine: &Machine) -> Option<String> {
+        let is_new = |cpu: &&CpuId| machine.cpu(**cpu).is_none_or(|cpu| !cpu.online);
+        let cpus = format_cpu_list(self.ticks.keys().filter(is_new).map(|cpu| cpu.0));
+        (!cpus.is_empty()).then(|| {
+            format!("CPUs that came online since the start are missing in the figures of nodes, and in events that are counted by CPU: {cpus}.")
+        })
     }
 
     /// The counters that this kernel has: name, since boot, since `before`.
@@ -191,6 +202,25 @@ mod tests {
         assert_eq!(after.hinted_local_share(&before, Some(3)).value(), Some(0.75));
         // Of slow memory alone they say nothing of the whole.
         assert_eq!(after.hinted_local_share(&before, Some(2)).value(), None);
+    }
+
+    #[test]
+    fn cpus_that_come_and_go_add_no_time_of_the_past() {
+        let tree = Tree::symmetric(1, 3, 4096);
+        let (root, machine, mut buffer) = (tree.root(), tree.machine(), Vec::new());
+        let mut read = |lines: &str| {
+            tree.put("proc/stat", lines);
+            KernelReading::read(&root, &machine, &mut buffer)
+        };
+        // CPU 0 is busy for a quarter of the time; CPU 1 goes, CPU 2, which was busy all its life, comes.
+        let before = read("cpu0 1000 0 0 1000 0 0 0 0 0 0\ncpu1 0 0 0 9000 0 0 0 0 0 0");
+        let after = read("cpu0 1025 0 0 1075 0 0 0 0 0 0\ncpu2 90000 0 0 0 0 0 0 0 0 0");
+        assert_eq!(after.nodes_since(&before, &machine)[0].busy_cpus, Some(0.75));
+        assert_eq!(before.nodes_since(&KernelReading::default(), &machine)[0].busy_cpus, None);
+        assert_eq!(after.new_cpus(&machine), None, "it was online before");
+        let note =
+            read("cpu0 1 0 0 1 0 0 0 0 0 0\ncpu3 1 0 0 1 0 0 0 0 0 0\ncpu4 1 0 0 1 0 0 0 0 0 0").new_cpus(&machine);
+        assert!(note.is_some_and(|note| note.ends_with(": 3-4.")));
     }
 
     #[test]

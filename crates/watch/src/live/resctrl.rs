@@ -111,9 +111,11 @@ impl Resctrl {
                 all += now.1.saturating_sub(before.1);
             }
         }
+        // The two counts are read one after the other, so of nearly all that is local there may be more than there is of all.
+        let share = (local as f64 / all as f64).min(1.0);
         match (all > 0, is_whole) {
-            (true, true) => MetricValue::of(Some(local as f64 / all as f64), SOURCE, ""),
-            (true, false) => MetricValue::estimate(local as f64 / all as f64, SOURCE),
+            (true, true) => MetricValue::of(Some(share), SOURCE, ""),
+            (true, false) => MetricValue::estimate(share, SOURCE),
             (false, _) => MetricValue::Missing("resctrl saw no memory traffic in the interval".to_owned()),
         }
     }
@@ -159,6 +161,9 @@ mod tests {
         let now = resctrl.read(&root);
         let share = |node: Option<u16>| resctrl.local_share(&before, &now, node.map(NodeId)).value();
         assert_eq!((share(None), share(Some(0)), share(Some(1))), (Some(0.4), Some(0.75), Some(100.0 / 600.0)));
+        put(&tree, 0, "1401", "1400");
+        assert_eq!(resctrl.local_share(&before, &resctrl.read(&root), Some(NodeId(0))).value(), Some(1.0));
+        put(&tree, 0, "1300", "1400");
         put(&tree, 1, "Unavailable", "Unavailable");
         assert_eq!(resctrl.local_share(&before, &resctrl.read(&root), None).value(), Some(0.75));
     }

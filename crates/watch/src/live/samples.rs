@@ -211,7 +211,8 @@ impl Sampler {
         let Some((pid, _)) = seen.task else { return false };
         let page = (pid, seen.address >> PAGE_SHIFT);
         if self.known_pages.len() >= PAGES_MAX {
-            return self.known_pages.contains(&page);
+            // Most are of processes that have ended, and no page of a new one would ever be known. The next fault of each counts as its first again.
+            self.known_pages.clear();
         }
         !self.known_pages.insert(page)
     }
@@ -339,6 +340,20 @@ mod tests {
         let sum = now.since(&before, None);
         // 8 MiB are 2,048 pages, or fewer where the kernel gives large ones; with the loader's.
         assert!(sum.local + sum.remote + sum.unknown >= 50.0, "{sum:?}");
+    }
+
+    #[test]
+    fn pages_of_the_past_leave_room_for_new_ones() {
+        let Some(mut sampler) = faults() else { return };
+        sampler.machine = Tree::symmetric(2, 1, 4096).machine();
+        sampler.is_of_tiers = false;
+        sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
+        sampler.known_pages = (0..PAGES_MAX as u64).map(|page| (9, page)).collect();
+        let before = sampler.tally.clone();
+        sampler.add(&sample(1, 1, Some(0)));
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None), MetricValue::default(), "a first touch");
+        sampler.add(&sample(1, 1, Some(1)));
+        assert_eq!(sampler.local_share(&before, &sampler.tally, None).value(), Some(1.0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_text::csv::quoted;
+use numapilot_text::csv::text;
 
 use super::MemoryMap;
 use super::object::Object;
@@ -24,9 +25,9 @@ pub fn csv(map: &MemoryMap, objects: &[Object], time_s: f64) -> String {
                 out,
                 "{time_s:.3},{},{},{},{},{},{:#x},{},{},{node},{pages},{bytes},{}",
                 map.pid,
-                quoted(&map.name),
+                text(&map.name),
                 object.kind.word(),
-                quoted(&object.name),
+                text(&object.name),
                 quoted(&object.policy),
                 object.start,
                 object.areas,

@@ -4,6 +4,7 @@
 //! ([`PAUSE_PER_LOOK`]).
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use numapilot_machine::Machine;
 
 use super::MemoryMap;
 use super::Reader;
+use crate::error::WatchError;
 use numapilot_host::Root;
 
 /// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
@@ -24,12 +26,20 @@ pub struct LastSeen {
     reader: Reader,
     began: Instant,
     seen: BTreeMap<u32, (Duration, MemoryMap)>,
+    /// Processes for which the kernel did not answer at the last reading: they have not ended.
+    locked: BTreeSet<u32>,
     due: Duration,
 }
 
 impl Default for LastSeen {
     fn default() -> LastSeen {
-        LastSeen { reader: Reader::default(), began: Instant::now(), seen: BTreeMap::new(), due: Duration::ZERO }
+        LastSeen {
+            reader: Reader::default(),
+            began: Instant::now(),
+            seen: BTreeMap::new(),
+            locked: BTreeSet::new(),
+            due: Duration::ZERO,
+        }
     }
 }
 
@@ -47,10 +57,13 @@ impl LastSeen {
         let told = |(at, map): &(Duration, MemoryMap)| {
             let mut map = map.clone();
             if *at < looked_at {
-                map.notes.push(format!(
-                    "The process has ended: its memory as last read, {:.3} s after the start.",
-                    at.as_secs_f64()
-                ));
+                let why = match self.locked.contains(&map.pid) {
+                    true => {
+                        "The kernel does not answer for the process now, because a thread of it has its address space locked"
+                    }
+                    false => "The process has ended",
+                };
+                map.notes.push(format!("{why}: its memory as last read, {:.3} s after the start.", at.as_secs_f64()));
             }
             map
         };
@@ -59,12 +72,21 @@ impl LastSeen {
 
     fn look(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Duration {
         let at = self.began.elapsed();
+        // Nobody asks for others any more: those of a unit come and go for months.
+        let wanted: BTreeSet<u32> = pids.iter().copied().collect();
+        self.seen.retain(|pid, _| wanted.contains(pid));
+        self.reader.keep(&wanted);
+        self.locked.clear();
         for &pid in pids {
-            // A process that is ending has no memory any more, which is not an error yet.
-            if let Ok(map) = self.reader.read(root, machine, pid)
-                && (!map.areas.is_empty() || !self.seen.contains_key(&pid))
-            {
-                self.seen.insert(pid, (at, map));
+            match self.reader.read(root, machine, pid) {
+                // A process that is ending has no memory any more, which is not an error yet.
+                Ok(map) if !map.areas.is_empty() || !self.seen.contains_key(&pid) => {
+                    self.seen.insert(pid, (at, map));
+                }
+                Err(WatchError::Kernel(error)) if error.is_unanswered() => {
+                    self.locked.insert(pid);
+                }
+                _ => {}
             }
         }
         let now = self.began.elapsed();
@@ -81,6 +103,28 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::fixture::Tree;
+
+    #[test]
+    fn processes_that_nobody_asks_for_are_forgotten_and_locked_ones_have_not_ended() {
+        let tree = Tree::symmetric(1, 2, 1 << 20);
+        for pid in [40, 41] {
+            tree.process(pid, "app", &[(pid, 0, 10)]);
+            tree.put(&format!("proc/{pid}/numa_maps"), "7f0000000000 default anon=9 N0=9 kernelpagesize_kB=4");
+        }
+        let (root, machine) = (tree.root(), tree.machine());
+        let mut seen = LastSeen::default();
+        assert_eq!(seen.now(&root, &machine, &[40, 41]).len(), 2);
+        // A pipe that nobody writes to: it answers as a process does whose address space is locked.
+        tree.remove("proc/41/numa_maps");
+        let pipe = root.path().join("proc/41/numa_maps");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let shown = seen.now(&root, &machine, &[41]);
+        assert!(shown[0].notes.last().is_some_and(|note| note.contains("does not answer")), "{:?}", shown[0].notes);
+        assert_eq!(shown[0].bytes_by_node(), [9 * 4096]);
+        assert_eq!(seen.seen.keys().copied().collect::<Vec<_>>(), [41]);
+        assert_eq!(seen.reader.places.keys().copied().collect::<Vec<_>>(), [41]);
+    }
 
     #[test]
     fn a_process_that_has_ended_is_told_as_it_was_last_seen() {

@@ -28,6 +28,7 @@ pub use tree::total_by_node;
 pub use tree::tree_text;
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use numapilot_kernel::KernelError;
 use numapilot_kernel::maps;
@@ -104,6 +105,11 @@ impl Reader {
             far_nodes: places.far_nodes(machine),
             notes,
         })
+    }
+
+    /// Forgets the previous readings of all but these processes.
+    pub fn keep(&mut self, pids: &BTreeSet<u32>) {
+        self.places.retain(|pid, _| pids.contains(pid));
     }
 
     fn name(&mut self, root: &Root, pid: u32) -> Result<String, WatchError> {

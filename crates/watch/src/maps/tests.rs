@@ -101,6 +101,9 @@ fn text_csv_and_json_say_the_same() {
         text(&map, &objects, TextOptions { top: 2, pages: true }, Look { width: 80, colour: false })
     );
     insta::assert_snapshot!("csv", csv_heading().to_owned() + &csv(&map, &objects, 1.5));
+    // Any user chooses the name of a process.
+    let formula = MemoryMap { name: "=1+1,x".to_owned(), ..map.clone() };
+    assert!(csv(&formula, &objects, 1.5).lines().all(|line| line.starts_with("1.500,40,\"'=1+1,x\",")));
     insta::assert_snapshot!("json", serde_json::to_string_pretty(&json(&map, &objects)).unwrap());
 }
 

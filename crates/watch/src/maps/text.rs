@@ -65,7 +65,7 @@ pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Loo
     }
     out.push_str(&advice(map, look));
     for note in &map.notes {
-        let _ = writeln!(out, "{}", look.warning(note));
+        let _ = writeln!(out, "{}", look.warning(&clean(note)));
     }
     out
 }

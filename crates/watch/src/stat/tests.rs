@@ -1,10 +1,15 @@
 //! Golden texts: a machine of testdata/sysfs, and a replayed trace.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use numapilot_report::text::Look;
+use serde_json::Value;
 
 use super::*;
+use crate::figures::EventFigures;
+use crate::figures::Interval;
+use crate::figures::MetricValue;
 use crate::figures::NumaStat;
 use crate::fixture::Tree;
 use crate::live::Live;
@@ -54,6 +59,74 @@ fn texts_are_as_they_were() {
     insta::assert_snapshot!("simulated_brief", brief_heading(&intervals, Look::default()) + &brief(&intervals));
     insta::assert_snapshot!("captured_csv", csv_heading().to_owned() + &csv(&captured()));
     insta::assert_snapshot!("captured_json", serde_json::to_string_pretty(&json(&captured())).unwrap());
+}
+
+/// Unknown is no zero; and whoever names a process does not talk to the terminal of who watches.
+#[test]
+fn faults_that_are_not_counted_are_not_0_and_notes_are_only_text() {
+    let event = |name, count: Option<f64>| EventFigures {
+        name,
+        count: MetricValue::of(count, "kernel", "refused"),
+        running: 1.0,
+    };
+    let faults = |events: Vec<EventFigures>| {
+        let line = brief(&Interval { events, ..Interval::default() });
+        line.split_whitespace().last().unwrap().to_owned()
+    };
+    assert_eq!(faults(Vec::new()), "-");
+    assert_eq!(faults(vec![event("task-clock", Some(5.0))]), "-");
+    assert_eq!(faults(vec![event("minor-faults", Some(1200.0)), event("major-faults", Some(34.0))]), "1,234");
+    assert_eq!(faults(vec![event("minor-faults", None), event("major-faults", None)]), "-");
+    assert_eq!(faults(vec![event("minor-faults", Some(1.0)), event("major-faults", None)]), "-");
+
+    let mut stat = captured();
+    stat.interval.notes.push("process 7 (\u{1b}]0;owned\u{7}) is another user's".to_owned());
+    stat.memory[0].notes.push("of \u{1b}[2J".to_owned());
+    let shown = text(&stat, Look::default());
+    assert!(shown.contains("\\u{1b}]0;owned") && shown.contains("\\u{1b}[2J") && !shown.contains('\u{1b}'), "{shown}");
+}
+
+/// Objects whose keys are names or nodes.
+const BY_NAME: [&str; 8] =
+    ["events", "kernel", "numastat", "numastat_interval", "by_kind", "bytes_by_node", "memory_total", "figures"];
+
+fn fields(value: &Value, out: &mut BTreeSet<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| fields(value, out)),
+        Value::Object(members) => {
+            for (name, value) in members {
+                let is_node = name.parse::<u32>().is_ok();
+                out.extend(Some(name.clone()).filter(|_| !is_node));
+                match value.as_object().filter(|_| BY_NAME.contains(&name.as_str())) {
+                    Some(entries) => entries.values().for_each(|entry| fields(entry, out)),
+                    None => fields(value, out),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Scripts use the names: those of a version are in the document, and so are those of the next.
+#[test]
+fn every_field_is_in_the_document() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/watch.md");
+    let document = std::fs::read_to_string(page).unwrap();
+    let section = document.split("\n## ").find(|section| section.starts_with("JSON and CSV")).unwrap();
+    let mut names = BTreeSet::new();
+    let mut repeats = Repeats::default();
+    repeats.add(&captured());
+    for value in [json(&captured()), json(&simulated()), repeats.json()] {
+        fields(&value, &mut names);
+    }
+    let stat = captured();
+    let map = &stat.memory[0];
+    fields(&crate::maps::json(map, &map.objects(crate::maps::Key::Size, false)), &mut names);
+    let headings = [csv_heading(), crate::maps::csv_heading()];
+    names.extend(headings.iter().flat_map(|line| line.trim_end().split(',')).map(str::to_owned));
+    assert!(names.len() > 60, "{names:?}");
+    let missing: Vec<&String> = names.iter().filter(|name| !section.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "not in docs/watch.md: {missing:?}");
 }
 
 #[test]

@@ -64,8 +64,9 @@ pub fn text(stat: &Stat, look: Look) -> String {
         let words: Vec<String> = moved.iter().map(|(name, _, delta)| format!("{name} {delta}")).collect();
         let _ = write!(out, "\nThe kernel counted: {}\n", words.join(", "));
     }
+    // Some name processes.
     for note in &interval.notes {
-        wrap(note, look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
+        wrap(&clean(note), look.width).iter().for_each(|line| out.push_str(&format!("{}\n", look.faint(line))));
     }
     out
 }
@@ -116,7 +117,7 @@ fn nodes(interval: &Interval, look: Look) -> String {
             node.busy_cpus.map_or("-".to_owned(), |busy| format!("{busy:.2}")),
             units::bytes(node.memory_bytes),
             units::bytes(node.free_bytes),
-            shown(&node.local_share, &units::percent),
+            shown(&node.local_share, &units::part_percent),
             shown(&node.ipc, &|value| format!("{value:.2}")),
             shown(&node.l3_mpki, &|value| format!("{value:.2}")),
             shown(&node.controller_bytes_per_s, &|value| format!("{}/s", units::bytes(value as u64))),
@@ -187,7 +188,7 @@ fn processes(interval: &Interval, look: Look) -> String {
             format!("{:.2}", process.cpus),
             process.node.map_or_else(dash, |node| node.to_string()),
             units::bytes(process.resident_bytes),
-            process.local_share.value().map_or_else(dash, units::percent),
+            process.local_share.value().map_or_else(dash, units::part_percent),
             process.accesses_per_s.map_or_else(dash, units::count),
             process.ipc.value().map_or_else(dash, |ipc| format!("{ipc:.2}")),
         ]);
@@ -230,7 +231,7 @@ fn memory(map: &MemoryMap, look: Look) -> String {
         table.row(cells(kind, row));
     }
     table.row(cells("Total", &map.bytes_by_node()));
-    let notes: String = map.notes.iter().map(|note| format!("{note}\n")).collect();
+    let notes: String = map.notes.iter().map(|note| format!("{}\n", clean(note))).collect();
     table.render(look, 0) + &notes
 }
 
@@ -283,8 +284,9 @@ pub fn brief_heading(interval: &Interval, look: Look) -> String {
 #[must_use]
 pub fn brief(interval: &Interval) -> String {
     let of = |metric: Metric| interval.metrics.get(metric).value().map_or("-".to_owned(), |value| metric.format(value));
-    let faults: f64 =
-        interval.events.iter().filter(|event| event.name.ends_with("-faults")).filter_map(|e| e.count.value()).sum();
+    let kinds: Vec<_> = interval.events.iter().filter(|event| event.name.ends_with("-faults")).collect();
+    let faults: Option<f64> = kinds.iter().map(|event| event.count.value()).sum();
+    let faults = faults.filter(|_| !kinds.is_empty());
     format!(
         "{:>9.3} {:>8} {:>13} {:>9} {:>8} {:>8} {:>8} {:>6} {:>8}\n",
         interval.to_ns as f64 / 1e9,
@@ -295,6 +297,6 @@ pub fn brief(interval: &Interval) -> String {
         of(Metric::LinkImbalance),
         of(Metric::L3Mpki),
         of(Metric::Ipc),
-        if interval.events.is_empty() { "-".to_owned() } else { grouped(faults) }
+        faults.map_or("-".to_owned(), grouped)
     )
 }

@@ -38,6 +38,11 @@ const HELP: &[(&str, &str)] = &[
     ("Ctrl-Z", "suspend"),
 ];
 
+/// Width of a metric's title.
+const TITLE: usize = 23;
+/// Width below which the metrics are in one column: two have no room for the values.
+const NARROW: u16 = 70;
+
 /// Draws the screen, and sets the positions of clickable elements in `app`.
 pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     app.spots = super::app::Spots::default();
@@ -47,16 +52,18 @@ pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     footer(app, palette, bottom, buffer);
     match app.view {
         View::Overview => {
-            let machine_rows = machine::rows(app, body.width, body.height.saturating_sub(4 + 5));
-            let parts = [Constraint::Length(4), Constraint::Length(machine_rows), Constraint::Min(3)];
+            let metric_rows = metric_rows(body.width);
+            let machine_rows = machine::rows(app, body.width, body.height.saturating_sub(metric_rows + 5));
+            let parts = [Constraint::Length(metric_rows), Constraint::Length(machine_rows), Constraint::Min(3)];
             let [metrics_at, machine_at, table_at] = Layout::vertical(parts).areas(body);
             metrics(app, palette, metrics_at, buffer);
             machine::draw(app, palette, machine_at, buffer);
             table::draw(app, palette, table_at, buffer);
         }
         View::Machine => {
-            let machine_rows = machine::rows(app, body.width, body.height.saturating_sub(4));
-            let parts = [Constraint::Length(4), Constraint::Length(machine_rows), Constraint::Min(0)];
+            let metric_rows = metric_rows(body.width);
+            let machine_rows = machine::rows(app, body.width, body.height.saturating_sub(metric_rows));
+            let parts = [Constraint::Length(metric_rows), Constraint::Length(machine_rows), Constraint::Min(0)];
             let [metrics_at, machine_at, rest] = Layout::vertical(parts).areas(body);
             metrics(app, palette, metrics_at, buffer);
             machine::draw(app, palette, machine_at, buffer);
@@ -78,7 +85,7 @@ fn heading(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         _ => "",
     };
     let style = if app.frame.interval.simulated.is_some() { palette.warning() } else { palette.title() };
-    let room = usize::from(area.width).saturating_sub(time.len() + state.len() + 16);
+    let room = usize::from(area.width).saturating_sub(time.len() + state.len() + 17);
     let line = Line::from(vec![
         Span::styled("numapilot top ", palette.title()),
         Span::styled(shorten(&clean(&app.label), room), style),
@@ -102,13 +109,19 @@ fn footer(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
     line.render(area, buffer);
 }
 
-/// The metrics in two columns, each with its history.
+/// Rows that the metrics take.
+fn metric_rows(width: u16) -> u16 {
+    if width < NARROW { Metric::ALL.len() as u16 } else { 4 }
+}
+
+/// The metrics in two columns, or one, each with its history.
 fn metrics(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
-    const TITLE: usize = 23;
-    let columns = Layout::horizontal([Constraint::Ratio(1, 2), Constraint::Ratio(1, 2)]).split(area);
+    let rows = usize::from(metric_rows(area.width));
+    let count = Metric::ALL.len().div_ceil(rows);
+    let columns = Layout::horizontal(vec![Constraint::Ratio(1, count as u32); count]).split(area);
     for (index, metric) in Metric::ALL.into_iter().enumerate() {
-        let column = columns[index / 4];
-        let row = Rect { y: column.y + (index % 4) as u16, height: 1, ..column };
+        let column = columns[index / rows];
+        let row = Rect { y: column.y + (index % rows) as u16, height: 1, ..column };
         if row.y >= area.bottom() {
             continue;
         }
@@ -151,7 +164,8 @@ fn sources(app: &App, palette: Palette, area: Rect, buffer: &mut Buffer) {
         };
         lines.extend(wrap(&clean(&words), width));
     }
-    app.notes.iter().for_each(|note| lines.extend(wrap(&clean(note), width)));
+    let of_interval = app.frame.interval.notes.iter().filter(|note| !app.notes.contains(note));
+    app.notes.iter().chain(of_interval).for_each(|note| lines.extend(wrap(&clean(note), width)));
     let lines: Vec<Line<'_>> = lines.into_iter().map(|line| Line::styled(line, palette.faint())).collect();
     Paragraph::new(lines).render(area, buffer);
 }

@@ -136,7 +136,8 @@ fn node_box(app: &App, index: usize, node: &NodeFigures, palette: Palette, area:
         (_, 0) => ", no memory",
         _ => "",
     };
-    let local = node.local_share.value().map_or(String::new(), |share| format!(", {:.0} % local", share * 100.0));
+    let local =
+        node.local_share.value().map_or(String::new(), |share| format!(", {} local", units::short_percent(share)));
     let block = Block::bordered().title(format!(" node {}{kind}{local} ", node.node)).border_style(palette.faint());
     let inner = block.inner(area);
     block.render(area, buffer);

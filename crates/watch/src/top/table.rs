@@ -104,7 +104,7 @@ fn row(process: &ProcessFigures, head: String, width: usize, palette: Palette) -
         process.node.map_or_else(dash, |node| node.to_string()),
         process.threads.to_string(),
         units::bytes(process.resident_bytes),
-        local.map_or_else(dash, units::percent),
+        local.map_or_else(dash, units::part_percent),
         process.accesses_per_s.map_or_else(dash, units::count),
         if process.faults_per_s > 0.0 { units::count(process.faults_per_s.round()) } else { ".".to_owned() },
     ];

@@ -11,6 +11,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Color;
 
 use super::*;
+use crate::figures::Metric;
 use crate::fixture::Tree;
 use crate::live::Live;
 use crate::live::LiveOptions;
@@ -73,6 +74,32 @@ fn no_size_and_no_view_makes_it_panic() {
             app.input(Input::Enter);
             shown(&mut app, width, height, Palette::Colour);
         }
+    }
+}
+
+/// Why something is not counted is told of each interval, not of the machine.
+#[test]
+fn the_machines_view_has_the_notes_of_the_interval() {
+    let mut app = replayed(None);
+    app.notes = vec!["Processes are hidden.".to_owned()];
+    app.frame.interval.notes = vec!["Processes are hidden.".to_owned(), "Nothing is sampled: no rights.".to_owned()];
+    app.input(Input::Key('2'));
+    let screen = text(&shown(&mut app, 120, 60, Palette::Plain));
+    assert!(screen.contains("Nothing is sampled: no rights."), "{screen}");
+    assert_eq!(screen.matches("Processes are hidden.").count(), 1, "{screen}");
+}
+
+#[test]
+fn narrow_terminals_show_every_value() {
+    let mut app = replayed(None);
+    for width in [40, 60, 69, 70, 79] {
+        let screen = text(&shown(&mut app, width, 30, Palette::Plain));
+        for metric in Metric::ALL {
+            let told = app.frame.interval.metrics.get(metric);
+            let words = told.value().map_or_else(|| "not available".to_owned(), |value| metric.format(value));
+            assert!(screen.contains(&words), "{metric:?} at {width}: no {words} in\n{screen}");
+        }
+        assert!(screen.lines().next().unwrap().ends_with(" · 0.1 s"), "{screen}");
     }
 }
 

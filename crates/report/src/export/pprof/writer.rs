@@ -207,7 +207,7 @@ impl Writer<'_> {
         let mut message = Message::default();
         let analysis = self.export.analysis;
         let from = analysis.filter().time.as_ref().map_or(0, |time| time.start.0);
-        message.number(profile::TIME_NANOS, meta.start_unix_ns + from);
+        message.number(profile::TIME_NANOS, meta.start_unix_ns.saturating_add(from));
         let duration_ns = if analysis.filter().time.is_some() { analysis.duration().0 } else { meta.duration_ns };
         message.number(profile::DURATION_NANOS, duration_ns);
         if let Some(period) = period {
