@@ -34,6 +34,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
     void *name parameters;                                                                            \
     NP_EXPORT void *name parameters {                                                                 \
         static void *(*found) parameters;                                                             \
+        NP_OPERATOR_LISTED(found, #name);                                                             \
         void *(*real) parameters = np_load(found);                                                    \
         __asm__ volatile(".cfi_personality 0x1b, np_new_personality");                                \
         if (np_unlikely(real == NULL)) {                                                              \
@@ -62,6 +63,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
     void name parameters;                                                                             \
     NP_EXPORT void name parameters {                                                                  \
         static void (*found) parameters;                                                              \
+        NP_OPERATOR_LISTED(found, #name);                                                             \
         void (*real) parameters = np_load(found);                                                     \
         if (block == NULL) return;                                                                    \
         if (np_unlikely(real == NULL)) {                                                              \

@@ -200,6 +200,25 @@ void np_attach_process(void) {
     __atomic_store_n(&attach_state, ATTACH_DONE, __ATOMIC_RELEASE);
 }
 
+bool np_reals_are_found;
+
+NP_COLD void np_find_reals(void) {
+    if (__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) return;
+    int saved = errno;
+    struct np_slot *slot = np_self_if_live();
+    bool entered = slot != NULL && np_enter(slot);
+    uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.in_alloc = 1; /* as in np_attach_process */
+    if (!np_reals_find()) {
+        dlerror();
+        dlerror();
+    }
+    np_tls.in_alloc = in_alloc;
+    np_tls.nested = nested;
+    if (entered) np_leave(slot);
+    errno = saved;
+}
+
 __attribute__((constructor(101))) static void construct(void) {
     np_attach_process();
     np_exec_init();

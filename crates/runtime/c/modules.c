@@ -257,6 +257,7 @@ static void note_change(void) {
 #define JUMPS __attribute__((optimize("O2", "optimize-sibling-calls")))
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
+    np_before_threads();
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     scan_if_changed();
     note_change();
@@ -264,6 +265,7 @@ NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
 }
 
 NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
+    np_before_threads();
     __typeof__(&dlmopen) real = NP_REAL(dlmopen);
     note_change();
     return real(space, path, mode);

@@ -71,6 +71,12 @@ extern char np_own_path[4096];        /* this library, for LD_PRELOAD of childre
 extern char np_arena_env[256];        /* NUMAPILOT_ARENA=... */
 
 /* -- core.c -- */
+/* To be called before a thread is made, and before the loader loads a library: once, all functions behind hooks are found (startup.c). */
+extern bool np_reals_are_found;
+void np_find_reals(void);
+static inline void np_before_threads(void) {
+    if (np_unlikely(!np_load(np_reals_are_found))) np_find_reals();
+}
 struct np_slot *np_self_slow(void);
 struct np_slot *np_slot_claim(void);
 /* This thread's slot even inside a hook; claims one at first use. NULL: not recording. */
@@ -310,6 +316,8 @@ void np_find_ourselves(void);
 /* The real function behind the hooks of dlsym, which np_real itself goes through. */
 typedef void *(*np_dlsym_function)(void *handle, const char *name);
 np_dlsym_function np_real_dlsym(void);
+/* Finds all listed functions that are not found yet (NP_REAL_LISTED). False: one is in no library. */
+bool np_reals_find(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 /* The same, only to be read (zeroes) until mprotect allows more: the kernel charges what may be written as if it were (vm.overcommit_memory=2, ulimit -d). */

@@ -221,6 +221,29 @@ fn hooks_take_little_of_the_callers_stack() {
     }
 }
 
+/// A library's constructor runs with the loader's lock held: a thread that it waits for must not need that lock for a hook's sake.
+#[test]
+fn threads_that_a_constructor_waits_for_do_not_wait_for_the_loader() {
+    let library = compile("early_threads.cpp", "early_threads.so", &["-shared", "-fPIC", "-O1", "-std=c++20"]);
+    let program = compile("early_host.c", "early-host", &["-O1"]);
+    let library = library.to_str().expect("UTF-8");
+    let plain = Command::new(&program).arg(library).status().expect("program starts");
+    assert!(plain.success(), "{plain} without the tracker");
+    let unrecorded = Command::new(&program)
+        .arg(library)
+        .env("LD_PRELOAD", tracker())
+        .env_remove("NUMAPILOT_ARENA")
+        .status()
+        .expect("program starts");
+    assert!(unrecorded.success(), "{unrecorded} without an arena");
+    for mode in [layout::MODE_TRACK, layout::MODE_INSTRUMENT] {
+        let run = record_with(Arena::simulating(32, 1 << 20, mode), &program, &[library], |_| {});
+        run.assert_success();
+        let threads = run.events(|event| matches!(event, Event::ThreadStart { .. }).then_some(()));
+        assert_eq!(threads.len(), 7, "the first, and six that the library started");
+    }
+}
+
 /// Servers and real-time programs lock their memory, and most of them end where that fails.
 #[test]
 fn memory_that_a_program_locks_is_its_own() {
