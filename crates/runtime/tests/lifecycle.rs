@@ -153,6 +153,28 @@ fn modules_that_stay_loaded_do_not_end_while_others_come_and_go() {
     assert_eq!(linked_seen.len(), linked.len());
 }
 
+/// The loader's list is that of one namespace: what is in another stays loaded when something in this one goes.
+#[test]
+fn modules_of_other_namespaces_end_with_them_alone() {
+    let library = |name: &str| compile("namespaces.c", name, &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    let (own, other) = (library("namespace-own.so"), library("namespace-other.so"));
+    let program = compile("namespaces.c", "namespaces", &["-O1", "-fno-builtin"]);
+    let arguments = [own.to_str().expect("UTF-8"), other.to_str().expect("UTF-8")];
+    let run = record(&program, &arguments);
+    run.assert_success().assert_no_loss();
+    let ids = |path: &str| {
+        run.events(|event| match event {
+            Event::Module { id, path: found, .. } if found == path => Some(id.0),
+            _ => None,
+        })
+    };
+    let ends = run.events(|event| if let Event::ModuleEnd { id } = event { Some(id.0) } else { None });
+    let (own, other) = (ids(arguments[0]), ids(arguments[1]));
+    assert_eq!(own.len(), 1, "it is announced once, by the stack of its first allocation");
+    assert!(!ends.contains(&own[0]), "it stays loaded");
+    assert!(other.iter().all(|id| ends.contains(id)), "{other:?} ended {ends:?}");
+}
+
 #[test]
 fn mappings_of_every_kind_are_recorded_exactly() {
     let program = compile("maps.c", "maps", &["-O1"]);
