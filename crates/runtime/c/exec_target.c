@@ -6,6 +6,9 @@
  * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
  * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
  *
+ * A process that has put itself under a seccomp filter starts programs under it. What such a program calls the filter lists, and not what we would call in it,
+ * nor what it takes to look at it: it runs without us, unseen.
+ *
  * A process that has given up its rights (`setpriv`, `runuser`, `su`, `gosu` before a server) or entered another root folder cannot open our file, which is in
  * a folder of the recording user's alone: the loader would say so on the program's standard error.
  */
@@ -228,6 +231,7 @@ enum np_exec_fit np_exec_fit_of(const char *path) {
         char line[256];
     } head;
     char next[sizeof head.line];
+    if (np_is_confined) return NP_EXEC_CLOSED; /* not to be looked at; nor does the filter, which goes with it, list what we would call there */
     if (loader.name[0] == 0) return NP_EXEC_FITS;
     for (int scripts = 0; path != NULL && scripts < SCRIPTS_MAX; scripts++) {
         long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
@@ -248,7 +252,7 @@ enum np_exec_fit np_exec_fit_of(const char *path) {
 /* By the rules of execvp: the first file of that name that can be run, on PATH. */
 const char *np_exec_find(const char *file, char *path, size_t size) {
     if (file == NULL || *file == 0) return NULL;
-    if (strchr(file, '/') != NULL) return file;
+    if (strchr(file, '/') != NULL || np_is_confined) return file;
     const char *folders = getenv("PATH");
     if (folders == NULL) folders = "/bin:/usr/bin";
     for (const char *at = folders;; at++) {

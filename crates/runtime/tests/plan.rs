@@ -462,6 +462,10 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
         let [_, _, passed, _] = counters(&image);
         assert!(passed >= 2000, "{by}: {passed} blocks went elsewhere");
     }
+    let still = compile("confined.c", "plan-still", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let image = image("confined-exec", 500, 3000, 1);
+    let output = under(&image, Command::new(&program).args(["prctl", "exec"]).arg(&still));
+    assert!(output.status.success(), "it becomes another program: {}", output.status);
 }
 
 /// Make sure that the addresses which the planner reserves are not missing where they are limited (batch systems: `ulimit -v`).

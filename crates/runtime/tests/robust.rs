@@ -295,6 +295,21 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     }
 }
 
+/// The filter goes with it: neither a look at the program nor what the tracker would call in it is on its list.
+#[test]
+fn a_program_that_restricts_its_system_calls_may_become_another() {
+    let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
+    let still = compile("confined.c", "still", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let still = still.to_str().expect("UTF-8");
+    for by in ["prctl", "seccomp"] {
+        let plain = Command::new(&program).args([by, "exec", still]).output().expect("program starts");
+        assert!(plain.status.success(), "{by}: {} without the tracker", plain.status);
+        let run = record_with(Arena::new(8, 4 << 20), &program, &[by, "exec", still], |_| {});
+        run.assert_success();
+        assert_eq!(run.arena.unrecorded_programs(layout::UNRECORDED_CLOSED), 1, "{by}");
+    }
+}
+
 /// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with
 /// an unpacked libc6 2.39 package; where there is none, this says so and checks the same with the system's own loader.
 #[test]
