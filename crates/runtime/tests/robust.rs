@@ -310,6 +310,20 @@ fn a_program_that_restricts_its_system_calls_may_become_another() {
     }
 }
 
+/// Its library ends a program where another one was loaded before it.
+#[test]
+fn programs_with_address_sanitizer_run_without_the_tracker() {
+    let program = compile("plan_limit.c", "sanitized", &["-O1", "-fsanitize=address"]);
+    let script = format!("{0} 8; exec {0} 8", program.display());
+    let run = record_with(Arena::new(16, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |command| {
+        // Which asks for rights that containers do not give.
+        command.env("ASAN_OPTIONS", "detect_leaks=0");
+    });
+    run.assert_success();
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), "malloc has it 0\nmmap has it\n".repeat(2));
+    assert_eq!(run.arena.unrecorded_programs(layout::UNRECORDED_FOREIGN), 2);
+}
+
 /// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with
 /// an unpacked libc6 2.39 package; where there is none, this says so and checks the same with the system's own loader.
 #[test]
