@@ -86,6 +86,8 @@ bool np_region_make(bool has_plan);
 extern bool np_region_is_limited;
 /* Lets go of what counts against that and serves no block, because the program needs some. False: there is none. */
 bool np_region_shrink(void);
+/* The program is about to limit its addresses: those that serve no block go. */
+void np_region_limit(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
 /* The span takes what lies right behind it, which reads as zeroes, too. False: that serves others. */

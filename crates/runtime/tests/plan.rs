@@ -468,6 +468,21 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     assert!(output.status.success(), "it becomes another program: {}", output.status);
 }
 
+/// As `a_limit_that_a_program_sets_itself_is_its_own` of the tracker.
+#[test]
+fn addresses_that_serve_no_block_go_when_a_program_limits_itself() {
+    let program = compile("limits.c", "plan-limits", &["-O1"]);
+    let plain = Command::new(&program).output().expect("program starts");
+    let image = image("limits", 0, 1 << 62, 1);
+    let output = under(&image, &mut Command::new(&program));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&plain.stdout));
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |command| {
+        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+    });
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), String::from_utf8_lossy(&plain.stdout));
+}
+
 /// Make sure that the addresses which the planner reserves are not missing where they are limited (batch systems: `ulimit -v`).
 #[test]
 fn a_limit_on_addresses_is_the_programs() {

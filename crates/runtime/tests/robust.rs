@@ -277,6 +277,18 @@ fn a_limit_on_addresses_is_not_used_up_by_the_recording() {
     assert_eq!(run.arena.limited_processes(), 1);
 }
 
+/// The arena is there already when a program limits its own addresses: it gets what it asked for, and is told so.
+#[test]
+fn a_limit_that_a_program_sets_itself_is_its_own() {
+    let program = compile("limits.c", "limits", &["-O1"]);
+    let plain = Command::new(&program).output().expect("program starts");
+    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |_| {});
+    run.assert_success();
+    let said = String::from_utf8_lossy(&run.output.stdout);
+    assert_eq!(said, String::from_utf8_lossy(&plain.stdout));
+    assert!(said.contains("300 MiB: 1\n200 MiB more: 0\n") && said.ends_with("80 MiB more: 1\n"), "{said}");
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
