@@ -188,6 +188,7 @@ void np_attach_process(void) {
     if (!__atomic_compare_exchange_n(&attach_state, &expected, ATTACH_TRYING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
     int saved = errno;
     uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* looking up what is not there makes the loader allocate a message: ours, not the program's */
     attach();
     if (np_arena != NULL) {
@@ -208,6 +209,7 @@ NP_COLD void np_find_reals(void) {
     struct np_slot *slot = np_self_if_live();
     bool entered = slot != NULL && np_enter(slot);
     uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* as in np_attach_process */
     if (!np_reals_find()) {
         dlerror();

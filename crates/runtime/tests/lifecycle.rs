@@ -7,6 +7,7 @@ use crate::support::compile;
 use crate::support::record;
 use crate::support::record_with;
 use crate::support::scratch;
+use crate::support::tracker;
 use numapilot_trace::record::Event;
 
 #[test]
@@ -222,6 +223,20 @@ fn a_thread_that_jumps_out_of_a_hook_is_recorded_on() {
             .sum();
         assert!(lost <= 3000, "{depth}: at most one for each jump, not {lost}");
     }
+}
+
+/// Out of the real allocator, too: that is the program's own fault, but mostly goes well, and was the end of its thread's recording without a word.
+#[test]
+fn a_thread_that_jumps_out_of_the_allocator_is_recorded_on() {
+    let allocator = compile("atomic_malloc.c", "libatomic_malloc.so", &["-shared", "-fPIC", "-O1", "-fno-builtin"]);
+    let program = compile("jumps.c", "jumps", &["-O1", "-fno-builtin"]);
+    let both = format!("{}:{}", tracker().display(), allocator.display());
+    let run = record_with(Arena::new(8, 64 << 20), &program, &["allocator"], |command| {
+        command.env("LD_PRELOAD", &both);
+    });
+    run.assert_success();
+    let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 777, .. }).then_some(()));
+    assert_eq!(blocks.len(), 1000);
 }
 
 #[test]
