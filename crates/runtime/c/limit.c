@@ -1,8 +1,9 @@
 /* limit.c: the limit on addresses (RLIMIT_AS) that a program sets for itself: batch runners, test harnesses, shells (`ulimit -v`).
  *
- * The arena and tables of ours count against it. A process that has such a limit when it begins is recorded only where they take little of it (core.c). One that
- * sets it later has them already, and could find itself with no addresses at all: so the limit is set higher by what is ours, and told as the program set it.
- * What the program starts has the higher one. */
+ * The arena and tables of ours count against it. A process that has such a limit when it begins is recorded only where they take little of it (core.c). One
+ * that sets it later has them already, and could find itself with no addresses at all: so the limit is set higher by what is ours, and told as the program set
+ * it.
+ * A program that is executed gets it as it was set; one that is spawned has the higher one, and so is the hard limit of both. */
 #define _GNU_SOURCE
 #include "track.h"
 
@@ -89,4 +90,27 @@ NP_EXPORT int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *w
 
 NP_EXPORT int getrlimit64(__rlimit_resource_t resource, struct rlimit64 *limits) {
     return getrlimit(resource, (struct rlimit *)(void *)limits);
+}
+
+/* -- exec: what is ours goes with the image -- */
+
+/* From one limit to another, if that is still the one in force. Also in a vfork child, which has its own limits in its parent's memory. */
+static void change(const struct rlimit *from, const struct rlimit *to) {
+    struct rlimit now;
+    if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &now) != 0 || now.rlim_cur != from->rlim_cur || now.rlim_max != from->rlim_max) return;
+    NP_SYS2(SYS_setrlimit, RLIMIT_AS, to);
+}
+
+static struct rlimit for_image(void) {
+    return (struct rlimit){given.rlim_cur < in_force.rlim_max ? given.rlim_cur : in_force.rlim_max, in_force.rlim_max};
+}
+
+void np_limit_before_exec(void) {
+    struct rlimit image = for_image();
+    if (in_force.rlim_max != 0 && !np_is_confined) change(&in_force, &image);
+}
+
+void np_limit_exec_failed(void) {
+    struct rlimit image = for_image();
+    if (in_force.rlim_max != 0 && !np_is_confined) change(&image, &in_force);
 }

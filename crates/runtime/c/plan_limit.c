@@ -1,5 +1,5 @@
-/* plan_limit.c: the limit on addresses (RLIMIT_AS) that a program sets for itself. What the planner has reserved counts against it: unused addresses go before the
- * limit holds. A process that has a limit when it begins reserves little (plan_region.c). */
+/* plan_limit.c: the limit on addresses (RLIMIT_AS) that a program sets for itself. What the planner has reserved counts against it: unused addresses go before
+ * the limit holds. A process that has a limit when it begins reserves little (plan_region.c). */
 #define _GNU_SOURCE
 #include "plan.h"
 

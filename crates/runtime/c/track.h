@@ -166,6 +166,10 @@ void np_process_begin_image(struct np_slot *slot);
 /* In a forked child, at the latest at its first hook. */
 void np_process_after_fork(void);
 
+/* -- limit.c: the program is about to become another; and did not -- */
+void np_limit_before_exec(void);
+void np_limit_exec_failed(void);
+
 /* -- modules.c, map.c -- */
 struct np_module {
     uintptr_t lo, hi;       /* lo 0: free */

@@ -289,6 +289,17 @@ fn a_limit_that_a_program_sets_itself_is_its_own() {
     assert!(said.contains("300 MiB: 1\n200 MiB more: 0\n") && said.ends_with("80 MiB more: 1\n"), "{said}");
 }
 
+/// The arena goes with the image that had it.
+#[test]
+fn a_limit_on_addresses_is_passed_on_as_it_was_set() {
+    let script = "ulimit -S -v 3000000; sh -c 'ulimit -v'; ulimit -v; exec /nonexistent";
+    let after = "ulimit -S -v 3000000; exec sh -c 'ulimit -v'";
+    for (script, said) in [(script, "3000000\n3000000\n"), (after, "3000000\n")] {
+        let run = record_with(Arena::new(1024, 1 << 20), Path::new("/bin/sh"), &["-c", script], |_| {});
+        assert_eq!(String::from_utf8_lossy(&run.output.stdout), said, "{script}");
+    }
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
