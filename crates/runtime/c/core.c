@@ -75,6 +75,8 @@ static struct np_arena *map_arena(const char *path) {
                 arena = NULL;
             }
             if (arena != NULL) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
+            /* What the program leaves in a core file is its own, and the file may be limited (`ulimit -c`). */
+            if (arena != NULL) NP_SYS3(SYS_madvise, at, bytes, MADV_DONTDUMP);
         }
     }
     NP_SYS1(SYS_close, fd);

@@ -289,6 +289,15 @@ fn a_limit_that_a_program_sets_itself_is_its_own() {
     assert!(said.contains("300 MiB: 1\n200 MiB more: 0\n") && said.ends_with("80 MiB more: 1\n"), "{said}");
 }
 
+/// A core file may be limited, and holds the program's memory first of all.
+#[test]
+fn the_arena_is_not_part_of_core_files() {
+    let script = "grep -A 40 test-arena /proc/self/smaps | grep -m 1 VmFlags";
+    let run = record_with(Arena::new(8, 1 << 20), Path::new("/bin/sh"), &["-c", script], |_| {});
+    let said = String::from_utf8_lossy(&run.output.stdout);
+    assert!(said.split_whitespace().any(|flag| flag == "dd"), "not left out of dumps: {said}");
+}
+
 /// The arena goes with the image that had it.
 #[test]
 fn a_limit_on_addresses_is_passed_on_as_it_was_set() {
