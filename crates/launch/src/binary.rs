@@ -20,8 +20,8 @@ use crate::error::LaunchError;
 /// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
 const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
 
-/// What code of AddressSanitizer calls at its start.
-const SANITIZER_SYMBOLS: [&[u8]; 2] = [b"__asan_init", b"__hwasan_init"];
+/// What code of AddressSanitizer and ThreadSanitizer calls at its start.
+const SANITIZER_SYMBOLS: [&[u8]; 3] = [b"__asan_init", b"__hwasan_init", b"__tsan_init"];
 
 /// How a binary is linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct Binary {
     pub instrumented: bool,
     /// Set where the loader runs it in secure mode: why.
     pub privileged: Option<String>,
-    /// Whether AddressSanitizer's library is a shared one: it ends the program where another was loaded before.
+    /// Whether the library of AddressSanitizer or ThreadSanitizer is a shared one: the program ends where another was loaded before.
     pub sanitized: bool,
 }
 

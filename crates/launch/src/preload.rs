@@ -22,7 +22,8 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
             "build it for glibc".to_owned(),
         )),
         BinaryKind::Dynamic { .. } if binary.sanitized => Some((
-            "it is built with AddressSanitizer, which ends a program into which another library is loaded first".to_owned(),
+            "it is built with AddressSanitizer or ThreadSanitizer, whose programs end where another library is loaded first"
+                .to_owned(),
             "build it without the sanitizer".to_owned(),
         )),
         BinaryKind::Dynamic { interpreter } => match loader::obstacle(interpreter) {

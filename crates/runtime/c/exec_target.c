@@ -6,7 +6,7 @@
  * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
  * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
  *
- * Programs built with AddressSanitizer end where another library was loaded before the sanitizer's.
+ * Programs built with AddressSanitizer or ThreadSanitizer end where another library was loaded before the sanitizer's.
  *
  * A process that has put itself under a seccomp filter starts programs under it. What such a program calls the filter lists, and not what we would call in it,
  * nor what it takes to look at it: it runs without us, unseen.
@@ -226,9 +226,11 @@ static bool read_dynamic(long fd, const Elf64_Phdr *dynamic, uint64_t *first, ui
     return has_first && has_names;
 }
 
-/* AddressSanitizer's library ends the program where another one was loaded before it, and so is the first that its programs name. */
+/* AddressSanitizer's library ends the program where another one was loaded before it, ThreadSanitizer's cannot be called before it has started. Each is the
+ * first that its programs name. */
 static bool needs_to_be_first(long fd, const Elf64_Ehdr *header) {
-    static const char *const libraries[] = {"libasan.so", "libclang_rt.asan", "libhwasan.so", "libclang_rt.hwasan"};
+    static const char *const libraries[] = {"libasan.so",         "libclang_rt.asan", "libhwasan.so",
+                                            "libclang_rt.hwasan", "libtsan.so",       "libclang_rt.tsan"};
     Elf64_Phdr segment;
     uint64_t first = 0, names = 0;
     char name[32] = {0};

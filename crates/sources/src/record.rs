@@ -373,7 +373,7 @@ fn unrecorded(arena: &Arena, engine: Engine) -> Vec<String> {
         (
             wire::layout::UNRECORDED_FOREIGN,
             missed,
-            "linked to another C library than the tracker, or to AddressSanitizer, so it was not loaded",
+            "linked to another C library than the tracker, or to a sanitizer of addresses or threads, so it was not loaded",
         ),
         (
             wire::layout::UNRECORDED_CLOSED,
