@@ -342,6 +342,17 @@ fn a_program_that_restricts_its_system_calls_may_become_another() {
     }
 }
 
+/// Valgrind looks at each system call, and ends where one has arguments that it does not expect.
+#[test]
+fn programs_run_under_valgrind_with_the_tracker() {
+    let program = compile("plan_limit.c", "under-valgrind", &["-O1", "-fno-builtin"]);
+    let arguments = ["--quiet", program.to_str().expect("UTF-8"), "8"];
+    let run = record_with(Arena::new(16, 1 << 20), Path::new("valgrind"), &arguments, |_| {});
+    run.assert_success();
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), "malloc has it 0\nmmap has it\n");
+    assert!(run.rings.iter().any(|ring| !ring.is_empty()), "it was not recorded");
+}
+
 /// Their programs end where another library was loaded before the sanitizer's.
 #[test]
 fn programs_with_sanitizers_run_without_the_tracker() {
