@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use numapilot_launch::signals::Guard;
-use numapilot_launch::{Exit, Launch, Standing, preload_obstacle, resolve_target, spawn};
+use numapilot_launch::{Exit, Launch, Standing, must_not_preload, preload_obstacle, resolve_target, spawn};
 use numapilot_machine::Machine;
 use numapilot_plan::Fitted;
 
@@ -62,7 +62,9 @@ pub fn run(options: &ApplyOptions<'_>) -> Result<Applied, ApplyError> {
         notes.extend(placement_problem(&fitted.plan));
     }
     let planner = plan.is_some().then_some(library.planner.as_path());
-    let preload: Vec<&Path> = planner.into_iter().chain(options.libraries.iter().map(PathBuf::as_path)).collect();
+    let may_preload = !must_not_preload(&target.binary);
+    let libraries = planner.into_iter().chain(options.libraries.iter().map(PathBuf::as_path));
+    let preload: Vec<&Path> = libraries.filter(|_| may_preload).collect();
     let told = plan.as_ref().map_or(Vec::new(), |(_, image)| image.environment());
     let guard = Guard::install()?;
     let launch = Launch {

@@ -58,8 +58,8 @@ enum { PAGE = 4096, BATCH = 1024, WORDS_MAX = 4096, OWN_MAX = 4096, CPUS_MAX = 6
 /* More than any heap's end is above its new end. */
 #define HEAP_MAX (1ull << 36)
 
-/* The tracker maps its own memory with this descriptor (crates/runtime/c/memory.c), which the kernel ignores. */
-#define TRACKERS_DESCRIPTOR (-2)
+/* The tracker maps its own memory with these flags (crates/runtime/c/memory.c), the last of which the kernel ignores. */
+#define TRACKERS_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_DENYWRITE)
 
 static FILE *output;
 
@@ -322,8 +322,8 @@ static void install_filter(void) {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_execveat, 8, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 3, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 7),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[4])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)TRACKERS_DESCRIPTOR, 4, 5),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TRACKERS_FLAGS, 4, 5),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 2, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_FREE, 1, 0),

@@ -20,6 +20,9 @@ use crate::error::LaunchError;
 /// Exported by every program that `numapilot cc` linked (NP_CALLOUTS_SYMBOL in np.h).
 const CALLOUTS_SYMBOL: &str = "numapilot_callouts";
 
+/// What code of AddressSanitizer and ThreadSanitizer calls at its start.
+const SANITIZER_SYMBOLS: [&[u8]; 3] = [b"__asan_init", b"__hwasan_init", b"__tsan_init"];
+
 /// How a binary is linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BinaryKind {
@@ -48,6 +51,8 @@ pub struct Binary {
     pub instrumented: bool,
     /// Set where the loader runs it in secure mode: why.
     pub privileged: Option<String>,
+    /// Whether the library of AddressSanitizer or ThreadSanitizer is a shared one: the program ends where another was loaded before.
+    pub sanitized: bool,
 }
 
 impl Binary {
@@ -67,17 +72,22 @@ impl Binary {
         if count < 4 || ident[..4] != elf::ELFMAG {
             return Ok(None);
         }
-        let binary =
-            |kind, instrumented| Binary { path: path.to_owned(), kind, instrumented, privileged: privilege(path) };
+        let binary = |kind, (instrumented, sanitized)| Binary {
+            path: path.to_owned(),
+            kind,
+            instrumented,
+            privileged: privilege(path),
+            sanitized,
+        };
         if let Some(what) = foreign(&ident[..count]) {
-            return Ok(Some(binary(BinaryKind::ForeignElf { what }, false)));
+            return Ok(Some(binary(BinaryKind::ForeignElf { what }, (false, false))));
         }
-        let (kind, instrumented) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
+        let (kind, built) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
             path: path.to_owned(),
             reason: format!("its ELF headers are damaged ({e})"),
             remedy: "build it again".to_owned(),
         })?;
-        Ok(Some(binary(kind, instrumented)))
+        Ok(Some(binary(kind, built)))
     }
 }
 
@@ -114,7 +124,8 @@ fn foreign(ident: &[u8]) -> Option<String> {
     (bits != 64 || machine != host).then(|| format!("a {bits}-bit {name} binary"))
 }
 
-fn inspect_elf64(file: File) -> Result<(BinaryKind, bool), object::Error> {
+/// How it is linked, and whether it is instrumented and sanitized.
+fn inspect_elf64(file: File) -> Result<(BinaryKind, (bool, bool)), object::Error> {
     let cache = ReadCache::new(file);
     let header = elf::FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
@@ -129,7 +140,12 @@ fn inspect_elf64(file: File) -> Result<(BinaryKind, bool), object::Error> {
         .dynamic_symbols()
         .chain(parsed.symbols())
         .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(CALLOUTS_SYMBOL.as_bytes()));
-    Ok((interpreter.map_or(BinaryKind::Static, |interpreter| BinaryKind::Dynamic { interpreter }), instrumented))
+    // Where the sanitizer's library is linked in, its functions are definitions.
+    let sanitized = parsed
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| SANITIZER_SYMBOLS.contains(&name)));
+    let kind = interpreter.map_or(BinaryKind::Static, |interpreter| BinaryKind::Dynamic { interpreter });
+    Ok((kind, (instrumented, sanitized)))
 }
 
 /// Why the kernel would set AT_SECURE for this file (man ld.so, "Secure-execution mode").

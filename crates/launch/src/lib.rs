@@ -20,6 +20,7 @@ pub use binary::Binary;
 pub use binary::BinaryKind;
 pub use error::LaunchError;
 pub use holder::Held;
+pub use preload::must_not_preload;
 pub use preload::preload_obstacle;
 pub use processor_time::ProcessorTimes;
 pub use program::Exit;

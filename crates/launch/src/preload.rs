@@ -21,11 +21,23 @@ pub fn preload_obstacle(binary: &Binary) -> Option<(String, String)> {
             format!("it is linked to musl ({interpreter}), and the tracker needs glibc"),
             "build it for glibc".to_owned(),
         )),
+        BinaryKind::Dynamic { .. } if binary.sanitized => Some((
+            "it is built with AddressSanitizer or ThreadSanitizer, whose programs end where another library is loaded first"
+                .to_owned(),
+            "build it without the sanitizer".to_owned(),
+        )),
         BinaryKind::Dynamic { interpreter } => match loader::obstacle(interpreter) {
             Some(reason) => Some((reason, "build it for this machine's glibc".to_owned())),
             None => privilege_obstacle(binary),
         },
     }
+}
+
+/// Whether a library of ours would end the program, or make its loader complain. A static program, and one with privileges, passes it on to what it starts.
+#[must_use]
+pub fn must_not_preload(binary: &Binary) -> bool {
+    let passes_on = binary.kind == BinaryKind::Static || binary.privileged.is_some();
+    !passes_on && preload_obstacle(binary).is_some()
 }
 
 /// The same for a binary that runs with privileges.
@@ -39,4 +51,30 @@ fn privilege_obstacle(binary: &Binary) -> Option<(String, String)> {
             ),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    //! What is told of binaries, and which of them a preloaded library would end.
+
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn binary(kind: BinaryKind) -> Binary {
+        Binary { path: PathBuf::from("/a"), kind, instrumented: false, privileged: None, sanitized: false }
+    }
+
+    #[test]
+    fn only_what_the_loader_would_end_is_started_without_libraries() {
+        let dynamic = |interpreter: &str| binary(BinaryKind::Dynamic { interpreter: interpreter.to_owned() });
+        let own = "/lib64/ld-linux-x86-64.so.2";
+        let sanitized = Binary { sanitized: true, ..dynamic(own) };
+        assert!(preload_obstacle(&sanitized).is_some_and(|(reason, _)| reason.contains("AddressSanitizer")));
+        assert!(must_not_preload(&sanitized));
+        assert!(must_not_preload(&dynamic("/lib/ld-musl-x86_64.so.1")));
+        assert!(must_not_preload(&binary(BinaryKind::ForeignElf { what: "a 32-bit x86 binary".to_owned() })));
+        assert!(!must_not_preload(&binary(BinaryKind::Static)));
+        assert!(!must_not_preload(&Binary { privileged: Some("it is set-user-ID".to_owned()), ..dynamic(own) }));
+    }
 }

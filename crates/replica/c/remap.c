@@ -313,8 +313,15 @@ static void consider(void *start, size_t bytes, int protection, int flags, int f
     is_busy = false;
 }
 
-/* The next one of this name: the C library's, or that of another library that stands before it. */
-static void find_next(const char *name, void *pointer_to_function) {
+static struct {
+    void *(*mmap)(void *, size_t, int, int, int, off_t);
+    int (*munmap)(void *, size_t);
+    int (*mprotect)(void *, size_t, int);
+    void *(*mremap)(void *, size_t, size_t, int, ...);
+    int (*sched_setaffinity)(pid_t, size_t, const cpu_set_t *);
+} real;
+
+void np_remap_find(const char *name, void *pointer_to_function) {
     bool was_busy = is_busy;
     is_busy = true;
     void *found = dlsym(RTLD_NEXT, name);
@@ -322,14 +329,24 @@ static void find_next(const char *name, void *pointer_to_function) {
     is_busy = was_busy;
 }
 
+/* At the start: dlsym() takes the loader's lock, which a thread in dlopen() holds while constructors run; one of those may wait for a thread that is the
+ * first to call a hook. Calls that come before the start look for themselves. */
+static void find_all(void) {
+    np_remap_find("mmap", &real.mmap);
+    np_remap_find("munmap", &real.munmap);
+    np_remap_find("mprotect", &real.mprotect);
+    np_remap_find("mremap", &real.mremap);
+    np_remap_find("sched_setaffinity", &real.sched_setaffinity);
+    np_guard_find_all();
+}
+
 EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
-    static void *(*real)(void *, size_t, int, int, int, off_t);
     /* While dlsym() itself maps something: straight to the kernel. */
-    if (!real && !is_busy) find_next("mmap", &real);
+    if (!real.mmap && !is_busy) np_remap_find("mmap", &real.mmap);
     if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && !is_busy) np_guard_release((uintptr_t)start, bytes, false);
     struct change change = {0};
     if (flags & MAP_FIXED) change = begin_change(start, bytes);
-    void *result = real ? real(start, bytes, protection, flags, file, offset) : np_remap_mmap(start, bytes, protection, flags, file, offset);
+    void *result = real.mmap ? real.mmap(start, bytes, protection, flags, file, offset) : np_remap_mmap(start, bytes, protection, flags, file, offset);
     end_change(change);
     if (result == MAP_FAILED) return result;
     int saved = errno;
@@ -341,21 +358,19 @@ EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file
 EXPORT void *mmap64(void *start, size_t bytes, int protection, int flags, int file, off_t offset) __attribute__((alias("mmap")));
 
 EXPORT int munmap(void *start, size_t bytes) {
-    static int (*real)(void *, size_t);
-    if (!real && !is_busy) find_next("munmap", &real);
+    if (!real.munmap && !is_busy) np_remap_find("munmap", &real.munmap);
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, false);
     struct change change = begin_change(start, bytes);
-    int result = real ? real(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
+    int result = real.munmap ? real.munmap(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
     end_change(change);
     return result;
 }
 
 EXPORT int mprotect(void *start, size_t bytes, int protection) {
-    static int (*real)(void *, size_t, int);
-    if (!real && !is_busy) find_next("mprotect", &real);
+    if (!real.mprotect && !is_busy) np_remap_find("mprotect", &real.mprotect);
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, (protection & PROT_WRITE) != 0);
     struct change change = begin_change(start, bytes);
-    int result = real ? real(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
+    int result = real.mprotect ? real.mprotect(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
     end_change(change);
     return result;
 }
@@ -369,19 +384,17 @@ EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...)
         np_guard_release((uintptr_t)start, bytes, false);
         if (to) np_guard_release((uintptr_t)to, new_bytes, false);
     }
-    static void *(*real)(void *, size_t, size_t, int, ...);
-    if (!real && !is_busy) find_next("mremap", &real);
+    if (!real.mremap && !is_busy) np_remap_find("mremap", &real.mremap);
     struct change change = begin_change(start, bytes);
     if (to) end_change(begin_change(to, new_bytes));
-    void *result = real ? real(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
+    void *result = real.mremap ? real.mremap(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
     end_change(change);
     return result;
 }
 
 EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
-    static int (*real)(pid_t, size_t, const cpu_set_t *);
-    if (!real) find_next("sched_setaffinity", &real);
-    int result = real(pid, bytes, set);
+    if (!real.sched_setaffinity) np_remap_find("sched_setaffinity", &real.sched_setaffinity);
+    int result = real.sched_setaffinity(pid, bytes, set);
     /* The main thread's place is the process's. */
     if (result == 0 && np_wishes.folder && !np_wishes.by_order && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();
     return result;
@@ -389,8 +402,13 @@ EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
 
 /* ---- life ---- */
 
+/* A handler may fork in the middle of a copy, which its thread makes under the lock, and goes on with afterwards, in parent and child: who holds a lock is in
+ * it. The other locks are held with signals blocked. */
+static __thread bool has_locked_for_fork __attribute__((tls_model("initial-exec")));
+
 static void before_fork(void) {
-    pthread_mutex_lock(&lock);
+    has_locked_for_fork = __atomic_load_n(&lock.__data.__owner, __ATOMIC_RELAXED) != gettid();
+    if (has_locked_for_fork) pthread_mutex_lock(&lock);
     np_guard_lock();
     pthread_mutex_lock(&exchange);
 }
@@ -398,7 +416,7 @@ static void before_fork(void) {
 static void after_fork(void) {
     pthread_mutex_unlock(&exchange);
     np_guard_unlock();
-    pthread_mutex_unlock(&lock);
+    if (has_locked_for_fork) pthread_mutex_unlock(&lock);
 }
 
 static void after_fork_in_child(void) {
@@ -427,6 +445,7 @@ static const char *copy_of_text(const char *name) {
 
 __attribute__((constructor)) static void begin(void) {
     int saved = errno;
+    find_all();
     np_wishes.folder = own_folder(getenv("NUMAPILOT_REPLICATE_FOLDER"));
     if (np_wishes.folder) {
         np_wishes.pattern = copy_of_text("NUMAPILOT_REPLICATE_PATTERN");

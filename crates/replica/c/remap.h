@@ -113,6 +113,12 @@ HIDDEN void np_guard_unlock(void);
 /* One line to the log: pid, node, "replaced", "left", "collapsed" or "given-back", bytes, the address, the reason or "-", the path. */
 HIDDEN void np_remap_log(const struct mapping *mapping, int node, const char *action, const char *reason);
 
+/* The next function of this name: the C library's, or that of another library that stands before it. */
+HIDDEN void np_remap_find(const char *name, void *pointer_to_function);
+
+/* Finds all that remap_guard.c stands before. */
+HIDDEN void np_guard_find_all(void);
+
 /* The C library's own, not the hook. */
 HIDDEN void *np_remap_mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset);
 

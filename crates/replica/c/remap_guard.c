@@ -10,7 +10,6 @@
 #define _GNU_SOURCE
 #include "remap.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -39,9 +38,18 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static bool has_handlers;
 static struct sigaction programs_own[2]; /* SIGSEGV, SIGBUS */
 
-static void find_next(const char *name, void *pointer_to_function) {
-    void *found = dlsym(RTLD_NEXT, name);
-    memcpy(pointer_to_function, &found, sizeof found);
+static struct {
+    int (*sigaction)(int, const struct sigaction *, struct sigaction *);
+    void (*(*signal)(int, void (*)(int)))(int);
+    int (*pthread_sigmask)(int, const sigset_t *, sigset_t *);
+    int (*sigprocmask)(int, const sigset_t *, sigset_t *);
+} real;
+
+void np_guard_find_all(void) {
+    np_remap_find("sigaction", &real.sigaction);
+    np_remap_find("signal", &real.signal);
+    np_remap_find("pthread_sigmask", &real.pthread_sigmask);
+    np_remap_find("sigprocmask", &real.sigprocmask);
 }
 
 typedef uint64_t kernel_mask;
@@ -59,9 +67,8 @@ static void unlock(kernel_mask before) {
 }
 
 static int (*real_sigaction(void))(int, const struct sigaction *, struct sigaction *) {
-    static int (*real)(int, const struct sigaction *, struct sigaction *);
-    if (!real) find_next("sigaction", &real);
-    return real;
+    if (!real.sigaction) np_remap_find("sigaction", &real.sigaction);
+    return real.sigaction;
 }
 
 static bool is_ours(int signal) { return signal == SIGSEGV || signal == SIGBUS; }
@@ -241,6 +248,8 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 }
 
 EXPORT void (*signal(int number, void (*handler)(int)))(int) {
+    if (!real.signal) np_remap_find("signal", &real.signal);
+    if (!is_ours(number)) return real.signal(number, handler); /* it knows what siginterrupt() asked for */
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
     return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
 }
@@ -255,17 +264,15 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *chan
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
-    static int (*real)(int, const sigset_t *, sigset_t *);
     sigset_t changed;
-    if (!real) find_next("pthread_sigmask", &real);
-    return real(how, without_ours(how, set, &changed), before);
+    if (!real.pthread_sigmask) np_remap_find("pthread_sigmask", &real.pthread_sigmask);
+    return real.pthread_sigmask(how, without_ours(how, set, &changed), before);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
-    static int (*real)(int, const sigset_t *, sigset_t *);
     sigset_t changed;
-    if (!real) find_next("sigprocmask", &real);
-    return real(how, without_ours(how, set, &changed), before);
+    if (!real.sigprocmask) np_remap_find("sigprocmask", &real.sigprocmask);
+    return real.sigprocmask(how, without_ours(how, set, &changed), before);
 }
 
 /* ---- guarding ---- */

@@ -74,6 +74,32 @@ fn what_another_thread_maps_there_during_the_copy_stays() {
     fs::remove_file(&data).expect("removed");
 }
 
+/// The copy is made in the program's own call of mmap: a handler that comes meanwhile may fork.
+#[test]
+fn a_handler_may_fork_during_the_copy() {
+    let program = compile("forked", &["tests/c/forked.c"], &["-O2"]);
+    let data = scratch().join("forked-data");
+    fs::write(&data, vec![7; 128 << 20]).expect("data");
+    let mappings = on_node_0(Rules { pattern: Some("*forked-data".into()), ..Rules::default() });
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&data).arg(mappings.folder()));
+    assert_eq!(must(&mut command).trim(), "forked");
+    let summary = mappings.summary().expect("summary");
+    assert_eq!(count(&summary, Action::Replaced, &data), 2, "{summary}");
+    fs::remove_file(&data).expect("removed");
+}
+
+/// A library's constructor runs with the loader's lock held: a thread that it waits for must not need that lock for a hook's sake.
+#[test]
+fn threads_that_a_constructor_waits_for_do_not_wait_for_the_loader() {
+    let program = compile("early", &["tests/c/early.c"], &["-O2"]);
+    let library = compile("early.so", &["tests/c/early.c"], &["-O2", "-DLIBRARY", "-shared", "-fPIC"]);
+    let mappings = on_node_0(Rules::default());
+    let mut command = Command::new(&program);
+    mappings.apply(command.arg(&library));
+    assert_eq!(must(&mut command).trim(), "loaded");
+}
+
 #[test]
 fn without_a_pattern_data_files_are_left() {
     let program = compile("mapped-default", &["tests/c/mapped.c"], &["-O2"]);

@@ -198,17 +198,15 @@ void np_record_free(void *block) {
  * signal handlers leaves the marks as it found them. */
 #define INSIDE(call)                                             \
     ({                                                           \
-        np_tls.in_alloc = 1;                                     \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                 \
+        np_alloc_enter();                                        \
         __typeof__(call) result_ = (call);                       \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                 \
-        np_tls.in_alloc = 0;                                     \
+        np_alloc_leave();                                        \
         result_;                                                 \
     })
 
 NP_EXPORT void *malloc(size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, 16);
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.malloc(bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.malloc(bytes), bytes);
     return np_alloc_made(INSIDE(real.malloc(bytes)), bytes, NP_ALLOC_MALLOC, NP_CALLER_REGS());
 }
 
@@ -217,25 +215,23 @@ NP_EXPORT void *calloc(size_t count, size_t each) {
         size_t bytes;
         return __builtin_mul_overflow(count, each, &bytes) ? NULL : bootstrap_alloc(bytes, 16);
     }
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.calloc(count, each), count * each);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.calloc(count, each), count * each);
     return np_alloc_made(INSIDE(real.calloc(count, each)), count * each, NP_ALLOC_CALLOC, NP_CALLER_REGS());
 }
 
 NP_EXPORT void free(void *block) {
     if (block == NULL || np_unlikely(np_alloc_is_bootstrap(block)) || np_unlikely(!np_alloc_ready())) return;
-    if (np_unlikely(np_tls.in_alloc)) {
+    if (np_alloc_is_inside()) {
         np_alloc_nested_free(block);
         real.free(block);
         return;
     }
     np_alloc_freed(block, np_order());
     np_tls.outer_block = block;
-    np_tls.in_alloc = 1;
     uint64_t began = np_alloc_going();
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_alloc_enter();
     real.free(block);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    np_tls.in_alloc = 0;
+    np_alloc_leave();
     np_alloc_gone(block, began);
 }
 
@@ -265,7 +261,7 @@ static void *reallocated(void *old, void *block, size_t bytes, uint64_t before, 
 NP_EXPORT void *realloc(void *old, size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return old == NULL ? bootstrap_alloc(bytes, 16) : NULL;
     if (np_unlikely(old != NULL && np_alloc_is_bootstrap(old))) return leave_bootstrap(old, bytes);
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.realloc(old, bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.realloc(old, bytes), bytes);
     np_tls.outer_block = old;
     uint64_t before = np_order_kept();
     return reallocated(old, INSIDE(real.realloc(old, bytes)), bytes, before, NP_CALLER_REGS());
@@ -280,7 +276,7 @@ NP_EXPORT void *reallocarray(void *old, size_t count, size_t each) {
     if (np_unlikely(!np_alloc_ready())) return old == NULL ? bootstrap_alloc(bytes, 16) : NULL;
     if (np_unlikely(old != NULL && np_alloc_is_bootstrap(old))) return leave_bootstrap(old, bytes);
     __typeof__(&reallocarray) call = real.reallocarray;
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(call != NULL ? call(old, count, each) : real.realloc(old, bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(call != NULL ? call(old, count, each) : real.realloc(old, bytes), bytes);
     np_tls.outer_block = old;
     uint64_t before = np_order_kept();
     void *block = INSIDE(call != NULL ? call(old, count, each) : real.realloc(old, bytes));
@@ -289,19 +285,19 @@ NP_EXPORT void *reallocarray(void *old, size_t count, size_t each) {
 
 NP_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, alignment);
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.aligned_alloc(alignment, bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.aligned_alloc(alignment, bytes), bytes);
     return np_alloc_made(INSIDE(real.aligned_alloc(alignment, bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
 }
 
 NP_EXPORT void *memalign(size_t alignment, size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return bootstrap_alloc(bytes, alignment);
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.memalign(alignment, bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.memalign(alignment, bytes), bytes);
     return np_alloc_made(INSIDE(real.memalign(alignment, bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
 }
 
 NP_EXPORT int posix_memalign(void **block, size_t alignment, size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return (*block = bootstrap_alloc(bytes, alignment)) != NULL ? 0 : ENOMEM;
-    if (np_unlikely(np_tls.in_alloc)) {
+    if (np_alloc_is_inside()) {
         int result = real.posix_memalign(block, alignment, bytes);
         if (result == 0) np_alloc_nested(*block, bytes);
         return result;
@@ -313,7 +309,7 @@ NP_EXPORT int posix_memalign(void **block, size_t alignment, size_t bytes) {
 
 NP_EXPORT void *valloc(size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return NULL;
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.valloc(bytes), bytes);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.valloc(bytes), bytes);
     return np_alloc_made(INSIDE(real.valloc(bytes)), bytes, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
 }
 
@@ -321,7 +317,7 @@ NP_EXPORT void *valloc(size_t bytes) {
 NP_EXPORT void *pvalloc(size_t bytes) {
     if (np_unlikely(!np_alloc_ready())) return NULL;
     size_t whole = (bytes + 4095) & ~(size_t)4095;
-    if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real.pvalloc(bytes), whole);
+    if (np_alloc_is_inside()) return np_alloc_nested(real.pvalloc(bytes), whole);
     return np_alloc_made(INSIDE(real.pvalloc(bytes)), whole, NP_ALLOC_ALIGNED, NP_CALLER_REGS());
 }
 

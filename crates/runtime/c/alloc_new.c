@@ -34,6 +34,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
     void *name parameters;                                                                            \
     NP_EXPORT void *name parameters {                                                                 \
         static void *(*found) parameters;                                                             \
+        NP_OPERATOR_LISTED(found, #name);                                                             \
         void *(*real) parameters = np_load(found);                                                    \
         __asm__ volatile(".cfi_personality 0x1b, np_new_personality");                                \
         if (np_unlikely(real == NULL)) {                                                              \
@@ -41,18 +42,16 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
             np_store(found, real);                                                                    \
         }                                                                                             \
         if (np_unlikely(real == NULL)) {                                                              \
-            if (np_tls.in_alloc) return without_operator(bytes, alignment, throws);                   \
-            np_tls.in_alloc = 1;                                                                      \
+            if (np_alloc_is_inside()) return without_operator(bytes, alignment, throws);              \
+            np_alloc_enter();                                                                         \
             void *made = without_operator(bytes, alignment, throws);                                  \
-            np_tls.in_alloc = 0;                                                                      \
+            np_alloc_leave();                                                                         \
             return np_alloc_made(made, bytes, is_array ? NP_ALLOC_NEW_ARRAY : NP_ALLOC_NEW, NP_CALLER_REGS());\
         }                                                                                             \
-        if (np_unlikely(np_tls.in_alloc)) return np_alloc_nested(real arguments, bytes);              \
-        np_tls.in_alloc = 1;                                                                          \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
+        if (np_alloc_is_inside()) return np_alloc_nested(real arguments, bytes);                      \
+        np_alloc_enter();                                                                             \
         void *block = real arguments;                                                                 \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
-        np_tls.in_alloc = 0;                                                                          \
+        np_alloc_leave();                                                                             \
         return np_alloc_made(block, bytes, is_array ? NP_ALLOC_NEW_ARRAY : NP_ALLOC_NEW, NP_CALLER_REGS());\
     }
 
@@ -62,6 +61,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
     void name parameters;                                                                             \
     NP_EXPORT void name parameters {                                                                  \
         static void (*found) parameters;                                                              \
+        NP_OPERATOR_LISTED(found, #name);                                                             \
         void (*real) parameters = np_load(found);                                                     \
         if (block == NULL) return;                                                                    \
         if (np_unlikely(real == NULL)) {                                                              \
@@ -72,7 +72,7 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
                 return;                                                                               \
             }                                                                                         \
         }                                                                                             \
-        if (np_unlikely(np_tls.in_alloc)) {                                                           \
+        if (np_alloc_is_inside()) {                                                                   \
             np_alloc_nested_free(block);                                                              \
             real arguments;                                                                           \
             return;                                                                                   \
@@ -80,11 +80,9 @@ static NP_COLD void *without_operator(size_t bytes, size_t alignment, bool throw
         np_alloc_freed(block, np_order());                                                            \
         uint64_t began = np_alloc_going();                                                            \
         np_tls.outer_block = block;                                                                   \
-        np_tls.in_alloc = 1;                                                                          \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
+        np_alloc_enter();                                                                             \
         real arguments;                                                                               \
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);                                                      \
-        np_tls.in_alloc = 0;                                                                          \
+        np_alloc_leave();                                                                             \
         np_alloc_gone(block, began);                                                                  \
     }
 

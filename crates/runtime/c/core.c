@@ -75,6 +75,8 @@ static struct np_arena *map_arena(const char *path) {
                 arena = NULL;
             }
             if (arena != NULL) np_own_range_add((uintptr_t)at, (uintptr_t)at + bytes);
+            /* What the program leaves in a core file is its own, and the file may be limited (`ulimit -c`). */
+            if (arena != NULL) NP_SYS3(SYS_madvise, at, bytes, MADV_DONTDUMP);
         }
     }
     NP_SYS1(SYS_close, fd);
@@ -188,6 +190,7 @@ void np_attach_process(void) {
     if (!__atomic_compare_exchange_n(&attach_state, &expected, ATTACH_TRYING, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
     int saved = errno;
     uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* looking up what is not there makes the loader allocate a message: ours, not the program's */
     attach();
     if (np_arena != NULL) {
@@ -198,6 +201,26 @@ void np_attach_process(void) {
     np_tls.nested = nested;
     errno = saved;
     __atomic_store_n(&attach_state, ATTACH_DONE, __ATOMIC_RELEASE);
+}
+
+bool np_reals_are_found;
+
+NP_COLD void np_find_reals(void) {
+    if (__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) return;
+    int saved = errno;
+    struct np_slot *slot = np_self_if_live();
+    bool entered = slot != NULL && np_enter(slot);
+    uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
+    np_tls.alloc_frame = 0;
+    np_tls.in_alloc = 1; /* as in np_attach_process */
+    if (!np_reals_find()) {
+        dlerror();
+        dlerror();
+    }
+    np_tls.in_alloc = in_alloc;
+    np_tls.nested = nested;
+    if (entered) np_leave(slot);
+    errno = saved;
 }
 
 __attribute__((constructor(101))) static void construct(void) {

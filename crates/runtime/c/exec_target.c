@@ -6,6 +6,11 @@
  * program loads nothing itself and passes its environment on: launchers are often static (of containers, of build systems), and what they start is
  * recorded. There is no hook that looks at it: a program of another C library that a static one starts is not helped.
  *
+ * Programs built with AddressSanitizer or ThreadSanitizer end where another library was loaded before the sanitizer's.
+ *
+ * A process that has put itself under a seccomp filter starts programs under it. What such a program calls the filter lists, and not what we would call in it,
+ * nor what it takes to look at it: it runs without us, unseen.
+ *
  * A process that has given up its rights (`setpriv`, `runuser`, `su`, `gosu` before a server) or entered another root folder cannot open our file, which is in
  * a folder of the recording user's alone: the loader would say so on the program's standard error.
  */
@@ -191,21 +196,64 @@ static enum np_exec_fit loader_fit(const char *path, long program) {
     return is_secure(program) || is_ours_closed() ? NP_EXEC_CLOSED : NP_EXEC_FITS;
 }
 
+#define SEGMENTS_MAX 64u
+#define ENTRIES_MAX 256u /* of a dynamic section */
+
+/* The first segment of this type, or with `address` != 0 that of the file which is mapped there. */
+static bool find_segment(long fd, const Elf64_Ehdr *header, uint32_t type, uint64_t address, Elf64_Phdr *segment) {
+    for (unsigned i = 0; i < header->e_phnum && i < SEGMENTS_MAX; i++) {
+        if (NP_SYS4(SYS_pread64, fd, segment, sizeof *segment, header->e_phoff + i * sizeof *segment) != (long)sizeof *segment) return false;
+        if (segment->p_type == type && (address == 0 || address - segment->p_vaddr < segment->p_filesz)) return true;
+    }
+    return false;
+}
+
+/* The first library that the program names, and where its names begin, as addresses count. */
+static bool read_dynamic(long fd, const Elf64_Phdr *dynamic, uint64_t *first, uint64_t *names) {
+    bool has_first = false, has_names = false, is_over = false;
+    for (uint64_t at = 0; !is_over && at + sizeof(Elf64_Dyn) <= dynamic->p_filesz && at < ENTRIES_MAX * sizeof(Elf64_Dyn);) {
+        Elf64_Dyn entries[16];
+        long got = NP_SYS4(SYS_pread64, fd, entries, sizeof entries, dynamic->p_offset + at), count = got / (long)sizeof *entries;
+        is_over = count <= 0;
+        for (long i = 0; i < count && !is_over; i++, at += sizeof *entries) {
+            is_over = entries[i].d_tag == DT_NULL;
+            if (entries[i].d_tag == DT_STRTAB) *names = entries[i].d_un.d_ptr;
+            if (entries[i].d_tag == DT_NEEDED && !has_first) *first = entries[i].d_un.d_val;
+            has_names |= entries[i].d_tag == DT_STRTAB;
+            has_first |= entries[i].d_tag == DT_NEEDED;
+        }
+    }
+    return has_first && has_names;
+}
+
+/* AddressSanitizer's library ends the program where another one was loaded before it, ThreadSanitizer's cannot be called before it has started. Each is the
+ * first that its programs name. */
+static bool needs_to_be_first(long fd, const Elf64_Ehdr *header) {
+    static const char *const libraries[] = {"libasan.so",         "libclang_rt.asan", "libhwasan.so",
+                                            "libclang_rt.hwasan", "libtsan.so",       "libclang_rt.tsan"};
+    Elf64_Phdr segment;
+    uint64_t first = 0, names = 0;
+    char name[32] = {0};
+    if (!find_segment(fd, header, PT_DYNAMIC, 0, &segment) || !read_dynamic(fd, &segment, &first, &names)) return false;
+    if (!find_segment(fd, header, PT_LOAD, names, &segment)) return false;
+    if (NP_SYS4(SYS_pread64, fd, name, sizeof name - 1, names - segment.p_vaddr + segment.p_offset + first) <= 0) return false;
+    for (unsigned i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (strncmp(name, libraries[i], strlen(libraries[i])) == 0) return true;
+    return false;
+}
+
 static enum np_exec_fit binary_fit(long fd, const char *path, const Elf64_Ehdr *header) {
     if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_machine != OWN_MACHINE) return NP_EXEC_FOREIGN;
-    for (unsigned i = 0; i < header->e_phnum && i < 64; i++) {
-        Elf64_Phdr segment;
-        if (NP_SYS4(SYS_pread64, fd, &segment, sizeof segment, header->e_phoff + i * sizeof segment) != (long)sizeof segment) return NP_EXEC_FITS;
-        if (segment.p_type != PT_INTERP) continue;
-        char interpreter[512];
-        size_t bytes = segment.p_filesz < sizeof interpreter ? segment.p_filesz : sizeof interpreter - 1;
-        long got = NP_SYS4(SYS_pread64, fd, interpreter, bytes, segment.p_offset);
-        if (got <= 0) return NP_EXEC_FITS;
-        interpreter[got] = 0;
-        return loader_fit(interpreter, fd);
-    }
+    Elf64_Phdr segment;
     /* Static; or a loader that is started by its name, with the program as an argument. */
-    return strncmp(name_of(path), "ld-", 3) != 0 ? NP_EXEC_STATIC : loader_fit(path, fd);
+    if (!find_segment(fd, header, PT_INTERP, 0, &segment)) return strncmp(name_of(path), "ld-", 3) != 0 ? NP_EXEC_STATIC : loader_fit(path, fd);
+    char interpreter[512];
+    size_t bytes = segment.p_filesz < sizeof interpreter ? segment.p_filesz : sizeof interpreter - 1;
+    long got = NP_SYS4(SYS_pread64, fd, interpreter, bytes, segment.p_offset);
+    if (got <= 0) return NP_EXEC_FITS;
+    interpreter[got] = 0;
+    enum np_exec_fit fit = loader_fit(interpreter, fd);
+    return fit == NP_EXEC_FITS && needs_to_be_first(fd, header) ? NP_EXEC_FOREIGN : fit;
 }
 
 bool np_script_words(char *line, char **interpreter, char **option) {
@@ -228,6 +276,7 @@ enum np_exec_fit np_exec_fit_of(const char *path) {
         char line[256];
     } head;
     char next[sizeof head.line];
+    if (np_is_confined) return NP_EXEC_CLOSED; /* not to be looked at; nor does the filter, which goes with it, list what we would call there */
     if (loader.name[0] == 0) return NP_EXEC_FITS;
     for (int scripts = 0; path != NULL && scripts < SCRIPTS_MAX; scripts++) {
         long fd = NP_SYS4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
@@ -248,7 +297,7 @@ enum np_exec_fit np_exec_fit_of(const char *path) {
 /* By the rules of execvp: the first file of that name that can be run, on PATH. */
 const char *np_exec_find(const char *file, char *path, size_t size) {
     if (file == NULL || *file == 0) return NULL;
-    if (strchr(file, '/') != NULL) return file;
+    if (strchr(file, '/') != NULL || np_is_confined) return file;
     const char *folders = getenv("PATH");
     if (folders == NULL) folders = "/bin:/usr/bin";
     for (const char *at = folders;; at++) {

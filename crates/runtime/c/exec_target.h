@@ -13,8 +13,9 @@ void np_exec_init(void);
 enum np_exec_fit {
     NP_EXEC_FITS,    /* its loader loads us; or its file shows nothing: the system will refuse it, or run it by a shell */
     NP_EXEC_STATIC,  /* it loads nothing itself; what it starts may */
-    NP_EXEC_FOREIGN, /* its loader cannot load us */
-    NP_EXEC_CLOSED,  /* its loader ignores us (set-user-ID), or may not or cannot open our file: another user, another root folder */
+    NP_EXEC_FOREIGN, /* its loader cannot load us, or the program ends where it does (sanitizers) */
+    NP_EXEC_CLOSED,  /* its loader ignores us (set-user-ID), or may not or cannot open our file: another user, another root folder; or this process has put
+                      * itself under a seccomp filter, which stays */
 };
 /* Of the program at `path`. No allocation: a child that shares its parent's memory may be calling. */
 enum np_exec_fit np_exec_fit_of(const char *path);

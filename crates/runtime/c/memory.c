@@ -1,5 +1,6 @@
-/* memory.c: memory of our own, by unrecorded system calls. The kernel ignores the descriptor of anonymous memory, so it says whose this is to whoever
- * watches the program's system calls: it may lie where the program had memory before (crates/lab/homes/launcher.c). */
+/* memory.c: memory of our own, by unrecorded system calls. The kernel ignores MAP_DENYWRITE, so it says whose this is to whoever watches the program's system
+ * calls: it may lie where the program had memory before (crates/lab/homes/launcher.c). Nothing less usual will do: valgrind ends where the descriptor of
+ * anonymous memory is below -1. */
 #define _GNU_SOURCE
 #include "track.h"
 
@@ -7,7 +8,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
-#define OUR_DESCRIPTOR (-2)
+#define OUR_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_DENYWRITE)
 
 #ifndef NP_PLUGIN
 bool np_is_confined;
@@ -51,7 +52,7 @@ static void order_pages(uintptr_t pages, size_t bytes, void (*tell)(void *)) {
 #endif
 
 static void *map(size_t bytes, int protection) {
-    long at = NP_SYS6(SYS_mmap, 0, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, OUR_DESCRIPTOR, 0);
+    long at = NP_SYS6(SYS_mmap, 0, bytes, protection, OUR_FLAGS, -1, 0);
     if (at < 0 && at > -4096) return NULL;
     PAGES_CAME((uintptr_t)at, bytes);
 #ifndef NP_PLUGIN

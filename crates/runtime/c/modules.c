@@ -205,6 +205,12 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
     return 0;
 }
 
+/* Whether a module begins here now, in whatever namespace: the loader's list is that of ours alone (dlmopen makes others). */
+static bool is_loaded(uintptr_t lo) {
+    struct found_object found;
+    return find_object != NULL && find_object((void *)lo, &found) == 0 && (uintptr_t)found.map_start == lo;
+}
+
 /* What this scan did not meet, nor a later one: another thread may have announced a module that came since, or be looking just now. Only now does the
  * list count as seen: a scan that begins meanwhile looks for itself. */
 static void end_unseen(const struct scan *scan) {
@@ -213,7 +219,7 @@ static void end_unseen(const struct scan *scan) {
     uint32_t count = 0;
     if (!np_lock(&modules_lock)) return;
     for (uint32_t i = 0; i < modules_used && count < 64; i++) {
-        if (modules[i].lo == 0 || (int32_t)(modules[i].seen - scan->number) >= 0) continue;
+        if (modules[i].lo == 0 || (int32_t)(modules[i].seen - scan->number) >= 0 || is_loaded(modules[i].lo)) continue;
         gone[count++] = modules[i];
         np_store(modules[i].lo, 0);
     }
@@ -281,6 +287,7 @@ static void note_change(void) {
 #define JUMPS __attribute__((optimize("O2", "optimize-sibling-calls")))
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
+    np_before_threads();
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     scan_if_changed();
     note_change();
@@ -288,6 +295,7 @@ NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
 }
 
 NP_EXPORT JUMPS void *dlmopen(Lmid_t space, const char *path, int mode) {
+    np_before_threads();
     __typeof__(&dlmopen) real = NP_REAL(dlmopen);
     note_change();
     return real(space, path, mode);

@@ -50,10 +50,28 @@ struct np_slot *np_self_if_live(void);
 void np_attach_process(void);
 /* Real function `name` behind our interposer; never NULL for libc's own functions. */
 void *np_real(const char *name);
+/* Where such a function is kept once it is found, and how it is found. */
+typedef void *__attribute__((may_alias)) np_any_function;
+struct np_real_place {
+    np_any_function *place;
+    const char *name;
+    void *(*find)(const char *name);
+};
+/* Lists one in a section, by its address, so that nothing lies between them. For file scope, or a block. */
+#define NP_LISTED_IN(section_name, place, name, find)                                                             \
+    static const struct np_real_place listed_ = {(np_any_function *)(void *)&(place), name, find};                 \
+    static const struct np_real_place *listing_ __attribute__((section(section_name), used)) = &listed_
+/* What np_reals_find looks for. Only what every C library has: a lookup that fails leaves a message in the program's heap. */
+#ifdef NP_PLUGIN /* an emulator's own functions are none of its guest's */
+#define NP_REAL_LISTED(place, name, find) _Static_assert(true, "")
+#else
+#define NP_REAL_LISTED(place, name, find) NP_LISTED_IN("np_reals", place, name, find)
+#endif
 /* The same, looked up once per call site: NP_REAL(malloc)(size). Whoever races finds the same. */
 #define NP_REAL(name)                                                  \
     ({                                                                 \
         static __typeof__(&name) real_;                                \
+        NP_REAL_LISTED(real_, #name, np_real);                         \
         __typeof__(&name) found_ = np_load(real_);                     \
         if (np_unlikely(found_ == NULL)) {                             \
             found_ = (__typeof__(&name))np_real(#name);                \

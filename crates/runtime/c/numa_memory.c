@@ -23,6 +23,12 @@ static int fail(int error) {
     return -1;
 }
 
+/* What libnuma's function of the call's name does. Not every program that calls one has libnuma: it may ask by a weak symbol, and find ours. On a simulated
+ * machine the real one has no answer. */
+#define ASK_KERNEL(number, a, b, c, d, e, f) \
+    (np_is_simulated() ? fail(ENOSYS) : answer(np_sys(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))))
+static long answer(long result) { return result >= 0 ? result : fail((int)-result); }
+
 static uint64_t all_nodes(void) {
     uint64_t nodes = 0;
     for (uint32_t i = 0; i < np_sim.memory_nodes; i++) nodes |= 1ull << np_sim.memory_node[i];
@@ -85,7 +91,7 @@ NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned 
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
         long (*real)(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) = np_real("mbind");
-        return real != NULL ? real(start, bytes, mode, mask, bits, flags) : fail(ENOSYS);
+        return real != NULL ? real(start, bytes, mode, mask, bits, flags) : ASK_KERNEL(SYS_mbind, start, bytes, mode, mask, bits, flags);
     }
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
@@ -100,7 +106,7 @@ NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long 
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
         long (*real)(int, const unsigned long *, unsigned long) = np_real("set_mempolicy");
-        return real != NULL ? real(mode, mask, bits) : fail(ENOSYS);
+        return real != NULL ? real(mode, mask, bits) : ASK_KERNEL(SYS_set_mempolicy, mode, mask, bits, 0, 0, 0);
     }
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes)) return fail(EINVAL);
@@ -112,7 +118,7 @@ NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits,
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
         long (*real)(int *, unsigned long *, unsigned long, void *, unsigned) = np_real("get_mempolicy");
-        return real != NULL ? real(mode, mask, bits, address, flags) : fail(ENOSYS);
+        return real != NULL ? real(mode, mask, bits, address, flags) : ASK_KERNEL(SYS_get_mempolicy, mode, mask, bits, address, flags, 0);
     }
     const struct np_sim_slot *sim = np_ss(slot);
     uint64_t nodes = flags & FLAG_ALLOWED ? all_nodes() : sim->policy_nodes;
@@ -138,7 +144,7 @@ NP_EXPORT long move_pages(int pid, unsigned long count, void **pages, const int 
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL || (pid != 0 && (uint32_t)pid != slot->pid)) {
         long (*real)(int, unsigned long, void **, const int *, int *, int) = np_real("move_pages");
-        return real != NULL ? real(pid, count, pages, nodes, status, flags) : fail(ENOSYS);
+        return real != NULL ? real(pid, count, pages, nodes, status, flags) : ASK_KERNEL(SYS_move_pages, pid, count, pages, nodes, status, flags);
     }
     if (!np_enter(slot)) return 0;
     uint64_t moved = 0;

@@ -37,15 +37,23 @@ DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, cons
 #include <dlfcn.h>
 #include <errno.h>
 
-/* The operator behind ours. A library that was loaded with RTLD_LOCAL is out of RTLD_NEXT's sight. NULL: there is none. Keeps errno. */
+/* Lists where an operator behind ours is kept. */
+#define NP_OPERATOR_LISTED(place, name) NP_LISTED_IN("np_operators", place, name, NULL)
+extern const struct np_real_place *np_begin_operators[] __asm__("__start_np_operators") NP_HIDDEN;
+extern const struct np_real_place *np_end_operators[] __asm__("__stop_np_operators") NP_HIDDEN;
+
+/* The operator behind ours. A library that was loaded with RTLD_LOCAL is out of RTLD_NEXT's sight. NULL: there is none. Keeps errno.
+ * With the first all others are found: their library is there now, and another thread may not be able to wait for the loader (startup.c). */
 static NP_COLD void *np_find_operator(const char *name, int (*close_library)(void *)) {
+    static uint32_t has_all;
     int saved = errno;
     void *found = dlsym(RTLD_NEXT, name);
     void *library = found == NULL ? dlopen("libstdc++.so.6", RTLD_NOLOAD | RTLD_LAZY) : NULL;
-    if (library != NULL) {
-        found = dlsym(library, name);
-        close_library(library);
-    }
+    if (library != NULL) found = dlsym(library, name);
+    if (found != NULL && !__atomic_exchange_n(&has_all, 1, __ATOMIC_RELAXED))
+        for (const struct np_real_place **at = np_begin_operators; at < np_end_operators; at++)
+            if (np_load(*(*at)->place) == NULL) np_store(*(*at)->place, dlsym(library != NULL ? library : RTLD_NEXT, (*at)->name));
+    if (library != NULL) close_library(library);
     errno = saved;
     return found;
 }

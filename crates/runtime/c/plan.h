@@ -36,6 +36,8 @@ static inline struct np_plan_place *np_plan_threads(void) { return (void *)((cha
 static inline struct np_plan_place *np_plan_processes(void) { return (void *)((char *)np_plan + np_plan->processes); }
 /* Maps the plan and finds the real functions, once; from the first hook or the constructor. */
 void np_plan_attach(void);
+/* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */
+void np_plan_before_threads(void);
 bool np_plan_glob(const char *pattern, const char *text);
 static inline bool np_plan_in_ranges(const struct np_plan_range *ranges, uint32_t count, uint64_t value) {
     for (uint32_t i = 0; i < count && i < NP_PLAN_RANGES; i++)
@@ -84,6 +86,8 @@ bool np_region_make(bool has_plan);
 extern bool np_region_is_limited;
 /* Lets go of what counts against that and serves no block, because the program needs some. False: there is none. */
 bool np_region_shrink(void);
+/* The program is about to limit its addresses: those that serve no block go. */
+void np_region_limit(void);
 /* NULL: none left. `alignment`: a power of two. */
 struct np_span *np_region_take(uint64_t granules, uint64_t alignment);
 /* The span takes what lies right behind it, which reads as zeroes, too. False: that serves others. */

@@ -360,6 +360,7 @@ static inline bool is_plain(void) {
     void *name parameters;                                                                          \
     NP_EXPORT void *name parameters {                                                               \
         static void *(*next) parameters;                                                            \
+        NP_OPERATOR_LISTED(next, #name);                                                            \
         if (may_match(bytes)) {                                                                     \
             void *block = place(bytes, align != 0 ? align : 16, false, NP_CALLER_REGS());           \
             if (block != NULL) return block;                                                        \
@@ -368,9 +369,9 @@ static inline bool is_plain(void) {
                 if (block != NULL) return block;                                                    \
             }                                                                                       \
         }                                                                                           \
-        if (np_unlikely(next == NULL)) next = find_operator(#name);                                 \
-        if (np_unlikely(next == NULL)) return without_operator(bytes, align, throws);               \
-        return next arguments;                                                                      \
+        if (np_unlikely(np_load(next) == NULL)) np_store(next, find_operator(#name));               \
+        if (np_unlikely(np_load(next) == NULL)) return without_operator(bytes, align, throws);      \
+        return np_load(next) arguments;                                                             \
     }
 
 #include "operators.h"
@@ -379,13 +380,14 @@ static inline bool is_plain(void) {
     void name parameters;                                                    \
     NP_EXPORT void name parameters {                                         \
         static void (*next) parameters;                                      \
+        NP_OPERATOR_LISTED(next, #name);                                     \
         if (np_unlikely(np_is_ours(block))) {                                \
             give(block);                                                     \
             return;                                                          \
         }                                                                    \
-        if (np_unlikely(next == NULL)) next = find_operator(#name);          \
-        if (np_unlikely(next == NULL)) real.free(block);                     \
-        else next arguments;                                                 \
+        if (np_unlikely(np_load(next) == NULL)) np_store(next, find_operator(#name)); \
+        if (np_unlikely(np_load(next) == NULL)) real.free(block);            \
+        else np_load(next) arguments;                                        \
     }
 
 #include "operators.h"

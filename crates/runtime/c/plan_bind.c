@@ -220,6 +220,7 @@ void np_bind_loaded(void) {
 }
 
 NP_EXPORT JUMPS void *dlopen(const char *path, int mode) {
+    np_plan_before_threads();
     __typeof__(&dlopen) real = NP_REAL(dlopen);
     if (np_unlikely(mode & RTLD_DEEPBIND) && takers[0].real != 0) __atomic_store_n(&is_deep, true, __ATOMIC_RELAXED);
     np_bind_loaded();

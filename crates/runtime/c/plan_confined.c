@@ -12,13 +12,20 @@ typedef long (*call)(long number, long a, long b, long c, long d, long e, long f
 static long first_syscall(long number, long a, long b, long c, long d, long e, long f);
 static call real_syscall = first_syscall;
 
-static NP_COLD long first_syscall(long number, long a, long b, long c, long d, long e, long f) {
+static void *find_syscall(const char *name) {
     uint32_t busy = np_plan_tls.busy;
     np_plan_tls.busy = 1;
-    call found = (call)np_real("syscall");
+    void *found = np_real(name);
     np_plan_tls.busy = busy;
-    __atomic_store_n(&real_syscall, found, __ATOMIC_RELEASE);
-    return found(number, a, b, c, d, e, f);
+    __atomic_store_n(&real_syscall, (call)found, __ATOMIC_RELEASE);
+    return found;
+}
+
+static void *found_syscall;
+NP_REAL_LISTED(found_syscall, "syscall", find_syscall);
+
+static NP_COLD long first_syscall(long number, long a, long b, long c, long d, long e, long f) {
+    return ((call)find_syscall("syscall"))(number, a, b, c, d, e, f);
 }
 
 static NP_COLD void begin(void) {

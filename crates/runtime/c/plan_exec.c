@@ -9,15 +9,16 @@
 
 /* Declares `kept`: `given`, or a copy of it on this function's stack without this library. */
 #define KEEP(given, program)                                                 \
-    size_t bytes_ = np_exec_must_strip(np_exec_fit_of(program)) ? np_exec_strip_bytes(given) : 0; \
+    enum np_exec_fit fit_ = np_exec_fit_of(program);                         \
+    size_t bytes_ = np_exec_must_strip(fit_) ? np_exec_strip_bytes(given) : 0; \
     char preload_[bytes_ + 1];                                               \
     char *list_[bytes_ != 0 ? np_exec_list_length(given) + 1 : 1];           \
     char *const *kept = (given);                                             \
     if (bytes_ != 0) {                                                       \
         np_exec_strip((given), list_, preload_);                             \
         kept = list_;                                                        \
-        if (np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1);  \
-    }
+    }                                                                        \
+    if (fit_ != NP_EXEC_FITS && np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1)
 
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
     KEEP(environment, path);

@@ -152,6 +152,26 @@ bool np_region_shrink(void) {
     return has_room;
 }
 
+/* The table's entries for addresses that are not the region's any more. The lock is held. */
+static void give_table_back(void) {
+    uintptr_t page = np_page_bytes(), from = ((uintptr_t)&table[np_region_bytes >> NP_GRANULE_SHIFT] + page - 1) & -page;
+    if (from >= table_end) return;
+    for (unsigned i = 0; i < NP_OWN_RANGES; i++)
+        if (np_load(np_own_ranges[i].lo) == (uintptr_t)table) np_store(np_own_ranges[i].hi, from);
+    NP_SYS2(SYS_munmap, from, table_end - from);
+    table_end = from;
+    if (table_usable_end > table_end) table_usable_end = table_end;
+}
+
+void np_region_limit(void) {
+    if (np_region == 0 || np_is_confined) return;
+    np_plan_lock(&lock);
+    has_address_limit = true;
+    np_store(np_region_is_limited, true);
+    if (give_addresses()) give_table_back();
+    np_plan_unlock(&lock);
+}
+
 void *np_region_bootstrap(size_t bytes) {
     uint64_t whole = (bytes + 79) & ~63ull;
     uint64_t at = __atomic_fetch_add(&bootstrap_used, whole, __ATOMIC_RELAXED);

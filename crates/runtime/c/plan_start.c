@@ -148,6 +148,16 @@ __attribute__((constructor(102))) static void construct(void) {
     errno = saved;
 }
 
+void np_plan_before_threads(void) {
+    static bool is_done;
+    if (np_likely(np_load(is_done))) return;
+    uint32_t busy = np_plan_tls.busy;
+    np_plan_tls.busy = 1;
+    np_store(is_done, true);
+    np_reals_find();
+    np_plan_tls.busy = busy;
+}
+
 /* A library that went may make room for another at the same addresses. */
 NP_EXPORT int dlclose(void *handle) {
     int result = NP_REAL(dlclose)(handle);

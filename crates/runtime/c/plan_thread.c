@@ -306,6 +306,7 @@ static void drop_start(struct start *start) {
 static inline bool gives_way(bool has_failed) { return np_unlikely(has_failed) && np_region_is_limited && np_region_shrink(); }
 
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+    np_plan_before_threads();
     struct start *start = new_start();
     if (start == NULL) {
         int result = NP_REAL(pthread_create)(thread, attributes, routine, argument);
@@ -320,6 +321,7 @@ NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
 }
 
 NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) {
+    np_plan_before_threads();
     struct start *start = new_start();
     if (start == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     start->c11_routine = routine;

@@ -107,7 +107,7 @@ struct np_plan {
     /* counters */
     uint64_t attached;      /* processes that the library was loaded into */
     uint64_t no_memory;     /* processes in which it could not reserve addresses: no dynamic rule holds there */
-    uint64_t unplaced_programs; /* programs started without the library, because their loader cannot load it (exec_target.c) */
+    uint64_t unplaced_programs; /* programs started that run without the library, because they cannot load it (exec_target.c) */
     uint64_t whole_objects; /* objects that went to one node as a whole where they should have been cut: too many mappings */
 };
 

@@ -332,6 +332,12 @@ static void before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
     if (slot != NULL) np_counters(slot, true);
     before_launch();
+    np_limit_before_exec();
+}
+
+static int not_executed(int result) {
+    np_limit_exec_failed();
+    return result;
 }
 
 static int exec_now(const void *context, const char *path, char *const arguments[], char *const environment[]) {
@@ -344,8 +350,8 @@ NP_EXPORT int execve(const char *path, char *const arguments[], char *const envi
     before_exec();
     struct np_emulated_program program;
     if (!strips_ && np_emulator_takes(path, &program))
-        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
-    return NP_REAL(execve)(path, arguments, completed);
+        return not_executed(np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
+    return not_executed(NP_REAL(execve)(path, arguments, completed));
 }
 
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
@@ -355,15 +361,15 @@ NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const env
     before_exec();
     struct np_emulated_program program;
     if (!strips_ && np_emulator_takes(found, &program))
-        return np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL);
-    return NP_REAL(execvpe)(file, arguments, completed);
+        return not_executed(np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
+    return not_executed(NP_REAL(execvpe)(file, arguments, completed));
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
     char path[32];
     COMPLETE(environment, np_exec_path_of_fd(fd, path));
     before_exec();
-    return NP_REAL(fexecve)(fd, arguments, completed);
+    return not_executed(NP_REAL(fexecve)(fd, arguments, completed));
 }
 
 NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
@@ -372,7 +378,7 @@ NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *
     before_exec();
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
     errno = (int)-result;
-    return -1;
+    return not_executed(-1);
 }
 
 struct spawn {

@@ -72,3 +72,24 @@ np_dlsym_function np_real_dlsym(void) {
     if (np_unlikely(np_load(real_dlsym) == NULL)) find_dlsym();
     return np_load(real_dlsym);
 }
+
+/* -- before there are threads --
+ *
+ * dlsym takes the loader's lock. Whoever is in dlopen holds it, constructors of the library included: one that starts a thread and waits for it would wait
+ * for ever if a hook in that thread then looked for its function, for which the program itself needs no lock. So all functions are found by a thread that is
+ * about to take that lock itself (dlopen), or before there is another thread. */
+
+extern const struct np_real_place *np_begin_reals[] __asm__("__start_np_reals") NP_HIDDEN;
+extern const struct np_real_place *np_end_reals[] __asm__("__stop_np_reals") NP_HIDDEN;
+
+bool np_reals_find(void) {
+    bool has_all = true;
+    for (const struct np_real_place **at = np_begin_reals; at < np_end_reals; at++) {
+        const struct np_real_place *real = *at;
+        if (np_load(*real->place) != NULL) continue;
+        void *found = real->find(real->name);
+        np_store(*real->place, found);
+        has_all &= found != NULL;
+    }
+    return has_all;
+}

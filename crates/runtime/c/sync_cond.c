@@ -13,14 +13,18 @@
 
 /* x86-64's glibc has two generations of these functions under one name, and plain dlsym may find the one without clocks. */
 static void *real_cond(const char *name) {
+#if defined(__x86_64__)
     void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
-    return found != NULL ? found : np_real(name);
+    if (found != NULL) return found;
+#endif
+    return np_real(name);
 }
 #define NP_REAL_COND(name)                                                                    \
     ({                                                                                        \
         static __typeof__(&name) real_;                                                       \
-        if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))real_cond(#name);          \
-        real_;                                                                                \
+        NP_REAL_LISTED(real_, #name, real_cond);                                              \
+        if (np_unlikely(np_load(real_) == NULL)) np_store(real_, (__typeof__(&name))real_cond(#name)); \
+        np_load(real_);                                                                       \
     })
 
 uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {

@@ -15,6 +15,7 @@
 
 /* The real entry; looked up at the first call, which may come before any constructor. */
 NP_HIDDEN np_syscall_function np_syscall_real;
+NP_REAL_LISTED(np_syscall_real, "syscall", np_real);
 NP_HIDDEN void np_syscall_find(void) {
     int saved = errno;
     __atomic_store_n(&np_syscall_real, (np_syscall_function)np_real("syscall"), __ATOMIC_RELEASE);

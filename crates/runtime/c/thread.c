@@ -354,6 +354,7 @@ void np_thread_meet_planner(struct np_planner_abi *planner) {
 }
 
 NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument) {
+    np_before_threads();
     struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(pthread_create)(thread, attributes, routine, argument);
     entry->birth.has_affinity = np_attr_affinity(attributes, entry->birth.affinity);
@@ -368,6 +369,7 @@ NP_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes
 }
 
 NP_EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument) {
+    np_before_threads();
     struct start *entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());
     if (entry == NULL) return NP_REAL(thrd_create)(thread, routine, argument);
     entry->c11_routine = routine;
@@ -414,6 +416,7 @@ NP_EXPORT int clone(int (*routine)(void *), void *stack, int flags, void *argume
     void *tls = va_arg(rest, void *);
     pid_t *child_tid = va_arg(rest, pid_t *);
     va_end(rest);
+    np_before_threads();
     struct start *entry = NULL;
     if ((flags & CLONE_VM) && !(flags & (CLONE_SETTLS | CLONE_VFORK)) && np_arena != NULL)
         entry = prepare_start((uintptr_t)routine, NP_CALLER_REGS());

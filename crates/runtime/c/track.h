@@ -26,6 +26,7 @@ struct np_tls {
     struct np_stack_cache *stacks;
     uint32_t phase;
     uint32_t in_alloc;     /* inside the real allocator on behalf of a hook */
+    uintptr_t alloc_frame, alloc_return; /* the frame of that hook, and its return address; 0: not of one */
     uint32_t nested;       /* blocks made by allocation hooks reached from there */
     void *nested_last;     /* the last of those blocks */
     size_t nested_bytes;   /* and its size */
@@ -71,6 +72,12 @@ extern char np_own_path[4096];        /* this library, for LD_PRELOAD of childre
 extern char np_arena_env[256];        /* NUMAPILOT_ARENA=... */
 
 /* -- core.c -- */
+/* To be called before a thread is made, and before the loader loads a library: once, all functions behind hooks are found (startup.c). */
+extern bool np_reals_are_found;
+void np_find_reals(void);
+static inline void np_before_threads(void) {
+    if (np_unlikely(!np_load(np_reals_are_found))) np_find_reals();
+}
 struct np_slot *np_self_slow(void);
 struct np_slot *np_slot_claim(void);
 /* This thread's slot even inside a hook; claims one at first use. NULL: not recording. */
@@ -158,6 +165,10 @@ void np_process_heritage(struct np_birth *birth);
 void np_process_begin_image(struct np_slot *slot);
 /* In a forked child, at the latest at its first hook. */
 void np_process_after_fork(void);
+
+/* -- limit.c: the program is about to become another; and did not -- */
+void np_limit_before_exec(void);
+void np_limit_exec_failed(void);
 
 /* -- modules.c, map.c -- */
 struct np_module {
@@ -250,6 +261,28 @@ void np_alloc_init(struct np_slot *slot);
 bool np_alloc_ready(void);
 /* After the real call: the block just made belongs to the caller of the hook. Returns it. */
 void *np_alloc_made(void *block, size_t bytes, enum np_alloc_kind kind, struct np_regs caller);
+/* A hook is about to call the real allocator. In all that do, this is inlined. */
+static inline __attribute__((always_inline)) void np_alloc_enter(void) {
+    const uintptr_t *frame = __builtin_frame_address(0);
+    np_tls.alloc_frame = (uintptr_t)frame;
+    np_tls.alloc_return = frame[1];
+    np_tls.in_alloc = 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+static inline void np_alloc_leave(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    np_tls.in_alloc = 0;
+}
+/* The mark stands, and yet that hook is gone: a signal handler jumped out of the allocator, which is the program's own fault, and mostly goes well. The mark
+ * is taken back, and a loss counted (jumped.c). To be called from a hook. */
+bool np_alloc_was_left(void);
+static inline __attribute__((always_inline)) bool np_alloc_is_inside(void) {
+    if (np_likely(!np_tls.in_alloc)) return false;
+    /* Mostly this is a little below it: what lies in the page that we stand in can be read. */
+    uintptr_t own = (uintptr_t)__builtin_frame_address(0), frame = np_tls.alloc_frame;
+    if (np_likely(own < frame && (own ^ frame) < 4096 && ((const uintptr_t *)frame)[1] == np_tls.alloc_return)) return true;
+    return !np_alloc_was_left();
+}
 /* Reached inside the real allocator: the outer hook records. Returns the block. */
 void *np_alloc_nested(void *block, size_t bytes);
 /* An exception leaves the real allocator. What was made in there is the exception itself, which lives on. */
@@ -328,6 +361,8 @@ void np_find_ourselves(void);
 /* The real function behind the hooks of dlsym, which np_real itself goes through. */
 typedef void *(*np_dlsym_function)(void *handle, const char *name);
 np_dlsym_function np_real_dlsym(void);
+/* Finds all listed functions that are not found yet (NP_REAL_LISTED). False: one is in no library. */
+bool np_reals_find(void);
 /* -- memory.c: anonymous zeroed memory of our own, never recorded. NULL when there is none. -- */
 void *np_pages_new(size_t bytes);
 /* The same, only to be read (zeroes) until mprotect allows more: the kernel charges what may be written as if it were (vm.overcommit_memory=2, ulimit -d). */

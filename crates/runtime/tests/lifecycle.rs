@@ -7,6 +7,7 @@ use crate::support::compile;
 use crate::support::record;
 use crate::support::record_with;
 use crate::support::scratch;
+use crate::support::tracker;
 use numapilot_trace::record::Event;
 
 #[test]
@@ -184,6 +185,28 @@ fn a_library_in_the_place_of_one_that_left_unseen_is_another_one() {
     assert!(ended == old && new != old, "{told:?}");
 }
 
+/// The loader's list is that of one namespace: what is in another stays loaded when something in this one goes.
+#[test]
+fn modules_of_other_namespaces_end_with_them_alone() {
+    let library = |name: &str| compile("namespaces.c", name, &["-shared", "-fPIC", "-O1", "-DLIBRARY"]);
+    let (own, other) = (library("namespace-own.so"), library("namespace-other.so"));
+    let program = compile("namespaces.c", "namespaces", &["-O1", "-fno-builtin"]);
+    let arguments = [own.to_str().expect("UTF-8"), other.to_str().expect("UTF-8")];
+    let run = record(&program, &arguments);
+    run.assert_success().assert_no_loss();
+    let ids = |path: &str| {
+        run.events(|event| match event {
+            Event::Module { id, path: found, .. } if found == path => Some(id.0),
+            _ => None,
+        })
+    };
+    let ends = run.events(|event| if let Event::ModuleEnd { id } = event { Some(id.0) } else { None });
+    let (own, other) = (ids(arguments[0]), ids(arguments[1]));
+    assert_eq!(own.len(), 1, "it is announced once, by the stack of its first allocation");
+    assert!(!ends.contains(&own[0]), "it stays loaded");
+    assert!(other.iter().all(|id| ends.contains(id)), "{other:?} ended {ends:?}");
+}
+
 #[test]
 fn mappings_of_every_kind_are_recorded_exactly() {
     let program = compile("maps.c", "maps", &["-O1"]);
@@ -231,6 +254,20 @@ fn a_thread_that_jumps_out_of_a_hook_is_recorded_on() {
             .sum();
         assert!(lost <= 3000, "{depth}: at most one for each jump, not {lost}");
     }
+}
+
+/// Out of the real allocator, too: that is the program's own fault, but mostly goes well, and was the end of its thread's recording without a word.
+#[test]
+fn a_thread_that_jumps_out_of_the_allocator_is_recorded_on() {
+    let allocator = compile("atomic_malloc.c", "libatomic_malloc.so", &["-shared", "-fPIC", "-O1", "-fno-builtin"]);
+    let program = compile("jumps.c", "jumps", &["-O1", "-fno-builtin"]);
+    let both = format!("{}:{}", tracker().display(), allocator.display());
+    let run = record_with(Arena::new(8, 64 << 20), &program, &["allocator"], |command| {
+        command.env("LD_PRELOAD", &both);
+    });
+    run.assert_success();
+    let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 777, .. }).then_some(()));
+    assert_eq!(blocks.len(), 1000);
 }
 
 #[test]

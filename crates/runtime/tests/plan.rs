@@ -153,6 +153,41 @@ fn libraries_that_prefer_their_own_symbols_may_free_blocks() {
     assert!(taken(&image).0 > 4);
 }
 
+/// As `threads_that_a_constructor_waits_for_do_not_wait_for_the_loader` of the tracker.
+#[test]
+fn threads_that_a_constructor_waits_for_are_served() {
+    let library = compile("early_threads.cpp", "early_threads.so", &["-shared", "-fPIC", "-O1", "-std=c++20"]);
+    let program = compile("early_host.c", "early-host", &["-O1"]);
+    let image = image("early", 0, 1 << 62, 1);
+    let output = under(&image, Command::new(&program).arg(&library));
+    assert!(output.status.success(), "{} {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    let library = library.to_str().expect("UTF-8");
+    let run = record_with(Arena::new(32, 1 << 20), &program, &[library], |command| {
+        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+    });
+    run.assert_success();
+}
+
+/// The tracker has libnuma's functions, and passes them on where no machine is simulated; the planner must not take that for a kernel that cannot place.
+#[test]
+fn blocks_are_placed_under_a_recording_of_a_program_without_libnuma() {
+    let program = compile("plan_limit.c", "plan-no-libnuma", &["-O1", "-fno-builtin"]);
+    let image = image("no-libnuma", 1 << 20, 1 << 62, 1);
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    let run = record_with(Arena::new(8, 1 << 20), &program, &["8"], |command| {
+        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+    });
+    run.assert_success();
+    let [placed, _, _, failures] = counters(&image);
+    let bytes = fs::read(&image).expect("the image");
+    let at = bytes.len() - 16;
+    let error = i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    // Containers may forbid it; that is an answer of the kernel's.
+    assert_ne!(error, i64::from(libc::ENOSYS), "{placed} placed, {failures} failures");
+    assert!(placed + failures > 0);
+}
+
 /// The tracker stands before the planner, whether it records or finds no arena to record to: its functions are found first, and its search for functions goes
 /// past the planner's.
 #[test]
@@ -427,6 +462,25 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
         let [_, _, passed, _] = counters(&image);
         assert!(passed >= 2000, "{by}: {passed} blocks went elsewhere");
     }
+    let still = compile("confined.c", "plan-still", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let image = image("confined-exec", 500, 3000, 1);
+    let output = under(&image, Command::new(&program).args(["prctl", "exec"]).arg(&still));
+    assert!(output.status.success(), "it becomes another program: {}", output.status);
+}
+
+/// As `a_limit_that_a_program_sets_itself_is_its_own` of the tracker.
+#[test]
+fn addresses_that_serve_no_block_go_when_a_program_limits_itself() {
+    let program = compile("limits.c", "plan-limits", &["-O1"]);
+    let plain = Command::new(&program).output().expect("program starts");
+    let image = image("limits", 0, 1 << 62, 1);
+    let output = under(&image, &mut Command::new(&program));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&plain.stdout));
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |command| {
+        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
+    });
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), String::from_utf8_lossy(&plain.stdout));
 }
 
 /// Make sure that the addresses which the planner reserves are not missing where they are limited (batch systems: `ulimit -v`).

@@ -221,6 +221,29 @@ fn hooks_take_little_of_the_callers_stack() {
     }
 }
 
+/// A library's constructor runs with the loader's lock held: a thread that it waits for must not need that lock for a hook's sake.
+#[test]
+fn threads_that_a_constructor_waits_for_do_not_wait_for_the_loader() {
+    let library = compile("early_threads.cpp", "early_threads.so", &["-shared", "-fPIC", "-O1", "-std=c++20"]);
+    let program = compile("early_host.c", "early-host", &["-O1"]);
+    let library = library.to_str().expect("UTF-8");
+    let plain = Command::new(&program).arg(library).status().expect("program starts");
+    assert!(plain.success(), "{plain} without the tracker");
+    let unrecorded = Command::new(&program)
+        .arg(library)
+        .env("LD_PRELOAD", tracker())
+        .env_remove("NUMAPILOT_ARENA")
+        .status()
+        .expect("program starts");
+    assert!(unrecorded.success(), "{unrecorded} without an arena");
+    for mode in [layout::MODE_TRACK, layout::MODE_INSTRUMENT] {
+        let run = record_with(Arena::simulating(32, 1 << 20, mode), &program, &[library], |_| {});
+        run.assert_success();
+        let threads = run.events(|event| matches!(event, Event::ThreadStart { .. }).then_some(()));
+        assert_eq!(threads.len(), 7, "the first, and six that the library started");
+    }
+}
+
 /// Servers and real-time programs lock their memory, and most of them end where that fails.
 #[test]
 fn memory_that_a_program_locks_is_its_own() {
@@ -254,6 +277,38 @@ fn a_limit_on_addresses_is_not_used_up_by_the_recording() {
     assert_eq!(run.arena.limited_processes(), 1);
 }
 
+/// The arena is there already when a program limits its own addresses: it gets what it asked for, and is told so.
+#[test]
+fn a_limit_that_a_program_sets_itself_is_its_own() {
+    let program = compile("limits.c", "limits", &["-O1"]);
+    let plain = Command::new(&program).output().expect("program starts");
+    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |_| {});
+    run.assert_success();
+    let said = String::from_utf8_lossy(&run.output.stdout);
+    assert_eq!(said, String::from_utf8_lossy(&plain.stdout));
+    assert!(said.contains("300 MiB: 1\n200 MiB more: 0\n") && said.ends_with("80 MiB more: 1\n"), "{said}");
+}
+
+/// A core file may be limited, and holds the program's memory first of all.
+#[test]
+fn the_arena_is_not_part_of_core_files() {
+    let script = "grep -A 40 test-arena /proc/self/smaps | grep -m 1 VmFlags";
+    let run = record_with(Arena::new(8, 1 << 20), Path::new("/bin/sh"), &["-c", script], |_| {});
+    let said = String::from_utf8_lossy(&run.output.stdout);
+    assert!(said.split_whitespace().any(|flag| flag == "dd"), "not left out of dumps: {said}");
+}
+
+/// The arena goes with the image that had it.
+#[test]
+fn a_limit_on_addresses_is_passed_on_as_it_was_set() {
+    let script = "ulimit -S -v 3000000; sh -c 'ulimit -v'; ulimit -v; exec /nonexistent";
+    let after = "ulimit -S -v 3000000; exec sh -c 'ulimit -v'";
+    for (script, said) in [(script, "3000000\n3000000\n"), (after, "3000000\n")] {
+        let run = record_with(Arena::new(1024, 1 << 20), Path::new("/bin/sh"), &["-c", script], |_| {});
+        assert_eq!(String::from_utf8_lossy(&run.output.stdout), said, "{script}");
+    }
+}
+
 /// Sandboxed children of servers are killed for any system call that they do not make themselves.
 #[test]
 fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
@@ -270,6 +325,51 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
             assert!(marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
         }
     }
+}
+
+/// The filter goes with it: neither a look at the program nor what the tracker would call in it is on its list.
+#[test]
+fn a_program_that_restricts_its_system_calls_may_become_another() {
+    let program = compile("confined.c", "confined", &["-O1", "-fno-builtin"]);
+    let still = compile("confined.c", "still", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let still = still.to_str().expect("UTF-8");
+    for by in ["prctl", "seccomp"] {
+        let plain = Command::new(&program).args([by, "exec", still]).output().expect("program starts");
+        assert!(plain.status.success(), "{by}: {} without the tracker", plain.status);
+        let run = record_with(Arena::new(8, 4 << 20), &program, &[by, "exec", still], |_| {});
+        run.assert_success();
+        assert_eq!(run.arena.unrecorded_programs(layout::UNRECORDED_CLOSED), 1, "{by}");
+    }
+}
+
+/// Valgrind looks at each system call, and ends where one has arguments that it does not expect.
+#[test]
+fn programs_run_under_valgrind_with_the_tracker() {
+    let program = compile("plan_limit.c", "under-valgrind", &["-O1", "-fno-builtin"]);
+    let arguments = ["--quiet", program.to_str().expect("UTF-8"), "8"];
+    let run = record_with(Arena::new(16, 1 << 20), Path::new("valgrind"), &arguments, |_| {});
+    run.assert_success();
+    assert_eq!(String::from_utf8_lossy(&run.output.stdout), "malloc has it 0\nmmap has it\n");
+    assert!(run.rings.iter().any(|ring| !ring.is_empty()), "it was not recorded");
+}
+
+/// Their programs end where another library was loaded before the sanitizer's.
+#[test]
+fn programs_with_sanitizers_run_without_the_tracker() {
+    let addresses = compile("plan_limit.c", "sanitized-addresses", &["-O1", "-fsanitize=address"]);
+    let threads = compile("plan_limit.c", "sanitized-threads", &["-O1", "-fsanitize=thread"]);
+    let script = format!("{} 8; exec {} 8", addresses.display(), threads.display());
+    // Looking for leaks asks for rights that containers do not give.
+    let leaks = ("ASAN_OPTIONS", "detect_leaks=0");
+    let mut plain = Command::new("/bin/sh");
+    let plain = plain.args(["-c", &script]).env(leaks.0, leaks.1).output().expect("program starts");
+    let run = record_with(Arena::new(16, 1 << 20), Path::new("/bin/sh"), &["-c", &script], |command| {
+        command.env(leaks.0, leaks.1);
+    });
+    let said = String::from_utf8_lossy(&run.output.stdout);
+    assert_eq!((run.output.status, &*said), (plain.status, &*String::from_utf8_lossy(&plain.stdout)));
+    assert!(said.starts_with("malloc has it 0\nmmap has it\n"), "{said}");
+    assert_eq!(run.arena.unrecorded_programs(layout::UNRECORDED_FOREIGN), 2);
 }
 
 /// The C library of Ubuntu 24.04, where a thread-local access of the dynamic kind may allocate. `NUMAPILOT_LIBC239` names a directory with

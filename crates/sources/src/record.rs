@@ -373,13 +373,13 @@ fn unrecorded(arena: &Arena, engine: Engine) -> Vec<String> {
         (
             wire::layout::UNRECORDED_FOREIGN,
             missed,
-            "linked to another C library than the tracker, so it was not loaded",
+            "linked to another C library than the tracker, or to a sanitizer of addresses or threads, so it was not loaded",
         ),
         (
             wire::layout::UNRECORDED_CLOSED,
             missed,
-            "set-user-ID programs, or programs whose user or root folder has no access to the tracker's file; start numapilot as that user \
-             (`runuser -u USER -- numapilot record ...`), or inside that root folder",
+            "set-user-ID programs, or programs whose user or root folder has no access to the tracker's file, or that were started by one which had \
+             restricted its own system calls (seccomp); start numapilot as that user (`runuser -u USER -- numapilot record ...`), or inside that root folder",
         ),
         (
             wire::layout::UNRECORDED_STATIC,

@@ -107,7 +107,7 @@ pub fn summary(fitted: &Fitted, outcome: &Outcome, is_reported: impl Fn(&ObjectR
     }
     if outcome.unplaced_programs > 0 {
         lines.push(format!(
-            "{} static or linked to another C library, so nothing was placed there",
+            "{} static, linked to another C library or to a sanitizer, set-user-ID or restricted by its starter (seccomp), so nothing was placed there",
             units::counted(outcome.unplaced_programs, "started program is", "started programs are")
         ));
     }

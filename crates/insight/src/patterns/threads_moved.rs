@@ -18,15 +18,15 @@ pub(super) fn detect(scene: &Scene<'_>) -> Vec<Draft> {
     let index = |node| index_of(scene.machine, node);
     for access in scene.analysis.accesses() {
         let (Some(from), Some(home)) = (index(access.node), index(access.home)) else { continue };
-        all.add(&access);
+        all.add(access);
         if home != from {
-            remote.add(&access);
+            remote.add(access);
         }
         let moved_from = scene.seats.of_moved[access.thread.0 as usize].filter(|seat| *seat != from);
         let Some(seat) = moved_from else { continue };
-        away.add(&access);
+        away.add(access);
         if home == seat {
-            caused.add(&access);
+            caused.add(access);
         }
     }
     let caused_share = caused.share_of(&remote);

@@ -129,9 +129,9 @@ impl Usage {
             let cell = usage.cell(analysis, machine, &access, row);
             *cells.entry(cell).or_default() += f64::from(access.weight);
             if cell.home != NONE && cell.home != from {
-                usage.remote.add(&access);
+                usage.remote.add(access);
                 if cell.flags & OWN_PROCESS != 0 {
-                    usage.own_remote.add(&access);
+                    usage.own_remote.add(access);
                 }
             }
             let window = usize::from(usage.rows[row as usize].window);

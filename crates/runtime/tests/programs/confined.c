@@ -1,5 +1,6 @@
 /* A program that gives up all system calls but those that it makes itself, as sandboxed children of servers do, and is killed for any other.
- * Arguments: how it asks for that (prctl, seccomp) and how it ends (return, _exit). */
+ * Arguments: how it asks for that (prctl, seccomp) and how it ends (return, _exit, exec: by becoming the program that the third argument names).
+ * With -DSTILL, static and without a C library: a program that makes no call but its last. */
 #define _GNU_SOURCE
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -13,11 +14,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef STILL
+__attribute__((noreturn)) void _start(void) {
+#if defined(__x86_64__)
+    __asm__ volatile("syscall" : : "a"(SYS_exit_group), "D"(0));
+#else
+    register long number __asm__("x8") = SYS_exit_group, status __asm__("x0") = 0;
+    __asm__ volatile("svc 0" : : "r"(number), "r"(status));
+#endif
+    __builtin_unreachable();
+}
+#else
 #define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 static struct sock_filter filter[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     ALLOW(SYS_brk), ALLOW(SYS_mmap), ALLOW(SYS_mprotect), ALLOW(SYS_munmap), ALLOW(SYS_mremap), ALLOW(SYS_madvise), ALLOW(SYS_write), ALLOW(SYS_exit),
-    ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigprocmask), ALLOW(SYS_wait4),
+    ALLOW(SYS_exit_group), ALLOW(SYS_rt_sigprocmask), ALLOW(SYS_wait4), ALLOW(SYS_execve),
 #ifdef SYS_clone
     ALLOW(SYS_clone),
 #endif
@@ -37,7 +49,7 @@ static void *work(void *argument) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 3) return 2;
+    if (count < 3) return 2;
     pthread_t early, late;
     char *held = malloc(1 << 20);
     if (held == NULL) return 3;
@@ -66,5 +78,7 @@ int main(int count, char **arguments) {
     munmap(page, 4096);
     if (write(1, "done\n", 5) != 5) return 7;
     if (strcmp(arguments[2], "_exit") == 0) _exit(0);
-    return 0;
+    if (strcmp(arguments[2], "exec") == 0 && count == 4) execl(arguments[3], arguments[3], (char *)NULL);
+    return count == 3 ? 0 : 10;
 }
+#endif

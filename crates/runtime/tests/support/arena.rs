@@ -138,6 +138,12 @@ impl Arena {
         unsafe { (&raw const (*self.header()).unrecorded.0.limited_processes).read_volatile() }
     }
 
+    /// Value of `np_arena.unrecorded_programs` for this reason.
+    pub fn unrecorded_programs(&self, reason: usize) -> u32 {
+        // SAFETY: as in `losses`.
+        unsafe { (&raw const (*self.header()).unrecorded.0.unrecorded_programs[reason]).read_volatile() }
+    }
+
     /// Value of `np_arena.state`.
     pub fn state(&self) -> u32 {
         // SAFETY: as in `losses`.

@@ -1,0 +1,13 @@
+/* Loads a library, and calls it. Ends by a signal if that takes for ever. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+
+int main(int count, char **arguments) {
+    if (count != 2) return 2;
+    alarm(20);
+    void *library = dlopen(arguments[1], RTLD_NOW);
+    if (library == NULL) return fprintf(stderr, "%s\n", dlerror()), 3;
+    int (*answer)(void) = (int (*)(void))dlsym(library, "early_answer");
+    return answer != NULL && answer() == 42 ? 0 : 4;
+}
