@@ -22,7 +22,7 @@ pub(crate) fn seats(
         let recorded = data.cpu.filter(|&id| layout == Layout::Recorded && order.contains(&id));
         let id = recorded.unwrap_or(order[thread % order.len()]);
         let cpu = machine.cpus().iter().position(|cpu| cpu.id == id)?;
-        Some((cpu, machine.node_index(machine.node_of_cpu(id)?)?))
+        Some((cpu, machine.node_index(machine.node_of_cpu(id)?)?.0))
     };
     let seats: Option<Vec<_>> = program.threads.iter().enumerate().map(seat).collect();
     seats.ok_or_else(|| fail("its description does not say which nodes its CPUs belong to"))

@@ -24,6 +24,7 @@ use numapilot_kernel::affinity;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 
@@ -602,7 +603,8 @@ impl Packer {
 }
 
 fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
-    demand.memory_bytes.iter().enumerate().filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
+    let by_node = NodeIndex::all(demand.memory_bytes.len()).zip(&demand.memory_bytes);
+    by_node.filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
 }
 
 fn words(packing: &Packing, units: usize) -> String {

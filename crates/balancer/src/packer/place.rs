@@ -77,11 +77,11 @@ pub struct Placed {
 /// The kernel's numbers of these nodes.
 #[must_use]
 pub fn ids(machine: &Machine, nodes: NodeSet) -> Vec<NodeId> {
-    nodes.iter().filter_map(|at| machine.nodes().get(at).map(|node| node.id)).collect()
+    nodes.iter().filter_map(|at| machine.nodes().get(at.0).map(|node| node.id)).collect()
 }
 
 fn cpus(machine: &Machine, nodes: NodeSet) -> CpuMask {
-    nodes.iter().filter_map(|at| machine.nodes().get(at)).flat_map(|node| node.cpus.iter().copied()).collect()
+    nodes.iter().filter_map(|at| machine.nodes().get(at.0)).flat_map(|node| node.cpus.iter().copied()).collect()
 }
 
 impl Held {
@@ -349,7 +349,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().trim().to_owned();
         // Four nodes of four processors.
         let machine = Machine::load("opteron-8385").unwrap();
-        let mut held = Held { nodes: [1].into_iter().collect(), ..Held::default() };
+        let mut held = Held { nodes: NodeSet(0b10), ..Held::default() };
         let (mut progress, mut placed) = (Until::ever(), Placed::default());
         assert!(held.by_cpuset(folder.path(), &machine, &mut progress, &mut placed));
         let of_node = format_cpu_list(machine.nodes()[1].cpus.iter().map(|cpu| cpu.0));

@@ -17,6 +17,7 @@ use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 
 use crate::event::Target;
@@ -236,18 +237,18 @@ impl Allowed {
         }
     }
 
-    /// Indices of the nodes whose CPUs and memory may both be used.
+    /// Nodes whose CPUs and memory may both be used.
     #[must_use]
     pub fn nodes(&self, machine: &Machine) -> NodeSet {
         let may = |node: &numapilot_machine::Node| {
             let cpus: CpuMask = node.cpus.iter().copied().collect();
             !self.cpus.and(&cpus).is_empty() && self.mems.contains(&node.id)
         };
-        machine.nodes().iter().enumerate().filter(|(_, node)| may(node)).map(|(at, _)| at).collect()
+        NodeIndex::all(machine.nodes().len()).filter(|at| may(&machine.nodes()[*at])).collect()
     }
 }
 
-/// Indices of the nodes that this process may use.
+/// Nodes that this process may use.
 #[must_use]
 pub fn allowed_here(machine: &Machine) -> NodeSet {
     let allowed = Allowed::of_process(std::process::id());

@@ -12,6 +12,7 @@ use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::task;
 use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Refusal;
 
 use super::bound::Bound;
@@ -33,13 +34,13 @@ pub struct ThreadMove {
     previous: CpuMask,
 }
 
-/// An order to move a thread to a node, by index.
+/// An order to move a thread to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadOrder {
     /// Number of the thread, as policies use it.
     pub thread: u32,
-    /// Index of the destination node.
-    pub to: usize,
+    /// The destination node.
+    pub to: NodeIndex,
 }
 
 /// The outcome of orders.
@@ -446,7 +447,7 @@ mod tests {
             return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
         }
         let (binder, mut undo_log) = (binder(&[&all.cpus()[..1]]), Kept::default());
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!((moves.results, undo_log.threads.len()), (vec![Err(Refusal::Unsupported)], 0));
         assert_eq!(affinity::of_thread(child.0.id()).unwrap(), all);
     }
@@ -482,7 +483,7 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2], &[CpuId(8000)]]);
         let mut undo_log = Kept::default();
-        let to = |to| [ThreadOrder { thread, to }];
+        let to = |to| [ThreadOrder { thread, to: NodeIndex(to) }];
         let first = binder.carry_out(&to(0), &mut targets, &mut undo_log);
         assert!(first.results[0].is_ok() && first.moved.len() == 1);
         assert_eq!((affinity::of_thread(tid).unwrap().cpus(), undo_log.threads.len()), (cpus[..1].to_vec(), 1));
@@ -509,19 +510,19 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2]]);
         let mut full = Kept { is_full: true, ..Kept::default() };
-        let refused = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut full);
+        let refused = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut full);
         assert_eq!((refused.results, affinity::of_thread(tid).unwrap()), (vec![Err(Refusal::Unsupported)], all));
         assert!(refused.troubles[0].contains("no space left"));
 
         let mut undo_log = Kept::default();
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let theirs: CpuMask = cpus[1..2].iter().copied().collect();
         affinity::set_thread(tid, &theirs).unwrap();
         assert_eq!(binder.take_back(&moves.moved, &mut targets, &mut undo_log), 0);
         assert_eq!((affinity::of_thread(tid).unwrap(), undo_log.threads.len()), (theirs, 0));
         drop(child);
         targets.look(&Machine::live().unwrap());
-        let gone = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let gone = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!((gone.results, gone.troubles.len()), (vec![Err(Refusal::Gone)], 0));
     }
 
@@ -565,7 +566,7 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1]]);
         let mut undo_log = Kept::default();
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!(moves.moved.len(), 1);
         let heir = Killed(started_by(&mut child));
         assert_eq!(affinity::of_thread(heir.0).unwrap().cpus(), cpus[..1], "the kernel's rule");
@@ -585,7 +586,7 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1]]);
         let mut undo_log = Kept::default();
-        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let heir = Killed(started_by(&mut child));
         // Never looked at before the release: a process that was found in the rings at the end.
         targets.add(heir.0).unwrap();
@@ -594,7 +595,7 @@ mod tests {
         assert_eq!((affinity::of_thread(heir.0).unwrap(), undo_log.threads.len()), (all.clone(), 0));
 
         // One that has chosen other CPUs is not taken for an heir.
-        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let theirs: CpuMask = cpus[1..2].iter().copied().collect();
         affinity::set_thread(heir.0, &theirs).unwrap();
         let mut others = Targets::default();

@@ -3,6 +3,7 @@
 
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
 use numapilot_perf::abi::sample;
@@ -36,8 +37,8 @@ pub struct Fault {
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Index of the node on which the thread ran.
-    pub node: usize,
+    /// Node on which the thread ran.
+    pub node: NodeIndex,
     /// Page number: the address divided by 4,096.
     pub page: u64,
     /// Details of a sampled access; `None`: a fault.
@@ -81,7 +82,7 @@ pub struct FaultSampler {
     /// Losses according to a set's own counts.
     lost: u64,
     buffer: Vec<u8>,
-    node_of_cpu: Vec<Option<usize>>,
+    node_of_cpu: Vec<Option<NodeIndex>>,
 }
 
 /// A set of events with its processes.
@@ -165,7 +166,7 @@ impl FaultSampler {
     }
 }
 
-fn take(record: &Record<'_>, node_of_cpu: &[Option<usize>], seen: &mut Seen) {
+fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen) {
     match record {
         Record::Sample(_, sample) => {
             let (Some((pid, tid)), Some(cpu), Some(address)) = (sample.pid_tid, sample.cpu, sample.addr) else {
@@ -207,13 +208,13 @@ mod tests {
     /// What ran on CPUs that were added since the start was taken for accesses from the first node, and their pages were moved there.
     #[test]
     fn a_fault_on_a_cpu_whose_node_is_not_known_is_counted_and_left_out() {
-        let (node_of_cpu, mut seen) = ([Some(1), None], Seen::default());
+        let (node_of_cpu, mut seen) = ([Some(NodeIndex(1)), None], Seen::default());
         for cpu in [0, 1, 9] {
             let sample = Sample { pid_tid: Some((7, 8)), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
             take(&Record::Sample(0, sample), &node_of_cpu, &mut seen);
         }
-        let nodes: Vec<usize> = seen.faults.iter().map(|fault| fault.node).collect();
-        assert_eq!((nodes, seen.bad), (vec![1], 2));
+        let nodes: Vec<NodeIndex> = seen.faults.iter().map(|fault| fault.node).collect();
+        assert_eq!((nodes, seen.bad), (vec![NodeIndex(1)], 2));
     }
 
     #[test]

@@ -95,7 +95,7 @@ impl Samples {
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
             let (pid, tid) = one.task?;
-            let access = Access { home: index(one.home).map(|home| home as u8), weight: one.weight };
+            let access = Access { home: index(one.home).map(|home| home.0 as u8), weight: one.weight };
             Some(Fault { time_ns, pid, tid, node: index(one.node)?, page: one.address / 4096, access: Some(access) })
         });
         seen.faults.extend(accesses);

@@ -14,6 +14,7 @@ use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 
 use super::bound::Bound;
 use super::clock;
@@ -57,8 +58,8 @@ const CENSUS_PAGES: u64 = 1 << 20;
 pub struct Thread {
     /// Number that policies use for the thread; never reused.
     pub number: u32,
-    /// Index of the node on which it last ran.
-    pub node: usize,
+    /// Node on which it last ran.
+    pub node: NodeIndex,
     /// Its running time in nanoseconds at the last reading.
     ran_ns: u64,
     /// Share of the time between the last two readings for which it ran, 0 to 1.
@@ -491,7 +492,7 @@ fn take_census(
             for (part, state) in addresses.chunks(stride as usize).zip(&states) {
                 let Some(home) = state.node().and_then(|node| machine.node_index(node)) else { continue };
                 for address in part {
-                    homes.set(address / 4096, address / 4096 + 1, home as u8);
+                    homes.set(address / 4096, address / 4096 + 1, home.0 as u8);
                 }
             }
         };

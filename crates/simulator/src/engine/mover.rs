@@ -105,15 +105,16 @@ impl Mover {
             }
             Action::Migrate { page, to } => {
                 let unit = context.pages.resolve(*page)?;
-                let from = context.pages.migrate(unit, *to)?;
-                Ok(self.copy(unit, page.process, from, &[*to], context, copied))
+                let from = context.pages.migrate(unit, to.0)?;
+                Ok(self.copy(unit, page.process, from, &[to.0], context, copied))
             }
             Action::Replicate { page, nodes } => {
                 let unit = context.pages.resolve(*page)?;
                 let (home, had) =
                     (context.pages.home(unit.region, unit.first).unwrap_or(0), context.pages.copies(unit));
-                context.pages.replicate(unit, nodes)?;
-                let new: Vec<usize> = nodes.iter().copied().filter(|&n| n != home && had >> n & 1 == 0).collect();
+                let nodes: Vec<usize> = nodes.iter().map(|node| node.0).collect();
+                context.pages.replicate(unit, &nodes)?;
+                let new: Vec<usize> = nodes.into_iter().filter(|&n| n != home && had >> n & 1 == 0).collect();
                 context.moves.copies_made += new.len() as u64;
                 Ok(self.copy(unit, page.process, home, &new, context, copied))
             }
@@ -125,7 +126,7 @@ impl Mover {
                 shoot_down(page.process, context);
                 Ok(context.costs.split_ns)
             }
-            Action::MoveThread { thread, to } => move_thread(*thread as usize, *to, context),
+            Action::MoveThread { thread, to } => move_thread(*thread as usize, to.0, context),
             Action::Unmap { process, first, pages } => unmap(*process, *first, *pages, context),
         }
     }

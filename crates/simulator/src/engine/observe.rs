@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{HintFault, NodeCounters, Observation, PageKey, ThreadState};
 use numapilot_traffic::{Class, Load};
 
@@ -38,7 +39,7 @@ pub(crate) struct Watch {
     /// Sums by (process index, node index).
     groups: BTreeMap<(u32, usize), GroupSums>,
     pub(crate) faults: Vec<HintFault>,
-    pub(crate) collapses: Vec<(PageKey, usize)>,
+    pub(crate) collapses: Vec<(PageKey, NodeIndex)>,
 }
 
 impl Watch {
@@ -102,7 +103,7 @@ impl Watch {
         let thread = |(thread, sums): (usize, &ThreadSums)| ThreadState {
             thread: thread as u32,
             process: program.threads[thread].process,
-            node: runners.all[thread].node,
+            node: NodeIndex(runners.all[thread].node),
             busy_ns: sums.busy_ns,
             instructions: sums.instructions,
             memory_accesses: sums.accesses,

@@ -81,9 +81,9 @@ impl Placer {
         let nodes = self.nodes.len();
         let sound = match allocation {
             Allocation::FirstTouch => true,
-            Allocation::Interleave(list) => !list.is_empty() && list.iter().all(|&node| node < nodes),
+            Allocation::Interleave(list) => !list.is_empty() && list.iter().all(|node| node.0 < nodes),
             Allocation::WeightedInterleave(list) => {
-                !list.is_empty() && list.iter().all(|&(node, weight)| node < nodes && weight > 0)
+                !list.is_empty() && list.iter().all(|&(node, weight)| node.0 < nodes && weight > 0)
             }
         };
         match self.allocations.get_mut(process as usize) {
@@ -141,13 +141,13 @@ impl Placer {
         // Interleaving goes by page number, as the kernel's does within a mapping.
         let number = (region.first_page + unit.first) / unit.pages;
         match &self.allocations[region.process as usize] {
-            Allocation::Interleave(nodes) => nodes[(number % nodes.len() as u64) as usize],
+            Allocation::Interleave(nodes) => nodes[(number % nodes.len() as u64) as usize].0,
             Allocation::WeightedInterleave(nodes) => {
                 let total: u64 = nodes.iter().map(|&(_, weight)| u64::from(weight)).sum();
                 let mut turn = number % total;
-                let mut chosen = nodes[0].0;
+                let mut chosen = nodes[0].0.0;
                 for &(node, weight) in nodes {
-                    chosen = node;
+                    chosen = node.0;
                     if turn < u64::from(weight) {
                         break;
                     }

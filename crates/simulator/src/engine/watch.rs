@@ -1,5 +1,6 @@
 //! What an observer on a real machine would get from an epoch: samples with their losses and costs, NUMA hinting faults, and copies that a write ended.
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{HintFault, PageKey, Sample};
 
 use crate::engine::demand::Demand;
@@ -92,8 +93,8 @@ impl Sampler {
             page: key,
             small_page: key.page + (page - unit.first),
             thread,
-            from,
-            home,
+            from: NodeIndex(from),
+            home: NodeIndex(home),
             is_write,
             latency_ns: Some(scene.ways.path_ns()[from][home] as f32),
         };
@@ -137,8 +138,8 @@ pub(crate) fn hint_faults(scene: &mut Scene<'_>, demand: &Demand, random: &mut R
             time_ns,
             page: scene.pages.key(unit),
             thread: by.thread,
-            from: runner.node,
-            home: scene.pages.home(unit.region, unit.first).unwrap_or(runner.node),
+            from: NodeIndex(runner.node),
+            home: NodeIndex(scene.pages.home(unit.region, unit.first).unwrap_or(runner.node)),
             is_write,
             age_ns: time_ns.saturating_sub(since_ns),
         });
@@ -153,7 +154,7 @@ pub(crate) fn collapses(
     demand: &Demand,
     random: &mut Random,
     cost_ns: f64,
-) -> Vec<(PageKey, usize)> {
+) -> Vec<(PageKey, NodeIndex)> {
     let mut ended = Vec::new();
     for (slice, threads) in demand.slices() {
         if scene.pages.counts(slice).copied.is_empty() {
@@ -181,7 +182,8 @@ pub(crate) fn collapses(
             if let Some(per) = writer {
                 scene.runners.all[per.thread as usize].debt_ns += cost_ns;
             }
-            ended.push((scene.pages.key(unit), scene.pages.home(region, unit.first).unwrap_or(0)));
+            let left = NodeIndex(scene.pages.home(region, unit.first).unwrap_or(0));
+            ended.push((scene.pages.key(unit), left));
         }
     }
     ended

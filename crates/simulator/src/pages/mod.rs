@@ -66,7 +66,7 @@ impl PageTable {
         }
         by_process.iter_mut().for_each(|regions| regions.sort_unstable());
         let nodes = machine.nodes();
-        let position = |id| machine.node_index(id).unwrap_or(0);
+        let position = |id| machine.node_index(id).map_or(0, |node| node.0);
         let nearest =
             |n: &numapilot_machine::Node| machine.nodes_nearest_first(n.id).into_iter().map(position).collect();
         let counts = |slice: &crate::program::Slice| SliceCounts {

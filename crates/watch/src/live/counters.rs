@@ -308,7 +308,7 @@ impl Counters {
         let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
             let node = cpu.node.and_then(|node| machine.node_index(node));
-            let place = node.map_or(Place::Nowhere, Place::Node);
+            let place = node.map_or(Place::Nowhere, |index| Place::Node(index.0));
             self.open_on(index, scope, (task, cpu.id.0), (place, shares), opener)?;
         }
         Ok(())
