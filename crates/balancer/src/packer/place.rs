@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use numapilot_host::Tid;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
@@ -219,7 +220,7 @@ impl Held {
     pub fn release(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
         let (mut free, bindings) = (Vec::new(), self.bindings());
         let threads = std::mem::take(&mut self.threads);
-        let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
+        let known: BTreeSet<Tid> = threads.keys().map(|id| id.tid).collect();
         let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
             if !binding::is_ours(id, &bound) || thread_cpus::restore(id.pid, id.tid, &bound.before).is_ok() {
@@ -236,7 +237,7 @@ impl Held {
 
 fn threads_of(pid: u32) -> Vec<ThreadId> {
     let tids = task::threads_of(pid).unwrap_or_default();
-    let id = |tid: u32| {
+    let id = |tid: Tid| {
         let stat = task::stat_of_thread(pid, tid).ok()?;
         Some(ThreadId { pid, tid, start_ticks: stat.start_ticks })
     };

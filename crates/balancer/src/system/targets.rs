@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::census;
 use numapilot_kernel::cgroup;
@@ -84,7 +85,7 @@ pub struct ManagedProcess {
     /// Number of program images that it has had, modulo 256.
     pub generation: u8,
     /// Its threads by thread id.
-    pub threads: BTreeMap<u32, Thread>,
+    pub threads: BTreeMap<Tid, Thread>,
     /// Home nodes of its pages.
     pub homes: Homes,
     /// Its mappings at the last reading.
@@ -607,7 +608,7 @@ mod tests {
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         assert!(targets.look(&machine).0.ended.is_empty());
-        let mask = numapilot_kernel::affinity::of_thread(pid).unwrap();
+        let mask = numapilot_kernel::affinity::of_thread(Tid::first_of(pid)).unwrap();
         let bound = Bound { before: mask.clone(), ours: mask, is_inherited: false };
         let managed = targets.all.get_mut(&pid).unwrap();
         managed.was_bound(&bound);

@@ -272,7 +272,7 @@ impl Counters {
         let (opened, mut denied) = (self.open.len(), None);
         for &pid in pids {
             let tids = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
-            for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid).ok()) {
+            for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid.0).ok()) {
                 match self.open_task(index, machine, scope, task, opener) {
                     Err(Refusal::System(error)) if is_denied(&error) => {
                         denied = Some((pid, error));
