@@ -36,8 +36,8 @@ struct GroupSums {
 pub(crate) struct Watch {
     pub(crate) ledger: Ledger,
     threads: Vec<ThreadSums>,
-    /// Sums by (process index, node index).
-    groups: BTreeMap<(u32, usize), GroupSums>,
+    /// Sums by (process index, node).
+    groups: BTreeMap<(u32, NodeIndex), GroupSums>,
     pub(crate) faults: Vec<HintFault>,
     pub(crate) collapses: Vec<(PageKey, NodeIndex)>,
 }
@@ -103,7 +103,7 @@ impl Watch {
         let thread = |(thread, sums): (usize, &ThreadSums)| ThreadState {
             thread: thread as u32,
             process: program.threads[thread].process,
-            node: NodeIndex(runners.all[thread].node),
+            node: runners.all[thread].node,
             busy_ns: sums.busy_ns,
             instructions: sums.instructions,
             memory_accesses: sums.accesses,
@@ -125,14 +125,14 @@ impl Watch {
     /// The groups as classes: overlap is latency over the time waited per access.
     fn load(&self) -> Load {
         let elapsed = self.ledger.elapsed_ns();
-        let class = |(&(_, from), group): (&(u32, usize), &GroupSums)| {
+        let class = |(&(_, from), group): (&(u32, NodeIndex), &GroupSums)| {
             let sum: f64 = group.reads.iter().chain(&group.writes).sum();
             if sum <= 0.0 || elapsed <= 0.0 {
                 return None;
             }
             let waited = group.busy_ns - group.own_ns;
             Some(Class {
-                from,
+                from: from.0,
                 threads: group.busy_ns / elapsed,
                 outstanding: if waited > 0.0 { group.latency_ns / waited } else { 1.0 },
                 think_ns: group.own_ns / group.accesses,

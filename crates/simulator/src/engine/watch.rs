@@ -62,7 +62,7 @@ impl Sampler {
         (taken, lost)
     }
 
-    fn draw(&mut self, scene: &Scene<'_>, thread: u32, behaviour: u32, from: usize) {
+    fn draw(&mut self, scene: &Scene<'_>, thread: u32, behaviour: u32, from: NodeIndex) {
         let mix = scene.program.behaviours[behaviour as usize].mix as usize;
         let parts = &scene.program.mixes[mix].parts;
         let cumulative = &mut self.cumulative[mix];
@@ -84,7 +84,7 @@ impl Sampler {
         let unit = scene.pages.unit(region, page);
         let home = match scene.pages.copies(unit) {
             0 => home,
-            mask if is_write => scene.pages.nearest_copy(mask & 1 << home, from, home),
+            mask if is_write => scene.pages.nearest_copy(mask & 1 << home.0, from, home),
             mask => scene.pages.nearest_copy(mask, from, home),
         };
         let key = scene.pages.key(unit);
@@ -93,8 +93,8 @@ impl Sampler {
             page: key,
             small_page: key.page + (page - unit.first),
             thread,
-            from: NodeIndex(from),
-            home: NodeIndex(home),
+            from,
+            home,
             is_write,
             latency_ns: Some(scene.ways.path_ns()[from][home] as f32),
         };
@@ -138,8 +138,8 @@ pub(crate) fn hint_faults(scene: &mut Scene<'_>, demand: &Demand, random: &mut R
             time_ns,
             page: scene.pages.key(unit),
             thread: by.thread,
-            from: NodeIndex(runner.node),
-            home: NodeIndex(scene.pages.home(unit.region, unit.first).unwrap_or(runner.node)),
+            from: runner.node,
+            home: scene.pages.home(unit.region, unit.first).unwrap_or(runner.node),
             is_write,
             age_ns: time_ns.saturating_sub(since_ns),
         });
@@ -182,8 +182,7 @@ pub(crate) fn collapses(
             if let Some(per) = writer {
                 scene.runners.all[per.thread as usize].debt_ns += cost_ns;
             }
-            let left = NodeIndex(scene.pages.home(region, unit.first).unwrap_or(0));
-            ended.push((scene.pages.key(unit), left));
+            ended.push((scene.pages.key(unit), scene.pages.home(region, unit.first).unwrap_or_default()));
         }
     }
     ended
