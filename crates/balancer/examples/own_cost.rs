@@ -11,7 +11,7 @@ use numapilot_balancer::evidence::homes::Homes;
 use numapilot_balancer::evidence::table::{PageId, PageTable};
 use numapilot_balancer::observe::{self, Use};
 use numapilot_balancer::system::clock;
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::{Action, Observation, Outcome, Policy, ThreadState};
 
 const LOOK: Duration = Duration::from_millis(100);
@@ -123,8 +123,8 @@ impl Driver {
         self.decisions += 1;
         for action in orders {
             if let Action::Migrate { page, to } = &action {
-                self.homes.set(page.page, page.page + 1, *to as u8);
-                self.table.is_at(PageId::new(1, 0, page.page), *to as u8);
+                self.homes.set(page.page, page.page + 1, to.0 as u8);
+                self.table.is_at(PageId::new(1, 0, page.page), to.0 as u8);
                 self.moved += 1;
                 self.moved_later += usize::from(number >= FIRST_LOOKS);
             }
@@ -140,7 +140,7 @@ impl Driver {
         let thread = |node: usize| ThreadState {
             thread: node as u32 + 1,
             process: 1,
-            node,
+            node: NodeIndex(node),
             busy_ns: elapsed_ns,
             instructions: 0.0,
             memory_accesses: estimated.accesses / self.nodes as f64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::PageKey;
 use numapilot_placement::PageSize;
 use numapilot_placement::Sample;
@@ -45,8 +46,8 @@ impl Use {
             page: self.key(),
             small_page: self.page,
             thread: self.thread,
-            from: usize::from(self.from),
-            home: usize::from(self.home),
+            from: NodeIndex(usize::from(self.from)),
+            home: NodeIndex(usize::from(self.home)),
             // Faults do not distinguish loads from stores, so the page counts as written unless it cannot be.
             is_write: !self.is_read_only,
             latency_ns: None,
@@ -88,7 +89,7 @@ mod tests {
             |used: &Use| (used.page == 7).then(|| Known { users: vec![(2, 3), (1, 1)], home: Some(0), bounces: 0 });
         let uses = [used(7, 1), used(8, 3)];
         let seen = samples(&uses, false, known);
-        let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page, sample.from)).collect();
+        let pairs: Vec<(u64, usize)> = seen.iter().map(|sample| (sample.page.page, sample.from.0)).collect();
         assert_eq!(pairs, [(7, 1), (8, 3), (7, 2)]);
         assert_eq!(samples(&uses, true, known).len(), 2);
         assert!(seen.iter().all(|sample| sample.is_write), "unknown is not read-only");

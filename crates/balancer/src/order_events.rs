@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
 use numapilot_placement::PageKey;
@@ -91,11 +92,11 @@ fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
 }
 
 /// Converts orders about threads. `task_of` returns process id and thread id of a policy's thread number.
-pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(u32, u32)>) -> Vec<ThreadOrder> {
+pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(u32, Tid)>) -> Vec<ThreadOrder> {
     let order = |order: &Order| match order {
         Order::MoveThread { thread, to } => {
             let (pid, tid) = task_of(*thread)?;
-            Some(ThreadOrder { pid, tid: Some(tid), nodes: vec![ids[*to].0], because: String::new() })
+            Some(ThreadOrder { pid, tid: Some(tid.0), nodes: vec![ids[*to].0], because: String::new() })
         }
         _ => None,
     };
@@ -130,6 +131,8 @@ fn step(page: PageKey) -> u64 {
 mod tests {
     //! Adjacent pages with the same order are one batch.
 
+    use numapilot_machine::NodeIndex;
+
     use super::*;
 
     fn page(page: u64) -> PageKey {
@@ -139,7 +142,8 @@ mod tests {
     #[test]
     fn neighbours_with_one_fate_are_one_batch_with_their_evidence() {
         let ids = [NodeId(0), NodeId(2)];
-        let orders: Vec<Order> = [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: 1 }).into();
+        let orders: Vec<Order> =
+            [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: NodeIndex(1) }).into();
         let known =
             |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
         let told = batches(&orders, &ids, |_| 77, known);
@@ -148,8 +152,8 @@ mod tests {
         assert_eq!(told[0].fate, PageDecision::Move { from: Some(0), to: 2 });
         assert_eq!(told[0].seen, [SeenFrom { node: 2, reads: 9.0, writes: 0.0 }]);
         assert_eq!(told[1].fate, PageDecision::Move { from: None, to: 2 });
-        let moves = [Order::MoveThread { thread: 3, to: 1 }, Order::MoveThread { thread: 4, to: 1 }];
-        let told = threads(&moves, &ids, |thread| (thread == 3).then_some((77, 78)));
+        let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
+        let told = threads(&moves, &ids, |thread| (thread == 3).then_some((77, Tid(78))));
         assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(78), vec![2]));
     }
 

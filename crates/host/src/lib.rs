@@ -7,6 +7,7 @@
 
 pub mod cgroups;
 mod hidden;
+mod ids;
 mod members;
 pub mod meminfo;
 mod patient;
@@ -17,6 +18,7 @@ pub mod testing;
 mod title;
 
 pub use hidden::hidden_processes;
+pub use ids::Tid;
 pub use members::Group;
 pub use members::Member;
 pub use members::Members;

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::parse_cpu_list;
 
@@ -90,7 +91,7 @@ pub fn is_still_with(shown: &CpuMask, set: &CpuMask, online: Option<&CpuMask>) -
 /// What a thread is shown as having, `shown`, with those of its CPUs that are offline or yet to be added: what it is to get back one day. Just `shown` where
 /// the kernel says no more, or its affinity has changed since. `online`: the CPUs that are ([`online`]).
 #[must_use]
-pub fn with_offline(tid: u32, shown: &CpuMask, online: Option<&CpuMask>) -> CpuMask {
+pub fn with_offline(tid: Tid, shown: &CpuMask, online: Option<&CpuMask>) -> CpuMask {
     let Some(online) = online else { return shown.clone() };
     let text = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     named(&text, shown, online).unwrap_or_else(|| shown.clone())
@@ -107,14 +108,14 @@ fn named(status: &str, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
 ///
 /// # Errors
 /// It has ended, or may not be looked at.
-pub fn of_thread(tid: u32) -> Result<CpuMask, KernelError> {
-    let number = libc::pid_t::try_from(tid).map_err(|_| KernelError::Gone { pid: tid })?;
+pub fn of_thread(tid: Tid) -> Result<CpuMask, KernelError> {
+    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: tid.0 })?;
     let mut mask = Box::new([0_u64; WORDS]);
     // SAFETY: the mask has as many bytes as the call is told.
     let result = unsafe { libc::sched_getaffinity(number, WORDS * 8, mask.as_mut_ptr().cast()) };
     match result {
         0 => Ok(CpuMask(mask)),
-        _ => Err(KernelError::of_call("sched_getaffinity", tid, io::Error::last_os_error())),
+        _ => Err(KernelError::of_call("sched_getaffinity", tid.0, io::Error::last_os_error())),
     }
 }
 
@@ -122,21 +123,21 @@ pub fn of_thread(tid: u32) -> Result<CpuMask, KernelError> {
 ///
 /// # Errors
 /// It has ended, may not be steered, or its cpuset allows none of them.
-pub fn set_thread(tid: u32, mask: &CpuMask) -> Result<(), KernelError> {
-    let number = libc::pid_t::try_from(tid).map_err(|_| KernelError::Gone { pid: tid })?;
+pub fn set_thread(tid: Tid, mask: &CpuMask) -> Result<(), KernelError> {
+    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: tid.0 })?;
     // SAFETY: the mask has as many bytes as the call is told.
     let result = unsafe { libc::sched_setaffinity(number, WORDS * 8, mask.0.as_ptr().cast()) };
     match result {
         0 => Ok(()),
-        _ => Err(KernelError::of_call("sched_setaffinity", tid, io::Error::last_os_error())),
+        _ => Err(KernelError::of_call("sched_setaffinity", tid.0, io::Error::last_os_error())),
     }
 }
 
 /// Whether a thread is scheduled by a real-time policy (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`): it has to run at once when it can, and with fewer CPUs it
 /// may have to wait for others like it. False where the thread has ended.
 #[must_use]
-pub fn is_real_time(tid: u32) -> bool {
-    let Ok(number) = libc::pid_t::try_from(tid) else { return false };
+pub fn is_real_time(tid: Tid) -> bool {
+    let Ok(number) = libc::pid_t::try_from(tid.0) else { return false };
     // SAFETY: takes an integer and returns one.
     is_real_time_policy(unsafe { libc::sched_getscheduler(number) })
 }
@@ -155,14 +156,14 @@ mod tests {
     #[test]
     fn a_thread_goes_where_it_is_told_and_back() {
         std::thread::spawn(|| {
-            let before = of_thread(0).unwrap();
+            let before = of_thread(Tid::CALLING).unwrap();
             let first: CpuMask = before.cpus().into_iter().take(1).collect();
-            set_thread(0, &first).unwrap();
-            assert_eq!(of_thread(0).unwrap(), first);
-            set_thread(0, &before).unwrap();
-            assert_eq!(of_thread(0).unwrap(), before);
+            set_thread(Tid::CALLING, &first).unwrap();
+            assert_eq!(of_thread(Tid::CALLING).unwrap(), first);
+            set_thread(Tid::CALLING, &before).unwrap();
+            assert_eq!(of_thread(Tid::CALLING).unwrap(), before);
             let none: CpuMask = [CpuId(8191)].into_iter().collect();
-            assert!(set_thread(0, &none).is_err() && before.and(&none).is_empty());
+            assert!(set_thread(Tid::CALLING, &none).is_err() && before.and(&none).is_empty());
         })
         .join()
         .unwrap();
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(named(text, &mask(&[0]), &online), None, "another affinity");
         assert_eq!(named("Name:\tx\n", &mask(&[0]), &online), None);
         // SAFETY: has no preconditions.
-        let tid = unsafe { libc::gettid() } as u32;
+        let tid = Tid(unsafe { libc::gettid() } as u32);
         let shown = of_thread(tid).unwrap();
         assert!(is_still(&shown, &with_offline(tid, &shown, super::online().as_ref())));
         assert_eq!(with_offline(tid, &shown, None), shown, "nobody says what is offline");
@@ -200,8 +201,8 @@ mod tests {
     #[test]
     fn real_time_policies_are_told_from_others() {
         // SAFETY: has no preconditions.
-        let tid = unsafe { libc::gettid() } as u32;
-        assert!(!is_real_time(tid) && !is_real_time(u32::MAX));
+        let tid = Tid(unsafe { libc::gettid() } as u32);
+        assert!(!is_real_time(tid) && !is_real_time(Tid(u32::MAX)));
         for policy in [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 6] {
             assert!(is_real_time_policy(policy), "{policy}");
         }
@@ -214,6 +215,6 @@ mod tests {
     fn the_dead_are_gone() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert!(matches!(of_thread(child.id()), Err(KernelError::Gone { .. })));
+        assert!(matches!(of_thread(Tid::first_of(child.id())), Err(KernelError::Gone { .. })));
     }
 }

@@ -123,7 +123,7 @@ pub(crate) fn move_pages(
     };
     match answer(pid) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
+            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?.0)
         }
         other => other,
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use numapilot_host::TaskStat;
+pub use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 
 use crate::error::KernelError;
@@ -33,7 +34,7 @@ fn is_of(link: Option<&Path>, pid: u32) -> bool {
 ///
 /// # Errors
 /// The process has ended.
-pub fn threads_of(pid: u32) -> Result<Vec<u32>, KernelError> {
+pub fn threads_of(pid: u32) -> Result<Vec<Tid>, KernelError> {
     threads_under(Path::new("/"), pid)
 }
 
@@ -41,8 +42,8 @@ pub fn threads_of(pid: u32) -> Result<Vec<u32>, KernelError> {
 ///
 /// # Errors
 /// As [`threads_of`].
-pub fn threads_under(root: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
-    numbers(&root.join(format!("proc/{pid}/task")), pid)
+pub fn threads_under(root: &Path, pid: u32) -> Result<Vec<Tid>, KernelError> {
+    Ok(numbers(&root.join(format!("proc/{pid}/task")), pid)?.into_iter().map(Tid).collect())
 }
 
 /// All processes that this user can see, ascending.
@@ -75,7 +76,7 @@ fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
 /// A running thread of a process whose first thread has ended (`pthread_exit` in `main`): the process's own files about its memory are empty then, and the
 /// thread's are not. `None`: the first one runs, or none does.
 #[must_use]
-pub fn stand_in(root: &Path, pid: u32) -> Option<u32> {
+pub fn stand_in(root: &Path, pid: u32) -> Option<Tid> {
     let has_ended = |path: PathBuf| Some(TaskStat::parse(&fs::read(root.join(path)).ok()?)?.has_ended());
     if !has_ended(PathBuf::from(format!("proc/{pid}/stat")))? {
         return None;
@@ -100,7 +101,7 @@ pub fn why_absent(pid: u32) -> String {
 
 /// A thread's name (`comm` in /proc); empty if the thread has ended.
 #[must_use]
-pub fn name_of(pid: u32, tid: u32) -> String {
+pub fn name_of(pid: u32, tid: Tid) -> String {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
 }
@@ -141,8 +142,8 @@ pub fn stat(pid: u32) -> Result<Stat, KernelError> {
 ///
 /// # Errors
 /// It has ended.
-pub fn stat_of_thread(pid: u32, tid: u32) -> Result<Stat, KernelError> {
-    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), tid)
+pub fn stat_of_thread(pid: u32, tid: Tid) -> Result<Stat, KernelError> {
+    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), tid.0)
 }
 
 fn stat_at(path: PathBuf, pid: u32) -> Result<Stat, KernelError> {
@@ -168,7 +169,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 
 /// Nanoseconds for which a thread has run (`schedstat`); `None` where it is gone, or the kernel keeps no such count.
 #[must_use]
-pub fn ran_ns(pid: u32, tid: u32) -> Option<u64> {
+pub fn ran_ns(pid: u32, tid: Tid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -320,8 +321,8 @@ mod tests {
     fn this_process_and_its_threads_are_listed() {
         let pid = std::process::id();
         assert!(processes().unwrap().contains(&pid));
-        assert!(threads_of(pid).unwrap().contains(&pid));
-        assert!(!name_of(pid, pid).is_empty());
+        assert!(threads_of(pid).unwrap().contains(&Tid::first_of(pid)));
+        assert!(!name_of(pid, Tid::first_of(pid)).is_empty());
         assert_eq!(parent_of(pid), Some(std::os::unix::process::parent_id()));
     }
 
@@ -333,7 +334,8 @@ mod tests {
         assert_eq!((stat.image, stat.cpu_ticks), ((111, 333), 11));
         assert_eq!(parse_stat(b"7 (x"), None);
         let own = std::process::id();
-        assert_eq!(stat_of_thread(own, own).unwrap().start_ticks, super::stat(own).unwrap().start_ticks);
+        let first = stat_of_thread(own, Tid::first_of(own)).unwrap();
+        assert_eq!(first.start_ticks, super::stat(own).unwrap().start_ticks);
         assert!(user_of(own).is_some());
     }
 
@@ -375,7 +377,7 @@ mod tests {
         members.refresh(&numapilot_host::Root::default());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(tid.is_some_and(|tid| tid != pid), "{tid:?}");
+        assert!(tid.is_some_and(|tid| tid != Tid::first_of(pid)), "{tid:?}");
         assert!(read.is_ok() && String::from_utf8_lossy(&maps).contains("[stack]"), "{read:?}");
         assert!(members.contains(pid));
         // The kernel knows no memory by the process's own number (EINVAL): its pages could neither be found nor moved.

@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use numapilot_host::Tid;
+
 use crate::affinity;
 use crate::affinity::CpuMask;
 use crate::cgroup;
@@ -55,7 +57,7 @@ pub fn is_still(pid: u32, shown: &CpuMask, set: &CpuMask, online: Option<&CpuMas
 ///
 /// # Errors
 /// It has ended, may not be steered, or its cpuset allows none of these CPUs.
-pub fn restore(pid: u32, tid: u32, before: &CpuMask) -> Result<(), KernelError> {
+pub fn restore(pid: u32, tid: Tid, before: &CpuMask) -> Result<(), KernelError> {
     match Available::to(Path::new("/"), pid) {
         Some(available) => affinity::set_thread(tid, &available.to_restore(before)),
         None => affinity::set_thread(tid, before),
@@ -104,7 +106,7 @@ mod tests {
     fn this_thread_gets_back_what_it_had() {
         std::thread::spawn(|| {
             // SAFETY: has no preconditions.
-            let (pid, tid) = (std::process::id(), unsafe { libc::gettid() } as u32);
+            let (pid, tid) = (std::process::id(), Tid(unsafe { libc::gettid() } as u32));
             let before = affinity::of_thread(tid).unwrap();
             let first: CpuMask = before.cpus().into_iter().take(1).collect();
             affinity::set_thread(tid, &first).unwrap();

@@ -11,6 +11,7 @@ use crate::hardware::{
     TrafficFigures,
 };
 use crate::ids::{CpuId, LinkId, NodeId};
+use crate::node_index::NodeIndex;
 use crate::parts::MachineParts;
 use crate::route::{Edge, Graph};
 
@@ -25,7 +26,7 @@ const GUESSED_LOCAL_LATENCY_NS: f64 = 100.0;
 #[serde(try_from = "MachineParts", into = "MachineParts")]
 pub struct Machine {
     parts: MachineParts,
-    node_index: BTreeMap<NodeId, usize>,
+    node_index: BTreeMap<NodeId, NodeIndex>,
     cpu_index: BTreeMap<CpuId, usize>,
     /// Per CPU (by index), the position of its L3 among the L3 caches.
     l3_of_cpu: Vec<Option<usize>>,
@@ -39,7 +40,7 @@ impl TryFrom<MachineParts> for Machine {
     /// Checks the parts and derives the tables.
     fn try_from(parts: MachineParts) -> Result<Self, Problem> {
         check::parts(&parts)?;
-        let node_index: BTreeMap<_, _> = parts.nodes.iter().enumerate().map(|(i, n)| (n.id, i)).collect();
+        let node_index: BTreeMap<_, _> = parts.nodes.iter().enumerate().map(|(i, n)| (n.id, NodeIndex(i))).collect();
         let cpu_index: BTreeMap<_, _> = parts.cpus.iter().enumerate().map(|(i, c)| (c.id, i)).collect();
         let mut l3_of_cpu = vec![None; parts.cpus.len()];
         for (position, cache) in parts.caches.iter().filter(|c| is_l3(c)).enumerate() {
@@ -65,14 +66,14 @@ fn is_l3(cache: &Cache) -> bool {
 }
 
 /// Derives the paths of every pair, and puts the explicit ones over them.
-fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec<Vec<LinkId>>> {
+fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, NodeIndex>) -> Vec<Vec<Vec<LinkId>>> {
     let count = parts.nodes.len();
     let mut routes = vec![Vec::new(); count * count];
     if parts.links.is_empty() {
         return routes;
     }
     let vertex = |end: Endpoint| match end {
-        Endpoint::Node(node) => node_index[&node],
+        Endpoint::Node(node) => node_index[&node].0,
         Endpoint::Router(router) => count + usize::from(router.0),
     };
     let edge = |l: &Link| Edge { from: vertex(l.from), to: vertex(l.to), bandwidth: l.bandwidth_bytes_per_s };
@@ -86,7 +87,7 @@ fn routes(parts: &MachineParts, node_index: &BTreeMap<NodeId, usize>) -> Vec<Vec
         }
     }
     for route in &parts.routes {
-        routes[node_index[&route.from] * count + node_index[&route.to]] = route.paths.clone();
+        routes[node_index[&route.from].0 * count + node_index[&route.to].0] = route.paths.clone();
     }
     routes
 }
@@ -242,8 +243,8 @@ impl Machine {
         self.node_index(id).map(|i| &self.parts.nodes[i])
     }
 
-    /// Position of a node in [`Machine::nodes`]: a dense index for tables.
-    pub fn node_index(&self, id: NodeId) -> Option<usize> {
+    /// Position of a node in [`Machine::nodes`].
+    pub fn node_index(&self, id: NodeId) -> Option<NodeIndex> {
         self.node_index.get(&id).copied()
     }
 
@@ -313,7 +314,7 @@ impl Machine {
 
 /// Distances, latencies, links and routes.
 impl Machine {
-    fn pair(&self, from: NodeId, to: NodeId) -> Option<(usize, usize)> {
+    fn pair(&self, from: NodeId, to: NodeId) -> Option<(NodeIndex, NodeIndex)> {
         Some((self.node_index(from)?, self.node_index(to)?))
     }
 
@@ -366,7 +367,7 @@ impl Machine {
     /// At most 16 are kept per pair. Traffic is taken to split evenly between them.
     pub fn routes(&self, from: NodeId, to: NodeId) -> &[Vec<LinkId>] {
         match self.pair(from, to) {
-            Some((from, to)) => &self.routes[from * self.parts.nodes.len() + to],
+            Some((from, to)) => &self.routes[from.0 * self.parts.nodes.len() + to.0],
             None => &[],
         }
     }

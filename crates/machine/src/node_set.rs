@@ -1,8 +1,9 @@
 //! Sets of nodes.
 
 use crate::MAX_NODES;
+use crate::node_index::NodeIndex;
 
-/// Nodes by index, one bit each.
+/// Nodes by position in a machine's list, one bit each; not by the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSet(pub u64);
 
@@ -13,20 +14,20 @@ impl NodeSet {
         NodeSet(if count >= MAX_NODES { u64::MAX } else { (1 << count) - 1 })
     }
 
-    /// Indices of the nodes, ascending.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
+    /// The nodes of the set, ascending.
+    pub fn iter(self) -> impl Iterator<Item = NodeIndex> {
         let mut left = self.0;
         std::iter::from_fn(move || {
             let node = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
-            (node < MAX_NODES).then_some(node)
+            (node < MAX_NODES).then_some(NodeIndex(node))
         })
     }
 
     /// Whether a node is in the set.
     #[must_use]
-    pub fn contains(self, node: usize) -> bool {
-        node < MAX_NODES && self.0 >> node & 1 == 1
+    pub fn contains(self, node: NodeIndex) -> bool {
+        node.0 < MAX_NODES && self.0 >> node.0 & 1 == 1
     }
 
     /// Whether all nodes of the set are in another one, too.
@@ -48,10 +49,10 @@ impl NodeSet {
     }
 }
 
-/// Indices that no machine has, [`MAX_NODES`] and above, are left out.
-impl FromIterator<usize> for NodeSet {
-    fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> NodeSet {
-        NodeSet(nodes.into_iter().filter(|node| *node < MAX_NODES).fold(0, |set, node| set | 1 << node))
+/// Positions that no machine has, [`MAX_NODES`] and above, are left out.
+impl FromIterator<NodeIndex> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeIndex>>(nodes: I) -> NodeSet {
+        NodeSet(nodes.into_iter().filter(|node| node.0 < MAX_NODES).fold(0, |set, node| set | 1 << node.0))
     }
 }
 
@@ -61,9 +62,9 @@ mod tests {
 
     #[test]
     fn a_set_holds_the_nodes_it_was_made_of() {
-        let set: NodeSet = [3, 0, 63, 64, 3].into_iter().collect();
-        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 63]);
-        assert!(set.contains(63) && !set.contains(1) && !set.contains(64));
+        let set: NodeSet = [3, 0, 63, 64, 3].into_iter().map(NodeIndex).collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 63].map(NodeIndex));
+        assert!(set.contains(NodeIndex(63)) && !set.contains(NodeIndex(1)) && !set.contains(NodeIndex(64)));
         assert!(NodeSet(0b1001).is_subset(set) && !NodeSet(0b11).is_subset(set) && NodeSet::default().is_subset(set));
         assert_eq!((set.len(), NodeSet::all(64), NodeSet::all(2)), (3, NodeSet(u64::MAX), NodeSet(0b11)));
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use numapilot_machine::{Bind, CacheKind, CpuId, Machine, NodeId, NodeKind, SocketId};
+use numapilot_machine::{Bind, CacheKind, CpuId, Machine, NodeId, NodeIndex, NodeKind, SocketId};
 use proptest::prelude::*;
 
 fn tree(name: &str) -> Machine {
@@ -99,7 +99,7 @@ fn one_node_and_sparse_nodes() {
     let sparse = tree("sparse-nodes");
     let ids: Vec<u16> = sparse.nodes().iter().map(|n| n.id.0).collect();
     assert_eq!(ids, [0, 8, 255]);
-    assert_eq!(sparse.node_index(NodeId(255)), Some(2));
+    assert_eq!(sparse.node_index(NodeId(255)), Some(NodeIndex(2)));
     assert_eq!(sparse.distance(NodeId(8), NodeId(255)), Some(80));
     assert_eq!(sparse.distance(NodeId(1), NodeId(8)), None);
     assert_eq!(sparse.data_cache(CpuId(8), 1).unwrap().line_bytes, Some(128));

@@ -441,7 +441,8 @@ impl<'a> Opening<'a> {
         for round in 0..SCAN_ROUNDS {
             self.may_inherit = self.is_joining || round > 0;
             let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
-            let fresh: Vec<u32> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
+            let fresh: Vec<u32> =
+                threads.into_iter().map(|tid| tid.0).filter(|tid| !self.set.tasks.contains(tid)).collect();
             TooMany::check(self.beside + self.set.count(), fresh.len(), self.events_of_a_thread())
                 .map_err(|error| (SIDE_BAND, error))?;
             let mut opened = 0;

@@ -1,5 +1,7 @@
 //! The actions that a policy can request, and their outcomes.
 
+use numapilot_machine::NodeIndex;
+
 use crate::page::PageKey;
 
 /// Allocation policy of new pages: what `set_mempolicy` can express.
@@ -8,9 +10,9 @@ pub enum Allocation {
     /// Node of the thread that first touches the page; the next nearest with free memory where that is full.
     FirstTouch,
     /// Round robin over these nodes, by page (`MPOL_INTERLEAVE`).
-    Interleave(Vec<usize>),
+    Interleave(Vec<NodeIndex>),
     /// Round robin over nodes with weights of 1 or more (`MPOL_WEIGHTED_INTERLEAVE`, Linux 6.9).
-    WeightedInterleave(Vec<(usize, u8)>),
+    WeightedInterleave(Vec<(NodeIndex, u8)>),
 }
 
 /// An action that a policy requests.
@@ -27,15 +29,15 @@ pub enum Action {
     Migrate {
         /// The page to move.
         page: PageKey,
-        /// Index of the target node.
-        to: usize,
+        /// The target node.
+        to: NodeIndex,
     },
     /// Give each of these nodes a read-only copy of a page. A write collapses them to one.
     Replicate {
         /// The page to copy.
         page: PageKey,
         /// Nodes that get (or keep) a copy, ascending.
-        nodes: Vec<usize>,
+        nodes: Vec<NodeIndex>,
     },
     /// Split a large page into small ones; they stay where they are.
     Split {
@@ -46,8 +48,8 @@ pub enum Action {
     MoveThread {
         /// The thread to move, by its number in the observation.
         thread: u32,
-        /// Index of the target node.
-        to: usize,
+        /// The target node.
+        to: NodeIndex,
     },
     /// Make the next access to each of these pages fault, as Linux NUMA balancing does (`change_prot_numa`); the faults come back as
     /// [`crate::HintFault`]s.

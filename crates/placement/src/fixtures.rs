@@ -1,6 +1,6 @@
 //! Hand-made observations for tests, on Carrefour's machine: four nodes of four CPUs.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use crate::observation::{HintFault, NodeCounters, Observation, PageKey, PageSize, Sample, ThreadState};
 
@@ -22,7 +22,9 @@ pub(crate) fn large_page(number: u64) -> PageKey {
 }
 
 pub(crate) fn sample(page: PageKey, from: usize, home: usize, is_write: bool) -> Sample {
-    Sample { page, small_page: page.page, thread: from as u32, from, home, is_write, latency_ns: None }
+    let thread = from as u32;
+    let (from, home) = (NodeIndex(from), NodeIndex(home));
+    Sample { page, small_page: page.page, thread, from, home, is_write, latency_ns: None }
 }
 
 /// Thread k on node k, all busy for the whole second; no traffic; memory nearly all free.
@@ -30,7 +32,7 @@ pub(crate) fn quiet() -> Observation {
     let thread = |thread: u32| ThreadState {
         thread,
         process: 1,
-        node: thread as usize,
+        node: NodeIndex(thread as usize),
         busy_ns: SECOND_NS as f64,
         instructions: 2.3e9,
         memory_accesses: 2.3e7,
@@ -65,5 +67,6 @@ pub(crate) fn busy(accesses_per_us: f64, shares: [f64; 4], write_share: f64) -> 
 }
 
 pub(crate) fn hint_fault(page: PageKey, thread: u32, from: usize, home: usize, time_ns: u64) -> HintFault {
+    let (from, home) = (NodeIndex(from), NodeIndex(home));
     HintFault { time_ns, page, thread, from, home, is_write: false, age_ns: 1_000_000 }
 }

@@ -1,6 +1,7 @@
 //! The machine-wide figures that policies gate on, from the counters of an [`Observation`]. `docs/metrics.md` and
 //! `docs/policies.md` define them.
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::Imbalance;
 
 use crate::observation::Observation;
@@ -67,14 +68,14 @@ impl Traffic {
     }
 
     /// Share of accesses that a node served, 0 to 1; 0 without accesses.
-    pub fn share(&self, node: usize) -> f64 {
+    pub fn share(&self, node: NodeIndex) -> f64 {
         let total = self.total();
         if total > 0.0 { self.served[node] / total } else { 0.0 }
     }
 
     /// Standard deviation over mean of the accesses that these nodes served, in percent; 0 for fewer than two nodes.
-    pub fn imbalance_percent(&self, nodes: &[usize], deviation: Deviation) -> f64 {
-        let served: Vec<f64> = nodes.iter().filter_map(|&n| self.served.get(n).copied()).collect();
+    pub fn imbalance_percent(&self, nodes: &[NodeIndex], deviation: Deviation) -> f64 {
+        let served: Vec<f64> = nodes.iter().filter_map(|n| self.served.get(n.0).copied()).collect();
         let imbalance = Imbalance::of(&served).map_or(0.0, |imbalance| match deviation {
             Deviation::Sample => imbalance.sample,
             Deviation::Population => imbalance.population,
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn imbalance_of_one_hot_node_is_as_published() {
-        let all = |n: usize| (0..n).collect::<Vec<_>>();
+        let all = |n: usize| NodeIndex::all(n).collect::<Vec<_>>();
         let hot = |n: usize| served(&(0..n).map(|i| if i == 0 { 1.0 } else { 0.0 }).collect::<Vec<_>>());
         let rounded = |n: usize, d| hot(n).imbalance_percent(&all(n), d).round();
         assert_eq!((rounded(4, Deviation::Sample), rounded(4, Deviation::Population)), (200.0, 173.0));
@@ -108,7 +109,7 @@ mod tests {
     fn the_gate_of_35_percent_lies_where_published() {
         let at = |hot: f64, deviation| {
             let cold = (1.0 - hot) / 3.0;
-            served(&[hot, cold, cold, cold]).imbalance_percent(&[0, 1, 2, 3], deviation)
+            served(&[hot, cold, cold, cold]).imbalance_percent(&[0, 1, 2, 3].map(NodeIndex), deviation)
         };
         assert!(at(0.381, Deviation::Sample) < 35.0 && at(0.3813, Deviation::Sample) > 35.0);
         assert!(at(0.4015, Deviation::Population) < 35.0 && at(0.4016, Deviation::Population) > 35.0);

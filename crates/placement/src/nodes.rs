@@ -1,6 +1,6 @@
 //! What policies need to know of a machine, in arrays by node index.
 
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 
 use crate::error::PlacementError;
 
@@ -9,8 +9,8 @@ use crate::error::PlacementError;
 pub(crate) struct NodeFacts {
     /// Numbers of the kernel or the model, by index.
     pub ids: Vec<NodeId>,
-    /// Indexes of the nodes with memory, ascending; never empty.
-    pub with_memory: Vec<usize>,
+    /// The nodes with memory, ascending; never empty.
+    pub with_memory: Vec<NodeIndex>,
     /// Online CPUs of each node.
     pub cpus: Vec<usize>,
     /// Memory of each node in bytes.
@@ -27,7 +27,7 @@ impl NodeFacts {
     /// Reads them off a machine; fails if no node has memory.
     pub fn new(machine: &Machine) -> Result<Self, PlacementError> {
         let nodes = machine.nodes();
-        let with_memory: Vec<usize> = (0..nodes.len()).filter(|&n| nodes[n].has_memory()).collect();
+        let with_memory: Vec<NodeIndex> = NodeIndex::all(nodes.len()).filter(|&n| nodes[n].has_memory()).collect();
         if with_memory.is_empty() {
             return Err(PlacementError::NoMemory { machine: machine.name().to_owned() });
         }
@@ -49,8 +49,8 @@ impl NodeFacts {
         self.ids.len()
     }
 
-    /// Whether the node has memory; false for indexes out of range.
-    pub fn has_memory(&self, node: usize) -> bool {
+    /// Whether the node has memory; false for positions out of range.
+    pub fn has_memory(&self, node: NodeIndex) -> bool {
         self.with_memory.binary_search(&node).is_ok()
     }
 

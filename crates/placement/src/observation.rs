@@ -1,6 +1,6 @@
 //! The input of a policy. A real machine can supply every value: counters, samples, NUMA hinting faults, `/proc`.
 
-use numapilot_machine::NodeSet;
+use numapilot_machine::{NodeIndex, NodeSet};
 use numapilot_traffic::Load;
 
 use crate::action::Outcome;
@@ -16,9 +16,9 @@ pub struct Sample {
     /// Thread, by its number in the observation.
     pub thread: u32,
     /// Node on which it ran.
-    pub from: usize,
-    /// Index of the node whose memory served the access: the page's home node, or that of a copy.
-    pub home: usize,
+    pub from: NodeIndex,
+    /// Node whose memory served the access: the page's home node, or that of a copy.
+    pub home: NodeIndex,
     /// True for a store or a read-modify-write.
     pub is_write: bool,
     /// Measured latency in nanoseconds, where the sampler supplies it.
@@ -35,9 +35,9 @@ pub struct HintFault {
     /// Thread, by its number in the observation.
     pub thread: u32,
     /// Node on which it ran.
-    pub from: usize,
+    pub from: NodeIndex,
     /// Home node of the page.
-    pub home: usize,
+    pub home: NodeIndex,
     /// Whether the access was a store.
     pub is_write: bool,
     /// Nanoseconds between the unmapping and this access.
@@ -65,7 +65,7 @@ pub struct ThreadState {
     /// Number of the thread's process.
     pub process: u32,
     /// Node on which it runs now.
-    pub node: usize,
+    pub node: NodeIndex,
     /// Nanoseconds in which it ran (not waiting for other threads).
     pub busy_ns: f64,
     /// Instructions that it retired: the measure of progress.
@@ -107,7 +107,7 @@ pub struct Observation {
     /// Hint faults in order of time.
     pub hint_faults: Vec<HintFault>,
     /// Replicated pages that a write collapsed, with the node that kept the page.
-    pub collapses: Vec<(PageKey, usize)>,
+    pub collapses: Vec<(PageKey, NodeIndex)>,
     /// Ranges that are mapped: (process, first page, pages of 4 KiB), ascending. Empty unless the policy requires it.
     pub mapped: Vec<(u32, u64, u64)>,
     /// Ranges that are mapped read-only, ascending by process and first page.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
+
 use crate::observation::{PageKey, Sample};
 
 /// The samples of one page.
@@ -14,13 +16,13 @@ pub(crate) struct PageUse {
     /// Samples that the accessing node's own memory answered.
     pub local: u32,
     /// Node that answered the last of them.
-    pub home: usize,
+    pub home: NodeIndex,
 }
 
 impl PageUse {
     /// Counts one sample. Nodes that the machine does not have are left out.
     pub fn add(&mut self, sample: &Sample, nodes: usize) {
-        if sample.from >= nodes || sample.home >= nodes {
+        if sample.from.0 >= nodes || sample.home.0 >= nodes {
             return;
         }
         self.from.resize(nodes, 0);
@@ -36,12 +38,12 @@ impl PageUse {
     }
 
     /// Nodes that were seen to use it, ascending.
-    pub fn users(&self) -> impl Iterator<Item = usize> + '_ {
-        self.from.iter().enumerate().filter(|(_, count)| **count > 0).map(|(node, _)| node)
+    pub fn users(&self) -> impl Iterator<Item = NodeIndex> + '_ {
+        NodeIndex::all(self.from.len()).filter(move |node| self.from[*node] > 0)
     }
 
     /// The only node that was seen to use it, if there is only one.
-    pub fn only_user(&self) -> Option<usize> {
+    pub fn only_user(&self) -> Option<NodeIndex> {
         let mut users = self.users();
         users.next().filter(|_| users.next().is_none())
     }
@@ -65,7 +67,7 @@ impl PageTable {
     /// Adds up samples in their order. Once the table holds `bound` pages (0: no bound), samples of further pages are dropped and counted.
     pub fn collect(samples: &[Sample], nodes: usize, bound: usize, key: impl Fn(&Sample) -> PageKey) -> Self {
         let mut table = Self::default();
-        for sample in samples.iter().filter(|s| s.from < nodes && s.home < nodes) {
+        for sample in samples.iter().filter(|s| s.from.0 < nodes && s.home.0 < nodes) {
             let key = key(sample);
             if bound > 0 && table.pages.len() >= bound && !table.pages.contains_key(&key) {
                 table.dropped += 1;

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use numapilot_machine::NodeIndex;
+
 use crate::action::Action;
 use crate::action::Refusal;
 use crate::error::PlacementError;
@@ -30,7 +32,7 @@ pub(crate) struct Replication {
 struct Page {
     /// Samples since the last write seen.
     used: PageUse,
-    copies: BTreeSet<usize>,
+    copies: BTreeSet<NodeIndex>,
     collapses: u32,
     /// Earliest time of the next replication.
     not_before_ns: u64,
@@ -110,12 +112,12 @@ impl Replication {
     }
 
     /// Nodes that should have a copy of a page, if more than have one.
-    fn wanted(&self, page: &Page, now_ns: u64) -> Option<BTreeSet<usize>> {
+    fn wanted(&self, page: &Page, now_ns: u64) -> Option<BTreeSet<NodeIndex>> {
         let may = page.collapses < self.max_collapses && now_ns >= page.not_before_ns;
         if !may || !page.used.is_shared() || page.used.total() < self.min_reads {
             return None;
         }
-        let mut nodes: BTreeSet<usize> = page.used.users().filter(|&n| self.facts.has_memory(n)).collect();
+        let mut nodes: BTreeSet<NodeIndex> = page.used.users().filter(|&n| self.facts.has_memory(n)).collect();
         if page.copies.is_empty() {
             nodes.extend(self.facts.has_memory(page.used.home).then_some(page.used.home));
         }
@@ -136,17 +138,18 @@ impl Policy for Replication {
 
     fn decide(&mut self, seen: &Observation) -> Vec<Action> {
         self.update(seen);
-        let spare = |node: usize| self.facts.memory_bytes[node] as f64 * self.spare_share;
-        let mut room: Vec<f64> = (0..self.facts.count())
-            .map(|n| seen.nodes.get(n).map_or(0.0, |s| s.free_bytes as f64 - spare(n)))
+        let spare = |node: NodeIndex| self.facts.memory_bytes[node] as f64 * self.spare_share;
+        let mut room: Vec<f64> = NodeIndex::all(self.facts.count())
+            .map(|n| seen.nodes.get(n.0).map_or(0.0, |s| s.free_bytes as f64 - spare(n)))
             .collect();
         let mut actions = Vec::new();
         let mut without_room = 0u64;
         for (key, page) in &self.pages {
             let Some(nodes) = self.wanted(page, seen.now_ns) else { continue };
             let bytes = if key.size == PageSize::Large { 2_097_152.0 } else { 4096.0 };
-            let has = |node: usize| page.copies.contains(&node) || (page.copies.is_empty() && node == page.used.home);
-            let fitting: Vec<usize> = nodes.iter().copied().filter(|&n| has(n) || room[n] >= bytes).collect();
+            let has =
+                |node: NodeIndex| page.copies.contains(&node) || (page.copies.is_empty() && node == page.used.home);
+            let fitting: Vec<NodeIndex> = nodes.iter().copied().filter(|&n| has(n) || room[n] >= bytes).collect();
             without_room += (nodes.len() - fitting.len()) as u64;
             if fitting.len() > 1 && fitting.iter().any(|&n| !has(n)) {
                 fitting.iter().filter(|&&n| !has(n)).for_each(|&n| room[n] -= bytes);
@@ -182,7 +185,13 @@ mod tests {
     }
 
     fn replicated(actions: &[Action]) -> Vec<Vec<usize>> {
-        let nodes = |a: &Action| if let Action::Replicate { nodes, .. } = a { Some(nodes.clone()) } else { None };
+        let nodes = |a: &Action| {
+            if let Action::Replicate { nodes, .. } = a {
+                Some(nodes.iter().map(|node| node.0).collect::<Vec<usize>>())
+            } else {
+                None
+            }
+        };
         actions.iter().filter_map(nodes).collect()
     }
 
@@ -217,7 +226,7 @@ mod tests {
             policy_by_name("replication:min-reads=2,wait-ms=2000,max-collapses=2", &machine(), 0).expect("known");
         assert_eq!(policy.decide(&read_by(&[1, 2], 1)).len(), 1);
         let mut collapsed = read_by(&[1, 2], 2);
-        collapsed.collapses = vec![(page(7), 0)];
+        collapsed.collapses = vec![(page(7), NodeIndex(0))];
         assert!(policy.decide(&collapsed).is_empty(), "waits two seconds");
         assert!(policy.decide(&read_by(&[1, 2], 3)).is_empty());
         assert_eq!(policy.decide(&read_by(&[1, 2], 4)).len(), 1, "the wait is over");

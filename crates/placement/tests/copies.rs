@@ -1,6 +1,6 @@
 //! Policies and files that have copies on some nodes: the environment releases all copies of a file as soon as one of its pages is to move.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, NodeCounters, Observation, Outcome, PageKey, PageSize, ReadOnlyRange, Refusal, Sample, ThreadState,
     policy_by_name,
@@ -19,7 +19,8 @@ fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) 
         let page = FIRST + (n * 37 + index * 11) % PAGES;
         let key = PageKey { process: 1, page, size: PageSize::Small };
         let thread = from as u32;
-        Sample { page: key, small_page: page, thread, from, home: home(from), is_write: false, latency_ns: None }
+        let (from, home) = (NodeIndex(from), NodeIndex(home(from)));
+        Sample { page: key, small_page: page, thread, from, home, is_write: false, latency_ns: None }
     };
     let node = |from: usize| NodeCounters {
         reads_to: at(home(from), 1e8),
@@ -30,7 +31,7 @@ fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) 
     let thread = |node: usize| ThreadState {
         thread: node as u32,
         process: 1,
-        node,
+        node: NodeIndex(node),
         busy_ns: 1e9,
         instructions: 0.0,
         memory_accesses: 1e8,
@@ -55,7 +56,7 @@ fn second(index: u64, copies: &[usize], seen: &[usize], outcomes: Vec<Outcome>) 
             process: 1,
             first: FIRST,
             pages: PAGES,
-            copies: copies.iter().copied().collect(),
+            copies: copies.iter().copied().map(NodeIndex).collect(),
         }],
         outcomes,
         load: Some(Load { classes: (0..NODES).map(class).collect(), background: Vec::new() }),
@@ -85,8 +86,8 @@ fn a_node_without_a_copy_gets_one_too_and_the_others_keep_theirs() {
         assert!(!orders.is_empty(), "{copies:?} {seen:?}");
         for order in &orders {
             let Action::Replicate { nodes, .. } = order else { panic!("{copies:?} {seen:?}: {order:?}") };
-            assert!(copies.iter().all(|node| nodes.contains(node)), "{copies:?} {seen:?}: {order:?}");
-            assert!(nodes.iter().any(|node| !copies.contains(node)), "{copies:?} {seen:?}: {order:?}");
+            assert!(copies.iter().all(|node| nodes.contains(&NodeIndex(*node))), "{copies:?} {seen:?}: {order:?}");
+            assert!(nodes.iter().any(|node| !copies.contains(&node.0)), "{copies:?} {seen:?}: {order:?}");
         }
     }
 }

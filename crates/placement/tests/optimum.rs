@@ -1,6 +1,6 @@
 //! The offline optimum: never worse than what anybody would try, equal to brute force on small instances, never below its bound.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Change, Demand, OptimumOptions, PageGroup, PageHome, Phase, Placement, ThreadGroup, Work, optimum, run_time_s,
     usual_placements,
@@ -38,7 +38,7 @@ fn demand(nodes: usize) -> impl Strategy<Value = Demand> {
                 .into_iter()
                 .map(|work| Phase { work: work.into_iter().map(|w| one_work(w, reads_only)).collect() });
             Demand {
-                threads: (0..nodes).map(|node| ThreadGroup { node, threads }).collect(),
+                threads: NodeIndex::all(nodes).map(|node| ThreadGroup { node, threads }).collect(),
                 pages: pages.iter().map(|&p| PageGroup { bytes: p * 4096, first_touch: first_touch.clone() }).collect(),
                 phases: phases.collect(),
             }
@@ -91,7 +91,7 @@ fn all_placements(demand: &Demand, nodes: usize) -> Vec<Placement> {
             })
             .collect();
     }
-    let threads: Vec<usize> = demand.threads.iter().map(|t| t.node).collect();
+    let threads: Vec<NodeIndex> = demand.threads.iter().map(|t| t.node).collect();
     all.into_iter().map(|pages| Placement { pages, threads: threads.clone() }).collect()
 }
 
@@ -162,7 +162,7 @@ proptest! {
 fn hot_array(writes: f64, outstanding: f64) -> Demand {
     let work = Work { accesses: 1e9, outstanding, think_ns: 1.0, reads: vec![1.0 - writes], writes: vec![writes] };
     Demand {
-        threads: (0..4).map(|node| ThreadGroup { node, threads: 4.0 }).collect(),
+        threads: NodeIndex::all(4).map(|node| ThreadGroup { node, threads: 4.0 }).collect(),
         pages: vec![PageGroup { bytes: 64 << 20, first_touch: vec![1.0, 0.0, 0.0, 0.0] }],
         phases: vec![Phase { work: vec![work; 4] }],
     }
@@ -220,7 +220,7 @@ fn private_arrays_go_to_their_users_and_the_bound_is_near_when_idle() {
     let work =
         |group| Work { accesses: 1e7, outstanding: 1.0, think_ns: 500.0, reads: own(group), writes: vec![0.0; 4] };
     let demand = Demand {
-        threads: (0..4).map(|node| ThreadGroup { node, threads: 1.0 }).collect(),
+        threads: NodeIndex::all(4).map(|node| ThreadGroup { node, threads: 1.0 }).collect(),
         pages: (0..4).map(|_| PageGroup { bytes: 1 << 20, first_touch: vec![1.0, 0.0, 0.0, 0.0] }).collect(),
         phases: vec![Phase { work: (0..4).map(work).collect() }],
     };
@@ -238,7 +238,10 @@ fn threads_are_moved_to_what_they_share() {
     // Two groups that chase pointers through one array, on opposite corners; moving one next to the other beats any spread.
     let work = Work { accesses: 1e7, outstanding: 1.0, think_ns: 10.0, reads: vec![1.0], writes: vec![0.0] };
     let demand = Demand {
-        threads: vec![ThreadGroup { node: 0, threads: 1.0 }, ThreadGroup { node: 3, threads: 1.0 }],
+        threads: vec![
+            ThreadGroup { node: NodeIndex(0), threads: 1.0 },
+            ThreadGroup { node: NodeIndex(3), threads: 1.0 },
+        ],
         pages: vec![PageGroup { bytes: 1 << 20, first_touch: vec![1.0, 0.0, 0.0, 0.0] }],
         phases: vec![Phase { work: vec![work; 2] }],
     };
@@ -273,7 +276,9 @@ fn unsound_demands_are_answered_with_place_and_remedy() {
         change(&mut demand);
         optimum(&machine, &system, &demand, &OptimumOptions::default()).expect_err("unsound").to_string()
     };
-    assert!(message(|d| d.threads[1].node = 9).contains("threads[1]: node 9 has no CPUs, or does not exist"));
+    assert!(
+        message(|d| d.threads[1].node = NodeIndex(9)).contains("threads[1]: node 9 has no CPUs, or does not exist")
+    );
     assert!(message(|d| d.pages[0].first_touch = vec![1.0]).contains("give 4 shares"));
     assert!(message(|d| d.phases[0].work[2].reads[0] = 0.3).contains("phases[0].work[2]: shares sum to 0.5"));
     assert!(message(|d| d.phases[0].work[0].outstanding = f64::NAN).contains("outstanding NaN"));

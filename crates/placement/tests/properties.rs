@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, HintFault, NodeCounters, Observation, Outcome, PageKey, PageSize, Refusal, Sample, ThreadState, policies,
     policy_by_name,
@@ -59,13 +59,14 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
     let thread = |(thread, &node): (usize, &usize)| ThreadState {
         thread: thread as u32,
         process: 2,
-        node,
+        node: NodeIndex(node),
         busy_ns: 1e9,
         instructions: 1e9,
         memory_accesses: 1e7,
     };
     let sample = |&(page, is_large, thread, from, home, is_write): &(u64, bool, u32, usize, usize, bool)| {
         let page = key(page, is_large);
+        let (from, home) = (NodeIndex(from), NodeIndex(home));
         Sample { page, small_page: page.page + u64::from(thread), thread, from, home, is_write, latency_ns: None }
     };
     let now_ns = (index + 1) * 1_000_000_000;
@@ -73,8 +74,8 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         time_ns: now_ns - 1,
         page: key(page, page % 5 == 0),
         thread,
-        from,
-        home,
+        from: NodeIndex(from),
+        home: NodeIndex(home),
         is_write: false,
         age_ns: 5,
     };
@@ -90,7 +91,7 @@ fn observation(second: &Second, machine: &Machine, index: u64, before: &[Action]
         samples: second.samples.iter().map(sample).collect(),
         sample_period: 1000.0,
         hint_faults: second.faults.iter().map(fault).collect(),
-        collapses: second.collapses.iter().map(|&page| (key(page, false), 0)).collect(),
+        collapses: second.collapses.iter().map(|&page| (key(page, false), NodeIndex(0))).collect(),
         mapped: vec![(2, 0, 40 * 512), (2, 100_000, 40)],
         outcomes: before.iter().map(outcome).collect(),
         ..Observation::default()
@@ -124,7 +125,7 @@ fn seen_pages(seconds: &[Second]) -> BTreeSet<PageKey> {
 
 /// Whether an order is about pages and threads that were seen, and nodes that can take them.
 fn is_sound(action: &Action, machine: &Machine, seen: &BTreeSet<PageKey>) -> bool {
-    let can_hold = |node: usize| machine.nodes().get(node).is_some_and(|n| n.has_memory());
+    let can_hold = |node: NodeIndex| machine.nodes().get(node.0).is_some_and(|n| n.has_memory());
     let is_known = |page: &PageKey| {
         let around = PageKey { page: page.page / 512 * 512, size: PageSize::Large, ..*page };
         seen.contains(page) || seen.contains(&around)
@@ -138,7 +139,7 @@ fn is_sound(action: &Action, machine: &Machine, seen: &BTreeSet<PageKey>) -> boo
                 && nodes.windows(2).all(|w| w[0] < w[1])
         }
         Action::Split { page } => seen.contains(page) && page.size == PageSize::Large,
-        Action::MoveThread { thread, to } => *thread < 6 && machine.nodes().get(*to).is_some_and(|n| n.has_cpus()),
+        Action::MoveThread { thread, to } => *thread < 6 && machine.nodes().get(to.0).is_some_and(|n| n.has_cpus()),
         Action::Unmap { process, first, pages } => {
             *process == 2
                 && *pages > 0

@@ -329,6 +329,7 @@ mod tests {
     use std::panic::AssertUnwindSafe;
     use std::panic::catch_unwind;
 
+    use numapilot_host::Tid;
     use numapilot_kernel::affinity;
     use numapilot_kernel::affinity::CpuMask;
     use numapilot_kernel::task;
@@ -340,21 +341,21 @@ mod tests {
     fn a_loop_that_panics_leaves_no_thread_bound() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id();
-        let was = affinity::of_thread(pid).unwrap();
+        let was = affinity::of_thread(Tid::first_of(pid)).unwrap();
         let now: CpuMask = was.cpus().into_iter().take(1).collect();
         let folder = tempfile::tempdir().unwrap();
         let state = Some(folder.path().join("state"));
         let settings = DaemonSettings { state, needs_state: true, ..DaemonSettings::default() };
         let mut daemon = Daemon::start(&settings, || ()).unwrap();
         let start_ticks = task::stat(pid).unwrap().start_ticks;
-        let thread = ThreadId { pid, tid: pid, start_ticks };
+        let thread = ThreadId { pid, tid: Tid::first_of(pid), start_ticks };
         daemon.will_bind(&[Binding { thread, was: was.clone(), now: now.clone() }]).unwrap();
-        affinity::set_thread(pid, &now).unwrap();
+        affinity::set_thread(Tid::first_of(pid), &now).unwrap();
         let ended = catch_unwind(AssertUnwindSafe(move || {
             let _daemon = daemon;
             panic!("a loop that ends in a test");
         }));
-        let left = affinity::of_thread(pid).unwrap();
+        let left = affinity::of_thread(Tid::first_of(pid)).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(ended.is_err());

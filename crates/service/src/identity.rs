@@ -3,13 +3,14 @@
 use std::os::unix::fs::MetadataExt;
 
 use numapilot_balancer::event::Target;
+use numapilot_host::Tid;
 use numapilot_kernel::task;
 
 use crate::control::authority::ProcessFacts;
 
 /// Start time of a thread in clock ticks since boot; `None`: it has ended.
 #[must_use]
-pub(crate) fn start_of_thread(pid: u32, tid: u32) -> Option<u64> {
+pub(crate) fn start_of_thread(pid: u32, tid: Tid) -> Option<u64> {
     task::stat_of_thread(pid, tid).ok().map(|stat| stat.start_ticks)
 }
 
@@ -50,7 +51,7 @@ mod tests {
             // SAFETY: has no preconditions.
             let tid = unsafe { libc::gettid() } as u32;
             assert_eq!(process(tid), None);
-            assert!(start_of_thread(pid, tid).unwrap() >= facts.target.start_ticks);
+            assert!(start_of_thread(pid, Tid(tid)).unwrap() >= facts.target.start_ticks);
         })
         .join()
         .unwrap();

@@ -1,6 +1,7 @@
 //! The report of a simulation. Everything here is *simulated*, and the report says so in its first field. Serialises to JSON with stable field names;
 //! nodes are indexes into [`Report::nodes`], links into [`Report::links`].
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{Action, PageSize, Refusal};
 use numapilot_traffic::Metrics;
 use serde::Serialize;
@@ -67,8 +68,8 @@ pub struct Homes {
     pub first_page: u64,
     /// Pages of 4 KiB.
     pub pages: u64,
-    /// Node, as an index into [`Report::nodes`].
-    pub node: usize,
+    /// Node, by its position in [`Report::nodes`].
+    pub node: NodeIndex,
 }
 
 /// Traffic in an interval of time.
@@ -124,8 +125,8 @@ pub struct ThreadReport {
     pub name: String,
     /// Index of the thread's process.
     pub process: u32,
-    /// Node on which it ended, as an index.
-    pub node: usize,
+    /// Node on which it ended, by its position in [`Report::nodes`].
+    pub node: NodeIndex,
     /// When it ended, ns; `None`: the run was cut off before.
     pub end_ns: Option<f64>,
     /// Nanoseconds of processor time.

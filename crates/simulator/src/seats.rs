@@ -1,17 +1,17 @@
 //! Which CPU each thread starts on.
 
-use numapilot_machine::{Bind, Machine};
+use numapilot_machine::{Bind, Machine, NodeIndex};
 
 use crate::error::SimulatorError;
 use crate::options::Layout;
 use crate::program::Program;
 
-/// CPU and node of each thread, as indexes.
+/// The CPU of each thread, as an index, and its node.
 pub(crate) fn seats(
     program: &Program,
     machine: &Machine,
     layout: Layout,
-) -> Result<Vec<(usize, usize)>, SimulatorError> {
+) -> Result<Vec<(usize, NodeIndex)>, SimulatorError> {
     let bind = if let Layout::Ordered(bind) = layout { bind } else { Bind::Spread };
     let order = machine.thread_layout(bind, None);
     let fail = |why: &str| SimulatorError::Machine { machine: machine.name().to_owned(), why: why.into() };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
 };
@@ -162,7 +162,7 @@ impl Policy for Chaos {
             seen.outcomes.iter().all(|outcome| outcome.result.is_ok_and(|ns| ns >= 0.0) || outcome.result.is_err())
         );
         self.outcomes.extend(seen.outcomes.iter().cloned());
-        assert!(seen.samples.iter().all(|sample| sample.from < 4 && sample.home < 4));
+        assert!(seen.samples.iter().all(|sample| sample.from.0 < 4 && sample.home.0 < 4));
         assert!(seen.nodes.iter().all(|node| node.free_bytes <= 16 << 30));
         self.asked = self.orders.pop().unwrap_or_default();
         self.asked.clone()
@@ -176,13 +176,13 @@ fn action() -> impl Strategy<Value = Action> {
         size: if large { PageSize::Large } else { PageSize::Small },
     });
     prop_oneof![
-        4 => (key.clone(), 0usize..5).prop_map(|(page, to)| Action::Migrate { page, to }),
+        4 => (key.clone(), 0usize..5).prop_map(|(page, to)| Action::Migrate { page, to: NodeIndex(to) }),
         2 => (key.clone(), prop::collection::btree_set(0usize..5, 0..4))
-            .prop_map(|(page, nodes)| Action::Replicate { page, nodes: nodes.into_iter().collect() }),
+            .prop_map(|(page, nodes)| Action::Replicate { page, nodes: nodes.into_iter().map(NodeIndex).collect() }),
         2 => key.prop_map(|page| Action::Split { page }),
-        1 => (0u32..18, 0usize..5).prop_map(|(thread, to)| Action::MoveThread { thread, to }),
+        1 => (0u32..18, 0usize..5).prop_map(|(thread, to)| Action::MoveThread { thread, to: NodeIndex(to) }),
         1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: (1 << 20) + first, pages }),
-        1 => (0u32..2, 0usize..5).prop_map(|(process, node)| Action::Allocate { process, allocation: Allocation::Interleave(vec![node]) }),
+        1 => (0u32..2, 0usize..5).prop_map(|(process, node)| Action::Allocate { process, allocation: Allocation::Interleave(vec![NodeIndex(node)]) }),
     ]
 }
 
@@ -230,7 +230,9 @@ fn copies_serve_reads_and_end_with_a_write() {
         );
         let program = synthetic::parse(&text, "copies").expect("a sound description");
         let key = |page: u64| PageKey { process: 0, page: (1 << 20) + page, size: PageSize::Small };
-        let all = (0..256).map(|page| Action::Replicate { page: key(page), nodes: vec![0, 1, 2, 3] }).collect();
+        let all = (0..256)
+            .map(|page| Action::Replicate { page: key(page), nodes: [0, 1, 2, 3].map(NodeIndex).to_vec() })
+            .collect();
         let mut chaos = Chaos { orders: vec![all], asked: Vec::new(), outcomes: Vec::new(), last_ns: 0 };
         run(&program, &mut chaos, Options { series_ns: 5e6, ..Options::default() })
     };

@@ -13,6 +13,7 @@ use numapilot_machine::NodeId;
 
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::Tid;
 
 /// ACPI's distance of a node to itself, and the one that is assumed if the firmware gives none.
 const LOCAL_DISTANCE: u32 = 10;
@@ -44,7 +45,7 @@ impl Places {
     /// The process has ended, or may not be inspected.
     pub fn look(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<(), KernelError> {
         let mut found = BTreeMap::new();
-        for tid in task::threads_under(root.path(), pid)? {
+        for Tid(tid) in task::threads_under(root.path(), pid)? {
             // A thread that ended since it was listed is no error.
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Action;
 use numapilot_placement::Allocation;
 use numapilot_placement::Observation;
@@ -290,7 +291,7 @@ impl Scene<'_> {
             let all: f64 = (0..seen.nodes.len()).map(to).sum();
             node.local_share = MetricValue::of((all > 0.0).then(|| to(index) / all), SOURCE, "no accesses by its CPUs");
             node.free_bytes = counters.free_bytes;
-            let work = Work::of(seen.threads.iter().filter(|thread| thread.node == index));
+            let work = Work::of(seen.threads.iter().filter(|thread| thread.node.0 == index));
             node.busy_cpus = Some(work.busy_ns / elapsed);
             (node.ipc, node.l3_mpki) = (work.ipc(self), work.mpki(self));
         }
@@ -314,7 +315,7 @@ impl Scene<'_> {
                 false => MetricValue::Missing("no memory accesses in the interval".to_owned()),
                 true => MetricValue::estimate(local / all, SAMPLED),
             };
-            let mut by_node: BTreeMap<usize, f64> = BTreeMap::new();
+            let mut by_node: BTreeMap<NodeIndex, f64> = BTreeMap::new();
             threads.iter().for_each(|thread| *by_node.entry(thread.node).or_default() += thread.busy_ns);
             let most = by_node.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(node, _)| *node);
             interval.processes.push(ProcessFigures {
@@ -323,7 +324,7 @@ impl Scene<'_> {
                 threads: threads.len() as u32,
                 cpus: work.busy_ns / elapsed,
                 resident_bytes: self.objects.bytes.get(&number).copied().unwrap_or(0),
-                node: most.and_then(|node| self.machine.nodes().get(node)).map(|node| node.id),
+                node: most.and_then(|node| self.machine.nodes().get(node.0)).map(|node| node.id),
                 local_share,
                 accesses_per_s: Some(work.accesses / elapsed * 1e9),
                 ipc: work.ipc(self),
@@ -333,7 +334,7 @@ impl Scene<'_> {
             let figures = threads.iter().map(|thread| ThreadFigures {
                 tid: thread.thread + 1,
                 name: self.program.threads.get(thread.thread as usize).map_or(String::new(), |it| it.name.clone()),
-                node: self.machine.nodes().get(thread.node).map(|node| node.id),
+                node: self.machine.nodes().get(thread.node.0).map(|node| node.id),
                 cpu: None,
                 cpus: thread.busy_ns / elapsed,
             });

@@ -25,6 +25,7 @@ use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf_events::EventsError;
 use numapilot_perf_events::open::Scope;
 use numapilot_perf_events::rights::refused_note;
@@ -149,7 +150,7 @@ pub struct Balancer {
     /// Threads of that batch, with their previous affinities.
     undo_threads: Vec<ThreadMove>,
     /// Files copied by that batch, with the nodes that had copies before.
-    undo_copies: Vec<(u64, BTreeSet<usize>)>,
+    undo_copies: Vec<(u64, BTreeSet<NodeIndex>)>,
     /// File copies on several nodes, if the program was started with the preload library.
     copies: Option<Copies>,
     started: Instant,

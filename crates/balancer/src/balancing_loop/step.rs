@@ -5,6 +5,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Action as Order;
 use numapilot_placement::Observation;
 use numapilot_placement::Outcome;
@@ -340,7 +341,7 @@ impl Balancer {
             let Order::Migrate { page, to } = &order else { return Some(order) };
             let Some(managed) = self.targets.by_number(page.process) else { return Some(order) };
             let why = match managed.homes.of(page.page) {
-                Some(home) if usize::from(home) == *to => Refusal::AlreadyThere,
+                Some(home) if usize::from(home) == to.0 => Refusal::AlreadyThere,
                 None if managed.homes.refused == 0 => Refusal::Gone,
                 _ => return Some(order),
             };
@@ -429,7 +430,7 @@ impl Balancer {
             if let Some(from) = from {
                 let first = if managed.is_huge(*page) { page & !511 } else { *page };
                 if first == *page {
-                    self.table.moved(managed.page_id(first), *from, *to as u8);
+                    self.table.moved(managed.page_id(first), *from, to.0 as u8);
                 }
                 if !is_undo && self.undo.len() < UNDO_MAX {
                     self.undo.push((*number, *page, *from));
@@ -495,7 +496,7 @@ impl Balancer {
         self.take_copies_back(decisions.last().copied().unwrap_or(0), control_port);
         let back = |(process, page, home): &(u32, u64, u8)| Order::Migrate {
             page: PageKey { process: *process, page: *page, size: PageSize::Small },
-            to: usize::from(*home),
+            to: NodeIndex(usize::from(*home)),
         };
         let orders: Vec<Order> = first_homes(undo).iter().map(back).collect();
         // The program may have set policies, or its cpuset may have changed, since the batch.

@@ -18,6 +18,7 @@ use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Action as Order;
 use numapilot_placement::Outcome;
 use numapilot_placement::PageKey;
@@ -53,10 +54,10 @@ const ON_ONE_NODE: f64 = 0.9;
 /// The node on which a process runs. It changes only after two equal readings, because threads may be on another node for a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Residence {
-    /// Index of the one node on which it runs.
-    node: Option<usize>,
+    /// The one node on which it runs.
+    node: Option<NodeIndex>,
     /// The node at the last reading.
-    seen: Option<usize>,
+    seen: Option<NodeIndex>,
     /// Its running time by node at that reading.
     busy: Vec<f64>,
 }
@@ -69,7 +70,7 @@ impl Residence {
         if total <= 0.0 || busy == self.busy {
             return;
         }
-        let node = busy.iter().position(|share| *share >= ON_ONE_NODE * total);
+        let node = busy.iter().position(|share| *share >= ON_ONE_NODE * total).map(NodeIndex);
         if self.seen == node {
             self.node = node;
         }
@@ -77,8 +78,8 @@ impl Residence {
     }
 }
 
-/// A process id, the index of the node whose copy it is to show, and the file.
-type Wanted = (u32, usize, u64);
+/// A process id, the node whose copy it is to show, and the file.
+type Wanted = (u32, NodeIndex, u64);
 
 /// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +87,7 @@ pub struct Copied {
     /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
     /// What to restore if the batch is undone: files, and the nodes that had copies before.
-    pub before: Vec<(u64, BTreeSet<usize>)>,
+    pub before: Vec<(u64, BTreeSet<NodeIndex>)>,
     /// The processes' answers.
     pub events: Vec<event::Copies>,
     /// Nanoseconds until the processes had answered.
@@ -114,7 +115,7 @@ pub struct Copies {
     allowance: Allowance,
     text: Vec<u8>,
     /// Copies that could not be made or are gone, to be reported to policies: pages with the node that keeps them.
-    lost: Vec<(PageKey, usize)>,
+    lost: Vec<(PageKey, NodeIndex)>,
 }
 
 impl Copies {
@@ -155,7 +156,7 @@ impl Copies {
     }
 
     /// Copies that are gone since the last call.
-    pub fn lost(&mut self) -> Vec<(PageKey, usize)> {
+    pub fn lost(&mut self) -> Vec<(PageKey, NodeIndex)> {
         std::mem::take(&mut self.lost)
     }
 
@@ -252,7 +253,7 @@ impl Copies {
                     page,
                     is_large: false,
                     thread: thread.number,
-                    from: thread.node as u8,
+                    from: thread.node.0 as u8,
                     home: home as u8,
                     is_sampled: false,
                     is_read_only: true,
@@ -295,7 +296,7 @@ impl Copies {
     /// Carries out orders for which [`Copies::is_about_copies`] is true.
     pub fn carry_out(&mut self, decision: u64, orders: Vec<Order>, targets: &Targets, memory: &[NodeMemory]) -> Copied {
         let mut done = Copied::default();
-        let mut before: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
+        let mut before: BTreeMap<u64, BTreeSet<NodeIndex>> = BTreeMap::new();
         let mut results: Vec<Result<Option<u64>, Refusal>> = Vec::new();
         // What each node can give to all of these files together.
         let mut left: Vec<u64> =
@@ -338,8 +339,8 @@ impl Copies {
             return Ok(None);
         };
         let (had, bytes) = (self.registry.copies(file), self.registry.bytes(file));
-        let has_room = |node: &usize| had.contains(node) || left.get(*node).is_some_and(|left| *left >= bytes);
-        let nodes: Vec<usize> = nodes.iter().copied().filter(has_room).collect();
+        let has_room = |node: &NodeIndex| had.contains(node) || left.get(node.0).is_some_and(|left| *left >= bytes);
+        let nodes: Vec<NodeIndex> = nodes.iter().copied().filter(has_room).collect();
         if nodes.len() < 2 {
             return Err(Refusal::NoRoom);
         }
@@ -358,7 +359,7 @@ impl Copies {
     }
 
     /// Undoes a batch.
-    pub fn take_back(&mut self, decision: u64, before: &[(u64, BTreeSet<usize>)], targets: &Targets) -> Copied {
+    pub fn take_back(&mut self, decision: u64, before: &[(u64, BTreeSet<NodeIndex>)], targets: &Targets) -> Copied {
         let mut done = Copied::default();
         for (file, copies) in before {
             self.report_lost(*file, targets);
@@ -445,7 +446,7 @@ impl Copies {
             return;
         }
         self.report_lost(file, targets);
-        let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node));
+        let full = answer.node.and_then(|node| self.ids.iter().position(|id| u32::from(id.0) == node)).map(NodeIndex);
         match full.filter(|_| reason.contains("memory")) {
             Some(node) => {
                 let mut copies = self.registry.copies(file);
@@ -457,7 +458,7 @@ impl Copies {
     }
 
     fn report_lost(&mut self, file: u64, targets: &Targets) {
-        let home = self.registry.copies(file).first().copied().unwrap_or(0);
+        let home = self.registry.copies(file).first().copied().unwrap_or_default();
         for (pid, page) in self.registry.wanted_pages(file) {
             if let Some(managed) = targets.all.get(&pid) {
                 self.lost.push((PageKey { process: managed.number(), page, size: PageSize::Small }, home));
@@ -520,7 +521,7 @@ mod tests {
         copies.registry.saw(pid, vec![found(1), found(2)]);
         let order = |inode: u64, page: u64| {
             let page = PageKey { process, page: (inode << 12) + page, size: PageSize::Small };
-            Order::Replicate { page, nodes: vec![0, 1] }
+            Order::Replicate { page, nodes: [0, 1].map(NodeIndex).to_vec() }
         };
         for page in 0..16 {
             let _ = copies.need_not(&order(1, page), &targets);
@@ -539,7 +540,7 @@ mod tests {
         let mut saw = |shares: [f64; 3]| {
             looks += 1e-6;
             residence.saw(shares.iter().map(|share| share + if *share > 0.0 { looks } else { 0.0 }).collect());
-            residence.node
+            residence.node.map(|node| node.0)
         };
         let (on_1, on_2, on_both, idle) = ([0.0, 0.9, 0.05], [0.0, 0.0, 0.5], [0.0, 0.5, 0.5], [0.0; 3]);
         assert_eq!([saw(on_1), saw(on_1)], [None, Some(1)]);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::ReadOnlyRange;
 
 use super::files::Found;
@@ -22,8 +23,8 @@ pub type Place = (u32, u64);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct File {
     path: PathBuf,
-    /// Indices of the nodes that are to have copies.
-    copies: BTreeSet<usize>,
+    /// Nodes that are to have copies.
+    copies: BTreeSet<NodeIndex>,
     /// Pages, as policies know them, for which a policy ordered copies.
     wanted: BTreeSet<u64>,
     /// Whether a process answered that this file cannot be copied; its uses are ignored from then on.
@@ -134,14 +135,14 @@ impl CopyRegistry {
         CopyDecision::Enough
     }
 
-    /// Indices of the nodes that have copies of a file.
+    /// Nodes that have copies of a file.
     #[must_use]
-    pub fn copies(&self, inode: u64) -> BTreeSet<usize> {
+    pub fn copies(&self, inode: u64) -> BTreeSet<NodeIndex> {
         self.files.get(&inode).map(|file| file.copies.clone()).unwrap_or_default()
     }
 
     /// Sets the copies of a file; without any, the orders for its pages are dropped.
-    pub fn set_copies(&mut self, inode: u64, copies: BTreeSet<usize>) {
+    pub fn set_copies(&mut self, inode: u64, copies: BTreeSet<NodeIndex>) {
         if let Some(file) = self.files.get_mut(&inode) {
             if copies.is_empty() {
                 file.wanted.clear();
@@ -176,9 +177,9 @@ impl CopyRegistry {
         self.files.iter().find(|(_, file)| file.path == path).map(|(inode, _)| *inode)
     }
 
-    /// The wanted state: (process, node index, file) for each process that maps a file with copies and runs on a node that has one.
+    /// The wanted state: (process, node, file) for each process that maps a file with copies and runs on a node that has one.
     #[must_use]
-    pub fn wanted(&self, node_of: impl Fn(u32) -> Option<usize>) -> BTreeSet<(u32, usize, u64)> {
+    pub fn wanted(&self, node_of: impl Fn(u32) -> Option<NodeIndex>) -> BTreeSet<(u32, NodeIndex, u64)> {
         let mut all = BTreeSet::new();
         for ((pid, _), one) in &self.shown {
             let copies = self.files.get(&one.part.inode).map(|file| &file.copies);
@@ -255,11 +256,11 @@ mod tests {
         }
         assert_eq!(registry.want(7, 0x10), CopyDecision::TooFew, "the same once more");
         assert_eq!(registry.want(7, 0x1f), CopyDecision::Enough);
-        registry.set_copies(42, BTreeSet::from([0, 1]));
+        registry.set_copies(42, BTreeSet::from([0, 1].map(NodeIndex)));
         assert_eq!(registry.want(7, 0x500), CopyDecision::Unknown);
-        let node_of = |pid| Some(pid as usize - 7);
-        assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, 0, 42), (8, 1, 42)]));
-        assert_eq!(registry.wanted(|_| Some(2)), BTreeSet::new(), "nobody runs where a copy is");
+        let node_of = |pid| Some(NodeIndex(pid as usize - 7));
+        assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, NodeIndex(0), 42), (8, NodeIndex(1), 42)]));
+        assert_eq!(registry.wanted(|_| Some(NodeIndex(2))), BTreeSet::new(), "nobody runs where a copy is");
         let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: NodeSet(0b11) };
         assert_eq!(
             registry.ranges().collect::<Vec<_>>(),

@@ -24,6 +24,7 @@ use numapilot_kernel::affinity;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 
@@ -602,7 +603,8 @@ impl Packer {
 }
 
 fn outside(demand: &Demand, nodes: NodeSet) -> u64 {
-    demand.memory_bytes.iter().enumerate().filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
+    let by_node = NodeIndex::all(demand.memory_bytes.len()).zip(&demand.memory_bytes);
+    by_node.filter(|(node, _)| !nodes.contains(*node)).map(|(_, bytes)| bytes).sum()
 }
 
 fn words(packing: &Packing, units: usize) -> String {
@@ -657,8 +659,10 @@ mod tests {
 
     #[test]
     fn an_idle_child_gets_back_what_its_placed_parent_had() {
+        use numapilot_host::Tid;
+
         use crate::system::binding;
-        let all = affinity::of_thread(std::process::id()).unwrap();
+        let all = affinity::of_thread(Tid::first_of(std::process::id())).unwrap();
         if all.cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
@@ -671,7 +675,7 @@ mod tests {
         let mut desk = Desk::default();
         let first = all.cpus().into_iter().take(1).collect();
         let start_ticks = task::stat(pid).unwrap().start_ticks;
-        let id = crate::system::undo_log::ThreadId { pid, tid: pid, start_ticks };
+        let id = crate::system::undo_log::ThreadId { pid, tid: Tid::first_of(pid), start_ticks };
         let bound = binding::planned(id, None, &first, None, &mut Vec::new()).unwrap();
         let mut held = Held::default();
         held.bind(bound, &mut desk);
@@ -679,13 +683,13 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
         let child: u32 = line.trim().parse().unwrap();
-        assert_eq!(affinity::of_thread(child).unwrap(), first, "inherited");
+        assert_eq!(affinity::of_thread(Tid::first_of(child)).unwrap(), first, "inherited");
         let who = Who::Group(Group::Processes(vec![pid]));
         let mut packer =
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
         packer.held.insert(Unit::Process(pid), held);
         packer.end("the test is over".to_owned(), &mut desk);
-        let now = [pid, child].map(|pid| affinity::of_thread(pid).unwrap());
+        let now = [pid, child].map(|pid| affinity::of_thread(Tid::first_of(pid)).unwrap());
         // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
         unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
         shell.kill().unwrap();

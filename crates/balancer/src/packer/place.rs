@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use numapilot_host::Tid;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::cgroup;
@@ -77,11 +78,11 @@ pub struct Placed {
 /// The kernel's numbers of these nodes.
 #[must_use]
 pub fn ids(machine: &Machine, nodes: NodeSet) -> Vec<NodeId> {
-    nodes.iter().filter_map(|at| machine.nodes().get(at).map(|node| node.id)).collect()
+    nodes.iter().filter_map(|at| machine.nodes().get(at.0).map(|node| node.id)).collect()
 }
 
 fn cpus(machine: &Machine, nodes: NodeSet) -> CpuMask {
-    nodes.iter().filter_map(|at| machine.nodes().get(at)).flat_map(|node| node.cpus.iter().copied()).collect()
+    nodes.iter().filter_map(|at| machine.nodes().get(at.0)).flat_map(|node| node.cpus.iter().copied()).collect()
 }
 
 impl Held {
@@ -219,7 +220,7 @@ impl Held {
     pub fn release(&mut self, undo_log: &mut dyn UndoLog) -> Vec<Setting> {
         let (mut free, bindings) = (Vec::new(), self.bindings());
         let threads = std::mem::take(&mut self.threads);
-        let known: BTreeSet<u32> = threads.keys().map(|id| id.tid).collect();
+        let known: BTreeSet<Tid> = threads.keys().map(|id| id.tid).collect();
         let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
             if !binding::is_ours(id, &bound) || thread_cpus::restore(id.pid, id.tid, &bound.before).is_ok() {
@@ -236,7 +237,7 @@ impl Held {
 
 fn threads_of(pid: u32) -> Vec<ThreadId> {
     let tids = task::threads_of(pid).unwrap_or_default();
-    let id = |tid: u32| {
+    let id = |tid: Tid| {
         let stat = task::stat_of_thread(pid, tid).ok()?;
         Some(ThreadId { pid, tid, start_ticks: stat.start_ticks })
     };
@@ -349,7 +350,7 @@ mod tests {
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().trim().to_owned();
         // Four nodes of four processors.
         let machine = Machine::load("opteron-8385").unwrap();
-        let mut held = Held { nodes: [1].into_iter().collect(), ..Held::default() };
+        let mut held = Held { nodes: NodeSet(0b10), ..Held::default() };
         let (mut progress, mut placed) = (Until::ever(), Placed::default());
         assert!(held.by_cpuset(folder.path(), &machine, &mut progress, &mut placed));
         let of_node = format_cpu_list(machine.nodes()[1].cpus.iter().map(|cpu| cpu.0));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
@@ -17,6 +18,7 @@ use numapilot_kernel::cpu_time::ticks_per_s;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 
 use crate::event::Target;
@@ -151,8 +153,8 @@ fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
         return false;
     }
     let members = cgroup::members(folder);
-    let is_free =
-        |pid: &u32| is_uniform(*pid) && affinity::of_thread(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
+    let cpus_of = |pid: u32| affinity::of_thread(Tid::first_of(pid));
+    let is_free = |pid: &u32| is_uniform(*pid) && cpus_of(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
 }
 
@@ -211,7 +213,8 @@ pub struct Allowed {
 
 impl Allowed {
     fn of_process(pid: u32) -> Option<Allowed> {
-        Some(Allowed { cpus: affinity::of_thread(pid).ok()?, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
+        let cpus = affinity::of_thread(Tid::first_of(pid)).ok()?;
+        Some(Allowed { cpus, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
     }
 
     /// What is left now of what a process was allowed before its threads were bound: its cpuset may have been changed meanwhile. This program changes no
@@ -236,18 +239,18 @@ impl Allowed {
         }
     }
 
-    /// Indices of the nodes whose CPUs and memory may both be used.
+    /// Nodes whose CPUs and memory may both be used.
     #[must_use]
     pub fn nodes(&self, machine: &Machine) -> NodeSet {
         let may = |node: &numapilot_machine::Node| {
             let cpus: CpuMask = node.cpus.iter().copied().collect();
             !self.cpus.and(&cpus).is_empty() && self.mems.contains(&node.id)
         };
-        machine.nodes().iter().enumerate().filter(|(_, node)| may(node)).map(|(at, _)| at).collect()
+        NodeIndex::all(machine.nodes().len()).filter(|at| may(&machine.nodes()[*at])).collect()
     }
 }
 
-/// Indices of the nodes that this process may use.
+/// Nodes that this process may use.
 #[must_use]
 pub fn allowed_here(machine: &Machine) -> NodeSet {
     let allowed = Allowed::of_process(std::process::id());
@@ -298,7 +301,7 @@ mod tests {
 
     /// A cgroup made up, with a cpuset of this process alone; a file of it can be written.
     fn cgroup_of(pid: u32) -> (tempfile::TempDir, impl Fn(&str, &str)) {
-        let cpus = affinity::of_thread(pid).unwrap();
+        let cpus = affinity::of_thread(Tid::first_of(pid)).unwrap();
         let cpus = numapilot_machine::format_cpu_list(cpus.cpus().iter().map(|cpu| cpu.0));
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_owned();
@@ -337,7 +340,7 @@ mod tests {
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(bound.0.stdout.take().unwrap()), &mut line).unwrap();
         let pid = bound.0.id();
-        if affinity::of_thread(pid).unwrap().cpus().len() < 2 {
+        if affinity::of_thread(Tid::first_of(pid)).unwrap().cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
         let (folder, _) = cgroup_of(pid);

@@ -7,6 +7,7 @@
 
 mod search;
 
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 
 pub use search::pack;
@@ -150,8 +151,8 @@ impl<'a> Objective<'a> {
     /// Bytes outside the set are copied once.
     fn moving(&self, process: usize, set: NodeSet) -> f64 {
         let demand = &self.demands[process];
-        let outside: u64 =
-            demand.memory_bytes.iter().enumerate().filter(|(node, _)| !set.contains(*node)).map(|(_, b)| b).sum();
+        let by_node = NodeIndex::all(demand.memory_bytes.len()).zip(&demand.memory_bytes);
+        let outside: u64 = by_node.filter(|(node, _)| !set.contains(*node)).map(|(_, b)| b).sum();
         outside as f64 * self.settings.move_s_per_byte / self.settings.horizon_s
     }
 

@@ -1,6 +1,7 @@
 //! Search for a packing by descent. It starts from the present packing and from two others, and moves one or two processes at a time until nothing improves.
 //! Then it repeats this from random changes of the best packing. The result is deterministic.
 
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 
 use super::Demand;
@@ -127,8 +128,8 @@ fn candidate_sets(capacity: &MachineCapacity) -> Vec<NodeSet> {
         (1..1_u64 << count).map(NodeSet).collect()
     } else {
         let mut out = Vec::new();
-        for center in 0..count {
-            let mut near: Vec<usize> = (0..count).collect();
+        for center in NodeIndex::all(count) {
+            let mut near: Vec<NodeIndex> = NodeIndex::all(count).collect();
             near.sort_by_key(|node| (*node != center, capacity.distance[center][*node], *node));
             out.extend((1..=count).map(|size| near[..size].iter().copied().collect::<NodeSet>()));
         }
@@ -484,7 +485,7 @@ mod tests {
             // Taken up, with memory following, nothing moves again.
             let settled: Vec<Demand> = demands.iter().zip(&packing.nodes).map(|(demand, set)| {
                 let share = demand.memory() / set.len() as u64;
-                let held = (0..capacity.nodes.len()).map(|node| if set.contains(node) { share } else { 0 });
+                let held = NodeIndex::all(capacity.nodes.len()).map(|node| if set.contains(node) { share } else { 0 });
                 Demand { memory_bytes: held.collect(), bound: *set, ..demand.clone() }
             }).collect();
             if packing.is_change {

@@ -6,12 +6,14 @@
 
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::task;
 use numapilot_kernel::thread_cpus;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Refusal;
 
 use super::bound::Bound;
@@ -33,13 +35,13 @@ pub struct ThreadMove {
     previous: CpuMask,
 }
 
-/// An order to move a thread to a node, by index.
+/// An order to move a thread to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadOrder {
     /// Number of the thread, as policies use it.
     pub thread: u32,
-    /// Index of the destination node.
-    pub to: usize,
+    /// The destination node.
+    pub to: NodeIndex,
 }
 
 /// The outcome of orders.
@@ -246,7 +248,7 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
 
 /// Restores the affinities of a process's threads that have inherited one of these bindings and are not `known`: they were created since the last look, or
 /// their process was never looked at.
-pub(crate) fn release_unseen(pid: u32, known: impl Fn(u32) -> bool, bindings: &[Bound]) {
+pub(crate) fn release_unseen(pid: u32, known: impl Fn(Tid) -> bool, bindings: &[Bound]) {
     let passes = if bindings.is_empty() { 0 } else { PASSES };
     for _ in 0..passes {
         let mut restored = 0;
@@ -287,7 +289,7 @@ fn find(targets: &Targets, number: u32) -> Option<(ThreadId, Option<Bound>)> {
 }
 
 /// Finds a thread by the number that policies use: its process and its id.
-fn thread_mut(targets: &mut Targets, number: u32) -> Option<(&mut ManagedProcess, u32)> {
+fn thread_mut(targets: &mut Targets, number: u32) -> Option<(&mut ManagedProcess, Tid)> {
     targets.all.values_mut().find_map(|managed| {
         let tid = managed.threads.iter().find(|(_, thread)| thread.number == number).map(|(tid, _)| *tid)?;
         Some((managed, tid))
@@ -365,7 +367,7 @@ impl<'b> Aim<'b> {
 
 pub(crate) fn bind(binding: &Binding) -> Result<(), KernelError> {
     if !is_that(binding.thread) {
-        return Err(KernelError::Gone { pid: binding.thread.tid });
+        return Err(KernelError::Gone { pid: binding.thread.tid.0 });
     }
     affinity::set_thread(binding.thread.tid, &binding.now)
 }
@@ -402,7 +404,7 @@ mod tests {
     /// A managed child; `None`: this machine has one CPU, so nothing can be bound.
     fn sleeper() -> Option<(Sleeper, Targets, CpuMask, u32)> {
         let child = Sleeper(Command::new("sleep").arg("100").spawn().unwrap());
-        let all = affinity::of_thread(child.0.id()).unwrap();
+        let all = affinity::of_thread(Tid::first_of(child.0.id())).unwrap();
         if all.cpus().len() < 2 {
             numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
             return None;
@@ -410,7 +412,7 @@ mod tests {
         let mut targets = Targets::default();
         targets.add(child.0.id()).unwrap();
         targets.look(&Machine::live().unwrap());
-        let number = targets.all[&child.0.id()].threads[&child.0.id()].number;
+        let number = targets.all[&child.0.id()].threads[&Tid::first_of(child.0.id())].number;
         Some((child, targets, all, number))
     }
 
@@ -422,10 +424,11 @@ mod tests {
     #[test]
     fn a_binding_is_known_after_one_of_its_cpus_went_offline() {
         let Some((child, _, all, _)) = sleeper() else { return };
-        let (tid, cpus) = (child.0.id(), all.cpus());
+        let (pid, cpus) = (child.0.id(), all.cpus());
+        let tid = Tid::first_of(pid);
         let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
         affinity::set_thread(tid, &mask(&cpus[..1])).unwrap();
-        let id = ThreadId { pid: tid, tid, start_ticks: task::stat(tid).unwrap().start_ticks };
+        let id = ThreadId { pid, tid, start_ticks: task::stat(pid).unwrap().start_ticks };
         // No kernel has CPU 8191 online.
         let bound = Bound { before: all.clone(), ours: mask(&[cpus[0], CpuId(8191)]), is_inherited: false };
         assert!(is_ours(id, &bound));
@@ -446,18 +449,19 @@ mod tests {
             return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
         }
         let (binder, mut undo_log) = (binder(&[&all.cpus()[..1]]), Kept::default());
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!((moves.results, undo_log.threads.len()), (vec![Err(Refusal::Unsupported)], 0));
-        assert_eq!(affinity::of_thread(child.0.id()).unwrap(), all);
+        assert_eq!(affinity::of_thread(Tid::first_of(child.0.id())).unwrap(), all);
     }
 
     /// The list of online CPUs was read for every thread at every look, and the status of each thread, although nothing was to be bound.
     #[test]
     fn what_is_online_is_handed_down_and_a_thread_that_is_where_it_should_be_is_left() {
         let Some((child, _, all, _)) = sleeper() else { return };
-        let (tid, cpus) = (child.0.id(), all.cpus());
+        let (pid, cpus) = (child.0.id(), all.cpus());
+        let tid = Tid::first_of(pid);
         let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
-        let id = ThreadId { pid: tid, tid, start_ticks: task::stat(tid).unwrap().start_ticks };
+        let id = ThreadId { pid, tid, start_ticks: task::stat(pid).unwrap().start_ticks };
         let change = |bound: Option<&Bound>, cpus: &CpuMask, online: &CpuMask| {
             planned_change(id, bound, cpus, Some(online), &mut Vec::new())
         };
@@ -478,11 +482,11 @@ mod tests {
     #[test]
     fn threads_are_kept_moved_taken_back_and_released() {
         let Some((child, mut targets, all, thread)) = sleeper() else { return };
-        let tid = child.0.id();
+        let tid = Tid::first_of(child.0.id());
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2], &[CpuId(8000)]]);
         let mut undo_log = Kept::default();
-        let to = |to| [ThreadOrder { thread, to }];
+        let to = |to| [ThreadOrder { thread, to: NodeIndex(to) }];
         let first = binder.carry_out(&to(0), &mut targets, &mut undo_log);
         assert!(first.results[0].is_ok() && first.moved.len() == 1);
         assert_eq!((affinity::of_thread(tid).unwrap().cpus(), undo_log.threads.len()), (cpus[..1].to_vec(), 1));
@@ -505,23 +509,23 @@ mod tests {
     #[test]
     fn what_somebody_else_bound_is_left_alone_and_without_a_record_nothing_moves() {
         let Some((child, mut targets, all, thread)) = sleeper() else { return };
-        let tid = child.0.id();
+        let tid = Tid::first_of(child.0.id());
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2]]);
         let mut full = Kept { is_full: true, ..Kept::default() };
-        let refused = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut full);
+        let refused = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut full);
         assert_eq!((refused.results, affinity::of_thread(tid).unwrap()), (vec![Err(Refusal::Unsupported)], all));
         assert!(refused.troubles[0].contains("no space left"));
 
         let mut undo_log = Kept::default();
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let theirs: CpuMask = cpus[1..2].iter().copied().collect();
         affinity::set_thread(tid, &theirs).unwrap();
         assert_eq!(binder.take_back(&moves.moved, &mut targets, &mut undo_log), 0);
         assert_eq!((affinity::of_thread(tid).unwrap(), undo_log.threads.len()), (theirs, 0));
         drop(child);
         targets.look(&Machine::live().unwrap());
-        let gone = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let gone = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!((gone.results, gone.troubles.len()), (vec![Err(Refusal::Gone)], 0));
     }
 
@@ -535,7 +539,7 @@ mod tests {
         let mut targets = Targets::default();
         targets.add(child.0.id()).unwrap();
         targets.look(&Machine::live().unwrap());
-        let number = targets.all[&child.0.id()].threads[&child.0.id()].number;
+        let number = targets.all[&child.0.id()].threads[&Tid::first_of(child.0.id())].number;
         Some((child, targets, all, number))
     }
 
@@ -565,18 +569,19 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1]]);
         let mut undo_log = Kept::default();
-        let moves = binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!(moves.moved.len(), 1);
         let heir = Killed(started_by(&mut child));
-        assert_eq!(affinity::of_thread(heir.0).unwrap().cpus(), cpus[..1], "the kernel's rule");
+        assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap().cpus(), cpus[..1], "the kernel's rule");
         targets.add_child(heir.0, Some(child.0.id())).unwrap();
         targets.look(&Machine::live().unwrap());
         assert_eq!(adopt(&mut targets, &mut undo_log), Vec::<String>::new());
-        let kept = undo_log.threads.iter().find(|(kept, _)| kept.tid == heir.0).map(|(_, was)| was.clone());
+        let kept =
+            undo_log.threads.iter().find(|(kept, _)| kept.tid == Tid::first_of(heir.0)).map(|(_, was)| was.clone());
         assert_eq!(kept, Some(all.clone()), "it would get back all of them after a kill, too");
         // Undone with its parent's.
         binder.take_back(&moves.moved, &mut targets, &mut undo_log);
-        assert_eq!((affinity::of_thread(heir.0).unwrap(), undo_log.threads.len()), (all, 0));
+        assert_eq!((affinity::of_thread(Tid::first_of(heir.0)).unwrap(), undo_log.threads.len()), (all, 0));
     }
 
     #[test]
@@ -585,34 +590,34 @@ mod tests {
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1]]);
         let mut undo_log = Kept::default();
-        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let heir = Killed(started_by(&mut child));
         // Never looked at before the release: a process that was found in the rings at the end.
         targets.add(heir.0).unwrap();
         assert_eq!(targets.all[&heir.0].parent, Some(child.0.id()));
         assert_eq!(binder.release(None, &mut targets, &mut undo_log), 1);
-        assert_eq!((affinity::of_thread(heir.0).unwrap(), undo_log.threads.len()), (all.clone(), 0));
+        assert_eq!((affinity::of_thread(Tid::first_of(heir.0)).unwrap(), undo_log.threads.len()), (all.clone(), 0));
 
         // One that has chosen other CPUs is not taken for an heir.
-        binder.carry_out(&[ThreadOrder { thread, to: 0 }], &mut targets, &mut undo_log);
+        binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         let theirs: CpuMask = cpus[1..2].iter().copied().collect();
-        affinity::set_thread(heir.0, &theirs).unwrap();
+        affinity::set_thread(Tid::first_of(heir.0), &theirs).unwrap();
         let mut others = Targets::default();
         others.add(heir.0).unwrap();
         others.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
         others.look(&Machine::live().unwrap());
         assert!(adopt(&mut others, &mut undo_log).is_empty());
-        assert!(others.all[&heir.0].threads[&heir.0].bound.is_none());
+        assert!(others.all[&heir.0].threads[&Tid::first_of(heir.0)].bound.is_none());
         binder.release(None, &mut others, &mut undo_log);
-        assert_eq!(affinity::of_thread(heir.0).unwrap(), theirs);
+        assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap(), theirs);
 
         // One that is seen first when its creator's binding is no more is not bound for longer.
-        affinity::set_thread(heir.0, &cpus[..1].iter().copied().collect()).unwrap();
+        affinity::set_thread(Tid::first_of(heir.0), &cpus[..1].iter().copied().collect()).unwrap();
         let mut late = Targets::default();
         late.add(heir.0).unwrap();
         late.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
         late.look(&Machine::live().unwrap());
         assert!(adopt(&mut late, &mut undo_log).is_empty());
-        assert_eq!(affinity::of_thread(heir.0).unwrap(), all);
+        assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap(), all);
     }
 }

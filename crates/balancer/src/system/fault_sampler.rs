@@ -1,8 +1,10 @@
 //! Evidence from the kernel's ring buffers: page faults with address, thread and CPU, and the side-band records of new processes, threads, programs and
 //! mappings. With NUMA balancing, which unmaps pages periodically, later faults are uses of pages (docs/fault.md).
 
+use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
 use numapilot_perf::abi::sample;
@@ -35,9 +37,9 @@ pub struct Fault {
     /// Process id.
     pub pid: u32,
     /// Thread id.
-    pub tid: u32,
-    /// Index of the node on which the thread ran.
-    pub node: usize,
+    pub tid: Tid,
+    /// Node on which the thread ran.
+    pub node: NodeIndex,
     /// Page number: the address divided by 4,096.
     pub page: u64,
     /// Details of a sampled access; `None`: a fault.
@@ -81,7 +83,7 @@ pub struct FaultSampler {
     /// Losses according to a set's own counts.
     lost: u64,
     buffer: Vec<u8>,
-    node_of_cpu: Vec<Option<usize>>,
+    node_of_cpu: Vec<Option<NodeIndex>>,
 }
 
 /// A set of events with its processes.
@@ -165,7 +167,7 @@ impl FaultSampler {
     }
 }
 
-fn take(record: &Record<'_>, node_of_cpu: &[Option<usize>], seen: &mut Seen) {
+fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen) {
     match record {
         Record::Sample(_, sample) => {
             let (Some((pid, tid)), Some(cpu), Some(address)) = (sample.pid_tid, sample.cpu, sample.addr) else {
@@ -175,7 +177,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[Option<usize>], seen: &mut Seen) {
             if address != 0 && address >> 56 == 0 {
                 let Some(node) = node_of_cpu.get(cpu as usize).copied().flatten() else { return seen.bad += 1 };
                 let time_ns = sample.time.unwrap_or(0);
-                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
+                seen.faults.push(Fault { time_ns, pid, tid: Tid(tid), node, page: address / 4096, access: None });
             }
         }
         Record::SideBand(band, id) => {
@@ -207,13 +209,13 @@ mod tests {
     /// What ran on CPUs that were added since the start was taken for accesses from the first node, and their pages were moved there.
     #[test]
     fn a_fault_on_a_cpu_whose_node_is_not_known_is_counted_and_left_out() {
-        let (node_of_cpu, mut seen) = ([Some(1), None], Seen::default());
+        let (node_of_cpu, mut seen) = ([Some(NodeIndex(1)), None], Seen::default());
         for cpu in [0, 1, 9] {
             let sample = Sample { pid_tid: Some((7, 8)), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
             take(&Record::Sample(0, sample), &node_of_cpu, &mut seen);
         }
-        let nodes: Vec<usize> = seen.faults.iter().map(|fault| fault.node).collect();
-        assert_eq!((nodes, seen.bad), (vec![1], 2));
+        let nodes: Vec<NodeIndex> = seen.faults.iter().map(|fault| fault.node).collect();
+        assert_eq!((nodes, seen.bad), (vec![NodeIndex(1)], 2));
     }
 
     #[test]

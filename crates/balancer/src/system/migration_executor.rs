@@ -10,6 +10,7 @@ use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::PageOutcomes;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Action;
 use numapilot_placement::Outcome;
 use numapilot_placement::Refusal;
@@ -28,8 +29,8 @@ use super::undo_log::UndoLog;
 pub struct Done {
     /// One outcome per order, in the same order.
     pub outcomes: Vec<Outcome>,
-    /// Pages of 4 KiB that were moved: process, page number, previous node (index, if known), new node (index).
-    pub moved: Vec<(u32, u64, Option<u8>, usize)>,
+    /// Pages of 4 KiB that were moved: process, page number, position of the previous node (if known), new node.
+    pub moved: Vec<(u32, u64, Option<u8>, NodeIndex)>,
     /// Orders for pages that the kernel could not move: process, page number.
     pub stayed: Vec<(u32, u64)>,
     /// Number of ordered pages by outcome.
@@ -169,15 +170,15 @@ impl MigrationExecutor {
     fn note(&self, managed: &mut ManagedProcess, requests: &[MoveRequest], outcomes: &[MoveOutcome], done: &mut Done) {
         for (wish, fate) in requests.iter().zip(outcomes) {
             let page = wish.address / 4096;
-            let Some(to) = self.ids.iter().position(|id| *id == wish.to) else { continue };
+            let Some(to) = self.ids.iter().position(|id| *id == wish.to).map(NodeIndex) else { continue };
             match fate {
                 MoveOutcome::Moved => {
                     done.moved.push((managed.number(), page, managed.homes.of(page), to));
-                    managed.homes.set(page, page + 1, to as u8);
+                    managed.homes.set(page, page + 1, to.0 as u8);
                     managed.moved_bytes += 4096;
                     done.moved_bytes += 4096;
                 }
-                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to as u8),
+                MoveOutcome::AlreadyThere => managed.homes.set(page, page + 1, to.0 as u8),
                 MoveOutcome::Gone => managed.homes.clear(page, page + 1),
                 _ => {}
             }
@@ -253,9 +254,9 @@ mod tests {
         let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
         let page = |process| PageKey { process, page: 16, size: PageSize::Small };
         let orders = vec![
-            Action::Migrate { page: page(number), to: 0 },
-            Action::Migrate { page: page(number + 1), to: 0 },
-            Action::MoveThread { thread: 4711, to: 0 },
+            Action::Migrate { page: page(number), to: NodeIndex(0) },
+            Action::Migrate { page: page(number + 1), to: NodeIndex(0) },
+            Action::MoveThread { thread: 4711, to: NodeIndex(0) },
             Action::Split { page: page(number) },
         ];
         let done = migration_executor.carry_out(orders.clone(), &mut targets, &mut Until::ever());
@@ -275,7 +276,8 @@ mod tests {
         targets.look(&machine);
         let number = targets.all[&std::process::id()].number();
         let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
-        let order = |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: 0 };
+        let order =
+            |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: NodeIndex(0) };
         let mut progress = Until::default();
         let done = migration_executor.carry_out((16..20).map(order).collect(), &mut targets, &mut progress);
         assert_eq!((done.pages.not_tried, done.pages.total(), progress.asked), (4, 4, 1));

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
 use numapilot_kernel::memory::PageQuery;
@@ -142,7 +143,7 @@ impl Probes {
     /// # Errors
     /// A node's memory cannot be allocated: a cpuset forbids it, or the kernel has no NUMA support.
     pub fn new(machine: &Machine, seed: u64) -> io::Result<Probes> {
-        let allowed = affinity::of_thread(0).map_err(io::Error::other)?;
+        let allowed = affinity::of_thread(Tid::CALLING).map_err(io::Error::other)?;
         let ring =
             |node: &numapilot_machine::Node| node.has_memory().then(|| Ring::new(node.id, seed ^ u64::from(node.id.0)));
         let rings = machine.nodes().iter().map(|node| ring(node).transpose()).collect::<io::Result<Vec<_>>>()?;
@@ -159,8 +160,8 @@ impl Probes {
             return;
         };
         self.turn = from + 1;
-        let Ok(before) = affinity::of_thread(0) else { return };
-        if affinity::set_thread(0, &self.cpus[from]).is_err() {
+        let Ok(before) = affinity::of_thread(Tid::CALLING) else { return };
+        if affinity::set_thread(Tid::CALLING, &self.cpus[from]).is_err() {
             return;
         }
         for (home, ring) in self.rings.iter_mut().enumerate() {
@@ -172,7 +173,7 @@ impl Probes {
             *least = Some(least.map_or(found, |least| least.min(found)));
         }
         // A failure here means that another program changed the affinity meanwhile, which then stays.
-        let _ = affinity::set_thread(0, &before);
+        let _ = affinity::set_thread(Tid::CALLING, &before);
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn every_pair_gets_a_latency_and_this_thread_stays_where_it_may_be() {
         let machine = Machine::live().unwrap();
-        let before = affinity::of_thread(0).unwrap();
+        let before = affinity::of_thread(Tid::CALLING).unwrap();
         let mut probes = match Probes::new(&machine, 7) {
             Ok(probes) => probes,
             Err(error) => return numapilot_not_run::not_run!(BoundMemory, "{error}"),
@@ -199,7 +200,7 @@ mod tests {
                 assert!(latency > 0.1 && latency < 1e6, "{latency} ns from {}", node.id);
             }
         }
-        assert_eq!(affinity::of_thread(0).unwrap(), before);
+        assert_eq!(affinity::of_thread(Tid::CALLING).unwrap(), before);
     }
 
     /// It was bound to its node: where that had no free memory, the kernel ended a program that had some there.

@@ -1,6 +1,7 @@
 //! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They show how often a page is accessed,
 //! while page faults show only by which nodes; and they need no unmapping of pages.
 
+use numapilot_host::Tid;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::EventsError;
@@ -94,8 +95,8 @@ impl Samples {
         let time_ns = clock::raw_ns();
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
-            let (pid, tid) = one.task?;
-            let access = Access { home: index(one.home).map(|home| home as u8), weight: one.weight };
+            let (pid, tid) = one.task.map(|(pid, tid)| (pid, Tid(tid)))?;
+            let access = Access { home: index(one.home).map(|home| home.0 as u8), weight: one.weight };
             Some(Fault { time_ns, pid, tid, node: index(one.node)?, page: one.address / 4096, access: Some(access) })
         });
         seen.faults.extend(accesses);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::census;
 use numapilot_kernel::cgroup;
@@ -14,6 +15,7 @@ use numapilot_kernel::pagemap::PageMap;
 use numapilot_kernel::task;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
+use numapilot_machine::NodeIndex;
 use numapilot_placement::PageSize;
 
 use super::bound::Bound;
@@ -58,8 +60,8 @@ const CENSUS_PAGES: u64 = 1 << 20;
 pub struct Thread {
     /// Number that policies use for the thread; never reused.
     pub number: u32,
-    /// Index of the node on which it last ran.
-    pub node: usize,
+    /// Node on which it last ran.
+    pub node: NodeIndex,
     /// Its running time in nanoseconds at the last reading.
     ran_ns: u64,
     /// Share of the time between the last two readings for which it ran, 0 to 1.
@@ -84,7 +86,7 @@ pub struct ManagedProcess {
     /// Number of program images that it has had, modulo 256.
     pub generation: u8,
     /// Its threads by thread id.
-    pub threads: BTreeMap<u32, Thread>,
+    pub threads: BTreeMap<Tid, Thread>,
     /// Home nodes of its pages.
     pub homes: Homes,
     /// Its mappings at the last reading.
@@ -492,7 +494,7 @@ fn take_census(
             for (part, state) in addresses.chunks(stride as usize).zip(&states) {
                 let Some(home) = state.node().and_then(|node| machine.node_index(node)) else { continue };
                 for address in part {
-                    homes.set(address / 4096, address / 4096 + 1, home as u8);
+                    homes.set(address / 4096, address / 4096 + 1, home.0 as u8);
                 }
             }
         };
@@ -607,7 +609,7 @@ mod tests {
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         assert!(targets.look(&machine).0.ended.is_empty());
-        let mask = numapilot_kernel::affinity::of_thread(pid).unwrap();
+        let mask = numapilot_kernel::affinity::of_thread(Tid::first_of(pid)).unwrap();
         let bound = Bound { before: mask.clone(), ours: mask, is_inherited: false };
         let managed = targets.all.get_mut(&pid).unwrap();
         managed.was_bound(&bound);

@@ -1,6 +1,7 @@
 //! The record of previous values of what the loop changes, from which they are restored even if this process is killed; and claims on processes against other
 //! numapilot daemons.
 
+use numapilot_host::Tid;
 use numapilot_kernel::affinity::CpuMask;
 
 /// Identifies a thread even if its id is reused later.
@@ -9,7 +10,7 @@ pub struct ThreadId {
     /// Process id.
     pub pid: u32,
     /// Thread id.
-    pub tid: u32,
+    pub tid: Tid,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }

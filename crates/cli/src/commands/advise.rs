@@ -7,6 +7,7 @@ use numapilot_balancer::packing::MachineCapacity;
 use numapilot_balancer::packing::PackingSettings;
 use numapilot_balancer::packing::place;
 use numapilot_machine::Machine;
+use numapilot_machine::NodeIndex;
 use numapilot_machine::NodeSet;
 use numapilot_machine::format_cpu_list;
 use serde_json::json;
@@ -38,7 +39,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
     let as_json = |(at, node): (usize, &numapilot_balancer::packing::NodeCapacity)| {
         json!({
             "node": machine.nodes()[at].id.0, "cpus": node.cpus, "cpus_busy": node.cpus_taken, "memory_bytes": node.memory_bytes,
-            "available_bytes": node.memory_bytes.saturating_sub(node.memory_taken), "allowed": allowed.iter().any(|index| index == at),
+            "available_bytes": node.memory_bytes.saturating_sub(node.memory_taken), "allowed": allowed.contains(NodeIndex(at)),
         })
     };
     output::print_json(&json!({
@@ -50,7 +51,7 @@ pub fn run(arguments: &AdviseArgs) -> Result<()> {
 /// Sets the capacity of nodes that this process may not use to zero.
 fn leave_out(capacity: &mut MachineCapacity, allowed: NodeSet) {
     for (at, node) in capacity.nodes.iter_mut().enumerate() {
-        if !allowed.iter().any(|index| index == at) {
+        if !allowed.contains(NodeIndex(at)) {
             (node.cpus, node.memory_bytes) = (0.0, 0);
         }
     }

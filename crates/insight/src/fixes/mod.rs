@@ -90,7 +90,7 @@ impl<'a> FixPricer<'a> {
                     let spreads = Spreads { even: &even, near: &near, weights };
                     match candidate.kind {
                         FixKind::AllocateOnNode(node) => {
-                            To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index as u16))
+                            To::Node(self.scene.machine.node_index(node).map_or(cell.home, |index| index.0 as u16))
                         }
                         _ => placed(&candidate.kind, cell, seat(row), &spreads),
                     }

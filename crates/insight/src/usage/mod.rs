@@ -202,7 +202,7 @@ impl Usage {
 
 /// The index of a node in the machine's list; `None` if it is not there.
 pub(crate) fn index_of(machine: &Machine, node: Option<NodeId>) -> Option<u16> {
-    machine.node_index(node?).map(|index| index as u16)
+    machine.node_index(node?).map(|index| index.0 as u16)
 }
 
 /// The part of the jackknife to which an access's cache line belongs.

@@ -1,5 +1,7 @@
 //! The decision for one page: Carrefour's rules, given the gates.
 
+use numapilot_machine::NodeIndex;
+
 use super::gates::Moves;
 use super::settings::Settings;
 use crate::page_use::PageUse;
@@ -14,7 +16,7 @@ pub(crate) enum PageDecision {
     /// To a drawn node.
     Interleave,
     /// To its only user.
-    Collocate(usize),
+    Collocate(NodeIndex),
 }
 
 /// The rules, given the moves that are on: several users and no write seen, then several users, then one user. `may_replicate` is what is

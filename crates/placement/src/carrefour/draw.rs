@@ -1,5 +1,7 @@
 //! Where an interleaved page goes: the random draws, as published and as coded.
 
+use numapilot_machine::NodeIndex;
+
 use super::settings::Draw;
 use crate::metrics::Traffic;
 use crate::random::Random;
@@ -8,8 +10,8 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub(crate) struct Targets<'a> {
     kind: Draw,
-    /// Indexes of the nodes with memory.
-    nodes: &'a [usize],
+    /// The nodes with memory.
+    nodes: &'a [NodeIndex],
     /// Load share of each of them, 0 to 1.
     shares: Vec<f64>,
     /// The same in whole percent, as the code has it.
@@ -18,7 +20,7 @@ pub(crate) struct Targets<'a> {
 
 impl<'a> Targets<'a> {
     /// Makes the weights for the load of one period.
-    pub fn new(kind: Draw, nodes: &'a [usize], traffic: &Traffic) -> Self {
+    pub fn new(kind: Draw, nodes: &'a [NodeIndex], traffic: &Traffic) -> Self {
         let total: f64 = nodes.iter().map(|&n| traffic.served[n]).sum();
         let shares: Vec<f64> =
             nodes.iter().map(|&n| if total > 0.0 { traffic.served[n] / total } else { 0.0 }).collect();
@@ -27,7 +29,7 @@ impl<'a> Targets<'a> {
     }
 
     /// The node to which a page on `home` goes; `None`: it stays.
-    pub fn draw(&self, home: usize, random: &mut Random) -> Option<usize> {
+    pub fn draw(&self, home: NodeIndex, random: &mut Random) -> Option<NodeIndex> {
         let position = match self.kind {
             Draw::Falling => {
                 let weights: Vec<f64> = self.shares.iter().map(|share| 1.0 - share).collect();
@@ -39,8 +41,8 @@ impl<'a> Targets<'a> {
     }
 
     /// The code's arithmetic: 0 to 100 against the own percentage, then a point on the chain of 100 minus percentage; a point on the border of two
-    /// nodes belongs to the earlier one.
-    fn draw_linear(&self, home: usize, random: &mut Random) -> Option<usize> {
+    /// nodes belongs to the earlier one. A position in `nodes`; `None`: the page stays.
+    fn draw_linear(&self, home: NodeIndex, random: &mut Random) -> Option<usize> {
         let own = self.nodes.iter().position(|&n| n == home).map_or(100, |position| self.percents[position]);
         if random.below(101) > own {
             return None;
@@ -69,12 +71,12 @@ mod tests {
 
     fn counts(kind: Draw, served: &[f64], home: usize, seed: u64) -> Vec<usize> {
         let traffic = Traffic { served: served.to_vec(), reads: 0.0, local: 0.0, elapsed_ns: 1 };
-        let nodes: Vec<usize> = (0..served.len()).collect();
+        let nodes: Vec<NodeIndex> = NodeIndex::all(served.len()).collect();
         let targets = Targets::new(kind, &nodes, &traffic);
         let mut random = Random::new(seed);
         let mut counts = vec![0; served.len()];
         for _ in 0..DRAWS {
-            counts[targets.draw(home, &mut random).unwrap_or(home)] += 1;
+            counts[targets.draw(NodeIndex(home), &mut random).unwrap_or(NodeIndex(home))] += 1;
         }
         counts
     }

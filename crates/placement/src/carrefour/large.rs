@@ -4,6 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use numapilot_machine::NodeIndex;
+
 use super::draw::Targets;
 use super::gates::Moves;
 use crate::action::Action;
@@ -156,7 +158,7 @@ impl LargePages {
 }
 
 /// The small pages of a large one, dealt round robin; those that are on their node already are left out.
-fn deal(page: PageKey, home: usize, nodes: &[usize]) -> impl Iterator<Item = Action> + '_ {
+fn deal(page: PageKey, home: NodeIndex, nodes: &[NodeIndex]) -> impl Iterator<Item = Action> + '_ {
     (0..SMALL_PAGES)
         .map(move |offset| (offset, nodes[offset as usize % nodes.len()]))
         .filter(move |(_, to)| *to != home)

@@ -13,6 +13,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use numapilot_machine::NodeIndex;
+
 pub(crate) use settings::{AS_CODED, LARGE_PAGES, OPTIONS};
 
 use crate::action::Action;
@@ -47,7 +49,7 @@ pub(crate) struct Carrefour {
 #[derive(Debug, Default)]
 struct Replicas {
     /// Nodes with a copy, of pages that are replicated now.
-    copies: BTreeMap<PageKey, BTreeSet<usize>>,
+    copies: BTreeMap<PageKey, BTreeSet<NodeIndex>>,
     /// Number of collapses of each page.
     collapses: BTreeMap<PageKey, u32>,
     /// Whether enough were ever wanted at once ([`Settings::min_replications`]).
@@ -133,7 +135,7 @@ impl Carrefour {
 
     /// Copies for every node seen to use the page, and for those that have one; nothing if all of these have one.
     fn replicate(&self, page: PageKey, used: &PageUse) -> Option<Action> {
-        let mut nodes: BTreeSet<usize> = used.users().filter(|&n| self.facts.has_memory(n)).collect();
+        let mut nodes: BTreeSet<NodeIndex> = used.users().filter(|&n| self.facts.has_memory(n)).collect();
         match self.replicas.copies.get(&page) {
             Some(copies) if nodes.is_subset(copies) => return None,
             Some(copies) => nodes.extend(copies),

@@ -1,6 +1,6 @@
 //! Carrefour on hand-made observations: the gates open at the published thresholds, and pages are treated by the rules.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use super::*;
 use crate::action::{Outcome, Refusal};
@@ -25,10 +25,11 @@ fn contended(pages: u64) -> Vec<Sample> {
     (0..pages).flat_map(|p| [sample(page(p), 1, 0, true), sample(page(p), 2, 0, false)]).collect()
 }
 
+/// Pages with the positions of the nodes that they go to.
 fn migrations(actions: &[Action]) -> Vec<(PageKey, usize)> {
     actions
         .iter()
-        .filter_map(|a| if let Action::Migrate { page, to } = a { Some((*page, *to)) } else { None })
+        .filter_map(|a| if let Action::Migrate { page, to } = a { Some((*page, to.0)) } else { None })
         .collect()
 }
 
@@ -125,13 +126,17 @@ fn replicated_pages_stay_replicated_until_they_collapse() {
     let seen = with(busy(200.0, ALL_ON_ONE, 0.01), read_shared(1));
     for round in 0..2 {
         let actions = policy.decide(&seen);
-        assert_eq!(actions, [Action::Replicate { page: page(0), nodes: vec![0, 1, 2] }], "round {round}");
+        assert_eq!(
+            actions,
+            [Action::Replicate { page: page(0), nodes: [0, 1, 2].map(NodeIndex).to_vec() }],
+            "round {round}"
+        );
         let mut next =
             with(busy(200.0, ALL_ON_ONE, 0.01), vec![sample(page(0), 3, 0, false), sample(page(0), 3, 0, false)]);
         next.outcomes = vec![Outcome { action: actions[0].clone(), result: Ok(1e4) }];
         assert!(policy.decide(&next).is_empty(), "a replicated page does not follow its one user of this second");
         let mut collapse = busy(200.0, ALL_ON_ONE, 0.01);
-        collapse.collapses = vec![(page(0), 0)];
+        collapse.collapses = vec![(page(0), NodeIndex(0))];
         assert!(policy.decide(&collapse).is_empty());
     }
     assert!(migrations(&policy.decide(&seen)).len() <= 1, "after two collapses it is interleaved at best");

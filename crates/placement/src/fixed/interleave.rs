@@ -1,5 +1,7 @@
 //! `interleave`: new pages round robin over all nodes with memory (`MPOL_INTERLEAVE`), or over some of them.
 
+use numapilot_machine::NodeIndex;
+
 use super::{NOTHING, chosen_nodes};
 use crate::action::{Action, Allocation};
 use crate::error::PlacementError;
@@ -10,7 +12,7 @@ use crate::policy::{Policy, PolicyRequirements};
 
 /// Policy `interleave`: new pages are allocated round robin over nodes.
 pub(crate) struct Interleave {
-    nodes: Vec<usize>,
+    nodes: Vec<NodeIndex>,
 }
 
 impl Interleave {

@@ -10,6 +10,8 @@ pub(crate) use interleave::Interleave;
 pub(crate) use local::Local;
 pub(crate) use weighted_interleave::WeightedInterleave;
 
+use numapilot_machine::NodeIndex;
+
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
 use crate::options::Options;
@@ -22,7 +24,7 @@ const IDLE_NS: u64 = 1_000_000_000;
 const NOTHING: PolicyRequirements = PolicyRequirements { next_ns: IDLE_NS, samples_per_s_and_cpu: 0.0, mapped: false };
 
 /// Nodes that an option `nodes` names (`0-1,3` with `/` for the comma, by the kernel's numbers) or all with memory (`all`).
-fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<usize>, PlacementError> {
+fn chosen_nodes(options: &Options, facts: &NodeFacts) -> Result<Vec<NodeIndex>, PlacementError> {
     let text = options.text("nodes");
     if text == "all" {
         return Ok(facts.with_memory.clone());

@@ -1,6 +1,8 @@
 //! `weighted-interleave`: new pages round robin with weights that follow the bandwidth of each node's memory
 //! (`MPOL_WEIGHTED_INTERLEAVE`, Linux 6.9; weights as Linux 6.16 derives them from bandwidths in `mm/mempolicy.c`).
 
+use numapilot_machine::NodeIndex;
+
 use super::{NOTHING, chosen_nodes};
 use crate::action::{Action, Allocation};
 use crate::error::PlacementError;
@@ -15,7 +17,7 @@ const WEIGHTINESS: f64 = 32.0;
 
 /// Policy `weighted-interleave`: new pages are allocated round robin over nodes, with weights.
 pub(crate) struct WeightedInterleave {
-    weights: Vec<(usize, u8)>,
+    weights: Vec<(NodeIndex, u8)>,
     bandwidth_unknown: bool,
 }
 

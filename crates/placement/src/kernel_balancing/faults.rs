@@ -1,5 +1,7 @@
 //! Fault statistics of tasks and groups: where the memory is, where the faults come from, decaying by half with every pass.
 
+use numapilot_machine::NodeIndex;
+
 /// A node that causes more than this fraction of the faults of the most active one counts as active (`ACTIVE_NODE_FRACTION`).
 pub(super) const ACTIVE_NODE_FRACTION: i64 = 3;
 
@@ -36,18 +38,18 @@ impl FaultTable {
     }
 
     /// Counts one NUMA hinting fault on `pages` pages.
-    pub fn count(&mut self, home: usize, from: usize, is_private: bool, pages: i64) {
+    pub fn count(&mut self, home: NodeIndex, from: NodeIndex, is_private: bool, pages: i64) {
         self.memory_new[home][usize::from(is_private)] += pages;
         self.cpu_new[from][usize::from(is_private)] += pages;
     }
 
     /// Decayed faults on memory of a node.
-    pub fn memory(&self, node: usize) -> i64 {
+    pub fn memory(&self, node: NodeIndex) -> i64 {
         self.memory[node].iter().sum()
     }
 
     /// Decayed faults from a node, weighted by run time.
-    pub fn cpu(&self, node: usize) -> i64 {
+    pub fn cpu(&self, node: NodeIndex) -> i64 {
         self.cpu[node].iter().sum()
     }
 
@@ -104,13 +106,13 @@ impl Group {
     }
 
     pub(super) fn count_active_nodes(&mut self) {
-        let nodes = self.faults.cpu.len();
-        self.max_faults_cpu = (0..nodes).map(|n| self.faults.cpu(n)).max().unwrap_or(0);
-        self.active_nodes = (0..nodes).filter(|&n| is_active_node(self, n)).count();
+        let nodes = NodeIndex::all(self.faults.cpu.len());
+        self.max_faults_cpu = nodes.clone().map(|n| self.faults.cpu(n)).max().unwrap_or(0);
+        self.active_nodes = nodes.filter(|&n| is_active_node(self, n)).count();
     }
 }
 
 /// Whether a group faults often from a node (`numa_is_active_node`).
-pub(crate) fn is_active_node(group: &Group, node: usize) -> bool {
+pub(crate) fn is_active_node(group: &Group, node: NodeIndex) -> bool {
     group.faults.cpu(node) * ACTIVE_NODE_FRACTION > group.max_faults_cpu
 }

@@ -16,6 +16,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use numapilot_machine::NodeIndex;
+
 use crate::action::{Action, Refusal};
 use crate::error::PlacementError;
 use crate::nodes::NodeFacts;
@@ -43,7 +45,7 @@ pub(crate) struct KernelBalancing {
     tasks: BTreeMap<u32, Task>,
     groups: BTreeMap<u32, Group>,
     /// Thread of the last fault on each page: the kernel's `last_cpupid`, without its truncation to eight bits.
-    last_fault: HashMap<PageKey, (u32, usize)>,
+    last_fault: HashMap<PageKey, (u32, NodeIndex)>,
     /// Tasks that caused the moves of pages ordered last, in order, to charge failures to.
     pending: Vec<(PageKey, u32)>,
     explanation: String,
@@ -65,7 +67,7 @@ struct Process {
 #[derive(Clone, Debug)]
 struct Task {
     process: u32,
-    node: usize,
+    node: NodeIndex,
     /// Share of the time in which it runs.
     load: f64,
     runtime_ns: u64,
@@ -77,7 +79,7 @@ struct Task {
     faults: FaultTable,
     /// Remote, local and failed faults since the period was adapted (`numa_faults_locality`).
     locality: [i64; 3],
-    preferred: Option<usize>,
+    preferred: Option<NodeIndex>,
     group: Option<u32>,
     retry_ns: u64,
     /// Time and runtime of the last placement.
@@ -147,7 +149,7 @@ impl KernelBalancing {
     fn update_tasks(&mut self, seen: &Observation) {
         let start_ns = seen.now_ns.saturating_sub(seen.elapsed_ns);
         let nodes = self.facts.count();
-        for thread in seen.threads.iter().filter(|t| t.node < nodes) {
+        for thread in seen.threads.iter().filter(|t| t.node.0 < nodes) {
             let is_first = !self.processes.contains_key(&thread.process);
             let process = self.processes.entry(thread.process).or_insert_with(|| Process {
                 next_scan_ns: start_ns + self.limits.delay_ms * 1_000_000,
@@ -212,7 +214,7 @@ impl KernelBalancing {
     }
 
     /// A task that comes to another node may have to look again (`update_scan_period`).
-    fn restart_period(&mut self, thread: u32, from: usize, to: usize) {
+    fn restart_period(&mut self, thread: u32, from: NodeIndex, to: NodeIndex) {
         let Some(task) = self.tasks.get(&thread) else { return };
         let settled = Some(to) == task.preferred || task.preferred.is_some_and(|preferred| preferred != from);
         if task.passes > 0 && settled {
@@ -239,8 +241,8 @@ impl KernelBalancing {
 
     /// One hint fault (`do_numa_page`): whether the page moves, and what is learnt. May order moves of threads.
     fn fault(&mut self, fault: &HintFault, actions: &mut Vec<Action>) {
-        if fault.from >= self.facts.count()
-            || fault.home >= self.facts.count()
+        if fault.from.0 >= self.facts.count()
+            || fault.home.0 >= self.facts.count()
             || !self.tasks.contains_key(&fault.thread)
         {
             return;
@@ -277,13 +279,13 @@ impl KernelBalancing {
     }
 
     /// Shared faults inside the set of nodes on which a group is active count as local (`task_numa_fault`).
-    fn is_settled(&self, thread: u32, is_private: bool, from: usize, home: usize) -> bool {
+    fn is_settled(&self, thread: u32, is_private: bool, from: NodeIndex, home: NodeIndex) -> bool {
         let group = self.tasks.get(&thread).and_then(|t| t.group).and_then(|id| self.groups.get(&id));
         !is_private && group.is_some_and(|g| g.active_nodes > 1 && is_active_node(g, from) && is_active_node(g, home))
     }
 
     /// The filter of `should_numa_migrate_memory`: the same node twice in a row, and for shared pages a balance of faults.
-    fn page_may_move(&self, fault: &HintFault, last: Option<(u32, usize)>) -> bool {
+    fn page_may_move(&self, fault: &HintFault, last: Option<(u32, NodeIndex)>) -> bool {
         let Some(task) = self.tasks.get(&fault.thread) else { return false };
         if !self.facts.has_memory(fault.from) {
             return false;

@@ -1,5 +1,7 @@
 //! Placing tasks: where to run one that would rather be on another node, alone or in exchange (`task_numa_migrate`).
 
+use numapilot_machine::NodeIndex;
+
 use super::KernelBalancing;
 use super::loads::NodeLoads;
 
@@ -10,32 +12,38 @@ const SMALL_IMPROVEMENT: i64 = 30;
 #[derive(Clone, Copy, Debug)]
 struct Way {
     improvement: i64,
-    to: usize,
+    to: NodeIndex,
     exchange: Option<u32>,
 }
 
 impl KernelBalancing {
     /// Thousandths of a task's faults on a node (`task_weight`).
-    fn task_weight(&self, thread: u32, node: usize) -> i64 {
+    fn task_weight(&self, thread: u32, node: NodeIndex) -> i64 {
         let Some(task) = self.tasks.get(&thread).filter(|t| t.faults.total > 0) else { return 0 };
         1000 * self.score(&task.faults, node) / task.faults.total
     }
 
     /// Thousandths of its group's faults on a node (`group_weight`); 0 outside groups.
-    fn group_weight(&self, thread: u32, node: usize) -> i64 {
+    fn group_weight(&self, thread: u32, node: NodeIndex) -> i64 {
         let group = self.tasks.get(&thread).and_then(|t| t.group).and_then(|id| self.groups.get(&id));
         group.filter(|g| g.faults.total > 0).map_or(0, |g| 1000 * self.score(&g.faults, node) / g.faults.total)
     }
 
     /// The moves that bring a task to its preferred node or another better one; empty if there is none. Sets the preferred node of a task in a group to where
     /// it ends, so that the group settles.
-    pub(super) fn migrate_task(&mut self, thread: u32, preferred: usize, loads: &NodeLoads) -> Vec<(u32, usize)> {
+    pub(super) fn migrate_task(
+        &mut self,
+        thread: u32,
+        preferred: NodeIndex,
+        loads: &NodeLoads,
+    ) -> Vec<(u32, NodeIndex)> {
         let Some(from) = self.tasks.get(&thread).map(|t| t.node) else { return Vec::new() };
         let group = self.tasks.get(&thread).and_then(|t| t.group);
         let is_spread = group.and_then(|id| self.groups.get(&id)).is_some_and(|g| g.active_nodes > 1);
         let mut best = self.find_way(thread, from, preferred, loads, None);
         if best.is_none() || is_spread {
-            for node in (0..self.facts.count()).filter(|&n| n != from && n != preferred && self.facts.cpus[n] > 0) {
+            let others = NodeIndex::all(self.facts.count()).filter(|&n| n != from && n != preferred);
+            for node in others.filter(|&n| self.facts.cpus[n] > 0) {
                 let (task_gain, group_gain) = self.gains(thread, from, node);
                 if task_gain >= 0 || group_gain >= 0 {
                     best = self.find_way(thread, from, node, loads, best);
@@ -52,7 +60,7 @@ impl KernelBalancing {
     }
 
     /// What a task and its group gain by the task's going from one node to another.
-    fn gains(&self, thread: u32, from: usize, to: usize) -> (i64, i64) {
+    fn gains(&self, thread: u32, from: NodeIndex, to: NodeIndex) -> (i64, i64) {
         (
             self.task_weight(thread, to) - self.task_weight(thread, from),
             self.group_weight(thread, to) - self.group_weight(thread, from),
@@ -60,7 +68,14 @@ impl KernelBalancing {
     }
 
     /// The best way onto one node, if better than `best` (`task_numa_find_cpu`, `task_numa_compare`).
-    fn find_way(&self, thread: u32, from: usize, to: usize, loads: &NodeLoads, best: Option<Way>) -> Option<Way> {
+    fn find_way(
+        &self,
+        thread: u32,
+        from: NodeIndex,
+        to: NodeIndex,
+        loads: &NodeLoads,
+        best: Option<Way>,
+    ) -> Option<Way> {
         let task = self.tasks.get(&thread)?;
         if self.facts.cpus[to] == 0 {
             return best;
@@ -89,7 +104,15 @@ impl KernelBalancing {
     }
 
     /// What the exchange of two tasks improves: by their own faults within a group, else by their groups'.
-    fn exchange_gain(&self, thread: u32, other: u32, from: usize, to: usize, task_gain: i64, alone: i64) -> i64 {
+    fn exchange_gain(
+        &self,
+        thread: u32,
+        other: u32,
+        from: NodeIndex,
+        to: NodeIndex,
+        task_gain: i64,
+        alone: i64,
+    ) -> i64 {
         let group = |thread: u32| self.tasks.get(&thread).and_then(|t| t.group);
         let (back_task, back_group) = self.gains(other, to, from);
         match (group(thread), group(other)) {

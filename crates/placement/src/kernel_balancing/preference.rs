@@ -1,5 +1,7 @@
 //! The node that a task prefers, by its faults and its group's.
 
+use numapilot_machine::NodeIndex;
+
 use super::KernelBalancing;
 use super::faults::FaultTable;
 
@@ -37,10 +39,10 @@ impl KernelBalancing {
     }
 
     /// The node with most faults; for a group on a mesh, faults on near nodes count in part (`preferred_group_nid`). `None` without faults.
-    fn preferred_node(&self, table: &FaultTable, is_group: bool) -> Option<usize> {
-        let score = |node: usize| if is_group { self.score(table, node) } else { table.memory(node) };
-        let mut best: Option<(usize, i64)> = None;
-        for node in 0..self.facts.count() {
+    fn preferred_node(&self, table: &FaultTable, is_group: bool) -> Option<NodeIndex> {
+        let score = |node: NodeIndex| if is_group { self.score(table, node) } else { table.memory(node) };
+        let mut best: Option<(NodeIndex, i64)> = None;
+        for node in NodeIndex::all(self.facts.count()) {
             let score = score(node);
             if score > best.map_or(0, |(_, s)| s) {
                 best = Some((node, score));
@@ -50,7 +52,7 @@ impl KernelBalancing {
     }
 
     /// Faults on a node's memory, and on a machine whose nodes are not all equally far also those of nearer nodes, the less the farther (`score_nearby_nodes`).
-    pub(super) fn score(&self, table: &FaultTable, node: usize) -> i64 {
+    pub(super) fn score(&self, table: &FaultTable, node: NodeIndex) -> i64 {
         let farthest = self.facts.distance.iter().flatten().copied().max().unwrap_or(10);
         let is_direct = (0..self.facts.count())
             .all(|a| (0..self.facts.count()).all(|b| a == b || self.facts.distance[a][b] == farthest));
@@ -58,7 +60,7 @@ impl KernelBalancing {
         if is_direct || farthest <= 10 {
             return score;
         }
-        for near in (0..self.facts.count()).filter(|&n| n != node) {
+        for near in NodeIndex::all(self.facts.count()).filter(|&n| n != node) {
             let distance = self.facts.distance[node][near];
             score += table.memory(near) * i64::from(farthest - distance) / i64::from(farthest - 10);
         }

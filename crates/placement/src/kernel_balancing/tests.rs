@@ -27,10 +27,11 @@ fn unmaps(actions: &[Action]) -> Vec<(u64, u64)> {
         .collect()
 }
 
+/// Pages with the positions of the nodes that they go to.
 fn migrations(actions: &[Action]) -> Vec<(PageKey, usize)> {
     actions
         .iter()
-        .filter_map(|a| if let Action::Migrate { page, to } = a { Some((*page, *to)) } else { None })
+        .filter_map(|a| if let Action::Migrate { page, to } = a { Some((*page, to.0)) } else { None })
         .collect()
 }
 
@@ -139,7 +140,8 @@ fn failed_moves_are_charged_and_hide_where_memory_is() {
     let mut moved = Vec::new();
     for round in 1..30 {
         seen.now_ns = round * 100_000_000;
-        let faults = (0..50u64).map(|p| HintFault { home: 3, ..hint_fault(page(p), 0, 0, 3, seen.now_ns - 50 + p) });
+        let faults =
+            (0..50u64).map(|p| HintFault { home: NodeIndex(3), ..hint_fault(page(p), 0, 0, 3, seen.now_ns - 50 + p) });
         seen.hint_faults = faults.collect();
         let actions = policy.decide(&seen);
         seen.outcomes = actions.iter().map(|a| Outcome { action: a.clone(), result: Err(Refusal::NoRoom) }).collect();
@@ -155,7 +157,7 @@ fn failed_moves_are_charged_and_hide_where_memory_is() {
 fn a_task_without_memory_of_its_own_node_follows_its_memory() {
     let options = Options::parse("kernel-balancing", KernelBalancing::OPTIONS.to_vec(), "").expect("valid");
     let mut facts = NodeFacts::new(&machine()).expect("has memory");
-    facts.with_memory.retain(|&n| n != 0);
+    facts.with_memory.retain(|&n| n != NodeIndex(0));
     let mut policy = KernelBalancing::new(&options, facts).expect("valid");
     let mut seen = step(100, 1000, Vec::new());
     let mut moved = Vec::new();
@@ -166,7 +168,7 @@ fn a_task_without_memory_of_its_own_node_follows_its_memory() {
         assert!(migrations(&actions).is_empty(), "node 0 has no memory");
         moved.extend(actions.into_iter().filter(|a| matches!(a, Action::MoveThread { .. })));
     }
-    assert_eq!(moved.first(), Some(&Action::MoveThread { thread: 0, to: 3 }));
+    assert_eq!(moved.first(), Some(&Action::MoveThread { thread: 0, to: NodeIndex(3) }));
 }
 
 #[test]
@@ -197,6 +199,6 @@ fn faults_decay_by_half_each_pass() {
         policy.processes.get_mut(&1).expect("seen").passes = pass;
         policy.place_task(0, SECOND_NS * pass);
     }
-    assert_eq!(policy.tasks[&0].faults.memory(0), 16);
-    assert_eq!(policy.tasks[&0].preferred, Some(0));
+    assert_eq!(policy.tasks[&0].faults.memory(NodeIndex(0)), 16);
+    assert_eq!(policy.tasks[&0].preferred, Some(NodeIndex(0)));
 }

@@ -5,6 +5,7 @@
 //! is a linear program, a game between a placement and weights on these constraints: any weights give a valid bound,
 //! and good ones are found by mirror-prox (Nemirovski, SIAM J. Optim. 15(1), 2004).
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::{Class, Load, MemorySystem};
 
 use super::demand::Demand;
@@ -43,7 +44,7 @@ impl Services {
         let mut pairs = Vec::with_capacity(nodes * nodes);
         for from in 0..nodes {
             for to in 0..nodes {
-                let is_way = facts.cpus[from] > 0 && facts.has_memory(to);
+                let is_way = facts.cpus[from] > 0 && facts.has_memory(NodeIndex(to));
                 pairs.push(if is_way { Some(Self::pair(system, nodes, from, to)?) } else { None });
             }
         }
@@ -127,13 +128,13 @@ impl Game {
             let term = Term { demand, services, phase, pages, active: &active, rows };
             if move_threads {
                 for &user in &users {
-                    let froms = (0..services.nodes).filter(|&n| evaluator.facts.cpus[n] > 0);
+                    let froms = NodeIndex::all(services.nodes).filter(|&n| evaluator.facts.cpus[n] > 0);
                     let ways = froms.flat_map(|from| evaluator.facts.with_memory.iter().map(move |&to| (from, to)));
                     game.choices.push(ways.map(|(from, to)| term.column(&[(user, from, to)])).collect());
                 }
             } else if !users.is_empty() {
                 let node = |user: usize| demand.threads[active[user]].node;
-                let at = |to: usize| users.iter().map(|&user| (user, node(user), to)).collect::<Vec<_>>();
+                let at = |to: NodeIndex| users.iter().map(|&user| (user, node(user), to)).collect::<Vec<_>>();
                 let mut set: Vec<_> = evaluator.facts.with_memory.iter().map(|&to| term.column(&at(to))).collect();
                 if may_copy(pages) {
                     let local: Vec<_> = users.iter().map(|&u| (u, node(u), evaluator.nearest[node(u)])).collect();
@@ -248,13 +249,13 @@ struct Term<'a> {
 
 impl Term<'_> {
     /// Seconds per row, if users (by position among the active ones) on these nodes find the pages on those.
-    fn column(&self, uses: &[(usize, usize, usize)]) -> Vec<f64> {
+    fn column(&self, uses: &[(usize, NodeIndex, NodeIndex)]) -> Vec<f64> {
         let mut column = vec![0.0; self.rows];
         for &(user, from, to) in uses {
             let group = self.active[user];
             let work = &self.demand.phases[self.phase].work[group];
             let (reads, writes) = (work.accesses * work.reads[self.pages], work.accesses * work.writes[self.pages]);
-            let Some(pair) = &self.services.pairs[from * self.services.nodes + to] else { continue };
+            let Some(pair) = &self.services.pairs[from.0 * self.services.nodes + to.0] else { continue };
             for (row, (read_ns, write_ns)) in pair.read_ns.iter().zip(&pair.write_ns).enumerate() {
                 column[row] += (reads * read_ns + writes * write_ns) * 1e-9;
             }

@@ -1,6 +1,7 @@
 //! A program's demand on memory, as far as placement is concerned: groups of threads, groups of pages, and how much of what each group of threads
 //! accesses in each phase.
 
+use numapilot_machine::NodeIndex;
 use serde::{Deserialize, Serialize};
 
 use crate::error::PlacementError;
@@ -25,8 +26,8 @@ pub struct Demand {
 /// Threads that run on one node and behave alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadGroup {
-    /// Node on which they run, by index.
-    pub node: usize,
+    /// Node on which they run.
+    pub node: NodeIndex,
     /// Number of threads in the group.
     pub threads: f64,
 }
@@ -80,11 +81,11 @@ impl Demand {
         let nodes = facts.count();
         for (index, group) in self.threads.iter().enumerate() {
             let place = format!("threads[{index}]");
-            let can_run = facts.cpus.get(group.node).is_some_and(|&cpus| cpus > 0);
+            let can_run = facts.cpus.get(group.node.0).is_some_and(|&cpus| cpus > 0);
             ensure(
                 can_run,
                 &place,
-                || format!("node {} has no CPUs, or does not exist", group.node),
+                || format!("node {} has no CPUs, or does not exist", group.node.0),
                 "name the index of a node with CPUs",
             )?;
             ensure(is_amount(group.threads), &place, || format!("{} threads", group.threads), "give a number from 0")?;

@@ -1,6 +1,6 @@
 //! How long a placement takes, by the traffic model.
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_traffic::{Class, Load, MemorySystem, Solver, finish_times_s};
 
 use super::demand::Demand;
@@ -28,16 +28,17 @@ pub(crate) struct Evaluator<'a> {
     system: &'a MemorySystem,
     solver: Solver,
     /// By node: the nearest node with memory.
-    pub nearest: Vec<usize>,
+    pub nearest: Vec<NodeIndex>,
     /// Nodes that hold the copies of replicated groups.
-    pub copies: Vec<usize>,
+    pub copies: Vec<NodeIndex>,
     pub evaluations: u64,
 }
 
 impl<'a> Evaluator<'a> {
     pub fn new(machine: &Machine, system: &'a MemorySystem, facts: &'a NodeFacts, demand: &'a Demand) -> Self {
-        let nearest: Vec<usize> = (0..facts.count()).map(|n| nearest_memory(machine, facts, n)).collect();
-        let mut copies: Vec<usize> = (0..facts.count()).filter(|&n| facts.cpus[n] > 0).map(|n| nearest[n]).collect();
+        let nodes = NodeIndex::all(facts.count());
+        let nearest: Vec<NodeIndex> = nodes.clone().map(|n| nearest_memory(machine, facts, n)).collect();
+        let mut copies: Vec<NodeIndex> = nodes.filter(|&n| facts.cpus[n] > 0).map(|n| nearest[n]).collect();
         copies.sort_unstable();
         copies.dedup();
         Self { demand, facts, system, solver: Solver::default(), nearest, copies, evaluations: 0 }
@@ -91,7 +92,7 @@ impl<'a> Evaluator<'a> {
         let classes = self.demand.phases[phase].work.iter().enumerate().map(|(group, work)| {
             let from = placement.threads[group];
             let mut class = Class {
-                from,
+                from: from.0,
                 threads: if work.accesses > 0.0 { self.demand.threads[group].threads } else { 0.0 },
                 outstanding: work.outstanding,
                 think_ns: work.think_ns,
@@ -129,7 +130,7 @@ fn normalise(class: &mut Class) {
     class.reads.iter_mut().chain(&mut class.writes).for_each(|share| *share /= sum);
 }
 
-fn nearest_memory(machine: &Machine, facts: &NodeFacts, node: usize) -> usize {
+fn nearest_memory(machine: &Machine, facts: &NodeFacts, node: NodeIndex) -> NodeIndex {
     let nearest = machine.nodes_nearest_first(facts.ids[node]);
     nearest.first().and_then(|id| machine.node_index(*id)).unwrap_or(facts.with_memory[0])
 }

@@ -10,7 +10,7 @@ mod evaluate;
 mod placement;
 mod search;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_traffic::MemorySystem;
 
 pub use demand::{Demand, PageGroup, Phase, ThreadGroup, Work};
@@ -145,7 +145,7 @@ fn usual(demand: &Demand, facts: &NodeFacts, phases: &[usize]) -> Vec<(String, P
         ("where most accesses come from".to_owned(), Placement::by_users(demand, facts, phases, MOSTLY)),
         ("in proportion to accesses".to_owned(), Placement::by_users(demand, facts, phases, 1)),
     ];
-    let on_node = |&node: &usize| (format!("node {}", facts.ids[node]), Placement::on_node(demand, facts, node));
+    let on_node = |&node: &NodeIndex| (format!("node {}", facts.ids[node]), Placement::on_node(demand, facts, node));
     starts.extend(facts.with_memory.iter().map(on_node));
     starts
 }

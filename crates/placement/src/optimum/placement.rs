@@ -1,5 +1,6 @@
 //! Static placements: where each group of pages lives and each group of threads runs. Counted in whole pages, so every placement can be carried out.
 
+use numapilot_machine::NodeIndex;
 use serde::{Deserialize, Serialize};
 
 use super::demand::{Demand, PAGE_BYTES};
@@ -21,8 +22,8 @@ pub enum PageHome {
 pub struct Placement {
     /// Nodes of each group of pages.
     pub pages: Vec<PageHome>,
-    /// Node of each group of threads, by index.
-    pub threads: Vec<usize>,
+    /// Node of each group of threads.
+    pub threads: Vec<NodeIndex>,
 }
 
 impl Placement {
@@ -51,13 +52,13 @@ impl Placement {
     }
 
     /// All pages on one node.
-    pub(crate) fn on_node(demand: &Demand, facts: &NodeFacts, node: usize) -> Self {
-        Self::spread(demand, facts, |_| (0..facts.count()).map(|n| f64::from(u8::from(n == node))).collect())
+    pub(crate) fn on_node(demand: &Demand, facts: &NodeFacts, node: NodeIndex) -> Self {
+        Self::spread(demand, facts, |_| NodeIndex::all(facts.count()).map(|n| f64::from(u8::from(n == node))).collect())
     }
 
     /// Each group of pages in proportion to the accesses from each node, over some phases (`power` 1), or all where most come from (`power` large).
     pub(crate) fn by_users(demand: &Demand, facts: &NodeFacts, phases: &[usize], power: i32) -> Self {
-        let threads: Vec<usize> = demand.threads.iter().map(|t| t.node).collect();
+        let threads: Vec<NodeIndex> = demand.threads.iter().map(|t| t.node).collect();
         Self::by_users_at(demand, facts, phases, &threads, power)
     }
 
@@ -66,7 +67,7 @@ impl Placement {
         demand: &Demand,
         facts: &NodeFacts,
         phases: &[usize],
-        threads: &[usize],
+        threads: &[NodeIndex],
         power: i32,
     ) -> Self {
         let mut placement = Self::spread(demand, facts, |group| {
@@ -122,7 +123,7 @@ impl Placement {
                 "give one entry for each group of pages and of threads",
             );
         }
-        if self.threads.iter().any(|&n| facts.cpus.get(n).is_none_or(|&cpus| cpus == 0)) {
+        if self.threads.iter().any(|n| facts.cpus.get(n.0).is_none_or(|&cpus| cpus == 0)) {
             return fail("it runs threads on a node without CPUs".to_owned(), "name indexes of nodes with CPUs");
         }
         for (group, home) in self.pages.iter().enumerate() {
@@ -130,7 +131,7 @@ impl Placement {
             let pages = demand.pages[group].page_count();
             let is_possible = counts.len() == facts.count()
                 && counts.iter().try_fold(0u64, |sum, c| sum.checked_add(*c)) == Some(pages)
-                && (0..counts.len()).all(|n| counts[n] == 0 || facts.has_memory(n));
+                && NodeIndex::all(counts.len()).all(|n| counts[n] == 0 || facts.has_memory(n));
             if !is_possible {
                 return fail(
                     format!("group {group} of pages is at {counts:?}"),
@@ -156,7 +157,7 @@ impl Placement {
     }
 
     /// Pages of 4 KiB that each node holds. A replicated group has its copy on every node of `copies`.
-    pub(crate) fn pages_on(&self, demand: &Demand, copies: &[usize], nodes: usize) -> Vec<u64> {
+    pub(crate) fn pages_on(&self, demand: &Demand, copies: &[NodeIndex], nodes: usize) -> Vec<u64> {
         let mut on = vec![0; nodes];
         for (home, group) in self.pages.iter().zip(&demand.pages) {
             match home {
@@ -168,13 +169,13 @@ impl Placement {
     }
 
     /// Moves what does not fit on its node to those with room, the nearest first, as allocation falls back. False if all memory is too small.
-    pub(crate) fn fit(&mut self, demand: &Demand, facts: &NodeFacts, copies: &[usize]) -> bool {
+    pub(crate) fn fit(&mut self, demand: &Demand, facts: &NodeFacts, copies: &[NodeIndex]) -> bool {
         let capacity: Vec<u64> = facts.memory_bytes.iter().map(|bytes| bytes / PAGE_BYTES).collect();
         let mut on = self.pages_on(demand, copies, facts.count());
         for home in &mut self.pages {
             let PageHome::Spread(counts) = home else { continue };
-            for full in 0..counts.len() {
-                let mut others: Vec<usize> = facts.with_memory.iter().copied().filter(|&n| n != full).collect();
+            for full in NodeIndex::all(counts.len()) {
+                let mut others: Vec<NodeIndex> = facts.with_memory.iter().copied().filter(|&n| n != full).collect();
                 others.sort_by_key(|&n| facts.distance[full][n]);
                 for to in others {
                     let excess = on[full].saturating_sub(capacity[full]).min(counts[full]);
@@ -190,7 +191,7 @@ impl Placement {
     }
 
     /// Pages that have to be copied to come from `before` to here. Dropping copies costs nothing.
-    pub(crate) fn pages_moved_from(&self, before: &Self, demand: &Demand, copies: &[usize]) -> u64 {
+    pub(crate) fn pages_moved_from(&self, before: &Self, demand: &Demand, copies: &[NodeIndex]) -> u64 {
         let moved = |(group, (now, before)): (usize, (&PageHome, &PageHome))| {
             let pages = demand.pages[group].page_count();
             match (before, now) {
@@ -199,7 +200,7 @@ impl Placement {
                 }
                 (PageHome::Spread(a), PageHome::Replicated) => copies.iter().map(|&n| pages - a[n].min(pages)).sum(),
                 (PageHome::Replicated, PageHome::Spread(b)) => {
-                    b.iter().enumerate().filter(|(n, _)| !copies.contains(n)).map(|(_, b)| b).sum()
+                    b.iter().enumerate().filter(|(n, _)| !copies.contains(&NodeIndex(*n))).map(|(_, b)| b).sum()
                 }
                 (PageHome::Replicated, PageHome::Replicated) => 0,
             }
@@ -210,10 +211,10 @@ impl Placement {
 
 /// Deals pages to nodes in proportion, largest remainders first.
 fn deal(pages: u64, proportions: &[f64], facts: &NodeFacts) -> Vec<u64> {
-    let usable = |n: usize| if facts.has_memory(n) { proportions[n].max(0.0) } else { 0.0 };
-    let mut weights: Vec<f64> = (0..facts.count()).map(usable).collect();
+    let usable = |n: NodeIndex| if facts.has_memory(n) { proportions[n].max(0.0) } else { 0.0 };
+    let mut weights: Vec<f64> = NodeIndex::all(facts.count()).map(usable).collect();
     if weights.iter().sum::<f64>() <= 0.0 {
-        weights = (0..facts.count()).map(|n| f64::from(u8::from(facts.has_memory(n)))).collect();
+        weights = NodeIndex::all(facts.count()).map(|n| f64::from(u8::from(facts.has_memory(n)))).collect();
     }
     let total: f64 = weights.iter().sum();
     let exact: Vec<f64> = weights.iter().map(|w| w / total * pages as f64).collect();

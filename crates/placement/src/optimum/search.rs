@@ -4,6 +4,8 @@
 //! run time falls. From the best of what this reaches, every pair of nodes is tried, in parts down to a single page; then copies, and
 //! threads. Two goals are pursued in turn: first a smooth mean of the groups' finish times, then the run time itself.
 
+use numapilot_machine::NodeIndex;
+
 use super::demand::PAGE_BYTES;
 use super::evaluate::{Evaluator, Value};
 use super::placement::{PageHome, Placement};
@@ -122,7 +124,7 @@ impl<'s, 'e> Search<'s, 'e> {
         let nodes = self.evaluator.facts.with_memory.clone();
         let cheapest =
             |group: usize| nodes.iter().copied().min_by(|&a, &b| costs[group][a].total_cmp(&costs[group][b]));
-        let targets: Vec<Option<usize>> = (0..costs.len()).map(cheapest).collect();
+        let targets: Vec<Option<NodeIndex>> = (0..costs.len()).map(cheapest).collect();
         let mut improved = false;
         let mut divisor = 1;
         while divisor <= PARTS && !improved {
@@ -137,7 +139,7 @@ impl<'s, 'e> Search<'s, 'e> {
         }
         for group in 0..costs.len() {
             let Some(target) = targets[group] else { continue };
-            let mut sources: Vec<usize> = nodes.iter().copied().filter(|&n| n != target).collect();
+            let mut sources: Vec<NodeIndex> = nodes.iter().copied().filter(|&n| n != target).collect();
             sources.sort_by(|&a, &b| costs[group][b].total_cmp(&costs[group][a]));
             if let Some(source) = sources.into_iter().find(|&n| count(&found.placement, group, n) > 0) {
                 improved |= self.shift(found, group, source, target, goal)?;
@@ -177,8 +179,8 @@ impl<'s, 'e> Search<'s, 'e> {
         &mut self,
         found: &mut Found,
         group: usize,
-        from: usize,
-        to: usize,
+        from: NodeIndex,
+        to: NodeIndex,
         goal: Goal,
     ) -> Result<bool, PlacementError> {
         let pages = count(&found.placement, group, from);
@@ -200,7 +202,7 @@ impl<'s, 'e> Search<'s, 'e> {
         &mut self,
         found: &mut Found,
         (group, other): (usize, usize),
-        (from, to): (usize, usize),
+        (from, to): (NodeIndex, NodeIndex),
         goal: Goal,
     ) -> Result<bool, PlacementError> {
         let both = count(&found.placement, group, from).min(count(&found.placement, other, to));
@@ -241,7 +243,7 @@ impl<'s, 'e> Search<'s, 'e> {
         let facts = self.evaluator.facts;
         let mut improved = false;
         for group in 0..demand.threads.len() {
-            for to in (0..facts.count()).filter(|&n| facts.cpus[n] > 0) {
+            for to in NodeIndex::all(facts.count()).filter(|&n| facts.cpus[n] > 0) {
                 let partners = (0..demand.threads.len()).map(Some).chain([None]);
                 for partner in partners.filter(|p| *p != Some(group)) {
                     let from = found.placement.threads[group];
@@ -272,10 +274,10 @@ impl<'s, 'e> Search<'s, 'e> {
 
     /// Whether no node runs more threads than it has CPUs, or than it did.
     fn has_cpus(&self, placement: &Placement) -> bool {
-        let threads_on = |node: usize, nodes: &mut dyn Iterator<Item = usize>| {
+        let threads_on = |node: NodeIndex, nodes: &mut dyn Iterator<Item = NodeIndex>| {
             nodes.zip(&self.evaluator.demand.threads).filter(|(n, _)| *n == node).map(|(_, t)| t.threads).sum::<f64>()
         };
-        (0..self.evaluator.facts.count()).all(|node| {
+        NodeIndex::all(self.evaluator.facts.count()).all(|node| {
             let before = threads_on(node, &mut self.evaluator.demand.threads.iter().map(|t| t.node));
             let now = threads_on(node, &mut placement.threads.iter().copied());
             now <= before.max(self.evaluator.facts.cpus[node] as f64) + 1e-9
@@ -288,14 +290,14 @@ fn better_of(found: Found, start: Found) -> Found {
 }
 
 /// Pages of a group on a node; 0 where it is replicated.
-fn count(placement: &Placement, group: usize, node: usize) -> u64 {
+fn count(placement: &Placement, group: usize, node: NodeIndex) -> u64 {
     match &placement.pages[group] {
         PageHome::Spread(counts) => counts[node],
         PageHome::Replicated => 0,
     }
 }
 
-fn carry(placement: &mut Placement, group: usize, from: usize, to: usize, pages: u64) {
+fn carry(placement: &mut Placement, group: usize, from: NodeIndex, to: NodeIndex, pages: u64) {
     if let PageHome::Spread(counts) = &mut placement.pages[group] {
         counts[from] -= pages;
         counts[to] += pages;
@@ -303,9 +305,9 @@ fn carry(placement: &mut Placement, group: usize, from: usize, to: usize, pages:
 }
 
 /// Brings one part in `divisor` of the pages on every other node to one.
-fn gather(counts: &mut [u64], target: usize, divisor: u64) {
+fn gather(counts: &mut [u64], target: NodeIndex, divisor: u64) {
     let mut moved = 0;
-    for (_, count) in counts.iter_mut().enumerate().filter(|(node, _)| *node != target) {
+    for (_, count) in counts.iter_mut().enumerate().filter(|(node, _)| *node != target.0) {
         let part = *count / divisor;
         *count -= part;
         moved += part;

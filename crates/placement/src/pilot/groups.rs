@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::NodeSet;
+use numapilot_machine::{NodeIndex, NodeSet};
 
 use super::memory::{BLOCK_PAGES, Block, Memory};
 use crate::observation::PageSize;
@@ -45,7 +45,7 @@ impl Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     /// Home node of its pages.
-    pub home: usize,
+    pub home: NodeIndex,
     /// Reads per second by accessing node.
     pub reads: Vec<f64>,
     /// Writes per second by accessing node.
@@ -108,7 +108,7 @@ impl Grouping {
             Some((last, at)) if last == kind => at,
             _ => *self.position.entry(kind).or_insert_with(|| {
                 self.groups.push(Group {
-                    home: usize::from(kind.home),
+                    home: NodeIndex(usize::from(kind.home)),
                     reads: vec![0.0; nodes],
                     writes: vec![0.0; nodes],
                     read_only: kind.read_only,
@@ -193,15 +193,14 @@ impl<'b> Shares<'b> {
         }
         if let Some(home) = self.block.common_home(self.nodes).filter(|_| self.unseen > 0.0 && !self.block.unseen_dealt)
         {
-            self.add(Member::Unseen(key), home as u8, &self.users, total * self.unseen, read_only, groups);
+            self.add(Member::Unseen(key), home.0 as u8, &self.users, total * self.unseen, read_only, groups);
         }
     }
 
     fn add(&self, member: Member, home: u8, users: &[f32], rate: f64, read_only: bool, groups: &mut Grouping) {
         let main = users.iter().position(|share| *share >= MAIN_SHARE);
         let equal = 0.5 / self.nodes as f32;
-        let sharers: NodeSet =
-            users.iter().enumerate().filter(|(_, share)| **share >= equal).map(|(node, _)| node).collect();
+        let sharers: NodeSet = NodeIndex::all(users.len()).filter(|node| users[*node] >= equal).collect();
         let page = match member {
             Member::Seen(_, position) => self.block.pages.get(position),
             Member::Large(_) => self.block.pages.first(),
@@ -235,7 +234,8 @@ mod tests {
                 let page = n / 2;
                 let from = if page < 256 { 1 } else { ((n + round) % 4) as usize };
                 let key = PageKey { process: 1, page, size: PageSize::Small };
-                Sample { page: key, small_page: page, thread: 0, from, home: 0, is_write: page < 256, latency_ns: None }
+                let (from, home) = (NodeIndex(from), NodeIndex(0));
+                Sample { page: key, small_page: page, thread: 0, from, home, is_write: page < 256, latency_ns: None }
             });
             memory.learn(&samples.collect::<Vec<_>>(), &[], 4);
         }
@@ -246,8 +246,8 @@ mod tests {
     fn pages_whose_users_all_have_copies_are_where_they_should_be() {
         let mut memory = memory();
         let key = |page| PageKey { process: 1, page, size: PageSize::Small };
-        memory.has_copies(key(300), &[0, 1, 2, 3]);
-        memory.has_copies(key(301), &[0, 1, 2]);
+        memory.has_copies(key(300), &[0, 1, 2, 3].map(NodeIndex));
+        memory.has_copies(key(301), &[0, 1, 2].map(NodeIndex));
         let groups = groups_of(&memory, &[], &[100.0, 400.0, 100.0, 100.0]);
         assert_eq!(groups.iter().map(|group| group.members.len()).sum::<usize>(), 511, "node 3 still has to go far");
     }
@@ -262,6 +262,6 @@ mod tests {
         let private = groups.iter().filter(|group| group.reads[1] + group.writes[1] > 0.6 * group.rate());
         let private: usize = private.map(|group| group.members.len()).sum();
         assert!((250..=262).contains(&private), "{private}");
-        assert!(groups.iter().all(|group| group.home == 0 && !group.read_only));
+        assert!(groups.iter().all(|group| group.home == NodeIndex(0) && !group.read_only));
     }
 }

@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use numapilot_machine::NodeIndex;
+
 use crate::action::{Action, Outcome};
 use crate::observation::{Observation, PageKey};
 
@@ -90,7 +92,7 @@ impl Guard {
     }
 
     /// The moves among outcomes that were carried out.
-    pub fn carried_out(outcomes: &[Outcome]) -> impl Iterator<Item = (PageKey, usize)> + '_ {
+    pub fn carried_out(outcomes: &[Outcome]) -> impl Iterator<Item = (PageKey, NodeIndex)> + '_ {
         outcomes.iter().filter(|outcome| outcome.result.is_ok()).filter_map(|outcome| match &outcome.action {
             Action::Migrate { page, to } => Some((*page, *to)),
             _ => None,
@@ -120,7 +122,7 @@ mod tests {
         let thread = ThreadState {
             thread: 0,
             process: 0,
-            node: 0,
+            node: NodeIndex(0),
             busy_ns: 1e6,
             instructions: progress * 1e6,
             memory_accesses: accesses * progress * 1e6,
@@ -133,7 +135,8 @@ mod tests {
         for _ in 0..4 {
             assert!(guard.watch(&interval(1.0, 0.01), 0.02).is_empty());
         }
-        let undo = |page| Action::Migrate { page: PageKey { process: 0, page, size: PageSize::Small }, to: 3 };
+        let undo =
+            |page| Action::Migrate { page: PageKey { process: 0, page, size: PageSize::Small }, to: NodeIndex(3) };
         guard.moved((0..100).map(undo).collect());
         progress.iter().flat_map(|progress| guard.watch(&interval(*progress, accesses), 0.02)).collect()
     }
@@ -142,7 +145,7 @@ mod tests {
     fn moves_that_slow_the_program_down_are_taken_back_and_others_stay() {
         let undone = after_moves(&[0.5, 0.9, 0.9, 0.9], 0.01);
         assert_eq!(undone.len(), 100);
-        assert!(matches!(undone[7], Action::Migrate { page: PageKey { page: 7, .. }, to: 3 }));
+        assert!(matches!(undone[7], Action::Migrate { page: PageKey { page: 7, .. }, to: NodeIndex(3) }));
         assert!(
             after_moves(&[0.5, 1.3, 1.3, 1.3], 0.01).is_empty(),
             "the interval of the copying is not held against them"

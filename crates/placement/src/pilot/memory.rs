@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::NodeSet;
+use numapilot_machine::{NodeIndex, NodeSet};
 
 use crate::observation::{PageKey, PageSize, ReadOnlyRange, Sample};
 
@@ -49,7 +49,7 @@ pub(super) const RANGES_MAX: usize = 1 << 16;
 pub(super) struct PageMemory {
     /// Index of the page in its block.
     pub index: u16,
-    /// Node that answered last.
+    /// Node that answered last: a position, like all nodes here.
     pub home: u8,
     /// Node that answered first: where the program had put it.
     pub first_home: u8,
@@ -157,10 +157,10 @@ impl Block {
 
     /// The one node on which the program had put the block's pages, as far as those seen can tell for the others: at least [`SEEN_MIN`] of them, nine in
     /// ten there. Where homes differ, every page has its own reason to be where it is.
-    pub fn common_home(&self, nodes: usize) -> Option<usize> {
+    pub fn common_home(&self, nodes: usize) -> Option<NodeIndex> {
         let mut homes = vec![0usize; nodes];
         self.pages.iter().for_each(|page| homes[usize::from(page.first_home)] += 1);
-        let most = (0..nodes).max_by_key(|node| homes[*node])?;
+        let most = NodeIndex::all(nodes).max_by_key(|node| homes[*node])?;
         (self.pages.len() >= SEEN_MIN && homes[most] * 10 >= self.pages.len() * 9).then_some(most)
     }
 
@@ -174,7 +174,7 @@ impl Block {
         let position = self.position_of(index).unwrap_or_else(|| {
             self.position[usize::from(index)] = self.pages.len() as u16;
             self.counts.resize(self.counts.len() + 2 * nodes, 0);
-            let home = sample.home as u8;
+            let home = sample.home.0 as u8;
             self.pages.push(PageMemory {
                 index,
                 home,
@@ -189,18 +189,18 @@ impl Block {
             self.pages.len() - 1
         });
         let page = &mut self.pages[position];
-        if usize::from(page.home) != sample.home {
-            page.home = sample.home as u8;
+        if usize::from(page.home) != sample.home.0 {
+            page.home = sample.home.0 as u8;
             page.regret_ns = 0.0;
         }
         let counts = &mut self.counts[position * 2 * nodes..(position + 1) * 2 * nodes];
-        counts[sample.from + if sample.is_write { nodes } else { 0 }] += 1;
+        counts[sample.from.0 + if sample.is_write { nodes } else { 0 }] += 1;
         page.samples += 1;
         if page.samples >= PAGE_COUNT_MAX {
             halve(counts);
             page.samples = counts.iter().map(|count| u16::from(*count)).sum();
         }
-        self.fresh[sample.from + if sample.is_write { nodes } else { 0 }] += 1.0;
+        self.fresh[sample.from.0 + if sample.is_write { nodes } else { 0 }] += 1.0;
         match self.threads.iter_mut().find(|(thread, _)| *thread == sample.thread) {
             Some((_, count)) => *count += 1.0,
             None => self.threads.push((sample.thread, 1.0)),
@@ -520,7 +520,7 @@ impl Memory {
         }
         self.turn += 1;
         let (turn, mut is_full) = (self.turn, false);
-        for sample in samples.iter().filter(|sample| sample.from < nodes && sample.home < nodes) {
+        for sample in samples.iter().filter(|sample| sample.from.0 < nodes && sample.home.0 < nodes) {
             let key = (sample.page.process, sample.small_page / BLOCK_PAGES);
             let Some(block) = self.block_for(key, sample.page.size, nodes, &mut is_full) else { continue };
             let is_first = block.fresh.iter().all(|count| *count == 0.0);
@@ -581,26 +581,26 @@ impl Memory {
     }
 
     /// Notes that a page was moved.
-    pub fn now_at(&mut self, page: PageKey, to: usize) {
+    pub fn now_at(&mut self, page: PageKey, to: NodeIndex) {
         let Some(block) = self.blocks.get_mut(&(page.process, page.page / BLOCK_PAGES)) else { return };
         let moved = |memory: &&mut PageMemory| {
             page.size == PageSize::Large || u64::from(memory.index) == page.page % BLOCK_PAGES
         };
         for memory in block.pages.iter_mut().filter(moved) {
-            memory.home = to as u8;
+            memory.home = to.0 as u8;
             memory.regret_ns = 0.0;
         }
     }
 
     /// Nodes that have copies of a page now.
-    pub fn has_copies(&mut self, page: PageKey, nodes: &[usize]) {
+    pub fn has_copies(&mut self, page: PageKey, nodes: &[NodeIndex]) {
         if let Some(page) = self.page_mut(page.process, page.page) {
             page.copies = nodes.iter().copied().collect();
         }
     }
 
     /// Notes that a write collapsed the copies of a page: four times the evidence before its block is taken for read-only again.
-    pub fn was_written(&mut self, page: PageKey, home: usize, mapped: &[(u32, u64, u64)]) {
+    pub fn was_written(&mut self, page: PageKey, home: NodeIndex, mapped: &[(u32, u64, u64)]) {
         self.now_at(page, home);
         self.has_copies(page, &[]);
         let range = range_of_block(mapped, (page.process, page.page / BLOCK_PAGES));
@@ -630,6 +630,7 @@ mod tests {
 
     fn sample(small_page: u64, from: usize, home: usize) -> Sample {
         let page = PageKey { process: 1, page: small_page, size: PageSize::Small };
+        let (from, home) = (NodeIndex(from), NodeIndex(home));
         Sample { page, small_page, thread: 0, from, home, is_write: false, latency_ns: None }
     }
 
@@ -677,7 +678,7 @@ mod tests {
         let range = |process, first, pages| ReadOnlyRange { process, first, pages, copies: NodeSet::default() };
         memory.know_read_only(&[range(0, 0, 1 << 20), range(1, 8, 4), range(1, 600, 50)]);
         assert!(memory.is_read_only((1, 0), &[]) && !memory.is_read_only((1, 1), &[]), "page 700 is outside");
-        memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, 0, &[]);
+        memory.was_written(PageKey { process: 1, page: 10, size: PageSize::Small }, NodeIndex(0), &[]);
         assert!(!memory.is_read_only((1, 0), &[]));
         memory.learn(&(0..900).map(|n| sample(8 + n % 4, 0, 0)).collect::<Vec<_>>(), &[], 2);
         assert!(memory.is_read_only((1, 0), &[]), "four times the evidence");

@@ -23,7 +23,7 @@ mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_traffic::{Load, MemorySystem};
 
 use crate::action::{Action, Refusal};
@@ -78,7 +78,7 @@ pub struct Pilot {
     /// Share of the memory accesses that were local in the last interval.
     local_share: f64,
     /// Home nodes of pages before the moves of the last decision.
-    homes_before: Vec<(crate::observation::PageKey, usize)>,
+    homes_before: Vec<(crate::observation::PageKey, NodeIndex)>,
     explanation: String,
 }
 
@@ -112,7 +112,7 @@ impl Pilot {
     /// The policy for a machine. Fails if an option is out of range, or the machine lacks what the traffic model needs.
     pub fn new(options: &Options, machine: &Machine, facts: &NodeFacts) -> Result<Pilot, PlacementError> {
         let system = MemorySystem::new(machine)?;
-        let has_memory = (0..facts.count()).map(|node| facts.has_memory(node)).collect();
+        let has_memory = NodeIndex::all(facts.count()).map(|node| facts.has_memory(node)).collect();
         Ok(Pilot {
             nodes: facts.count(),
             period_ns: options.number("period-ms", 1.0, 60_000.0)? * 1e6,
@@ -225,7 +225,7 @@ impl Pilot {
         }
         let groups = groups_of(&self.memory, &seen.mapped, &rates);
         let replicate = self.replicate && self.ledger.can_replicate;
-        let busy: Vec<f64> = (0..self.nodes).map(|node| busiest(seen, node)).collect();
+        let busy: Vec<f64> = NodeIndex::all(self.nodes).map(|node| busiest(seen, node)).collect();
         let Some(found) = search::search(&mut self.model, load, &busy, &groups, replicate) else {
             "the traffic model has no answer for this load".clone_into(&mut self.explanation);
             return Vec::new();
@@ -258,7 +258,7 @@ impl Pilot {
 }
 
 /// Share of the interval in which the busiest thread of a node ran.
-fn busiest(seen: &Observation, node: usize) -> f64 {
+fn busiest(seen: &Observation, node: NodeIndex) -> f64 {
     let threads = seen.threads.iter().filter(|thread| thread.node == node);
     threads.map(|thread| thread.busy_ns / (seen.elapsed_ns as f64).max(1.0)).fold(0.0, f64::max)
 }
@@ -320,8 +320,8 @@ mod tests {
                     page,
                     small_page,
                     thread,
-                    from: 0,
-                    home: 0,
+                    from: NodeIndex(0),
+                    home: NodeIndex(0),
                     is_write: false,
                     latency_ns: None,
                 }

@@ -1,5 +1,7 @@
 //! From plans for groups to moves of pages: which pages of a group move to which node, and which have caused enough delay to pay for the move.
 
+use numapilot_machine::NodeIndex;
+
 use super::Pilot;
 use super::groups::{Group, Member};
 use super::kin::Kin;
@@ -22,7 +24,7 @@ struct MoveCandidate {
     urgency: f64,
     price_ns: f64,
     page: PageKey,
-    home: usize,
+    home: NodeIndex,
     action: Action,
     /// Nanoseconds of delay that it saves per second.
     saves_ns_per_s: f64,
@@ -92,15 +94,16 @@ impl Pilot {
         let mut members = group.members.clone();
         members.sort_by(|a, b| b.1.total_cmp(&a.1));
         let mut room: Vec<f64> = plan.at.iter().chain([&plan.replicated]).map(|share| share * group.rate()).collect();
-        let readers: Vec<usize> = (0..nodes).filter(|node| *node == group.home || group.reads[*node] > 0.0).collect();
+        let readers: Vec<NodeIndex> =
+            NodeIndex::all(nodes).filter(|node| *node == group.home || group.reads[*node] > 0.0).collect();
         for (member, rate) in members {
             if let Member::Unseen(block) = member {
                 self.deal(seen, block, group, plan, rate * saved_ns * seconds, candidates);
                 continue;
             }
-            let to = (0..=nodes).max_by(|a, b| room[*a].total_cmp(&room[*b])).unwrap_or(group.home);
+            let to = (0..=nodes).max_by(|a, b| room[*a].total_cmp(&room[*b])).unwrap_or(group.home.0);
             room[to] -= rate;
-            if to == group.home {
+            if to == group.home.0 {
                 self.forgive(member);
                 continue;
             }
@@ -123,17 +126,17 @@ impl Pilot {
             let copies = page.copies;
             let page = self.memory.key(block, index);
             // The copies that there are serve their nodes, which makes them look unused here: they stay.
-            let with_copies = |more: &[usize]| {
-                let has_one = |node: &usize| more.contains(node) || copies.contains(*node);
-                Action::Replicate { page, nodes: (0..nodes).filter(has_one).collect() }
+            let with_copies = |more: &[NodeIndex]| {
+                let has_one = |node: &NodeIndex| more.contains(node) || copies.contains(*node);
+                Action::Replicate { page, nodes: NodeIndex::all(nodes).filter(has_one).collect() }
             };
             let action = if to == nodes {
                 with_copies(&readers)
             } else if group.read_only && !copies.is_empty() {
                 // To move a copied page is to release all its copies: the node that has none gets one, too.
-                with_copies(&[to])
+                with_copies(&[NodeIndex(to)])
             } else {
-                Action::Migrate { page, to }
+                Action::Migrate { page, to: NodeIndex(to) }
             };
             candidates.push(MoveCandidate {
                 urgency,

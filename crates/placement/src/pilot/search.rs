@@ -74,7 +74,7 @@ pub(super) fn search(
     Some(Search { time: best.time / before.time, end_time: best.time, plans, cost_ns: best.cost_ns })
 }
 
-/// For each group the share at each node, and last the share replicated.
+/// For each group the share at each node, and last the share replicated: a *place* is a node's position, or one past the last node.
 #[derive(Clone)]
 struct State {
     at: Vec<Vec<f64>>,
@@ -82,7 +82,7 @@ struct State {
 
 impl State {
     fn here(groups: &[Group], nodes: usize) -> State {
-        let at = |group: &Group| (0..=nodes).map(|node| if node == group.home { 1.0 } else { 0.0 }).collect();
+        let at = |group: &Group| (0..=nodes).map(|place| if place == group.home.0 { 1.0 } else { 0.0 }).collect();
         State { at: groups.iter().map(at).collect() }
     }
 
@@ -162,7 +162,7 @@ fn cost_at(group: &Group, home: usize, cost_ns: &[Vec<f64>]) -> f64 {
 
 fn plan(group: &Group, at: &[f64], before: &[Vec<f64>], after: &[Vec<f64>], nodes: usize) -> Plan {
     let saved = |cost_ns: &[Vec<f64>]| -> f64 {
-        let here = cost_at(group, group.home, cost_ns);
+        let here = cost_at(group, group.home.0, cost_ns);
         let there = |place: usize| match place {
             place if place == nodes => {
                 (0..nodes).map(|from| (group.reads[from] + group.writes[from]) * cost_ns[from][from]).sum()

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::Load;
 
 use super::groups::{Group, Member};
@@ -59,7 +60,7 @@ pub(super) struct ThreadPlanner {
     pause_ns: u64,
     next_ns: u64,
     /// Where threads were that were ordered to move: (thread, node).
-    before: Vec<(u32, usize)>,
+    before: Vec<(u32, NodeIndex)>,
 }
 
 impl ThreadPlanner {
@@ -90,7 +91,7 @@ impl ThreadPlanner {
     pub fn place(&mut self, seen: &Observation, state: PlannerInputs<'_>) -> Vec<Action> {
         let PlannerInputs { memory, model, load, rates, busy, price } = state;
         let nodes = rates.len();
-        if seen.now_ns < self.next_ns || seen.threads.iter().any(|thread| thread.node >= nodes) {
+        if seen.now_ns < self.next_ns || seen.threads.iter().any(|thread| thread.node.0 >= nodes) {
             return Vec::new();
         }
         let threads = working(memory, seen);
@@ -101,12 +102,12 @@ impl ThreadPlanner {
         if sharing.samples < SAMPLES_MIN {
             return Vec::new();
         }
-        let now: Vec<usize> = threads.iter().map(|thread| thread.node).collect();
+        let now: Vec<NodeIndex> = threads.iter().map(|thread| thread.node).collect();
         let then = sharing.cluster(now.clone(), &self.cpus);
         let gain = if then == now {
             None
         } else {
-            let mut time = |at: &[usize]| search(model, load, busy, &sharing.groups(at, nodes), false);
+            let mut time = |at: &[NodeIndex]| search(model, load, busy, &sharing.groups(at, nodes), false);
             let (stay, go) = (time(&now), time(&then));
             // The two searches start from different placements; what counts is where they end, in time of the same work.
             stay.zip(go).map(|(stay, go)| 1.0 - go.end_time / stay.end_time)
@@ -126,7 +127,8 @@ impl ThreadPlanner {
         }
         self.pause(seen.now_ns);
         let moves = now.iter().zip(&then).zip(&threads).filter(|((now, then), _)| now != then);
-        let moves: Vec<(u32, usize, usize)> = moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
+        let moves: Vec<(u32, NodeIndex, NodeIndex)> =
+            moves.map(|((now, then), thread)| (thread.thread, *now, *then)).collect();
         self.before = moves.iter().map(|(thread, now, _)| (*thread, *now)).collect();
         moves.into_iter().map(|(thread, _, to)| Action::MoveThread { thread, to }).collect()
     }
@@ -165,7 +167,7 @@ pub(super) struct PagePrice {
 struct SharedBlock {
     /// Accesses per second to the block.
     rate: f64,
-    home: usize,
+    home: NodeIndex,
     /// Threads, each with its share of the accesses.
     users: Vec<(usize, f64)>,
 }
@@ -200,14 +202,14 @@ impl Sharing {
                     sharing.affinity[*a][*b] += block_rate * share * other;
                 }
             }
-            let home = block.pages.first().map_or(0, |page| usize::from(page.home));
+            let home = NodeIndex(block.pages.first().map_or(0, |page| usize::from(page.home)));
             sharing.blocks.push(SharedBlock { rate: block_rate, home, users: shares });
         }
         sharing
     }
 
     /// The blocks as groups, with their users where `at` puts the threads.
-    fn groups(&self, at: &[usize], nodes: usize) -> Vec<Group> {
+    fn groups(&self, at: &[NodeIndex], nodes: usize) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
         for block in &self.blocks {
             let mut reads = vec![0.0; nodes];
@@ -226,7 +228,7 @@ impl Sharing {
     }
 
     /// Exchanges threads, or moves them to free CPUs, as long as that puts more accesses of sharers on one node; each step takes the best exchange.
-    fn cluster(&self, mut at: Vec<usize>, cpus: &[usize]) -> Vec<usize> {
+    fn cluster(&self, mut at: Vec<NodeIndex>, cpus: &[usize]) -> Vec<NodeIndex> {
         let threads = at.len();
         // For each thread: accesses per second that it shares with the threads on each node.
         let mut near = vec![vec![0.0; cpus.len()]; threads];
@@ -241,7 +243,7 @@ impl Sharing {
             else {
                 break;
             };
-            let mut go = |thread: usize, to: usize| {
+            let mut go = |thread: usize, to: NodeIndex| {
                 for (other, near) in near.iter_mut().enumerate().filter(|(other, _)| *other != thread) {
                     near[at[thread]] -= self.affinity[other][thread];
                     near[to] += self.affinity[other][thread];
@@ -256,18 +258,18 @@ impl Sharing {
         at
     }
 
-    fn best_exchange(&self, at: &[usize], near: &[Vec<f64>], cpus: &[usize]) -> Option<Exchange> {
+    fn best_exchange(&self, at: &[NodeIndex], near: &[Vec<f64>], cpus: &[usize]) -> Option<Exchange> {
         let mut crowd = vec![0; cpus.len()];
         at.iter().for_each(|node| crowd[*node] += 1);
         let mut best: Option<Exchange> = None;
-        let mut offer = |gain: f64, thread: usize, to: usize, partner: Option<usize>| {
+        let mut offer = |gain: f64, thread: usize, to: NodeIndex, partner: Option<usize>| {
             if gain > best.as_ref().map_or(0.0, |best| best.gain) {
                 best = Some(Exchange { gain, thread, from: at[thread], to, partner });
             }
         };
         for thread in 0..at.len() {
             let here = near[thread][at[thread]];
-            for to in (0..cpus.len()).filter(|to| *to != at[thread] && crowd[*to] < cpus[*to]) {
+            for to in NodeIndex::all(cpus.len()).filter(|to| *to != at[thread] && crowd[*to] < cpus[*to]) {
                 offer(near[thread][to] - here, thread, to, None);
             }
             for partner in (thread + 1..at.len()).filter(|partner| at[*partner] != at[thread]) {
@@ -290,8 +292,8 @@ struct Exchange {
     /// Increase of the accesses per second of sharers on one node.
     gain: f64,
     thread: usize,
-    from: usize,
-    to: usize,
+    from: NodeIndex,
+    to: NodeIndex,
     partner: Option<usize>,
 }
 
@@ -305,14 +307,21 @@ mod tests {
         let state = |thread: u32| ThreadState {
             thread,
             process: 1,
-            node: usize::from(thread >= 2),
+            node: NodeIndex(usize::from(thread >= 2)),
             busy_ns: if thread < 2 { 40e6 } else { 1e4 },
             instructions: 0.0,
             memory_accesses: 0.0,
         };
         let page = PageKey { process: 1, page: 7, size: PageSize::Small };
-        let sample =
-            |thread| Sample { page, small_page: 7, thread, from: 0, home: 0, is_write: false, latency_ns: None };
+        let sample = |thread| Sample {
+            page,
+            small_page: 7,
+            thread,
+            from: NodeIndex(0),
+            home: NodeIndex(0),
+            is_write: false,
+            latency_ns: None,
+        };
         let mut memory = Memory::default();
         memory.learn(&[sample(0), sample(1)], &[], 2);
         (
@@ -341,14 +350,14 @@ mod tests {
         // Eight threads in four pairs, spread so that no pair is on one node of two CPUs.
         let users = |pair: usize| vec![(pair, 0.5), (pair + 4, 0.5)];
         let blocks: Vec<SharedBlock> =
-            (0..4).map(|pair| SharedBlock { rate: 1.0, home: 0, users: users(pair) }).collect();
+            (0..4).map(|pair| SharedBlock { rate: 1.0, home: NodeIndex(0), users: users(pair) }).collect();
         let mut affinity = vec![vec![0.0; 8]; 8];
         for pair in 0..4 {
             (affinity[pair][pair + 4], affinity[pair + 4][pair]) = (0.25, 0.25);
         }
         let sharing = Sharing { blocks, affinity, samples: 0.0 };
-        let at = sharing.cluster(vec![0, 1, 2, 3, 1, 2, 3, 0], &[2; 4]);
+        let at = sharing.cluster([0, 1, 2, 3, 1, 2, 3, 0].map(NodeIndex).to_vec(), &[2; 4]);
         assert!((0..4).all(|pair| at[pair] == at[pair + 4]), "{at:?}");
-        assert!((0..4).all(|node| at.iter().filter(|place| **place == node).count() == 2), "{at:?}");
+        assert!(NodeIndex::all(4).all(|node| at.iter().filter(|place| **place == node).count() == 2), "{at:?}");
     }
 }

@@ -34,7 +34,7 @@ impl Layout {
     /// The centre of a link's end.
     pub fn of(&self, machine: &Machine, end: Endpoint) -> Option<Point> {
         match end {
-            Endpoint::Node(node) => self.nodes.get(machine.node_index(node)?).copied(),
+            Endpoint::Node(node) => self.nodes.get(machine.node_index(node)?.0).copied(),
             Endpoint::Router(router) => self.routers.get(usize::from(router.0)).copied(),
         }
     }
@@ -158,7 +158,7 @@ fn place_below(machine: &Machine, main: &[usize], below: &[usize], sizes: Sizes,
         let end = Endpoint::Node(machine.nodes()[node].id);
         let link = machine.links().iter().find(|l| l.from == end)?;
         match link.to {
-            Endpoint::Node(host) => machine.node_index(host).filter(|h| !below.contains(h)),
+            Endpoint::Node(host) => machine.node_index(host).map(|h| h.0).filter(|h| !below.contains(h)),
             Endpoint::Router(_) => None,
         }
     };

@@ -208,7 +208,7 @@ fn row(
     times: &Times,
     (model, system): (&Machine, &MemorySystem),
 ) -> Result<Row, ContentionError> {
-    let index = |node| model.node_index(node).ok_or(ContentionError::NoNode(node));
+    let index = |node| model.node_index(node).map(|index| index.0).ok_or(ContentionError::NoNode(node));
     let mut alone = Vec::new();
     for ((place, activity), rates) in scene.places.iter().zip(cast).zip(&times.alone) {
         alone.push(Alone {

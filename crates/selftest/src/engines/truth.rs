@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use numapilot_kernel::affinity::{CpuMask, set_thread};
 use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task::Tid;
 use numapilot_machine::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -135,7 +136,7 @@ fn on_cpu<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> Result<(u64, 
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let mask: CpuMask = [cpu].into_iter().collect();
-            set_thread(0, &mask).map_err(|error| format!("cannot run a thread on CPU {cpu}: {error}"))?;
+            set_thread(Tid::CALLING, &mask).map_err(|error| format!("cannot run a thread on CPU {cpu}: {error}"))?;
             // SAFETY: no precondition.
             let tid = unsafe { libc::syscall(libc::SYS_gettid) };
             Ok((tid.unsigned_abs(), work()))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_host::Tid;
 use numapilot_kernel::{KernelError, affinity, thread_cpus};
 use numapilot_machine::CpuId;
 
@@ -74,10 +75,10 @@ impl System for Live {
                 Err(error) => Err(error),
             },
             Setting::Affinity { pid, tid, start_ticks } => {
-                if identity::start_of_thread(*pid, *tid) != Some(*start_ticks) {
+                if identity::start_of_thread(*pid, Tid(*tid)) != Some(*start_ticks) {
                     return Ok(None);
                 }
-                affinity(*tid)
+                affinity(Tid(*tid))
             }
         }
     }
@@ -89,7 +90,7 @@ impl System for Live {
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
                 io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
-            Setting::Affinity { pid, tid, .. } => set_affinity(*pid, *tid, value),
+            Setting::Affinity { pid, tid, .. } => set_affinity(*pid, Tid(*tid), value),
         }
     }
 
@@ -120,7 +121,7 @@ fn file(setting: &Setting) -> PathBuf {
     }
 }
 
-fn affinity(tid: u32) -> io::Result<Option<String>> {
+fn affinity(tid: Tid) -> io::Result<Option<String>> {
     match affinity::of_thread(tid) {
         Ok(mask) => Ok(Some(mask.cpus().iter().map(ToString::to_string).collect::<Vec<_>>().join(","))),
         Err(KernelError::Gone { .. }) => Ok(None),
@@ -128,7 +129,7 @@ fn affinity(tid: u32) -> io::Result<Option<String>> {
     }
 }
 
-fn set_affinity(pid: u32, tid: u32, value: &str) -> io::Result<()> {
+fn set_affinity(pid: u32, tid: Tid, value: &str) -> io::Result<()> {
     let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is not a list of CPUs"));
     let cpus = numbers(value).filter(|cpus| cpus.iter().all(|cpu| *cpu < CPUS)).ok_or_else(no_list)?;
     thread_cpus::restore(pid, tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
@@ -175,7 +176,7 @@ mod tests {
         let setting = std::thread::spawn(move || {
             // SAFETY: has no preconditions.
             let tid = unsafe { libc::gettid() } as u32;
-            let start_ticks = identity::start_of_thread(pid, tid).unwrap();
+            let start_ticks = identity::start_of_thread(pid, Tid(tid)).unwrap();
             let setting = Setting::Affinity { pid, tid, start_ticks };
             let before = Live.read(&setting).unwrap().unwrap();
             let first = before.split(',').next().unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use super::range::Part;
 use super::usage;
@@ -46,15 +46,15 @@ pub(super) fn replicate(
 struct Copier<'p> {
     parts: &'p [Part],
     /// By (node, part): the region that holds the copy.
-    copies: BTreeMap<(usize, usize), u32>,
+    copies: BTreeMap<(NodeIndex, usize), u32>,
     /// Index of the node's version of each mix, by (node, mix).
-    mixes: BTreeMap<(usize, u32), u32>,
+    mixes: BTreeMap<(NodeIndex, u32), u32>,
     /// By (node, behaviour); those that were made map to themselves.
-    behaviours: BTreeMap<(usize, u32), u32>,
+    behaviours: BTreeMap<(NodeIndex, u32), u32>,
 }
 
 impl Copier<'_> {
-    fn behaviour(&mut self, program: &mut Program, machine: &Machine, node: usize, behaviour: u32) {
+    fn behaviour(&mut self, program: &mut Program, machine: &Machine, node: NodeIndex, behaviour: u32) {
         if self.behaviours.contains_key(&(node, behaviour)) {
             return;
         }
@@ -69,7 +69,7 @@ impl Copier<'_> {
         self.behaviours.insert((node, behaviour), new);
     }
 
-    fn mix(&mut self, program: &mut Program, machine: &Machine, node: usize, mix: u32) -> u32 {
+    fn mix(&mut self, program: &mut Program, machine: &Machine, node: NodeIndex, mix: u32) -> u32 {
         if let Some(known) = self.mixes.get(&(node, mix)) {
             return *known;
         }
@@ -110,7 +110,7 @@ impl Copier<'_> {
     }
 
     /// The region of a node's copy of a part, made at its first use.
-    fn copy(&mut self, program: &mut Program, machine: &Machine, node: usize, part: usize, region: u32) -> u32 {
+    fn copy(&mut self, program: &mut Program, machine: &Machine, node: NodeIndex, part: usize, region: u32) -> u32 {
         if let Some(known) = self.copies.get(&(node, part)) {
             return *known;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{Change, Demand, OptimumOptions, PageGroup, PageHome, Phase, ThreadGroup, Work, optimum};
 use numapilot_traffic::MemorySystem;
 
@@ -111,7 +111,8 @@ impl Groups {
     fn demand(&self, usage: &Usage) -> Demand {
         let nodes = usage.work.len();
         let busy: Vec<usize> = (0..nodes).filter(|node| usage.work[*node].threads > 0.0).collect();
-        let threads = busy.iter().map(|node| ThreadGroup { node: *node, threads: usage.work[*node].threads }).collect();
+        let group = |node: &usize| ThreadGroup { node: NodeIndex(*node), threads: usage.work[*node].threads };
+        let threads = busy.iter().map(group).collect();
         let even = vec![1.0 / nodes as f64; nodes];
         let page_group =
             |set: &PageSet| PageGroup { bytes: set.pages.len() as u64 * PAGE_BYTES, first_touch: even.clone() };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 
 use crate::error::SimulatorError;
 use crate::options::Layout;
@@ -59,7 +59,7 @@ impl Usage {
     pub fn of(program: &Program, machine: &Machine, layout: Layout) -> Result<Usage, SimulatorError> {
         let nodes = machine.nodes().len();
         let seats = crate::seats::seats(program, machine, layout)?;
-        let mut by_mix: BTreeMap<(usize, u32), f64> = BTreeMap::new();
+        let mut by_mix: BTreeMap<(NodeIndex, u32), f64> = BTreeMap::new();
         let mut work = vec![NodeWork::default(); nodes];
         for (thread, (_, node)) in program.threads.iter().zip(&seats) {
             let mut accesses = 0.0;
@@ -114,9 +114,9 @@ impl Usage {
     }
 
     /// Node that accesses a page most; `None` for a page without accesses.
-    pub fn main_user(&self, program: &Program, region: u32, page: u64) -> Option<usize> {
+    pub fn main_user(&self, program: &Program, region: u32, page: u64) -> Option<NodeIndex> {
         let by_node = self.page(program, region, page);
-        let at = |node: &usize| by_node.reads[*node] + by_node.writes[*node];
-        (0..self.work.len()).filter(|node| at(node) > 0.0).max_by(|a, b| at(a).total_cmp(&at(b)))
+        let at = |node: &NodeIndex| by_node.reads[*node] + by_node.writes[*node];
+        NodeIndex::all(self.work.len()).filter(|node| at(node) > 0.0).max_by(|a, b| at(a).total_cmp(&at(b)))
     }
 }

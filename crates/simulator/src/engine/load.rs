@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
 use numapilot_traffic::{Background, Class, Load};
 
 use crate::engine::runner::{Epoch, Runner, Spent};
@@ -21,18 +22,18 @@ pub(crate) fn load_of(
     pages: &PageTable,
     ways: &mut Ways,
 ) -> Load {
-    let mut sums: BTreeMap<(usize, u32), Spent> = BTreeMap::new();
+    let mut sums: BTreeMap<(NodeIndex, u32), Spent> = BTreeMap::new();
     for spent in epoch.spent.iter().filter(|spent| spent.accesses > 0.0) {
         let sum = sums.entry((runners[spent.thread as usize].node, spent.behaviour)).or_default();
         sum.busy_ns += spent.busy_ns;
         sum.own_ns += spent.own_ns;
         sum.accesses += spent.accesses;
     }
-    let class = |((from, behaviour), sum): ((usize, u32), Spent)| {
+    let class = |((from, behaviour), sum): ((NodeIndex, u32), Spent)| {
         let behaviour = program.behaviours[behaviour as usize];
         let shares = normalised(ways.shares(program, pages, behaviour.mix, from))?;
         Some(Class {
-            from,
+            from: from.0,
             threads: sum.busy_ns / elapsed_ns,
             outstanding: behaviour.outstanding,
             think_ns: sum.own_ns / sum.accesses,

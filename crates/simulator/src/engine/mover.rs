@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{Action, Outcome, Refusal};
 use numapilot_traffic::Background;
 
@@ -111,9 +112,9 @@ impl Mover {
             Action::Replicate { page, nodes } => {
                 let unit = context.pages.resolve(*page)?;
                 let (home, had) =
-                    (context.pages.home(unit.region, unit.first).unwrap_or(0), context.pages.copies(unit));
+                    (context.pages.home(unit.region, unit.first).unwrap_or_default(), context.pages.copies(unit));
                 context.pages.replicate(unit, nodes)?;
-                let new: Vec<usize> = nodes.iter().copied().filter(|&n| n != home && had >> n & 1 == 0).collect();
+                let new: Vec<NodeIndex> = nodes.iter().copied().filter(|&n| n != home && had >> n.0 & 1 == 0).collect();
                 context.moves.copies_made += new.len() as u64;
                 Ok(self.copy(unit, page.process, home, &new, context, copied))
             }
@@ -135,17 +136,17 @@ impl Mover {
         &mut self,
         unit: Unit,
         process: u32,
-        from: usize,
-        targets: &[usize],
+        from: NodeIndex,
+        targets: &[NodeIndex],
         context: &mut MoveContext<'_>,
         copied: &mut Vec<Background>,
     ) -> f64 {
         let each_ns = if unit.pages == 1 { context.costs.move_small_ns } else { context.costs.move_large_ns };
         let bytes = (unit.pages * PAGE_BYTES) as f64;
         for &target in targets {
-            match copied.iter_mut().find(|moved| (moved.source, moved.target) == (from, target)) {
+            match copied.iter_mut().find(|moved| (moved.source, moved.target) == (from.0, target.0)) {
                 Some(moved) => moved.bytes_per_s += bytes,
-                None => copied.push(Background { source: from, target, bytes_per_s: bytes }),
+                None => copied.push(Background { source: from.0, target: target.0, bytes_per_s: bytes }),
             }
             context.moves.bytes += unit.pages * PAGE_BYTES;
         }
@@ -189,12 +190,12 @@ fn shoot_down(process: u32, context: &mut MoveContext<'_>) {
 }
 
 /// To the CPU of the node that has the fewest threads.
-fn move_thread(thread: usize, to: usize, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
+fn move_thread(thread: usize, to: NodeIndex, context: &mut MoveContext<'_>) -> Result<f64, Refusal> {
     let runner = context.runners.all.get(thread).filter(|runner| !matches!(runner.status, Status::Done(_)));
     if runner.ok_or(Refusal::Gone)?.node == to {
         return Err(Refusal::AlreadyThere);
     }
-    let cpus = context.cpus_of.get(to).ok_or(Refusal::Unsupported)?;
+    let cpus = context.cpus_of.get(to.0).ok_or(Refusal::Unsupported)?;
     let cpu =
         cpus.iter().copied().min_by_key(|&cpu| (context.runners.alive_on(cpu), cpu)).ok_or(Refusal::Unsupported)?;
     let runner = &mut context.runners.all[thread];

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{HintFault, NodeCounters, Observation, PageKey, ThreadState};
 use numapilot_traffic::{Class, Load};
 
@@ -35,10 +36,10 @@ struct GroupSums {
 pub(crate) struct Watch {
     pub(crate) ledger: Ledger,
     threads: Vec<ThreadSums>,
-    /// Sums by (process index, node index).
-    groups: BTreeMap<(u32, usize), GroupSums>,
+    /// Sums by (process index, node).
+    groups: BTreeMap<(u32, NodeIndex), GroupSums>,
     pub(crate) faults: Vec<HintFault>,
-    pub(crate) collapses: Vec<(PageKey, usize)>,
+    pub(crate) collapses: Vec<(PageKey, NodeIndex)>,
 }
 
 impl Watch {
@@ -124,14 +125,14 @@ impl Watch {
     /// The groups as classes: overlap is latency over the time waited per access.
     fn load(&self) -> Load {
         let elapsed = self.ledger.elapsed_ns();
-        let class = |(&(_, from), group): (&(u32, usize), &GroupSums)| {
+        let class = |(&(_, from), group): (&(u32, NodeIndex), &GroupSums)| {
             let sum: f64 = group.reads.iter().chain(&group.writes).sum();
             if sum <= 0.0 || elapsed <= 0.0 {
                 return None;
             }
             let waited = group.busy_ns - group.own_ns;
             Some(Class {
-                from,
+                from: from.0,
                 threads: group.busy_ns / elapsed,
                 outstanding: if waited > 0.0 { group.latency_ns / waited } else { 1.0 },
                 think_ns: group.own_ns / group.accesses,

@@ -1,6 +1,6 @@
 //! First touches: which node a new page gets.
 
-use numapilot_machine::{Machine, NodeId};
+use numapilot_machine::{Machine, NodeId, NodeIndex};
 use numapilot_placement::Allocation;
 
 use crate::error::SimulatorError;
@@ -19,8 +19,8 @@ pub(crate) struct Placer {
     allocations: Vec<Allocation>,
     /// Per small page of each region that has any: thread that touches it first and node that it is bound to, as an index into `known`.
     known_at: Vec<Vec<u32>>,
-    known: Vec<(u32, Option<usize>)>,
-    /// Per small page of each region that has any: node that it is ordered to, as an index; [`NOWHERE`] without an order.
+    known: Vec<(u32, Option<NodeIndex>)>,
+    /// Per small page of each region that has any: node that it is ordered to, by position; [`NOWHERE`] without an order.
     ordered: Vec<Vec<u16>>,
 }
 
@@ -38,9 +38,9 @@ pub(crate) struct Touch<'a> {
     /// Pages that have a home lose it first.
     pub(crate) anew: bool,
     /// Nodes of the threads that touch, with weights: each page is touched first by one of them.
-    pub(crate) touchers: &'a [(usize, f64)],
+    pub(crate) touchers: &'a [(NodeIndex, f64)],
     /// Node of each thread now.
-    pub(crate) node_of: &'a dyn Fn(u32) -> usize,
+    pub(crate) node_of: &'a dyn Fn(u32) -> NodeIndex,
     pub(crate) now_ns: f64,
 }
 
@@ -54,7 +54,8 @@ impl Placer {
             known_at[region].resize(program.regions[region].pages as usize, UNKNOWN);
             let pages = &mut known_at[region][touch.first as usize..(touch.first + touch.pages) as usize];
             pages.iter_mut().filter(|at| **at == UNKNOWN).for_each(|at| *at = known.len() as u32);
-            known.push((touch.thread, touch.bound.and_then(|id| nodes.iter().position(|node| node.0 == id))));
+            let bound = touch.bound.and_then(|id| nodes.iter().position(|node| node.0 == id)).map(NodeIndex);
+            known.push((touch.thread, bound));
         }
         let mut ordered = vec![Vec::new(); program.regions.len()];
         for order in &program.ordered_homes {
@@ -81,9 +82,9 @@ impl Placer {
         let nodes = self.nodes.len();
         let sound = match allocation {
             Allocation::FirstTouch => true,
-            Allocation::Interleave(list) => !list.is_empty() && list.iter().all(|&node| node < nodes),
+            Allocation::Interleave(list) => !list.is_empty() && list.iter().all(|node| node.0 < nodes),
             Allocation::WeightedInterleave(list) => {
-                !list.is_empty() && list.iter().all(|&(node, weight)| node < nodes && weight > 0)
+                !list.is_empty() && list.iter().all(|&(node, weight)| node.0 < nodes && weight > 0)
             }
         };
         match self.allocations.get_mut(process as usize) {
@@ -107,7 +108,7 @@ impl Placer {
         }
         let slice = program.slices[touch.slice as usize];
         let region = slice.region as usize;
-        let bound = touch.bound.and_then(|id| self.nodes.iter().position(|node| node.0 == id));
+        let bound = touch.bound.and_then(|id| self.nodes.iter().position(|node| node.0 == id)).map(NodeIndex);
         let mut page = slice.first;
         while page < slice.first + slice.pages {
             let unit = pages.unit(region, page);
@@ -120,7 +121,7 @@ impl Placer {
             let ordered = self.ordered[region]
                 .get(unit.first as usize)
                 .filter(|node| **node != NOWHERE)
-                .map(|node| usize::from(*node));
+                .map(|node| NodeIndex(usize::from(*node)));
             let wanted = ordered.or(bound).unwrap_or_else(|| self.wanted(program, unit, touch));
             if pages.place(unit, wanted).is_none() {
                 let region = program.regions[region].name.clone();
@@ -131,7 +132,7 @@ impl Placer {
         Ok(())
     }
 
-    fn wanted(&self, program: &Program, unit: Unit, touch: &Touch<'_>) -> usize {
+    fn wanted(&self, program: &Program, unit: Unit, touch: &Touch<'_>) -> NodeIndex {
         let region = &program.regions[unit.region];
         let known = self.known_at[unit.region].get(unit.first as usize).and_then(|&at| self.known.get(at as usize));
         let known = known.filter(|_| !touch.anew);
@@ -161,7 +162,7 @@ impl Placer {
         }
     }
 
-    fn toucher(&self, unit: Unit, touchers: &[(usize, f64)]) -> usize {
+    fn toucher(&self, unit: Unit, touchers: &[(NodeIndex, f64)]) -> NodeIndex {
         if let [(node, _)] = touchers {
             return *node;
         }
@@ -174,6 +175,6 @@ impl Placer {
                 return node;
             }
         }
-        touchers.last().map_or(0, |toucher| toucher.0)
+        touchers.last().map_or(NodeIndex(0), |toucher| toucher.0)
     }
 }

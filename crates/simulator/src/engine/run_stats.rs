@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_machine::NodeIndex;
+
 use crate::engine::runner::{Epoch, Runners, Status};
 use crate::engine::ways::Ways;
 use crate::ledger::{Entry, Ledger, Scale};
@@ -49,7 +51,7 @@ pub(crate) struct RunStats {
     /// By label: accesses by accessing and answering node, flat; and writes.
     labels: Vec<(Vec<f64>, f64)>,
     /// Accesses not yet attributed to labels, by (mix, node). Flushed before pages change their homes.
-    pending: BTreeMap<(u32, usize), f64>,
+    pending: BTreeMap<(u32, NodeIndex), f64>,
 }
 
 impl RunStats {
@@ -141,12 +143,13 @@ impl RunStats {
                 let each = accesses / slice.pages as f64;
                 let counts = pages.counts(part.slice);
                 for (to, &count) in counts.by_home.iter().enumerate().filter(|&(_, &count)| count > 0) {
-                    matrix[from * nodes + to] += each * count as f64 * (part.reads + part.writes);
+                    matrix[from.0 * nodes + to] += each * count as f64 * (part.reads + part.writes);
                 }
                 for (&(mask, home), &count) in &counts.copied {
-                    let home = usize::from(home);
-                    matrix[from * nodes + pages.nearest_copy(mask, from, home)] += each * count as f64 * part.reads;
-                    matrix[from * nodes + home] += each * count as f64 * part.writes;
+                    let home = NodeIndex(usize::from(home));
+                    let near = pages.nearest_copy(mask, from, home);
+                    matrix[from.0 * nodes + near.0] += each * count as f64 * part.reads;
+                    matrix[from.0 * nodes + home.0] += each * count as f64 * part.writes;
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Threads and their positions in their timelines: which step each is at, what it waits for, and how it comes to the next. When that happens is the
 //! agenda's to say.
 
+use numapilot_machine::NodeIndex;
+
 use crate::engine::place::Touch;
 use crate::engine::ways::Ways;
 use crate::error::SimulatorError;
@@ -32,7 +34,7 @@ pub(crate) struct Runner {
     /// Nanoseconds that the whole of the present work takes with the present latencies on a CPU of its own.
     pub(crate) duration_ns: f64,
     pub(crate) cpu: usize,
-    pub(crate) node: usize,
+    pub(crate) node: NodeIndex,
 }
 
 /// Time and accesses of a thread with one behaviour in one epoch.
@@ -83,8 +85,8 @@ pub(crate) struct Runners {
 
 impl Runners {
     /// Threads at the start of their timelines, on these CPUs and nodes.
-    pub(crate) fn new(program: &Program, seats: &[(usize, usize)]) -> Runners {
-        let runner = |&(cpu, node): &(usize, usize)| Runner {
+    pub(crate) fn new(program: &Program, seats: &[(usize, NodeIndex)]) -> Runners {
+        let runner = |&(cpu, node): &(usize, NodeIndex)| Runner {
             part: 0,
             step: 0,
             iteration: 0,
@@ -289,7 +291,7 @@ impl Runners {
 
     /// Nodes of the threads that are about to use the slices of a mix for the first time: this one, and all whose present or
     /// next work has the same mix.
-    fn fellows(&self, thread: usize, mix: usize, program: &Program) -> Vec<(usize, f64)> {
+    fn fellows(&self, thread: usize, mix: usize, program: &Program) -> Vec<(NodeIndex, f64)> {
         let uses = |other: usize| {
             let runner = &self.all[other];
             if runner.part > 2 {

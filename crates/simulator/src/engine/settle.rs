@@ -37,7 +37,7 @@ pub(super) fn weights(
         let each = spent.accesses / behaviour.outstanding;
         for (to, share) in shares.reads.iter().zip(&shares.writes).map(|(reads, writes)| reads + writes).enumerate() {
             if share > 0.0 {
-                threads[spent.thread as usize].push((from * nodes + to, each * share));
+                threads[spent.thread as usize].push((from.0 * nodes + to, each * share));
             }
         }
     }

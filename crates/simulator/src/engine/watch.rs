@@ -1,5 +1,6 @@
 //! What an observer on a real machine would get from an epoch: samples with their losses and costs, NUMA hinting faults, and copies that a write ended.
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::{HintFault, PageKey, Sample};
 
 use crate::engine::demand::Demand;
@@ -61,7 +62,7 @@ impl Sampler {
         (taken, lost)
     }
 
-    fn draw(&mut self, scene: &Scene<'_>, thread: u32, behaviour: u32, from: usize) {
+    fn draw(&mut self, scene: &Scene<'_>, thread: u32, behaviour: u32, from: NodeIndex) {
         let mix = scene.program.behaviours[behaviour as usize].mix as usize;
         let parts = &scene.program.mixes[mix].parts;
         let cumulative = &mut self.cumulative[mix];
@@ -83,7 +84,7 @@ impl Sampler {
         let unit = scene.pages.unit(region, page);
         let home = match scene.pages.copies(unit) {
             0 => home,
-            mask if is_write => scene.pages.nearest_copy(mask & 1 << home, from, home),
+            mask if is_write => scene.pages.nearest_copy(mask & 1 << home.0, from, home),
             mask => scene.pages.nearest_copy(mask, from, home),
         };
         let key = scene.pages.key(unit);
@@ -153,7 +154,7 @@ pub(crate) fn collapses(
     demand: &Demand,
     random: &mut Random,
     cost_ns: f64,
-) -> Vec<(PageKey, usize)> {
+) -> Vec<(PageKey, NodeIndex)> {
     let mut ended = Vec::new();
     for (slice, threads) in demand.slices() {
         if scene.pages.counts(slice).copied.is_empty() {
@@ -181,7 +182,7 @@ pub(crate) fn collapses(
             if let Some(per) = writer {
                 scene.runners.all[per.thread as usize].debt_ns += cost_ns;
             }
-            ended.push((scene.pages.key(unit), scene.pages.home(region, unit.first).unwrap_or(0)));
+            ended.push((scene.pages.key(unit), scene.pages.home(region, unit.first).unwrap_or_default()));
         }
     }
     ended

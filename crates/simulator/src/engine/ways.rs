@@ -1,5 +1,7 @@
 //! Duration of an access: the latencies of the present epoch, weighted by the home nodes of each mix's pages.
 
+use numapilot_machine::NodeIndex;
+
 use crate::pages::{PageTable, Shares};
 use crate::program::Program;
 
@@ -39,8 +41,8 @@ impl Ways {
     }
 
     /// Shares of a mix's accesses by home node, for one accessing node.
-    pub(crate) fn shares(&mut self, program: &Program, pages: &PageTable, mix: u32, node: usize) -> &Shares {
-        let cached = &mut self.cached[mix as usize * self.nodes + node];
+    pub(crate) fn shares(&mut self, program: &Program, pages: &PageTable, mix: u32, node: NodeIndex) -> &Shares {
+        let cached = &mut self.cached[mix as usize * self.nodes + node.0];
         if cached.generation != pages.generation() + 1 {
             cached.shares = pages.shares(&self.slice_pages, &program.mixes[mix as usize], node);
             cached.generation = pages.generation() + 1;
@@ -49,7 +51,7 @@ impl Ways {
     }
 
     /// Mean latency of an access of a behaviour from a node, in nanoseconds.
-    pub(crate) fn access_ns(&mut self, program: &Program, pages: &PageTable, behaviour: u32, node: usize) -> f64 {
+    pub(crate) fn access_ns(&mut self, program: &Program, pages: &PageTable, behaviour: u32, node: NodeIndex) -> f64 {
         let mix = program.behaviours[behaviour as usize].mix;
         let row = self.path_ns[node].clone();
         let shares = self.shares(program, pages, mix, node);

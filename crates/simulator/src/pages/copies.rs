@@ -1,5 +1,6 @@
 //! Replication: read-only copies of a page on several nodes, and their collapse.
 
+use numapilot_machine::NodeIndex;
 use numapilot_placement::Refusal;
 
 use super::{PageTable, Unit};
@@ -12,13 +13,13 @@ impl PageTable {
     }
 
     /// Gives each of `nodes` a copy, and takes it from others; the home stays. How many copies were made.
-    pub(crate) fn replicate(&mut self, unit: Unit, nodes: &[usize]) -> Result<u32, Refusal> {
-        let home = self.home(unit.region, unit.first).ok_or(Refusal::Gone)?;
-        if nodes.iter().any(|&node| node >= self.free.len()) {
+    pub(crate) fn replicate(&mut self, unit: Unit, nodes: &[NodeIndex]) -> Result<u32, Refusal> {
+        let home = self.home(unit.region, unit.first).ok_or(Refusal::Gone)?.0;
+        if nodes.iter().any(|node| node.0 >= self.free.len()) {
             return Err(Refusal::Unsupported);
         }
         let old = self.copies(unit).max(1 << home);
-        let new = nodes.iter().fold(1u64 << home, |mask, &node| mask | 1 << node);
+        let new = nodes.iter().fold(1u64 << home, |mask, node| mask | 1 << node.0);
         if new == old {
             return Err(Refusal::AlreadyThere);
         }

@@ -16,7 +16,7 @@ use region::{ABSENT, RegionPages};
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::Machine;
+use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{PageKey, PageSize, Refusal};
 
 use crate::program::{PAGE_BYTES, Program, SMALL_PER_LARGE};
@@ -52,7 +52,7 @@ pub(crate) struct PageTable {
     by_process: Vec<Vec<(u64, usize)>>,
     free: Vec<u64>,
     /// For each node, nodes with memory, nearest first.
-    nearest: Vec<Vec<usize>>,
+    nearest: Vec<Vec<NodeIndex>>,
     /// Grows with every change of a home: whatever was derived from homes is stale then.
     generation: u64,
 }
@@ -66,7 +66,7 @@ impl PageTable {
         }
         by_process.iter_mut().for_each(|regions| regions.sort_unstable());
         let nodes = machine.nodes();
-        let position = |id| machine.node_index(id).unwrap_or(0);
+        let position = |id| machine.node_index(id).unwrap_or_default();
         let nearest =
             |n: &numapilot_machine::Node| machine.nodes_nearest_first(n.id).into_iter().map(position).collect();
         let counts = |slice: &crate::program::Slice| SliceCounts {
@@ -98,9 +98,9 @@ impl PageTable {
     }
 
     /// Home of a small page of a region.
-    pub(crate) fn home(&self, region: usize, page: u64) -> Option<usize> {
+    pub(crate) fn home(&self, region: usize, page: u64) -> Option<NodeIndex> {
         let home = self.regions[region].homes[page as usize];
-        (home != ABSENT).then_some(usize::from(home))
+        (home != ABSENT).then_some(NodeIndex(usize::from(home)))
     }
 
     /// Mapped ranges: (process, first page, pages of 4 KiB).
@@ -120,7 +120,7 @@ impl PageTable {
         for &(first_page, region) in self.by_process.iter().flatten() {
             let process = self.regions[region].process;
             for (page, &home) in (first_page..).zip(&self.regions[region].homes) {
-                let node = usize::from(home);
+                let node = NodeIndex(usize::from(home));
                 match runs.last_mut() {
                     _ if home == ABSENT => {}
                     Some(last) if (last.process, last.first_page + last.pages, last.node) == (process, page, node) => {
@@ -167,12 +167,12 @@ impl PageTable {
     }
 
     /// Gives a home to a page that has none: `wanted`, or the nearest to it that has room. `None`: no node has.
-    pub(crate) fn place(&mut self, unit: Unit, wanted: usize) -> Option<usize> {
+    pub(crate) fn place(&mut self, unit: Unit, wanted: NodeIndex) -> Option<NodeIndex> {
         let bytes = unit.pages * PAGE_BYTES;
-        let fits = |&node: &usize| self.free[node] >= bytes;
+        let fits = |&node: &NodeIndex| self.free[node] >= bytes;
         let node = Some(wanted).filter(fits).or_else(|| self.nearest[wanted].iter().copied().find(fits))?;
         self.free[node] -= bytes;
-        self.set_home(unit, node as u8);
+        self.set_home(unit, node.0 as u8);
         Some(node)
     }
 
@@ -187,21 +187,21 @@ impl PageTable {
     }
 
     /// Moves a page; the node it came from. Copies are given up.
-    pub(crate) fn migrate(&mut self, unit: Unit, to: usize) -> Result<usize, Refusal> {
+    pub(crate) fn migrate(&mut self, unit: Unit, to: NodeIndex) -> Result<NodeIndex, Refusal> {
         let bytes = unit.pages * PAGE_BYTES;
         let from = self.home(unit.region, unit.first).ok_or(Refusal::Gone)?;
         let mask = self.copies(unit);
         if from == to && mask == 0 {
             return Err(Refusal::AlreadyThere);
         }
-        if *self.free.get(to).ok_or(Refusal::Unsupported)? < bytes && mask & (1 << to) == 0 {
+        if *self.free.get(to.0).ok_or(Refusal::Unsupported)? < bytes && mask & (1 << to.0) == 0 {
             return Err(Refusal::NoRoom);
         }
         self.collapse(unit);
         if from != to {
             self.free[from] += bytes;
             self.free[to] -= bytes;
-            self.set_home(unit, to as u8);
+            self.set_home(unit, to.0 as u8);
         }
         Ok(from)
     }

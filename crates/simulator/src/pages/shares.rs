@@ -1,5 +1,7 @@
 //! Where accesses go: the shares of a mix by home node, for each accessing node.
 
+use numapilot_machine::NodeIndex;
+
 use super::PageTable;
 use crate::program::Mix;
 
@@ -12,12 +14,12 @@ pub(crate) struct Shares {
 
 impl PageTable {
     /// Of the nodes in `mask`, the one nearest to `from`.
-    pub(crate) fn nearest_copy(&self, mask: u64, from: usize, home: usize) -> usize {
-        self.nearest[from].iter().copied().find(|&node| mask >> node & 1 == 1).unwrap_or(home)
+    pub(crate) fn nearest_copy(&self, mask: u64, from: NodeIndex, home: NodeIndex) -> NodeIndex {
+        self.nearest[from].iter().copied().find(|&node| mask >> node.0 & 1 == 1).unwrap_or(home)
     }
 
     /// Shares of a mix as seen from a node. Reads go to the nearest copy, writes to the home.
-    pub(crate) fn shares(&self, program_pages: &[u64], mix: &Mix, from: usize) -> Shares {
+    pub(crate) fn shares(&self, program_pages: &[u64], mix: &Mix, from: NodeIndex) -> Shares {
         let nodes = self.free.len();
         let mut shares = Shares { reads: vec![0.0; nodes], writes: vec![0.0; nodes] };
         for part in &mix.parts {
@@ -28,7 +30,7 @@ impl PageTable {
                 shares.writes[node] += part.writes * count as f64 / pages;
             }
             for (&(mask, home), &count) in &counts.copied {
-                let home = usize::from(home);
+                let home = NodeIndex(usize::from(home));
                 shares.reads[self.nearest_copy(mask, from, home)] += part.reads * count as f64 / pages;
                 shares.writes[home] += part.writes * count as f64 / pages;
             }

@@ -1,6 +1,5 @@
 //! Any sequence of actions leaves the page table consistent: counts by slice equal a recount page by page, and free memory adds up.
 
-use numapilot_machine::Machine;
 use numapilot_placement::PageSize;
 use proptest::prelude::*;
 
@@ -63,10 +62,10 @@ fn check(pages: &PageTable, program: &Program, machine: &Machine) {
                 (Some(home), 0) => seen.by_home[home] += 1,
                 (Some(home), mask) => {
                     assert!(
-                        mask >> home & 1 == 1 && mask.count_ones() > 1,
-                        "copies {mask:b} of a page at home on {home}"
+                        mask >> home.0 & 1 == 1 && mask.count_ones() > 1,
+                        "copies {mask:b} of a page at home on {home:?}"
                     );
-                    *seen.copied.entry((mask, home as u8)).or_default() += 1;
+                    *seen.copied.entry((mask, home.0 as u8)).or_default() += 1;
                 }
             }
         }
@@ -79,7 +78,7 @@ fn check(pages: &PageTable, program: &Program, machine: &Machine) {
         while page < program.regions[region].pages {
             let unit = pages.unit(region, page);
             let home = pages.home(region, page);
-            let mask = pages.copies(unit).max(home.map_or(0, |home| 1 << home));
+            let mask = pages.copies(unit).max(home.map_or(0, |home| 1 << home.0));
             (0..used.len()).filter(|node| mask >> node & 1 == 1).for_each(|node| used[node] += unit.pages * PAGE_BYTES);
             page = unit.first + unit.pages;
         }
@@ -124,21 +123,22 @@ proptest! {
                 Order::Place(region, page, node) => {
                     let unit = pages.unit(region, page);
                     if pages.home(region, unit.first).is_none() {
-                        prop_assert_eq!(pages.place(unit, node), Some(node));
+                        prop_assert_eq!(pages.place(unit, NodeIndex(node)), Some(NodeIndex(node)));
                     }
                 }
                 Order::Migrate(region, page, node) => {
                     let unit = pages.unit(region, page);
-                    let was = pages.home(region, page);
-                    match pages.migrate(unit, node) {
-                        Ok(from) => prop_assert_eq!((Some(from), pages.home(region, page)), (was, Some(node))),
+                    let (was, to) = (pages.home(region, page), NodeIndex(node));
+                    match pages.migrate(unit, to) {
+                        Ok(from) => prop_assert_eq!((Some(from), pages.home(region, page)), (was, Some(to))),
                         Err(why) => {
-                            prop_assert!(was.is_none() || was == Some(node) || node > 3, "{why:?}");
+                            prop_assert!(was.is_none() || was == Some(to) || node > 3, "{why:?}");
                             prop_assert_eq!(pages.home(region, page), was);
                         }
                     }
                 }
                 Order::Replicate(region, page, nodes) => {
+                    let nodes: Vec<NodeIndex> = nodes.into_iter().map(NodeIndex).collect();
                     let _ = pages.replicate(pages.unit(region, page), &nodes);
                 }
                 Order::Collapse(region, page) => {
@@ -168,12 +168,16 @@ fn a_full_node_passes_pages_on_to_the_nearest() {
     let machine = Machine::from_model_text(&parts, "small").expect("a model with room for one large page per node");
     let program = program();
     let mut pages = PageTable::new(&program, &machine);
-    let homes: Vec<_> = (0..3).map(|page| pages.place(pages.unit(1, page * SMALL_PER_LARGE), 0)).collect();
-    assert_eq!(homes, [Some(0), Some(1), Some(2)], "one hop before two");
-    assert_eq!(pages.migrate(pages.unit(1, 0), 1), Err(Refusal::NoRoom));
-    assert_eq!(pages.replicate(pages.unit(1, 0), &[1, 3]), Err(Refusal::NoRoom));
-    assert_eq!(pages.replicate(pages.unit(1, 0), &[3]), Ok(1));
-    assert_eq!(pages.migrate(pages.unit(1, SMALL_PER_LARGE), 3), Err(Refusal::NoRoom), "the copy has taken it");
-    assert_eq!(pages.migrate(pages.unit(1, 0), 3), Ok(0), "to where its copy is");
+    let homes: Vec<_> = (0..3).map(|page| pages.place(pages.unit(1, page * SMALL_PER_LARGE), NodeIndex(0))).collect();
+    assert_eq!(homes, [0, 1, 2].map(|node| Some(NodeIndex(node))), "one hop before two");
+    assert_eq!(pages.migrate(pages.unit(1, 0), NodeIndex(1)), Err(Refusal::NoRoom));
+    assert_eq!(pages.replicate(pages.unit(1, 0), &[1, 3].map(NodeIndex)), Err(Refusal::NoRoom));
+    assert_eq!(pages.replicate(pages.unit(1, 0), &[NodeIndex(3)]), Ok(1));
+    assert_eq!(
+        pages.migrate(pages.unit(1, SMALL_PER_LARGE), NodeIndex(3)),
+        Err(Refusal::NoRoom),
+        "the copy has taken it"
+    );
+    assert_eq!(pages.migrate(pages.unit(1, 0), NodeIndex(3)), Ok(NodeIndex(0)), "to where its copy is");
     check(&pages, &program, &machine);
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Tid;
 use numapilot_host::now_ticks;
 use numapilot_kernel::task;
 
@@ -83,7 +84,9 @@ impl Closed {
         }
         self.next_look = now + LOOK;
         let shown = match owner {
-            Owner::Known(pid, tid) => task::stat_of_thread(pid, tid).ok().map(|stat| (stat.state, stat.start_ticks)),
+            Owner::Known(pid, tid) => {
+                task::stat_of_thread(pid, Tid(tid)).ok().map(|stat| (stat.state, stat.start_ticks))
+            }
             Owner::Hidden => None,
         };
         has_left(shown, self.ticks)

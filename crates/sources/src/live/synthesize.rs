@@ -100,7 +100,7 @@ impl Reader<'_> {
         look.known.threads += threads.len() as u64;
         for tid in threads {
             let name = task::name_of(pid, tid);
-            let record = SideBand::Comm { pid, tid, name: name.as_bytes(), by_exec: false };
+            let record = SideBand::Comm { pid, tid: tid.0, name: name.as_bytes(), by_exec: false };
             self.tell(&record, order)?;
         }
         let text = std::mem::take(&mut look.text);

@@ -281,7 +281,7 @@ impl Counters {
         let (opened, mut denied) = (self.open.len(), None);
         for &pid in pids {
             let tids = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
-            for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid).ok()) {
+            for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid.0).ok()) {
                 match self.open_task(index, machine, scope, task, opener) {
                     Err(Refusal::System(error)) if is_denied(&error) => {
                         denied = Some((pid, error));
@@ -317,7 +317,7 @@ impl Counters {
         let shares = self.tasks.map_or(1, |size| size.cpus.max(1));
         for cpu in machine.cpus().iter().filter(|cpu| cpu.online) {
             let node = cpu.node.and_then(|node| machine.node_index(node));
-            let place = node.map_or(Place::Nowhere, Place::Node);
+            let place = node.map_or(Place::Nowhere, |index| Place::Node(index.0));
             self.open_on(index, scope, (task, cpu.id.0), (place, shares), opener)?;
         }
         Ok(())

@@ -150,7 +150,7 @@ fn only_node(machine: &Machine, cpu: CpuId) -> Option<usize> {
     let node = machine.node_of_cpu(cpu)?;
     let socket = machine.cpu(cpu)?.socket?;
     let others = machine.cpus().iter().filter(|other| other.socket == Some(socket)).filter_map(|other| other.node);
-    others.into_iter().all(|other| other == node).then(|| machine.node_index(node)).flatten()
+    others.into_iter().all(|other| other == node).then(|| machine.node_index(node)).flatten().map(|index| index.0)
 }
 
 fn absence(pmus: &[Pmu]) -> String {

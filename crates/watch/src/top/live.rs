@@ -26,6 +26,7 @@ use crate::live::Processes;
 use crate::replay::Frame;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
+use numapilot_host::Tid;
 
 /// Maximum time between two readings of samples.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -135,7 +136,7 @@ impl LiveSource {
         let elapsed = self.ticks_at.filter(|(of, _)| *of == pid).map(|(_, at)| now.duration_since(at).as_secs_f64());
         let mut seen = BTreeMap::new();
         let mut out = Vec::new();
-        for tid in task::threads_under(root.path(), pid).unwrap_or_default() {
+        for Tid(tid) in task::threads_under(root.path(), pid).unwrap_or_default() {
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
             seen.insert(tid, stat.cpu_ticks());

@@ -116,7 +116,7 @@ fn listed<'a>(app: &'a App, grid: &Grid) -> impl Iterator<Item = (String, f64)> 
 
 fn ends(app: &App, link: &Link) -> Option<(usize, usize)> {
     let of = |end: Endpoint| match end {
-        Endpoint::Node(node) => app.machine.node_index(node),
+        Endpoint::Node(node) => app.machine.node_index(node).map(|index| index.0),
         Endpoint::Router(_) => None,
     };
     of(link.from).zip(of(link.to))
