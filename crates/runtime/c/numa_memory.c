@@ -23,8 +23,9 @@ static int fail(int error) {
     return -1;
 }
 
-/* What libnuma's function of the call's name does. Not every program that calls one has libnuma: it may ask by a weak symbol, and find ours. On a simulated
- * machine the real one has no answer. */
+/* What libnuma's function of the call's name does; that one is not asked. Not every program that calls one has libnuma: it may ask by a weak symbol, and find
+ * ours. And to look for it takes the loader's lock, at every call where it is not there, which a thread must not wait for that a library's constructor waits for
+ * (startup.c). On a simulated machine the real one has no answer. */
 #define ASK_KERNEL(number, a, b, c, d, e, f) \
     (np_is_simulated() ? fail(ENOSYS) : answer(np_sys(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))))
 static long answer(long result) { return result >= 0 ? result : fail((int)-result); }
@@ -90,8 +91,7 @@ static void move_range(struct np_slot *slot, uintptr_t address, size_t bytes, in
 NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
-        long (*real)(void *, unsigned long, int, const unsigned long *, unsigned long, unsigned) = np_real("mbind");
-        return real != NULL ? real(start, bytes, mode, mask, bits, flags) : ASK_KERNEL(SYS_mbind, start, bytes, mode, mask, bits, flags);
+        return ASK_KERNEL(SYS_mbind, start, bytes, mode, mask, bits, flags);
     }
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
@@ -105,8 +105,7 @@ NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned 
 NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long bits) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
-        long (*real)(int, const unsigned long *, unsigned long) = np_real("set_mempolicy");
-        return real != NULL ? real(mode, mask, bits) : ASK_KERNEL(SYS_set_mempolicy, mode, mask, bits, 0, 0, 0);
+        return ASK_KERNEL(SYS_set_mempolicy, mode, mask, bits, 0, 0, 0);
     }
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes)) return fail(EINVAL);
@@ -117,8 +116,7 @@ NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long 
 NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *address, unsigned flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL) {
-        long (*real)(int *, unsigned long *, unsigned long, void *, unsigned) = np_real("get_mempolicy");
-        return real != NULL ? real(mode, mask, bits, address, flags) : ASK_KERNEL(SYS_get_mempolicy, mode, mask, bits, address, flags, 0);
+        return ASK_KERNEL(SYS_get_mempolicy, mode, mask, bits, address, flags, 0);
     }
     const struct np_sim_slot *sim = np_ss(slot);
     uint64_t nodes = flags & FLAG_ALLOWED ? all_nodes() : sim->policy_nodes;
@@ -143,8 +141,7 @@ NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits,
 NP_EXPORT long move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
     if (slot == NULL || (pid != 0 && (uint32_t)pid != slot->pid)) {
-        long (*real)(int, unsigned long, void **, const int *, int *, int) = np_real("move_pages");
-        return real != NULL ? real(pid, count, pages, nodes, status, flags) : ASK_KERNEL(SYS_move_pages, pid, count, pages, nodes, status, flags);
+        return ASK_KERNEL(SYS_move_pages, pid, count, pages, nodes, status, flags);
     }
     if (!np_enter(slot)) return 0;
     uint64_t moved = 0;
