@@ -332,7 +332,7 @@ static void install_filter(void) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
-    /* By system calls that the tracker does not see: what starts under a filter that it sees set, it does not record, as most filters list what may be called. */
+    /* By calls that the tracker does not see: what starts under a filter that it sees set, it does not record, as most filters list what may be called. */
     if (kernel_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0) != 0
         || kernel_call(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program, 0, 0, 0) != 0)
         _exit(126);

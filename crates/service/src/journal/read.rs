@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_said_by_name() {
         let error = read(Path::new("/nowhere/journal"), |_| ()).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/journal") && error.contains("cannot read"), "{error}");
+        assert!(error.contains("/nowhere/journal") && error.contains("there is no journal"), "{error}");
     }
 
     proptest! {

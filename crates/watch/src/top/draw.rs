@@ -41,7 +41,7 @@ const HELP: &[(&str, &str)] = &[
 /// Width of a metric's title.
 const TITLE: usize = 23;
 /// Width below which the metrics are in one column: two have no room for the values.
-const NARROW: u16 = 70;
+const NARROW: u16 = 72;
 
 /// Draws the screen, and sets the positions of clickable elements in `app`.
 pub fn draw(app: &mut App, palette: Palette, area: Rect, buffer: &mut Buffer) {

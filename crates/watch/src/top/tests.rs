@@ -92,7 +92,7 @@ fn the_machines_view_has_the_notes_of_the_interval() {
 #[test]
 fn narrow_terminals_show_every_value() {
     let mut app = replayed(None);
-    for width in [40, 60, 69, 70, 79] {
+    for width in [40, 60, 71, 72, 79] {
         let screen = text(&shown(&mut app, width, 30, Palette::Plain));
         for metric in Metric::ALL {
             let told = app.frame.interval.metrics.get(metric);
