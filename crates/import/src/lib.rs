@@ -8,6 +8,7 @@ mod command;
 mod error;
 mod events;
 mod facts;
+mod machine;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use numapilot_machine::Machine;
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
@@ -46,6 +48,9 @@ pub struct ImportOptions {
     pub output: PathBuf,
     /// What becomes of an older trace of that name.
     pub existing: Existing,
+    /// A model of the machine that recorded: it takes the place of the recording's own description, which has neither latencies nor bandwidths. `None`: that
+    /// description.
+    pub machine: Option<Machine>,
 }
 
 /// Result of an import.
@@ -61,6 +66,7 @@ pub struct Imported {
 pub struct Importer {
     reading: Box<dyn Reading>,
     output: Option<PathBuf>,
+    machine: Option<Machine>,
 }
 
 /// Any form of recording being read.
@@ -76,7 +82,7 @@ impl Importer {
     pub fn open(options: &ImportOptions) -> Result<Importer, ImportError> {
         let reading = reading(&options.input)?;
         prepare(&options.output, options.existing)?;
-        Ok(Importer { reading, output: Some(options.output.clone()) })
+        Ok(Importer { reading, output: Some(options.output.clone()), machine: options.machine.clone() })
     }
 
     /// Completes the trace.
@@ -99,7 +105,15 @@ impl RecordSource for Importer {
     type Error = ImportError;
 
     fn start(&mut self) -> Result<SessionStart, ImportError> {
-        self.reading.start()
+        let mut start = self.reading.start()?;
+        if let Some(named) = &self.machine {
+            let recorded = serde_json::from_value::<Option<Machine>>(start.machine.clone()).ok().flatten();
+            if let Some(what) = recorded.and_then(|recorded| machine::difference(&recorded, named)) {
+                return Err(ImportError::OtherMachine { machine: named.name().to_owned(), what });
+            }
+            start.machine = serde_json::to_value(named).unwrap_or_default();
+        }
+        Ok(start)
     }
 
     fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, ImportError> {

@@ -1,4 +1,4 @@
-//! How far the fitted traffic model is from measured queueing delays: latency under load, less the idle one. What is left after the fit is the model's misfit on
+//! How far the fitted traffic model is from measured queueing delays: latency under load, less the idle one. What is left after the fit is its misfit on
 //! this machine, for which predictions otherwise take what is known of another one.
 
 use numapilot_traffic::queueing_delay_range;
