@@ -148,6 +148,7 @@ fn a_model_of_the_machine_gives_predictions_beside_measured_latencies() {
     assert!(text.contains("from node 0 to memory of node 0") && text.contains("100 ± 0 ns"), "{text}");
     let refused = import("opteron-8385");
     assert_ne!(refused.code, 0);
+    assert!(Path::new(&trace).join("meta.json").is_file(), "what was imported before is kept");
     assert!(
         refused.stderr.contains("the recording is of nodes 0, 1, the model of nodes 0, 1, 2, 3"),
         "{}",

@@ -78,9 +78,13 @@ impl Importer {
     /// Opens a recording, and makes room for its trace.
     ///
     /// # Errors
-    /// If the file cannot be read or is no sound `perf.data`, or the trace cannot be made.
+    /// If the file cannot be read or is no sound `perf.data`, the machine that is named is another one, or the trace cannot be made.
     pub fn open(options: &ImportOptions) -> Result<Importer, ImportError> {
-        let reading = reading(&options.input)?;
+        let mut reading = reading(&options.input)?;
+        if let Some(named) = &options.machine {
+            // Before an older trace makes room for this one.
+            check_machine(&reading.start()?, named)?;
+        }
         prepare(&options.output, options.existing)?;
         Ok(Importer { reading, output: Some(options.output.clone()), machine: options.machine.clone() })
     }
@@ -107,10 +111,6 @@ impl RecordSource for Importer {
     fn start(&mut self) -> Result<SessionStart, ImportError> {
         let mut start = self.reading.start()?;
         if let Some(named) = &self.machine {
-            let recorded = serde_json::from_value::<Option<Machine>>(start.machine.clone()).ok().flatten();
-            if let Some(what) = recorded.and_then(|recorded| machine::difference(&recorded, named)) {
-                return Err(ImportError::OtherMachine { machine: named.name().to_owned(), what });
-            }
             start.machine = serde_json::to_value(named).unwrap_or_default();
         }
         Ok(start)
@@ -122,6 +122,15 @@ impl RecordSource for Importer {
 
     fn end(&mut self) -> SessionEnd {
         self.reading.end()
+    }
+}
+
+/// Refuses a model that cannot be of the recorded machine. A recording that does not describe its machine may be of any.
+fn check_machine(start: &SessionStart, named: &Machine) -> Result<(), ImportError> {
+    let recorded = serde_json::from_value::<Option<Machine>>(start.machine.clone()).ok().flatten();
+    match recorded.and_then(|recorded| machine::difference(&recorded, named)) {
+        Some(what) => Err(ImportError::OtherMachine { machine: named.name().to_owned(), what }),
+        None => Ok(()),
     }
 }
 
