@@ -184,15 +184,18 @@ fn the_model_runs_in_simulate() {
     let model = format!("{}/measured.toml", numapilot_lab::FILES_IN_GUEST);
     let (results, outcome) = measure(&Topology::symmetric(2), &["--for", "6s", "--model", &model, "--name", "lab-two"]);
     assert!(results["calibration"]["controllers"].as_array().is_some_and(|list| list.len() == 2), "{results}");
-    let delay = &results["calibration"]["queueing_delay"];
-    assert!(delay["low"].as_f64().is_some_and(|low| low > 0.0 && low <= 1.0), "{results}");
-    assert!(delay["high"].as_f64().is_some_and(|high| high >= 1.0), "{results}");
     let file = outcome.files().join("measured.toml").display().to_string();
     let topo: Value =
         serde_json::from_str(&run(&["topo", "--machine", &file, "--json"]).succeeded().stdout).expect("JSON");
     assert_eq!((&topo["name"], topo["nodes"].as_array().map(Vec::len)), (&"lab-two".into(), Some(2)));
-    let kept = topo["traffic"]["queueing_delay"]["low"].as_f64().expect("it was measured");
-    assert!(delay["low"].as_f64().is_some_and(|low| (kept / low.max(0.01) - 1.0).abs() < 1e-3), "{kept}: {delay}");
+    // A busy host has no time for latency under load.
+    let (delay, kept) = (&results["calibration"]["queueing_delay"], &topo["traffic"]["queueing_delay"]);
+    let has_fits = results["calibration"]["fits"].as_array().is_some_and(|fits| !fits.is_empty());
+    assert_eq!((delay.is_null(), kept.is_null()), (!has_fits, !has_fits), "{delay}, {kept}");
+    for (end, bound) in [("low", (0.01, 1.0)), ("high", (1.0, 100.0))].into_iter().filter(|_| has_fits) {
+        let found = delay[end].as_f64().expect("an end").clamp(bound.0, bound.1);
+        assert!(kept[end].as_f64().is_some_and(|kept| (kept / found - 1.0).abs() < 1e-3), "{end}: {delay}, {kept}");
+    }
     for (from, to) in cross(2, 2) {
         let cell = results["latency"].as_array().expect("cells").iter().find(|cell| {
             (cell["from"].as_u64(), cell["target"]["node"].as_u64()) == (Some(from), Some(to))
