@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use numapilot_machine::{Machine, NodeId};
 
-/// How a model differs from the recorded machine in what a trace takes from it: the nodes, and the CPUs on them. `None`: it may be that machine. A model may have
-/// CPUs that the recording does not list (they were offline).
+/// How a model differs from the recorded machine in what a trace takes from it: the nodes, and the CPUs on them. `None`: it may be that machine. A model may
+/// have CPUs that the recording does not list (they were offline).
 pub fn difference(recorded: &Machine, model: &Machine) -> Option<String> {
     let ids = |machine: &Machine| -> BTreeSet<NodeId> {
         // The kernel lists nodes without anything; models leave them out.

@@ -1,4 +1,5 @@
-//! Latencies that the processor measured of a program's own accesses, beside those that the traffic model predicts for the same accesses under the program's load.
+//! Latencies that the processor measured of a program's own accesses, beside those that the traffic model predicts for the same accesses under the program's
+//! load.
 //!
 //! They are shown and calibrate nothing, because they count more and less than an access waits for memory (`docs/patterns.md`, "Measured latencies").
 
