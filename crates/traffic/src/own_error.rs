@@ -8,7 +8,7 @@ pub const QUEUEING_DELAY: (f64, f64) = (0.76, 1.32);
 const PUBLISHED: f64 = 3.0 * 7.0 / 12.0;
 
 /// Least and most that delays are over the model's, from `errors`: of each measured curve, the root mean square of the logarithms of measured delay over the
-/// model's. The published delays count as [`PUBLISHED`] curves, so that few curves do not make the model surer than they can; without any, the result is the
+/// model's. The published delays count as 1.75 curves, so that few curves do not make the model surer than they can; without any, the result is the
 /// published range. A logarithm that is evenly distributed between the ends has the pooled deviation.
 #[must_use]
 pub fn queueing_delay_range(errors: &[f64]) -> (f64, f64) {
