@@ -14,7 +14,7 @@ use crate::scene::Scene;
 use crate::usage::{PARTS, index_of, part_of};
 
 /// Fewer samples of a pair of nodes than this have no mean that is worth a comparison.
-const SAMPLES_MIN: u64 = 30;
+const SAMPLES_MIN: u64 = 25;
 
 /// Mean latency of the sampled loads from one node that memory of one node answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
