@@ -351,6 +351,7 @@ pub struct RecordArgs {
 Examples:
   perf mem record --phys-data -- --sample-cpu -g -- ./app     on the machine in question, as root
   numapilot import perf.data                                  on that machine or another
+  numapilot import perf.data --machine measured.toml          with predictions (docs/import.md)
   numapilot report perf.numatrace
 
   perf record -e page-faults -c 1 -d -g --sample-cpu -- ./app first touchers of pages, on any machine
@@ -367,6 +368,9 @@ pub struct ImportArgs {
     /// Replace an older trace of that name (otherwise it is kept as DIR.old)
     #[arg(long)]
     pub force: bool,
+    /// Model of the machine that recorded, as `numapilot measure --model` writes it there: perf records no bandwidths, without which nothing is predicted
+    #[arg(long, short, value_name = "NAME|FILE")]
+    pub machine: Option<String>,
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,

@@ -94,6 +94,68 @@ fn synthesised_streams_of_every_kind_give_the_accesses_they_were_made_of() {
     }
 }
 
+/// The machine of the synthesised recordings, as a model: 2 GHz, so that their 200 cycles are 100 ns.
+const TWO_NODES: &str = r#"
+format = 1
+name = "synthetic-two"
+cpu = "made up"
+clock_mhz = { value = 2000, source = "made up" }
+[sources]
+"made up" = "made up"
+[[nodes]]
+ids = [0, 1]
+cpus = ["0-1", "2-3"]
+source = "made up"
+memory_gib = { value = 4, source = "made up" }
+memory_bandwidth_gb_per_s = { value = 1000, source = "made up" }
+[[links]]
+pairs = [[0, 1]]
+both_ways = true
+kind = "link"
+bandwidth_gb_per_s = { value = 1000, source = "made up" }
+[[idle_latency]]
+hops = 0
+ns = { value = 90, source = "made up" }
+[[idle_latency]]
+hops = 1
+ns = { value = 160, source = "made up" }
+"#;
+
+/// With a model of the machine, imports have predictions, and the latencies that were measured stand beside the model's.
+#[test]
+fn a_model_of_the_machine_gives_predictions_beside_measured_latencies() {
+    let folder = scratch();
+    let model = folder.path().join("two.toml");
+    fs::write(&model, TWO_NODES).expect("a file");
+    let (model, trace) = (model.display().to_string(), folder.path().join("t.numatrace").display().to_string());
+    let input = testdata("perf-streams/pebs.data").display().to_string();
+    let import = |machine: &str| run(&["import", "--force", "-o", &trace, "--machine", machine, &input]);
+    import(&model).succeeded();
+    let found = run(&["whatif", &trace, "--set", "*=interleave", "--json"]).succeeded().stdout;
+    let found: Value = serde_json::from_str(&found).expect("JSON");
+    assert_eq!(found["machine"], "synthetic-two");
+    let measured = found["measured_latency"].as_array().expect("a list");
+    // Node 1 made too few loads from its own memory to compare: 24.
+    let pairs: Vec<_> = measured.iter().map(|pair| (pair["from"].as_u64(), pair["home"].as_u64())).collect();
+    assert_eq!(pairs, [(Some(0), Some(0)), (Some(0), Some(1)), (Some(1), Some(0))], "{found}");
+    for pair in measured {
+        let of = |value: &Value| value.as_f64().expect("a number");
+        let (ns, idle_ns) = if pair["from"] == pair["home"] { (100.0, 90.0) } else { (150.0, 160.0) };
+        assert!((of(&pair["measured_ns"]["value"]) - ns).abs() < 1e-6, "cycles of 2 GHz: {pair}");
+        assert!(of(&pair["predicted_ns"]) >= 0.99 * idle_ns, "under load: {pair}");
+    }
+    let text = run(&["whatif", &trace, "--set", "*=interleave"]).succeeded().stdout;
+    assert!(text.contains("from node 0 to memory of node 0") && text.contains("100 ± 0 ns"), "{text}");
+    let refused = import("opteron-8385");
+    assert_ne!(refused.code, 0);
+    assert!(Path::new(&trace).join("meta.json").is_file(), "what was imported before is kept");
+    assert!(
+        refused.stderr.contains("the recording is of nodes 0, 1, the model of nodes 0, 1, 2, 3"),
+        "{}",
+        refused.stderr
+    );
+}
+
 /// Without physical addresses, on two nodes: the page's home is the node of the CPU that touched it first, and a note says so.
 #[test]
 fn first_touches_give_pages_their_homes() {

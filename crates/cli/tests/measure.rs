@@ -188,6 +188,23 @@ fn the_model_runs_in_simulate() {
     let topo: Value =
         serde_json::from_str(&run(&["topo", "--machine", &file, "--json"]).succeeded().stdout).expect("JSON");
     assert_eq!((&topo["name"], topo["nodes"].as_array().map(Vec::len)), (&"lab-two".into(), Some(2)));
+    // A busy host has no time for latency under load.
+    let delay = &results["calibration"]["queueing_delay"];
+    let figures = topo["figures"].as_array().expect("figures");
+    let kept = figures.iter().find(|figure| figure["place"] == "traffic.queueing_delay");
+    let has_fits = results["calibration"]["fits"].as_array().is_some_and(|fits| !fits.is_empty());
+    assert_eq!((!delay.is_null(), kept.is_some()), (has_fits, has_fits), "{delay}, {kept:?}");
+    if let Some(kept) = kept {
+        let end = |name: &str, at: usize, (least, most): (f64, f64)| {
+            let found = delay[name].as_f64().expect("an end").clamp(least, most);
+            assert!(
+                kept["range"][at].as_f64().is_some_and(|kept| (kept / found - 1.0).abs() < 1e-3),
+                "{delay}, {kept}"
+            );
+        };
+        end("low", 0, (0.01, 1.0));
+        end("high", 1, (1.0, 100.0));
+    }
     for (from, to) in cross(2, 2) {
         let cell = results["latency"].as_array().expect("cells").iter().find(|cell| {
             (cell["from"].as_u64(), cell["target"]["node"].as_u64()) == (Some(from), Some(to))

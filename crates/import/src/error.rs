@@ -21,6 +21,16 @@ pub enum ImportError {
         /// What the user can do about it.
         remedy: &'static str,
     },
+    /// The machine that was named is not the one of the recording.
+    #[error(
+        "machine {machine} is not the one of the recording: {what}; name the model that `numapilot measure --model` wrote there, or leave out --machine"
+    )]
+    OtherMachine {
+        /// Name of the machine that was named.
+        machine: String,
+        /// How they differ.
+        what: String,
+    },
     /// It is no sound `perf.data`.
     #[error(transparent)]
     File(#[from] FileError),

@@ -8,6 +8,7 @@ mod command;
 mod error;
 mod events;
 mod facts;
+mod machine;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -17,6 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use numapilot_machine::Machine;
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
 use numapilot_perf::{Record, SideBand};
@@ -46,6 +48,9 @@ pub struct ImportOptions {
     pub output: PathBuf,
     /// What becomes of an older trace of that name.
     pub existing: Existing,
+    /// A model of the machine that recorded: it takes the place of the recording's own description, which has neither latencies nor bandwidths. `None`: that
+    /// description.
+    pub machine: Option<Machine>,
 }
 
 /// Result of an import.
@@ -61,6 +66,7 @@ pub struct Imported {
 pub struct Importer {
     reading: Box<dyn Reading>,
     output: Option<PathBuf>,
+    machine: Option<Machine>,
 }
 
 /// Any form of recording being read.
@@ -72,11 +78,15 @@ impl Importer {
     /// Opens a recording, and makes room for its trace.
     ///
     /// # Errors
-    /// If the file cannot be read or is no sound `perf.data`, or the trace cannot be made.
+    /// If the file cannot be read or is no sound `perf.data`, the machine that is named is another one, or the trace cannot be made.
     pub fn open(options: &ImportOptions) -> Result<Importer, ImportError> {
-        let reading = reading(&options.input)?;
+        let mut reading = reading(&options.input)?;
+        if let Some(named) = &options.machine {
+            // Before an older trace makes room for this one.
+            check_machine(&reading.start()?, named)?;
+        }
         prepare(&options.output, options.existing)?;
-        Ok(Importer { reading, output: Some(options.output.clone()) })
+        Ok(Importer { reading, output: Some(options.output.clone()), machine: options.machine.clone() })
     }
 
     /// Completes the trace.
@@ -99,7 +109,11 @@ impl RecordSource for Importer {
     type Error = ImportError;
 
     fn start(&mut self) -> Result<SessionStart, ImportError> {
-        self.reading.start()
+        let mut start = self.reading.start()?;
+        if let Some(named) = &self.machine {
+            start.machine = serde_json::to_value(named).unwrap_or_default();
+        }
+        Ok(start)
     }
 
     fn read(&mut self, out: &mut Vec<record::Record>) -> Result<bool, ImportError> {
@@ -108,6 +122,15 @@ impl RecordSource for Importer {
 
     fn end(&mut self) -> SessionEnd {
         self.reading.end()
+    }
+}
+
+/// Refuses a model that cannot be of the recorded machine. A recording that does not describe its machine may be of any.
+fn check_machine(start: &SessionStart, named: &Machine) -> Result<(), ImportError> {
+    let recorded = serde_json::from_value::<Option<Machine>>(start.machine.clone()).ok().flatten();
+    match recorded.and_then(|recorded| machine::difference(&recorded, named)) {
+        Some(what) => Err(ImportError::OtherMachine { machine: named.name().to_owned(), what }),
+        None => Ok(()),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
 use crate::facts::{PAGE_BYTES, Page, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind, FixPricer};
+use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
@@ -245,6 +246,8 @@ pub struct Answer {
     pub gain: Estimate,
     /// Where the gain's interval comes from.
     pub uncertainty: Uncertainty,
+    /// Latencies that the processor measured in the recording, beside the model's.
+    pub measured: Vec<MeasuredLatency>,
     /// Further bytes of memory that it needs.
     pub more_bytes: u64,
     /// Each change as text, and the bytes of memory that it moves; `None` for changes of threads and processes.
@@ -294,6 +297,7 @@ impl Analysis<'_> {
             then: outlook(machine, &then),
             gain,
             uncertainty,
+            measured: measured::latencies(&scene),
             more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
             set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Problem;
-use crate::hardware::{Endpoint, Link};
+use crate::hardware::{Bounded, Endpoint, Link};
 use crate::ids::{CpuId, LinkId, NodeId};
 use crate::parts::MachineParts;
 use crate::{MAX_CPUS, MAX_NODES};
@@ -30,6 +30,10 @@ pub const EFFICIENCY: (f64, f64) = (0.01, 1.0);
 pub const TURNAROUND: (f64, f64) = (0.0, 10.0);
 pub const MESSAGE_BYTES: (f64, f64) = (1.0, 256.0);
 pub const OUTSTANDING: (f64, f64) = (1.0, 1000.0);
+/// Smallest and greatest queueing delay over the traffic model's; its place in a model file, and its unit.
+pub const QUEUEING_DELAY: (f64, f64) = (0.01, 100.0);
+pub const QUEUEING_DELAY_PLACE: &str = "traffic.queueing_delay";
+pub const QUEUEING_DELAY_UNIT: &str = "times the model's";
 /// Smallest and greatest window of a core, in instructions.
 pub const CORE_WINDOW: (f64, f64) = (1.0, 100_000.0);
 
@@ -283,6 +287,29 @@ fn traffic(parts: &MachineParts) -> Result<(), Problem> {
             within(&format!("traffic.{name}"), "the value", value, min, max, unit)?;
         }
     }
+    given.queueing_delay.map_or(Ok(()), queueing_delay)
+}
+
+/// A range around the traffic model's own delays. Predictions take these, so no other value is of use.
+pub fn queueing_delay(given: Bounded) -> Result<(), Problem> {
+    bounded(QUEUEING_DELAY_PLACE, QUEUEING_DELAY_UNIT, given, QUEUEING_DELAY)?;
+    if (given.value - 1.0).abs() > 1e-9 {
+        let remedy = "write `value = 1`, and how far measured delays are from the model's as its range; if all are longer, or all shorter, mend the bandwidths";
+        return Err(Problem::new(QUEUEING_DELAY_PLACE, format!("its value is {}", given.value), remedy));
+    }
+    Ok(())
+}
+
+/// Refuses a figure that is out of all reason or outside its own range.
+fn bounded(place: &str, unit: &str, given: Bounded, (min, max): (f64, f64)) -> Result<(), Problem> {
+    let Bounded { value, low, high } = given;
+    for (what, number) in [("the value", value), ("a bound of its range", low), ("a bound of its range", high)] {
+        within(place, what, number, min, max, unit)?;
+    }
+    if !(low <= value && value <= high) {
+        let what = format!("its range {low} to {high} does not hold its value {value}");
+        return Err(Problem::new(place, what, "give the least and the most that it may be"));
+    }
     Ok(())
 }
 
@@ -292,20 +319,9 @@ fn core(parts: &MachineParts) -> Result<(), Problem> {
         ("window_instructions", "instructions", given.window_instructions, CORE_WINDOW),
         ("outstanding_misses", "misses", given.outstanding_misses, OUTSTANDING),
     ];
-    for (name, unit, bounded, (min, max)) in figures {
-        let Some(bounded) = bounded else { continue };
-        let place = format!("core.{name}");
-        for (what, value) in [
-            ("the value", bounded.value),
-            ("a bound of its range", bounded.low),
-            ("a bound of its range", bounded.high),
-        ] {
-            within(&place, what, value, min, max, unit)?;
-        }
-        if !(bounded.low <= bounded.value && bounded.value <= bounded.high) {
-            let what =
-                format!("its range {} to {} does not hold its value {}", bounded.low, bounded.high, bounded.value);
-            return Err(Problem::new(place, what, "give the least and the most that it may be"));
+    for (name, unit, given, range) in figures {
+        if let Some(given) = given {
+            bounded(&format!("core.{name}"), unit, given, range)?;
         }
     }
     Ok(())

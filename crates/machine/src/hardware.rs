@@ -222,6 +222,9 @@ pub struct TrafficFigures {
     pub stride_outstanding: Option<f64>,
     /// The same beside bandwidth-hungry neighbours, where prefetches are held back.
     pub stride_outstanding_loaded: Option<f64>,
+    /// Queueing delay over the traffic model's: its value is 1, its range how far delays that were measured on this machine are from them. `None`: nobody
+    /// measured any.
+    pub queueing_delay: Option<Bounded>,
 }
 
 /// A figure with the least and the most that it may be.

@@ -315,6 +315,47 @@ fn how_far_a_core_overlaps_is_read_bounded_and_kept() {
 }
 
 #[test]
+fn measured_queueing_delays_are_a_range_around_the_models() {
+    let with = |figure: &str| {
+        let line = format!("[traffic]\nqueueing_delay = {{ source = \"a measurement\", {figure} }}\n");
+        Machine::from_model_text(&OPTERON.replace("[traffic]\n", &line), "m.toml")
+    };
+    let good = with("value = 1, range = [0.913, 1.217]").unwrap();
+    let delay = good.traffic().queueing_delay.unwrap();
+    assert_eq!((delay.value, delay.low, delay.high), (1.0, 0.913, 1.217));
+    assert!(good.figures().iter().any(|f| f.place == "traffic.queueing_delay" && f.range == Some((0.913, 1.217))));
+    assert_eq!(serde_json::from_str::<Machine>(&serde_json::to_string(&good).unwrap()).unwrap(), good);
+    for (figure, part) in [
+        ("value = 1", "it has no range"),
+        ("value = 1.1, range = [0.9, 1.2]", "its value is 1.1"),
+        ("value = 1, range = [1.1, 1.2]", "does not hold its value 1"),
+        ("value = 1, range = [0, 1.2]", "a bound of its range is 0"),
+        ("value = 1, range = [-1, 1.2]", "a bound of its range is -1"),
+        ("value = 1, range = [0.9, 1e9]", "a bound of its range is 1000000000"),
+        ("value = 1, range = [nan, 1.2]", "NaN"),
+        ("value = 1, range = [0.9, inf]", "inf"),
+        ("value = nan, range = [0.9, 1.2]", "NaN"),
+    ] {
+        let error = with(figure).expect_err(figure).to_string();
+        assert!(
+            error.contains(part) && error.contains("traffic.queueing_delay") && error.contains("m.toml:"),
+            "{error}"
+        );
+    }
+    for figure in ["value = 1, range = [0.9]", "value = 1, range = \"all\"", "range = [0.9, 1.2]"] {
+        assert!(with(figure).is_err(), "{figure}");
+    }
+    // A recording's description of its machine is checked as well.
+    for (was, is) in
+        [("\"low\":0.913", "\"low\":-3.0"), ("\"high\":1.217", "\"high\":1e300"), ("\"high\":1.217", "\"high\":0.5")]
+    {
+        let text = serde_json::to_string(&good).unwrap();
+        assert!(text.contains(was), "{text}");
+        assert!(serde_json::from_str::<Machine>(&text.replacen(was, is, 1)).is_err(), "{is}");
+    }
+}
+
+#[test]
 fn figures_for_the_traffic_model_are_read_and_bounded() {
     let figures = *Machine::load("x1-32xlarge").unwrap().traffic();
     assert!(figures.controller_efficiency.is_some() && figures.stream_outstanding.is_some());

@@ -13,6 +13,7 @@ use crate::calibration::{Calibration, Latencies, Limit, PairFit, has_online_cpus
 use crate::error::MeasureError;
 use crate::kernels::Kernel;
 use crate::model_file::model_text;
+use crate::queues::queueing_delay;
 use crate::results::{Curve, Results};
 
 /// A memory is filled where its latency under full load exceeds the idle one by this much; else its limit was not seen.
@@ -77,6 +78,7 @@ pub fn calibrate(machine: &Machine, results: &Results) -> Result<Calibration, Me
             calibration.fits.push(fit);
         }
     }
+    calibration.queueing_delay = queueing_delay(&results.loaded, &calibration.fits);
     Ok(calibration)
 }
 

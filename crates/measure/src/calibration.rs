@@ -31,6 +31,17 @@ pub struct PairFit {
     pub points: Vec<(f64, f64, f64)>,
 }
 
+/// How far measured queueing delays are from the model's.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueueingDelay {
+    /// Least queueing delay over the model's.
+    pub low: f64,
+    /// Greatest queueing delay over the model's.
+    pub high: f64,
+    /// Number of curves that rose enough to tell. Without any, the range is that of the model on another machine.
+    pub curves: usize,
+}
+
 /// Nanoseconds of each pair, with the words that say where they are from.
 pub type Latencies = BTreeMap<(NodeId, NodeId), (f64, String)>;
 
@@ -49,6 +60,8 @@ pub struct Calibration {
     pub write_turnaround: Option<f64>,
     /// How well all of it fits.
     pub fits: Vec<PairFit>,
+    /// How far queueing delays are from the model's; `None` where no latency under load was measured.
+    pub queueing_delay: Option<QueueingDelay>,
 }
 
 /// Nodes that a model file describes: those with CPUs online or memory.

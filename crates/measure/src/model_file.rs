@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use numapilot_machine::{Cache, CacheKind, CpuId, Machine, Node, NodeId, format_cpu_list};
 
-use crate::calibration::{Calibration, Limit, shown_nodes};
+use crate::calibration::{Calibration, Limit, QueueingDelay, shown_nodes};
 use crate::results::Results;
 
 const GIB: f64 = (1_u64 << 30) as f64;
@@ -238,6 +238,22 @@ fn traffic(out: &mut String, calibration: &Calibration) {
     if let Some(outstanding) = calibration.stream_outstanding {
         let source = "fitted to the Triad of one CPU";
         let _ = writeln!(out, "stream_outstanding = {}", figure(round(outstanding), source, true));
+    }
+    if let Some(delay) = calibration.queueing_delay {
+        let (source, low, high) = (quoted(&queueing_source(&delay)), round(delay.low), round(delay.high));
+        // To what a model file may hold: beyond that, delays were not measured.
+        let (low, high) = (low.clamp(0.01, 1.0), high.clamp(1.0, 100.0));
+        let _ = writeln!(out, "queueing_delay = {{ value = 1, source = {source}, range = [{low}, {high}] }}");
+    }
+}
+
+/// Where the range of queueing delays is from.
+pub fn queueing_source(delay: &QueueingDelay) -> String {
+    match delay.curves {
+        0 => "measured: no latency under load rose enough to tell, so this is the model's error on another machine"
+            .to_owned(),
+        1 => "measured: latency under load beside the model's, one curve".to_owned(),
+        curves => format!("measured: latency under load beside the model's, {curves} curves"),
     }
 }
 

@@ -301,9 +301,14 @@ impl Meta {
 
     /// The frequency in kHz of the cycles in which latencies are given; `None` where it is not known. A model's are of its own clock. A processor's are
     /// core cycles, and `clock.khz` is the rate of its time counter: on x86 these agree but for turbo, on Arm the counter ticks at 25 MHz or 1 GHz, whatever
-    /// the core does.
+    /// the core does. Of an import it is that of its times, which are nanoseconds: there the machine's description says how
+    /// fast the cores are, or nobody.
     #[must_use]
     pub fn latency_khz(&self) -> Option<u32> {
+        if self.engine == Engine::Import && !self.simulated {
+            let mhz = self.machine.get("clock_mhz").and_then(Value::as_f64);
+            return mhz.filter(|mhz| *mhz > 0.0).map(|mhz| (mhz * 1000.0) as u32);
+        }
         let arch = self.host.get("arch").and_then(Value::as_str).unwrap_or("x86_64");
         Some(self.clock.khz).filter(|khz| *khz > 0 && (self.simulated || arch == "x86_64"))
     }
@@ -381,6 +386,19 @@ mod tests {
         assert_eq!(meta("aarch64", false, 25_000), None);
         assert_eq!(meta("aarch64", true, 2_000_000), Some(2_000_000));
         assert_eq!(meta("x86_64", false, 0), None);
+    }
+
+    /// Make sure that cycles of imported latencies are not taken for the nanoseconds of the recording's times.
+    #[test]
+    fn latencies_of_imports_are_not_of_their_clock() {
+        let khz = |machine: Value| {
+            let (engine, clock) = (Engine::Import.into(), ClockInfo { khz: 1_000_000, ..Default::default() });
+            Meta { engine, clock, machine, ..Meta::default() }.latency_khz()
+        };
+        assert_eq!(khz(Value::Null), None);
+        assert_eq!(khz(json!({ "clock_mhz": null })), None);
+        assert_eq!(khz(json!({ "clock_mhz": 3200.0 })), Some(3_200_000));
+        assert_eq!(khz(json!({ "clock_mhz": -1.0 })), None);
     }
 
     #[test]

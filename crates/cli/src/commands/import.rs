@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use numapilot_import::ImportOptions;
 use numapilot_import::Importer;
+use numapilot_machine::Machine;
 use numapilot_report::units;
 use numapilot_trace::output::Existing;
 
@@ -21,6 +22,7 @@ pub fn run(arguments: &ImportArgs) -> Result<()> {
             None => default_output(&arguments.input),
         },
         existing: if arguments.force { Existing::Replace } else { Existing::Rotate },
+        machine: arguments.machine.as_ref().map(|name| Machine::load(name)).transpose()?,
     };
     let mut importer = Importer::open(&options)?;
     let summary = numapilot_flows::finalise_stream(&options.output, &mut importer)?;

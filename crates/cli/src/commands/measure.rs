@@ -91,6 +91,7 @@ fn fitted(calibration: &Calibration) -> serde_json::Value {
         "stream_outstanding": calibration.stream_outstanding,
         "write_turnaround": calibration.write_turnaround,
         "fits": calibration.fits,
+        "queueing_delay": calibration.queueing_delay,
     })
 }
 

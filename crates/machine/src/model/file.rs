@@ -62,6 +62,7 @@ pub struct RawTraffic {
     pub stream_outstanding: Option<Spanned<RawFigure>>,
     pub stride_outstanding: Option<Spanned<RawFigure>>,
     pub stride_outstanding_loaded: Option<Spanned<RawFigure>>,
+    pub queueing_delay: Option<Spanned<RawFigure>>,
 }
 
 /// A number with its source.

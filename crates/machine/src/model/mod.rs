@@ -343,6 +343,7 @@ impl Reader<'_> {
     }
 
     fn traffic(&mut self) -> Result<TrafficFigures, MachineError> {
+        let queueing_delay = self.queueing_delay()?;
         let raw = &self.raw.traffic;
         let mut optional = |name: &str, unit: &str, figure: &Option<Spanned<RawFigure>>, (min, max): (f64, f64)| {
             figure.as_ref().map(|f| self.figure(&format!("traffic.{name}"), unit, f, min, max)).transpose()
@@ -383,7 +384,24 @@ impl Reader<'_> {
                 &raw.stride_outstanding_loaded,
                 check::OUTSTANDING,
             )?,
+            queueing_delay,
         })
+    }
+
+    /// How far queueing delays that were measured are from the traffic model's: a range without which the figure says nothing.
+    fn queueing_delay(&mut self) -> Result<Option<Bounded>, MachineError> {
+        let raw = self.raw;
+        let Some(given) = &raw.traffic.queueing_delay else { return Ok(None) };
+        let (place, (min, max)) = (check::QUEUEING_DELAY_PLACE, check::QUEUEING_DELAY);
+        let value = self.figure(place, check::QUEUEING_DELAY_UNIT, given, min, max)?;
+        let Some((low, high)) = given.get_ref().range else {
+            let remedy =
+                "give the least and the most that measured delays are over the model's, `range = [LEAST, MOST]`";
+            return Err(self.error(Problem::new(place, "it has no range", remedy), Some(given.span())));
+        };
+        let bounded = Bounded { value, low, high };
+        check::queueing_delay(bounded).map_err(|problem| self.error(problem, Some(given.span())))?;
+        Ok(Some(bounded))
     }
 
     /// Explicit routes: lists of ends, turned into links.

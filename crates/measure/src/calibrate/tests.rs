@@ -1,6 +1,7 @@
 //! Fits to results that the traffic model itself made, so that the right answer is known; and models of machines of testdata/sysfs.
 
 use super::*;
+use crate::calibration::QueueingDelay;
 use crate::disturbance::Disturbance;
 use crate::kernels::CHAINS;
 use crate::results::{BandwidthCell, CurvePoint, Figure, Host, LatencyCell, Overlap, Target, Walk};
@@ -114,6 +115,31 @@ fn a_known_machine_is_found_again() {
         assert_eq!(found.latency_ns[&pair].0, 160.0);
     }
     assert!(found.fits.len() == 4 && found.fits.iter().all(|fit| fit.worst < 0.02), "{:?}", found.fits);
+}
+
+/// Make sure that the model file says how far delays were from the model's, and that who reads it gets just that.
+#[test]
+fn the_models_error_in_queues_goes_into_the_model() {
+    let truth = Machine::from_model_text(TWO, "two").expect("a model");
+    let results = measured(&truth, 7, 12.0);
+    let found = calibrate(&truth, &results).expect("a fit");
+    let delay = found.queueing_delay.expect("curves were measured");
+    let general = numapilot_traffic::queueing_delay_range(&[]);
+    assert!(delay.low >= general.0 && delay.high <= general.1, "{delay:?}: the truth is a traffic model");
+    let read = |calibration: &Calibration| {
+        let text = model_text(&truth, &results, calibration, "two");
+        let model = Machine::from_model_text(&text, "two.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+        model.traffic().queueing_delay
+    };
+    let kept = read(&found).expect("it was written");
+    assert_eq!(kept.value, 1.0);
+    assert!((kept.low / delay.low - 1.0).abs() < 1e-3 && (kept.high / delay.high - 1.0).abs() < 1e-3, "{kept:?}");
+    // Out of all reason: as far as a model file may say.
+    let wild = QueueingDelay { low: 1e-9, high: 1e9, curves: 1 };
+    let kept = read(&Calibration { queueing_delay: Some(wild), ..found.clone() }).expect("it was written");
+    assert_eq!((kept.low, kept.high), (0.01, 100.0));
+    let none = Results { loaded: Vec::new(), ..results.clone() };
+    assert_eq!(calibrate(&truth, &none).expect("a fit").queueing_delay, None);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Results};
 
 use super::text::limits;
-use super::words::{gb_per_s, origin, overlap_words, spread_words};
+use super::words::{gb_per_s, origin, overlap_words, queueing_words, spread_words};
 use super::{Picture, is_quiet, remarks, svg};
 use crate::plain_page;
 use crate::svg_writer::escape;
@@ -90,5 +90,8 @@ fn fit(out: &mut String, calibration: &Calibration) {
             fit.error * 100.0,
             fit.worst * 100.0
         );
+    }
+    if let Some(delay) = &calibration.queueing_delay {
+        let _ = writeln!(out, "<p>{}</p>", escape(&queueing_words(delay)));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_measure::{
     BandwidthCell, Calibration, Curve, CurvePoint, Disturbance, Figure, Handoff, Host, Kernel, LatencyCell, Level,
-    Limit, Overlap, Proof, Relation, Spread, StairPoint, Staircase, Target, Walk,
+    Limit, Overlap, Proof, QueueingDelay, Relation, Spread, StairPoint, Staircase, Target, Walk,
 };
 
 use super::*;
@@ -126,6 +126,25 @@ fn disturbances_are_told_and_doubtful_figures_marked() {
     assert!(text.contains("1 of 12 figures of latency"), "{text}");
     assert!(text.contains("20 % of the time stolen") && text.contains("preempted 12 times"), "{text}");
     assert!(text.contains("Figures marked `?` (1)"), "{text}");
+}
+
+#[test]
+fn the_models_error_in_queues_is_told() {
+    let shown = |curves: usize| {
+        let queueing_delay = Some(QueueingDelay { low: 0.9, high: 1.11, curves });
+        let fitted = Calibration { queueing_delay, ..calibration() };
+        let both = [render(&results(), Some(&fitted), Look::default()), html(&results(), Some(&fitted))];
+        both.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
+    for text in shown(2) {
+        assert!(
+            text.contains("Queueing delays are 0.90 to 1.11 times") && text.contains("(2 curves that rose"),
+            "{text}"
+        );
+    }
+    for text in shown(0) {
+        assert!(text.contains("No latency under load rose enough"), "{text}");
+    }
 }
 
 #[test]

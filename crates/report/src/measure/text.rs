@@ -5,7 +5,7 @@ use std::fmt::Write;
 use numapilot_measure::{Calibration, Kernel, LatencyCell, Limit, Proof, Results, Target, Walk};
 
 use super::remarks;
-use super::words::{columns, gb_per_s, ns, origin, overlap_words, rows, spread_words, walk_words};
+use super::words::{columns, gb_per_s, ns, origin, overlap_words, queueing_words, rows, spread_words, walk_words};
 use crate::text::style::wrap;
 use crate::text::{Align, Look, Table};
 use crate::units;
@@ -288,6 +288,9 @@ fn fitted(out: &mut String, calibration: &Calibration, look: Look) {
             fit.worst * 100.0
         );
         paragraph(out, &words, look);
+    }
+    if let Some(delay) = &calibration.queueing_delay {
+        paragraph(out, &queueing_words(delay), look);
     }
     let figures = [
         ("outstanding accesses of a STREAM thread", calibration.stream_outstanding),

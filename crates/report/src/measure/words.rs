@@ -1,7 +1,7 @@
 //! Measured figures in words.
 
 use numapilot_machine::NodeId;
-use numapilot_measure::{Figure, Kernel, Overlap, Results, Target, Walk};
+use numapilot_measure::{Figure, Kernel, Overlap, QueueingDelay, Results, Target, Walk};
 
 /// The kernel that stands for reading in pictures of bandwidth, and what was measured of it.
 pub(super) const SHOWN_KERNEL: Kernel = Kernel::Read;
@@ -69,6 +69,18 @@ pub(super) fn overlap_words(overlap: &Overlap) -> String {
         overlap.cpu,
         ns(overlap.ns.best())
     )
+}
+
+/// How far queueing delays are from the model's.
+pub(super) fn queueing_words(delay: &QueueingDelay) -> String {
+    let range = format!("{:.2} to {:.2} times the model's", delay.low, delay.high);
+    match delay.curves {
+        0 => format!("No latency under load rose enough to tell how long queues are: {range}, as on another machine."),
+        curves => format!(
+            "Queueing delays are {range} ({} that rose, with the published error of the model on another machine).",
+            if curves == 1 { "one curve".to_owned() } else { format!("{curves} curves") }
+        ),
+    }
 }
 
 /// `±0.4 %`, with a mark where no repetition confirmed another.

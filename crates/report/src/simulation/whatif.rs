@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
-use numapilot_insight::{Estimate, Uncertainty, UncertaintySource};
+use numapilot_insight::{Estimate, MeasuredLatency, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
@@ -22,6 +22,11 @@ const SIMULATED: &str = "Simulated on another machine than the recording's. The 
 
 /// Share of an interval's variance below which a source is left out of the text.
 const SOURCE_MIN: f64 = 0.05;
+/// What measured latencies are.
+const MEASURED: &str = "Measured latencies also hold address translation and waits within the core, and are of the loads that the processor samples, so they \
+                        calibrate nothing (docs/patterns.md, \"Measured latencies\").";
+/// Largest number of pairs of nodes whose measured latencies are shown.
+const PAIRS_MAX: usize = 6;
 /// Largest number of sources that are shown.
 const SOURCES_MAX: usize = 4;
 
@@ -42,6 +47,8 @@ pub struct Prediction {
     pub gain: Estimate,
     /// Where the gain's interval comes from, if that is known.
     pub uncertainty: Option<Uncertainty>,
+    /// Latencies that the processor measured in the recording, beside the model's; empty where it measured none.
+    pub measured: Vec<MeasuredLatency>,
     /// Additional memory that the changes need, in bytes.
     pub more_bytes: u64,
     /// Notes for the reader in whole sentences, first what the interval covers.
@@ -68,6 +75,7 @@ impl Prediction {
             then: answer.then,
             gain: answer.gain,
             uncertainty: Some(answer.uncertainty),
+            measured: answer.measured,
             more_bytes: answer.more_bytes,
             notes: std::iter::once(PRICED.to_owned()).chain(answer.cannot_say).collect(),
         }
@@ -85,6 +93,7 @@ impl Prediction {
             then: outlook(&answer.then),
             gain: Estimate::jackknife(answer.gain(), &answer.gains_without),
             uncertainty: None,
+            measured: Vec::new(),
             more_bytes: answer.more_bytes,
             notes: std::iter::once(SIMULATED.to_owned()).chain(notes).collect(),
         }
@@ -96,7 +105,7 @@ impl Prediction {
         json!({
             "predicted": true, "program": self.program, "machine": self.machine, "set": self.set,
             "gain": self.gain.value, "gain_low": self.gain.low, "gain_high": self.gain.high, "uncertainty": self.uncertainty,
-            "more_bytes": self.more_bytes,
+            "measured_latency": self.measured, "more_bytes": self.more_bytes,
             "now": self.now, "then": self.then, "notes": self.notes,
         })
     }
@@ -157,6 +166,7 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     if let Some(uncertainty) = &found.uncertainty {
         out.push_str(&sources(uncertainty, look));
     }
+    out.push_str(&measured(&found.measured, look));
     out.push('\n');
     for line in found.notes.iter().flat_map(|note| wrap(&clean(note), look.width.saturating_sub(2))) {
         let _ = writeln!(out, "  {}", look.faint(&line));
@@ -182,6 +192,34 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
     format!("\n{}", table.render(look, 2))
 }
 
+/// A table of measured latencies beside the model's for the recording, those with most samples first.
+fn measured(latencies: &[MeasuredLatency], look: Look) -> String {
+    if latencies.is_empty() {
+        return String::new();
+    }
+    let mut most: Vec<&MeasuredLatency> = latencies.iter().collect();
+    most.sort_by_key(|latency| (std::cmp::Reverse(latency.samples), latency.from, latency.home));
+    let mut table = Table::new()
+        .column("LATENCY OF LOADS, AS RECORDED", Align::Left)
+        .column("MODEL", Align::Right)
+        .column("MEASURED", Align::Right)
+        .column("SAMPLES", Align::Right);
+    for latency in most.into_iter().take(PAIRS_MAX) {
+        let measured = &latency.measured_ns;
+        table.row([
+            format!("from node {} to memory of node {}", latency.from, latency.home),
+            format!("{:.0} ns", latency.predicted_ns),
+            format!("{:.0} ± {:.0} ns", measured.value, measured.margin()),
+            latency.samples.to_string(),
+        ]);
+    }
+    let mut out = format!("\n{}", table.render(look, 2));
+    for line in wrap(MEASURED, look.width.saturating_sub(2)) {
+        let _ = writeln!(out, "  {}", look.faint(&line));
+    }
+    out
+}
+
 /// `4 to 17`, `6.4 G to 10.7 G`.
 fn range(low: f64, high: f64) -> String {
     let plain = |value: f64| match value.abs() {
@@ -195,6 +233,23 @@ fn range(low: f64, high: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn measured_latencies_are_shown_beside_the_models() {
+        let pair = |from: u16, samples: u64| MeasuredLatency {
+            from: numapilot_machine::NodeId(from),
+            home: numapilot_machine::NodeId(1),
+            samples,
+            predicted_ns: 180.2,
+            measured_ns: Estimate { value: 210.4, low: 200.4, high: 220.4 },
+        };
+        let text = measured(&[pair(0, 100), pair(2, 4000)], Look::default());
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words:?} is not in {text}"));
+        assert!(at("from node 2 to memory of node 1") < at("from node 0 to memory of node 1"), "{text}");
+        assert!(text.contains("180 ns") && text.contains("210 ± 10 ns"), "{text}");
+        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains("they calibrate nothing"), "{text}");
+        assert_eq!(measured(&[], Look::default()), "");
+    }
 
     #[test]
     fn a_gain_whose_interval_holds_0_is_neither_faster_nor_slower() {

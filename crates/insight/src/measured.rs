@@ -1,0 +1,114 @@
+//! Latencies that the processor measured of a program's own accesses, beside those that the traffic model predicts for the same accesses under the program's
+//! load.
+//!
+//! They are shown and calibrate nothing, because they count more and less than an access waits for memory (`docs/patterns.md`, "Measured latencies").
+
+use std::collections::BTreeMap;
+
+use numapilot_machine::NodeId;
+use numapilot_trace::record::Level;
+use serde::Serialize;
+
+use crate::estimate::Estimate;
+use crate::scene::Scene;
+use crate::usage::{PARTS, index_of, part_of};
+
+/// Fewer samples of a pair of nodes than this have no mean that is worth a comparison.
+const SAMPLES_MIN: u64 = 25;
+
+/// Mean latency of the sampled loads from one node that memory of one node answered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MeasuredLatency {
+    /// Node of the CPUs.
+    pub from: NodeId,
+    /// Home node of the pages.
+    pub home: NodeId,
+    /// Number of samples with a latency.
+    pub samples: u64,
+    /// Mean of the traffic model's latencies of these loads, each at its time under the program's load, ns.
+    pub predicted_ns: f64,
+    /// Mean of the measured latencies, ns.
+    pub measured_ns: Estimate,
+}
+
+/// Sums over the loads of a pair, by part of the cache lines.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    samples: u64,
+    predicted_ns: f64,
+    measured_ns: [f64; PARTS],
+    weight: [f64; PARTS],
+}
+
+impl Sums {
+    fn latency(&self, from: NodeId, home: NodeId) -> Option<MeasuredLatency> {
+        let (measured_ns, weight): (f64, f64) = (self.measured_ns.iter().sum(), self.weight.iter().sum());
+        let rest = |part: usize| weight - self.weight[part];
+        // All in one part: there is nothing to take an interval from.
+        let is_told = self.samples >= SAMPLES_MIN && (0..PARTS).all(|part| rest(part) > 0.0);
+        is_told.then(|| {
+            let without: Vec<f64> =
+                (0..PARTS).map(|part| (measured_ns - self.measured_ns[part]) / rest(part)).collect();
+            MeasuredLatency {
+                from,
+                home,
+                samples: self.samples,
+                predicted_ns: self.predicted_ns / weight,
+                measured_ns: Estimate::jackknife(measured_ns / weight, &without),
+            }
+        })
+    }
+}
+
+/// By pair of nodes, in the machine's order: loads that memory answered and whose latency the processor measured. Empty for simulated machines, which measure
+/// none, and where the clock of the latencies is not known.
+pub(crate) fn latencies(scene: &Scene<'_>) -> Vec<MeasuredLatency> {
+    let (trace, machine) = (scene.analysis.trace(), scene.machine);
+    let of_core = trace.meta().latency_khz().map(f64::from).or(machine.clock_mhz().map(|mhz| mhz * 1000.0));
+    let Some(khz) = of_core.filter(|khz| *khz > 0.0 && !trace.meta().simulated) else { return Vec::new() };
+    let mut pairs: BTreeMap<(u16, u16), Sums> = BTreeMap::new();
+    // What a store's latency stands for differs by processor.
+    for access in scene.analysis.accesses().filter(|access| access.level == Level::Memory && !access.is_write) {
+        let Some(cycles) = access.latency_cycles else { continue };
+        let (Some(from), Some(home)) = (index_of(machine, access.node), index_of(machine, access.home)) else {
+            continue;
+        };
+        let window = scene.usage.windows.at(access.time.0 as f64);
+        let path_ns = scene.now.windows.get(window).and_then(|window| window.path_ns.get(usize::from(from)));
+        let predicted_ns = path_ns.and_then(|row| row.get(usize::from(home))).copied().filter(|ns| ns.is_finite());
+        let Some(predicted_ns) = predicted_ns else { continue };
+        let (weight, part) = (f64::from(access.weight.max(1)), usize::from(part_of(&access)));
+        let sums = pairs.entry((from, home)).or_default();
+        sums.samples += 1;
+        sums.predicted_ns += weight * predicted_ns;
+        sums.measured_ns[part] += weight * f64::from(cycles) * 1e6 / khz;
+        sums.weight[part] += weight;
+    }
+    let id = |index: u16| machine.nodes()[usize::from(index)].id;
+    pairs.iter().filter_map(|(&(from, home), sums)| sums.latency(id(from), id(home))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_of_a_pair_has_an_interval_and_few_samples_have_none() {
+        let mut sums = Sums { samples: 50, predicted_ns: 180.0 * 50.0, ..Sums::default() };
+        for part in 0..PARTS {
+            sums.weight[part] = 10.0;
+            sums.measured_ns[part] = 10.0 * (200.0 + part as f64);
+        }
+        let found = sums.latency(NodeId(0), NodeId(1)).expect("enough samples");
+        assert!(
+            (found.predicted_ns - 180.0).abs() < 1e-9 && (found.measured_ns.value - 202.0).abs() < 1e-9,
+            "{found:?}"
+        );
+        // Means of five parts that are 1 apart have a standard error of the root of 2.5 over that of 5; Student's t of four degrees of freedom.
+        assert!((found.measured_ns.margin() - 2.776 * 0.5_f64.sqrt()).abs() < 1e-3, "{found:?}");
+        assert_eq!(Sums { samples: SAMPLES_MIN - 1, ..sums }.latency(NodeId(0), NodeId(1)), None);
+        let mut one = Sums { samples: 50, predicted_ns: 1.0, ..Sums::default() };
+        (one.weight[2], one.measured_ns[2]) = (50.0, 1.0);
+        assert_eq!(one.latency(NodeId(0), NodeId(1)), None, "all on lines of one part");
+    }
+}
