@@ -342,6 +342,30 @@ fn a_program_that_restricts_its_system_calls_may_become_another() {
     }
 }
 
+/// A vfork child runs in its parent's memory, and the filter is the child's alone.
+#[test]
+fn a_child_that_restricts_its_system_calls_does_not_restrict_its_parents() {
+    let program = compile("confined_child.c", "confined-child", &["-O1", "-fno-builtin"]);
+    let still = compile("confined.c", "still-child", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let still = still.to_str().expect("UTF-8");
+    for arguments in [&[][..], &[still], &[still, "/nonexistent"]] {
+        let plain = Command::new(&program).args(arguments).output().expect("program starts");
+        assert!(plain.status.success(), "{arguments:?}: {} without the tracker", plain.status);
+        let run = record_with(Arena::new(8, 4 << 20), &program, arguments, |_| {});
+        run.assert_success();
+        // The path is asked for: it is left out where the program is confined.
+        let mapped = run.events(|event| match event {
+            Event::Map { path, flags, .. } => (path.ends_with("/confined-child") && flags & 64 == 0).then_some(()),
+            _ => None,
+        });
+        assert_eq!(mapped.len(), 1, "{arguments:?}");
+        let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 1000, .. }).then_some(()));
+        assert_eq!(blocks.len(), 100, "{arguments:?}: the parent has not ended");
+        let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
+        assert!(!marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
+    }
+}
+
 /// Valgrind looks at each system call, and ends where one has arguments that it does not expect.
 #[test]
 fn programs_run_under_valgrind_with_the_tracker() {
