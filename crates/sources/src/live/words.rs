@@ -74,6 +74,13 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
             units::counted(outcome.filled_for_others, "page fault", "page faults")
         ));
     }
+    if outcome.counter_was_reset {
+        notes.push(
+            "the processor's time-stamp counter began anew while recording, because the machine was suspended: what the program's own records tell from then \
+             on is out of order with the rest; record again without suspending the machine"
+                .to_owned(),
+        );
+    }
     notes.extend(counts.throttling_note());
     if outcome.left_out > 0 {
         notes.push(format!(
