@@ -205,15 +205,15 @@ void np_attach_process(void) {
 
 bool np_reals_are_found;
 
-NP_COLD void np_find_reals(void) {
-    if (__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) return;
+/* What the loader allocates meanwhile, and the message that a lookup leaves which fails, are not the program's. */
+void np_look_up(bool (*find)(void)) {
     int saved = errno;
     struct np_slot *slot = np_self_if_live();
     bool entered = slot != NULL && np_enter(slot);
     uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
     np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* as in np_attach_process */
-    if (!np_reals_find()) {
+    if (!find()) {
         dlerror();
         dlerror();
     }
@@ -221,6 +221,10 @@ NP_COLD void np_find_reals(void) {
     np_tls.nested = nested;
     if (entered) np_leave(slot);
     errno = saved;
+}
+
+NP_COLD void np_find_reals(void) {
+    if (!__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) np_look_up(np_reals_find);
 }
 
 __attribute__((constructor(101))) static void construct(void) {

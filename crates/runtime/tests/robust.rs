@@ -244,6 +244,19 @@ fn threads_that_a_constructor_waits_for_do_not_wait_for_the_loader() {
     }
 }
 
+/// As above: the loader must not be asked by the region's other threads, which come to most of OpenMP's functions first.
+#[test]
+fn a_region_in_a_constructor_does_not_wait_for_the_loader() {
+    let library = compile("early_omp.c", "early_omp.so", &["-shared", "-fPIC", "-O1", "-fopenmp"]);
+    let program = compile("early_host.c", "early-host", &["-O1"]);
+    let library = library.to_str().expect("UTF-8");
+    let plain = Command::new(&program).arg(library).status().expect("program starts");
+    assert!(plain.success(), "{plain} without the tracker");
+    for mode in [layout::MODE_TRACK, layout::MODE_INSTRUMENT] {
+        record_with(Arena::simulating(32, 1 << 20, mode), &program, &[library], |_| {}).assert_success();
+    }
+}
+
 /// Servers and real-time programs lock their memory, and most of them end where that fails.
 #[test]
 fn memory_that_a_program_locks_is_its_own() {
