@@ -87,15 +87,17 @@ impl Segments {
             let at = address + (u64::from(done) << layout::PAGE_SHIFT);
             let (alike, is_known) = homes.alike(part.offset(at), pages - done);
             let is_new = !is_known || !(is_found || is_once);
+            done += alike;
             if is_new || is_found {
                 homes.set(part.offset(at), u64::from(alike), node);
             }
+            if !is_new {
+                continue;
+            }
             match runs.last_mut() {
-                _ if !is_new => {}
                 Some((start, count)) if *start + (u64::from(*count) << layout::PAGE_SHIFT) == at => *count += alike,
                 _ => runs.push((at, alike)),
             }
-            done += alike;
         }
         runs
     }
