@@ -11,6 +11,7 @@ use numapilot_flows::Trace;
 
 const SOURCE: &str = include_str!("programs/own_allocator.c");
 const GO_SOURCE: &str = include_str!("programs/go_heap.c");
+const WRAPPING_SOURCE: &str = include_str!("programs/wrapping_malloc.c");
 const NAMES_SOURCE: &str = include_str!("programs/allocator_names.c");
 /// Libraries that `tools/setup test` installs, and what the program is compiled with to call them.
 const LIBRARIES: [(&str, &str); 3] =
@@ -97,6 +98,30 @@ fn an_emulated_programs_own_allocator_is_followed() {
         assert!(!marks.iter().any(|text| text.contains("its own malloc")), "{what}: {marks:?}");
         let notes = report_json(&trace, &[]).to_string();
         assert!(!notes.contains("allocator of its own"), "{what}: {notes}");
+    }
+}
+
+/// The next malloc is the tracker's hook, which records the blocks: the emulator's plugin recorded them once more. And the tracker's start was the end of the
+/// program, which looked for the next free while the loader freed the message of the tracker's own look for something else.
+#[test]
+fn blocks_of_a_malloc_that_wraps_the_next_are_recorded_once() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "wrapping", WRAPPING_SOURCE, &["-fno-builtin"]);
+    for engine in ["track", "emulate"] {
+        let path = folder.path().join(format!("{engine}.numatrace"));
+        let ran = record::<&str>(&path, &["--engine", engine, "--machine", "opteron-8385"], &program, &[]);
+        if engine == "emulate" && has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "10\n", "{engine}");
+        let trace = Trace::open(&path).expect("the trace opens");
+        for bytes in 123_457..123_467 {
+            let blocks: Vec<_> = trace.objects().iter().filter(|object| object.bytes == bytes).collect();
+            assert_eq!(blocks.len(), 1, "{engine}, {bytes}: {blocks:?}");
+            assert!(blocks[0].death.is_some(), "{engine}: {blocks:?}");
+        }
+        let losses = trace.losses();
+        assert_eq!((losses.reentrant, losses.inconsistent_records, losses.unmatched_frees), (0, 0, 0), "{engine}");
     }
 }
 

@@ -126,14 +126,17 @@ static bool is_after_call(uint64_t start) {
 }
 
 struct np_allocator_block np_allocator_block(uint64_t start) {
-    struct np_allocator_block block = {NULL, false, false};
+    struct np_allocator_block block = {NULL, false, false, false};
     take_tables();
     int index = mapping_of(start);
     if (index >= 0 && mappings[index].has_entries) {
         block.is_allocators = true;
         block.may_be_returned_to = start - mappings[index].lo >= CALL_BYTES_MAX && is_after_call(start);
-        for (unsigned i = 0; i < entries_used; i++)
-            if (entries[i].address == start) block.function = entries[i].function;
+        for (unsigned i = 0; i < entries_used; i++) {
+            if (entries[i].address != start) continue;
+            block.function = entries[i].function;
+            block.is_standard = entries[i].is_standard;
+        }
     }
     give_tables();
     return block;
@@ -154,6 +157,9 @@ static _Thread_local struct {
     uint64_t fp;
     uint64_t block, bytes;
     uint64_t order;      /* stamp before it, of one that resizes */
+    bool is_standard;    /* of the executable, by a name of malloc's family */
+    const struct np_slot *slot;
+    uint64_t head;       /* of its ring */
 } call __attribute__((tls_model("initial-exec")));
 
 static uint64_t argument(const struct np_allocation_function *function, const uint64_t *registers, unsigned number) {
@@ -231,10 +237,48 @@ static uint64_t stored_at(uint64_t address) {
     return read_guest(&block, address, sizeof block) ? block : 0;
 }
 
+/* -- an executable's malloc that wraps the next one --
+ *
+ * What it finds by dlsym is the tracker's hook, which records the block: of such an executable nothing is recorded here. The first block decides. */
+
+/* A wrapper's own head before the block, and what it asks for beyond the caller's bytes. */
+#define WRAPPED_HEAD 256u
+#define WRAPPED_MORE 1024u
+
+static enum { WRAPS_UNKNOWN, WRAPS_NOT, WRAPS_NEXT } wraps;
+
+/* Whether a hook has recorded the block, or a little more around it, since the call began. Unknown where a record is longer than it says itself. */
+static int is_recorded(const struct np_slot *slot, uint64_t block) {
+    uint64_t size = np_arena->ring_bytes, head = np_load(slot->head);
+    const char *ring = (const char *)slot + np_arena->ring_offset;
+    if (call.slot != slot || head - call.head > size) return WRAPS_UNKNOWN;
+    for (uint64_t at = call.head; at < head;) {
+        const uint64_t *words = (const uint64_t *)(const void *)(ring + (at & (size - 1)));
+        uint64_t type = words[0] & 0xff, length = words[0] >> 8 & 0xff, value = words[0] >> 16;
+        bool is_alloc = type == NP_REC_ALLOC || type == NP_REC_ALLOC_KIND || type == NP_REC_ALLOC_BIG;
+        uint64_t bytes = !is_alloc ? 0 : type == NP_REC_ALLOC_BIG ? words[3] : words[2] >> 32;
+        if (is_alloc && block - value <= WRAPPED_HEAD && bytes >= call.bytes && bytes - call.bytes <= WRAPPED_MORE) return WRAPS_NEXT;
+        uint64_t step = type == NP_REC_PAD ? value : length * 8;
+        if (step == 0) return WRAPS_UNKNOWN;
+        at += step;
+    }
+    return WRAPS_NOT;
+}
+
+static bool is_wrapper(const struct np_slot *slot, uint64_t block) {
+    if (!call.is_standard) return false;
+    if (np_load(wraps) == WRAPS_UNKNOWN && block != 0 && call.function->effect == NP_EFFECT_MAKES) np_store(wraps, is_recorded(slot, block));
+    return np_load(wraps) == WRAPS_NEXT;
+}
+
 static void returned(struct np_slot *slot, uint64_t result) {
     const struct np_allocation_function *function = call.function;
     struct np_regs caller = {call.returns_to, call.sp + 8, call.fp};
     uint64_t block = result;
+    if (is_wrapper(slot, block)) {
+        call.function = NULL;
+        return;
+    }
     if (function->effect == NP_EFFECT_STORES) block = (uint32_t)result == 0 ? stored_at(call.block) : 0;
     if (function->effect == NP_EFFECT_RESIZES && (block != 0 || call.bytes == 0)) put_free(slot, call.block, call.order);
     if (function->is_go) put_made_by_go(slot, block, caller);
@@ -257,10 +301,12 @@ static bool is_in_tracker(void) {
 }
 
 void np_on_allocator(unsigned vcpu, void *data) {
-    const struct np_allocation_function *function = data;
+    const struct np_allocation_function *function = (const void *)((uintptr_t)data & ~NP_ALLOCATOR_STANDARD);
+    bool is_standard = ((uintptr_t)data & NP_ALLOCATOR_STANDARD) != 0;
     struct np_slot *slot = np_guest.slot;
     const uint64_t *registers = np_guest.registers;
     if (slot == NULL || registers == NULL || is_in_tracker()) return;
+    if (is_standard && np_load(wraps) == WRAPS_NEXT) return;
     uint64_t sp = registers[REGISTER_RSP];
     if (sp == 0 || sp >= NP_ADDRESS_END || (sp & 7) != 0) return;
     bool goes_on = false;
@@ -280,6 +326,9 @@ void np_on_allocator(unsigned vcpu, void *data) {
     call.block = block;
     call.bytes = bytes;
     call.order = 0;
+    call.is_standard = is_standard;
+    call.slot = slot;
+    if (!goes_on) call.head = np_load(slot->head);
     if (function->effect == NP_EFFECT_RESIZES) call.order = np_order_kept();
     if (function->effect == NP_EFFECT_FREES && !was_freed) put_free(slot, block, np_order());
 }

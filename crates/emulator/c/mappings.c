@@ -36,10 +36,6 @@ static _Thread_local struct {
 
 void np_on_own_system_call(unsigned vcpu, void *data) { np_guest.own_call = true; }
 
-static bool is_unmapping(uint64_t address, uint64_t bytes) {
-    return (address & 4095) == 0 && bytes != 0 && bytes <= NP_ADDRESS_END;
-}
-
 /* Gives back a part of what was reserved: nothing lives there. */
 static bool trims(uint64_t lo, uint64_t hi) {
     if (lo < reserved.lo || hi > reserved.hi) return false;
@@ -75,8 +71,7 @@ void np_mapping_asked(int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uin
     call.flags = a4;
     call.fd = (int)a5;
     call.offset = a6;
-    if (number == SYS_mremap) call.order = np_order_kept();
-    if (number == SYS_munmap && is_unmapping(a1, a2) && !trims(a1, a1 + call.bytes)) ends(np_guest.slot, a1, call.bytes, np_order());
+    if (number == SYS_mremap || number == SYS_munmap) call.order = np_order_kept();
 }
 
 static void mapped_file(struct np_slot *slot, uint64_t address) {
@@ -125,6 +120,10 @@ static void moved(struct np_slot *slot, uint64_t address, uint64_t bytes) {
     }
 }
 
+static void unmapped(struct np_slot *slot) {
+    if (!trims(call.address, call.address + call.bytes)) ends(slot, call.address, call.bytes, call.order);
+}
+
 static void broke(struct np_slot *slot, uintptr_t end) {
     if (can_record(slot)) np_heap_reaches(slot, end);
     else pending.heap_end = end;
@@ -138,6 +137,7 @@ void np_mapping_made(int64_t number, int64_t result) {
     switch (number) {
     case SYS_mmap: mapped(slot, (uint64_t)result); break;
     case SYS_mprotect: opened(slot); break;
+    case SYS_munmap: unmapped(slot); break;
     case SYS_brk: broke(slot, (uintptr_t)result); break;
     case SYS_mremap: moved(slot, (uint64_t)result, np_whole_pages(call.more)); break;
     default: break;

@@ -62,7 +62,7 @@ void np_on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb) {
     }
     struct np_allocator_block block = np_allocator_block(start);
     if (block.may_be_returned_to) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_returned, QEMU_PLUGIN_CB_NO_REGS, (void *)start);
-    if (block.function != NULL) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_allocator, QEMU_PLUGIN_CB_NO_REGS, (void *)block.function);
+    if (block.function != NULL) qemu_plugin_register_vcpu_tb_exec_cb(tb, np_on_allocator, QEMU_PLUGIN_CB_NO_REGS, np_allocator_data(block));
     size_t count = qemu_plugin_tb_n_insns(tb);
     uint64_t charge = count < NP_SITE_CHARGE_MAX ? count : NP_SITE_CHARGE_MAX;
     for (size_t i = 0; i < count; i++) {

@@ -53,7 +53,13 @@ struct np_allocator_block {
     const struct np_allocation_function *function; /* that begins with it; NULL: none does */
     bool is_allocators;      /* it lies in a file that has such functions: its return instructions may be theirs */
     bool may_be_returned_to; /* it begins behind a call instruction in such a file */
+    bool is_standard;        /* the function is the executable's own of malloc's family or C++'s operators (allocators.h) */
 };
+/* The function as the call-back's data. */
+#define NP_ALLOCATOR_STANDARD 1ul
+static inline void *np_allocator_data(struct np_allocator_block block) {
+    return (void *)((uintptr_t)block.function | (block.is_standard ? NP_ALLOCATOR_STANDARD : 0));
+}
 /* In the translation of a block: its code is there to be read. */
 struct np_allocator_block np_allocator_block(uint64_t start);
 /* Whether calls of the function that begins here are followed. */
@@ -61,8 +67,8 @@ bool np_allocators_follow(uint64_t function);
 /* Something else may come to this place, or has. */
 void np_allocators_unmapped(uint64_t address, uint64_t bytes);
 void np_allocators_after_fork(void);
-/* Call-backs: of a block that begins one of the functions (`data`); of a return instruction's access; of a block that may be returned to (`data`: its
- * start). */
+/* Call-backs: of a block that begins one of the functions (`data`: np_allocator_data); of a return instruction's access; of a block that may be returned to
+ * (`data`: its start). */
 void np_on_allocator(unsigned vcpu, void *data);
 void np_on_return(unsigned vcpu, qemu_plugin_meminfo_t info, uint64_t address, void *data);
 void np_on_returned(unsigned vcpu, void *data);

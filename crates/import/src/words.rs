@@ -16,7 +16,8 @@ use super::facts::{Facts, SampledEvent};
 pub(super) fn counts(counts: &Counts) -> Value {
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "without_address": counts.without_address, "of_guests": counts.of_guests,
-        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "without_thread": counts.without_thread,
+        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "of_more_weight": counts.of_more_weight,
+        "without_thread": counts.without_thread,
         "other_events": counts.other_events, "device_accesses": counts.device,
         "answered_by_caches": counts.core_cached + counts.shared_cached,
         "answered_by_core_caches": counts.core_cached, "answered_by_shared_cache": counts.shared_cached,
@@ -138,6 +139,7 @@ fn kinds(counts: &Counts, sampled: &[SampledEvent], notes: &mut Vec<String>) {
     }
     notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
+    notes.extend(counts.weight_note());
     if counts.device > 0 {
         notes.push(format!(
             "{} samples are accesses to device registers, not to memory, and are left out",

@@ -8,22 +8,34 @@
 #include "syscalls.h"
 #include "track.h"
 
-void np_confinement_begins(void) {
+static void note(void) {
     static const char text[] = "warning: the program restricts its system calls from here on (seccomp); the tracker makes none in its place: "
                                "stacks of new threads, and what allocators map, may be missing";
     struct np_slot *slot = np_arena != NULL ? np_slot_here() : NULL;
-    if (slot != NULL && np_enter(slot)) {
-        np_put_mark(slot, text, sizeof text - 1);
-        np_leave(slot);
-    }
+    if (slot == NULL || !np_enter(slot)) return;
+    np_put_mark(slot, text, sizeof text - 1);
+    np_leave(slot);
+}
+
+/* A vfork child has its parent's slot. */
+static bool borrows_memory(void) {
+    const struct np_slot *slot = np_arena != NULL ? np_tls.slot : NULL;
+    return slot != NULL && *np_fork_canary && slot->pid != (uint32_t)NP_SYS0(SYS_getpid);
+}
+
+void np_confinement_begins(void) {
+    np_child_is_confined = borrows_memory();
+    if (!np_child_is_confined) note();
     np_is_confined = true;
 }
+
+void np_confinement_failed(void) { np_is_confined = np_child_is_confined = false; }
 
 /* seccomp() by number, as libseccomp calls it. */
 NP_HIDDEN long np_syscall_seccomp(long number, long a, long b, long c, long d, long e, long f) {
     bool confines = np_seccomp_confines(a, c) && !np_is_confined;
     if (confines) np_confinement_begins();
     long result = np_syscall_real(number, a, b, c, d, e, f);
-    if (confines && np_seccomp_failed(result, b)) np_is_confined = false;
+    if (confines && np_seccomp_failed(result, b)) np_confinement_failed();
     return result;
 }

@@ -10,6 +10,7 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -151,13 +152,20 @@ void np_set_callouts_slot(struct np_slot *slot) {
     np_tell_callouts(slot);
 }
 
+/* A malloc and free of the program's own that wrap the next ones look for these at their first call. That must not be where the loader frees the message of a
+ * lookup of ours that failed: looking up begins with freeing that message, and so without end. */
+static void before_failing_lookups(void) { free(malloc(1)); }
+
 static void attach(void) {
     np_find_ourselves();
-    if (np_initial_environment("NUMAPILOT_PLAN=") != NULL) find_planner(); /* it places, and we stand before it, also where nothing can be recorded */
+    bool has_plan = np_initial_environment("NUMAPILOT_PLAN=") != NULL;
+    if (has_plan) before_failing_lookups();
+    if (has_plan) find_planner(); /* it places, and we stand before it, also where nothing can be recorded */
     const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);
     if (arena == NULL) return;
+    before_failing_lookups();
     memcpy(np_arena_env, "NUMAPILOT_ARENA=", 16);
     memcpy(np_arena_env + 16, path, strlen(path) + 1);
     make_fork_canary();
@@ -205,15 +213,15 @@ void np_attach_process(void) {
 
 bool np_reals_are_found;
 
-NP_COLD void np_find_reals(void) {
-    if (__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) return;
+/* What the loader allocates meanwhile, and the message that a lookup leaves which fails, are not the program's. */
+void np_look_up(bool (*find)(void)) {
     int saved = errno;
     struct np_slot *slot = np_self_if_live();
     bool entered = slot != NULL && np_enter(slot);
     uint32_t in_alloc = np_tls.in_alloc, nested = np_tls.nested;
     np_tls.alloc_frame = 0;
     np_tls.in_alloc = 1; /* as in np_attach_process */
-    if (!np_reals_find()) {
+    if (!find()) {
         dlerror();
         dlerror();
     }
@@ -221,6 +229,10 @@ NP_COLD void np_find_reals(void) {
     np_tls.nested = nested;
     if (entered) np_leave(slot);
     errno = saved;
+}
+
+NP_COLD void np_find_reals(void) {
+    if (!__atomic_exchange_n(&np_reals_are_found, true, __ATOMIC_RELAXED)) np_look_up(np_reals_find);
 }
 
 __attribute__((constructor(101))) static void construct(void) {

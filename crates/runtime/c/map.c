@@ -13,10 +13,12 @@
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define MAX_ATTACHED 256u
 #define DONTUNMAP 4 /* MREMAP_DONTUNMAP, from Linux 5.7 on */
+#define HUGETLBFS 0x958458f6 /* HUGETLBFS_MAGIC of <linux/magic.h> */
 
 /* -- what was there before us -- */
 
@@ -96,12 +98,34 @@ static inline __attribute__((always_inline)) struct np_slot *enter(void) {
     return NULL;
 }
 
+struct end_search { uintptr_t address; uint64_t bytes; };
+
+static bool take_end(const struct np_maps_line *line, void *context) {
+    struct end_search *search = context;
+    if (line->lo < search->address) return true;
+    if (line->lo == search->address && line->hi - line->lo > search->bytes) search->bytes = line->hi - line->lo;
+    return false;
+}
+
+/* The kernel makes a mapping of huge pages (hugetlb) as long as its pages need, and merges it with no other: as it is listed. `bytes`: that were asked for. */
+static uint64_t bytes_of_huge(uintptr_t address, uint64_t bytes) {
+    struct end_search search = {address, bytes};
+    np_maps_each(take_end, &search);
+    return search.bytes;
+}
+
+static __attribute__((noinline)) bool is_of_huge_pages(int fd) { /* its room on the stack, which may be small, is given back first */
+    struct statfs status;
+    return !np_is_confined && NP_SYS2(SYS_fstatfs, fd, &status) == 0 && (unsigned long)status.f_type == HUGETLBFS;
+}
+
 struct mmap_call { void *address; size_t bytes; int protection, flags, fd; off_t offset; };
 
 static void record_mmap(const struct mmap_call *call, void *result, uint64_t before, struct np_regs caller) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     uint64_t bytes = np_whole_pages(call->bytes);
+    if (call->flags & MAP_ANONYMOUS ? (call->flags & MAP_HUGETLB) != 0 : is_of_huge_pages(call->fd)) bytes = bytes_of_huge((uintptr_t)result, bytes);
     /* A fixed mapping silently replaces what was there. */
     if ((call->flags & MAP_FIXED) && (call->flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE)
         np_put_unmap(slot, (uintptr_t)result, bytes, before);
@@ -145,16 +169,28 @@ static void record_end(uintptr_t address, uint64_t bytes, uint64_t order) {
     struct np_slot *slot = enter();
     if (slot == NULL) return;
     np_put_unmap(slot, address, bytes, order);
+    np_leave(slot);
+}
+
+/* Before the call: afterwards another thread may have the addresses, and homes there. Where the call then fails, the next access to each page asks the kernel
+ * who touched it first, as for pages that were touched unseen. */
+static void forget_homes(uintptr_t address, uint64_t bytes) {
+    struct np_slot *slot = np_load(np_sim.ready) ? np_self_if_live() : NULL;
+    if (slot == NULL || !np_enter(slot)) return;
     np_pages_forget(address, bytes);
     np_leave(slot);
 }
 
-/* Written before the call: afterwards another thread may have the addresses. A call that cannot succeed is not recorded: unaligned or empty. */
+/* Stamped before the call, and recorded once it has succeeded: memory that is sealed, a part of a huge page, or one mapping too many stay as they are. Homes of
+ * a call that cannot succeed (unaligned or empty) are not forgotten. */
 NP_EXPORT int munmap(void *address, size_t bytes) {
-    if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= NP_ADDRESS_END)
-        record_end((uintptr_t)address, np_whole_pages(bytes), np_order());
+    if (((uintptr_t)address & 4095) == 0 && bytes != 0 && bytes <= NP_ADDRESS_END) forget_homes((uintptr_t)address, np_whole_pages(bytes));
+    uint64_t before = np_order_kept();
     long result = NP_SYS2(SYS_munmap, address, bytes);
-    if (result == 0) return 0;
+    if (result == 0) {
+        record_end((uintptr_t)address, np_whole_pages(bytes), before);
+        return 0;
+    }
     errno = (int)-result;
     return -1;
 }
@@ -290,7 +326,7 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
     if (slot == NULL) return result;
     int saved = errno;
     struct shmid_ds status;
-    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? np_whole_pages(status.shm_segsz) : 0;
+    uint64_t bytes = shmctl(id, IPC_STAT, &status) == 0 ? bytes_of_huge((uintptr_t)result, np_whole_pages(status.shm_segsz)) : 0;
     remember_attached((uintptr_t)result, bytes);
     char name[24];
     struct np_mapping map = {.address = (uintptr_t)result, .bytes = bytes, .stack = np_stack_id(slot, caller),
@@ -306,6 +342,10 @@ NP_EXPORT void *shmat(int id, const void *address, int flags) {
 
 NP_EXPORT int shmdt(const void *address) {
     uint64_t bytes = np_arena != NULL ? forget_attached((uintptr_t)address) : 0;
-    if (bytes != 0) record_end((uintptr_t)address, bytes, np_order());
-    return NP_REAL(shmdt)(address);
+    if (bytes != 0) forget_homes((uintptr_t)address, bytes);
+    uint64_t before = np_order_kept();
+    int result = NP_REAL(shmdt)(address);
+    /* Where it fails, nothing of the segment was attached there any more. */
+    if (result == 0 && bytes != 0) record_end((uintptr_t)address, bytes, before);
+    return result;
 }

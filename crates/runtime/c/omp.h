@@ -42,8 +42,9 @@ struct np_omp {
 };
 extern _Thread_local struct np_omp np_omp __attribute__((tls_model("initial-exec")));
 
-/* Function `name` of the OpenMP library behind us; NULL if there is none. */
-void *np_omp_real(const char *name);
+/* A function of the OpenMP library behind us, kept at its place once it is found; NULL if there is none. The first time, all that NP_OMP_REAL lists are looked
+ * for: whoever begins the first region may hold the loader's lock, in a library's constructor, and the region's other threads would wait for that. */
+void *np_omp_find(const struct np_real_place *real);
 
 /* A barrier of the current team around the call that waits. */
 void np_team_arrive(struct np_slot *slot);
@@ -52,8 +53,10 @@ void np_team_leave(struct np_slot *slot, enum np_sync_kind kind);
 #define NP_OMP_REAL(name)                                                                    \
     ({                                                                                       \
         static __typeof__(&name) real_;                                                      \
-        if (np_unlikely(real_ == NULL)) real_ = (__typeof__(&name))np_omp_real(#name);       \
-        real_;                                                                               \
+        NP_LISTED_IN("np_omp_reals", real_, #name, NULL);                                    \
+        __typeof__(&name) found_ = np_load(real_);                                           \
+        if (np_unlikely(found_ == NULL)) found_ = (__typeof__(&name))np_omp_find(&listed_);  \
+        found_;                                                                              \
     })
 
 #pragma GCC visibility pop

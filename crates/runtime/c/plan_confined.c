@@ -5,7 +5,9 @@
 #include "plan.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 typedef long (*call)(long number, long a, long b, long c, long d, long e, long f);
 
@@ -28,16 +30,37 @@ static NP_COLD long first_syscall(long number, long a, long b, long c, long d, l
     return ((call)find_syscall("syscall"))(number, a, b, c, d, e, f);
 }
 
+/* A vfork child is in its parent's thread. */
+static bool borrows_memory(void) {
+    const struct np_plan_thread *thread = np_plan_tls.thread;
+    return thread != NULL && thread->walker.pid != (uint32_t)NP_SYS0(SYS_getpid);
+}
+
 static NP_COLD void begin(void) {
-    np_bind_loaded();
+    np_child_is_confined = borrows_memory();
+    if (!np_child_is_confined) np_bind_loaded();
     np_is_confined = true;
+}
+
+static void failed(void) { np_is_confined = np_child_is_confined = false; }
+
+NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
+    np_confined_child_leaves();
+    NP_REAL(_exit)(status);
+    __builtin_trap();
+}
+
+NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
+    np_confined_child_leaves();
+    NP_REAL(_Exit)(status);
+    __builtin_trap();
 }
 
 static __attribute__((noinline)) long confine(long number, long a, long b, long c, long d, long e, long f) {
     bool confines = np_seccomp_confines(a, c) && !np_is_confined;
     if (confines) begin();
     long result = np_load(real_syscall)(number, a, b, c, d, e, f);
-    if (confines && np_seccomp_failed(result, b)) np_is_confined = false;
+    if (confines && np_seccomp_failed(result, b)) failed();
     return result;
 }
 
@@ -58,7 +81,7 @@ NP_EXPORT int prctl(int option, ...) {
     bool confines = option == PR_SET_SECCOMP && !np_is_confined;
     if (confines) begin();
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (confines && result != 0) np_is_confined = false;
+    if (confines && result != 0) failed();
     if (result == 0 && option == PR_SET_NAME) np_plan_renamed((const char *)a);
     return result;
 }

@@ -1,5 +1,6 @@
 /* plan_exec.c: programs that this one starts: those that cannot be given the planner run without it, as without a plan, and are counted (exec_target.c). */
 #define _GNU_SOURCE
+#include "confined.h"
 #include "exec_target.h"
 #include "plan.h"
 
@@ -20,29 +21,38 @@
     }                                                                        \
     if (fit_ != NP_EXEC_FITS && np_plan != NULL) np_plan_count(&np_plan->unplaced_programs, 1)
 
+static int not_executed(bool left, int result) {
+    np_confined_child_stays(left);
+    return result;
+}
+
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
     KEEP(environment, path);
-    return NP_REAL(execve)(path, arguments, kept);
+    bool left = np_confined_child_leaves();
+    return not_executed(left, NP_REAL(execve)(path, arguments, kept));
 }
 
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     char room[1024];
     KEEP(environment, np_exec_find(file, room, sizeof room));
-    return NP_REAL(execvpe)(file, arguments, kept);
+    bool left = np_confined_child_leaves();
+    return not_executed(left, NP_REAL(execvpe)(file, arguments, kept));
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
     char path[32];
     KEEP(environment, np_exec_path_of_fd(fd, path));
-    return NP_REAL(fexecve)(fd, arguments, kept);
+    bool left = np_confined_child_leaves();
+    return not_executed(left, NP_REAL(fexecve)(fd, arguments, kept));
 }
 
 NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
     char room[1024];
     KEEP(environment, np_exec_path_at(fd, path, room, sizeof room));
+    bool left = np_confined_child_leaves();
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)kept, flags, 0);
     errno = (int)-result;
-    return -1;
+    return not_executed(left, -1);
 }
 
 NP_EXPORT int posix_spawn(pid_t *restrict pid, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,

@@ -5,6 +5,7 @@
  * find the tracker and the arena through their environment, which the exec hooks complete without allocating.
  */
 #define _GNU_SOURCE
+#include "confined.h"
 #include "emulator.h"
 #include "exec_target.h"
 
@@ -254,17 +255,19 @@ NP_EXPORT __attribute__((noreturn)) void quick_exit(int status) {
 
 /* A vfork child leaves this way too, in its parent's memory: it has nothing to end. */
 static bool is_own_process(void) {
-    return np_tls.slot != NULL && (np_is_confined || np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid));
+    return np_tls.slot != NULL && (np_is_confined ? !np_child_is_confined : np_tls.slot->pid == (uint32_t)NP_SYS0(SYS_getpid));
 }
 
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
     if (is_own_process()) at_end(status);
+    np_confined_child_leaves();
     NP_SYS1(SYS_exit_group, status);
     __builtin_trap();
 }
 
 NP_EXPORT __attribute__((noreturn)) void _Exit(int status) {
     if (is_own_process()) at_end(status);
+    np_confined_child_leaves();
     NP_SYS1(SYS_exit_group, status);
     __builtin_trap();
 }
@@ -328,14 +331,17 @@ static void before_launch(void) {
     if (slot != NULL && *np_fork_canary) np_store(np_scratch(slot)->launched, np_order());
 }
 
-static void before_exec(void) {
+/* Whether a confined child left its parent's memory, for not_executed. */
+static bool before_exec(void) {
     struct np_slot *slot = is_own_process() ? np_self() : NULL;
     if (slot != NULL) np_counters(slot, true);
     before_launch();
     np_limit_before_exec();
+    return np_confined_child_leaves();
 }
 
-static int not_executed(int result) {
+static int not_executed(bool left, int result) {
+    np_confined_child_stays(left);
     np_limit_exec_failed();
     return result;
 }
@@ -347,38 +353,38 @@ static int exec_now(const void *context, const char *path, char *const arguments
 
 NP_EXPORT int execve(const char *path, char *const arguments[], char *const environment[]) {
     COMPLETE(environment, path);
-    before_exec();
+    bool left = before_exec();
     struct np_emulated_program program;
     if (!strips_ && np_emulator_takes(path, &program))
-        return not_executed(np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
-    return not_executed(NP_REAL(execve)(path, arguments, completed));
+        return not_executed(left, np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
+    return not_executed(left, NP_REAL(execve)(path, arguments, completed));
 }
 
 NP_EXPORT int execvpe(const char *file, char *const arguments[], char *const environment[]) {
     char room[1024];
     const char *found = np_exec_find(file, room, sizeof room);
     COMPLETE(environment, found);
-    before_exec();
+    bool left = before_exec();
     struct np_emulated_program program;
     if (!strips_ && np_emulator_takes(found, &program))
-        return not_executed(np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
-    return not_executed(NP_REAL(execvpe)(file, arguments, completed));
+        return not_executed(left, np_emulator_run(&program, arguments, completed, np_exec_entry(completed, "LD_PRELOAD="), exec_now, NULL));
+    return not_executed(left, NP_REAL(execvpe)(file, arguments, completed));
 }
 
 NP_EXPORT int fexecve(int fd, char *const arguments[], char *const environment[]) {
     char path[32];
     COMPLETE(environment, np_exec_path_of_fd(fd, path));
-    before_exec();
-    return not_executed(NP_REAL(fexecve)(fd, arguments, completed));
+    bool left = before_exec();
+    return not_executed(left, NP_REAL(fexecve)(fd, arguments, completed));
 }
 
 NP_EXPORT int execveat(int fd, const char *path, char *const arguments[], char *const environment[], int flags) {
     char room[1024];
     COMPLETE(environment, np_exec_path_at(fd, path, room, sizeof room));
-    before_exec();
+    bool left = before_exec();
     long result = np_sys(SYS_execveat, fd, (long)path, (long)arguments, (long)completed, flags, 0);
     errno = (int)-result;
-    return not_executed(-1);
+    return not_executed(left, -1);
 }
 
 struct spawn {

@@ -6,24 +6,48 @@
  */
 #define _GNU_SOURCE
 #include "omp.h"
+#include "track.h"
 
 #include <dlfcn.h>
 
 _Thread_local struct np_omp np_omp __attribute__((tls_model("initial-exec")));
 
-void *np_omp_real(const char *name) {
-    static const char *const libraries[] = {"libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so"};
-    int saved = errno;
-    void *found = dlsym(RTLD_NEXT, name);
-    /* A library that was loaded with RTLD_LOCAL, as plug-ins are. */
-    for (unsigned i = 0; found == NULL && i < sizeof libraries / sizeof *libraries; i++) {
-        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
-        if (library == NULL) continue;
-        found = dlsym(library, name);
-        dlclose(library);
+/* ---- the functions behind the hooks ---- */
+
+static const char *const libraries[] = {"libgomp.so.1", "libomp.so.5", "libomp.so", "libiomp5.so"};
+#define LIBRARIES (sizeof libraries / sizeof *libraries)
+
+extern const struct np_real_place *np_begin_omp_reals[] __asm__("__start_np_omp_reals") NP_HIDDEN;
+extern const struct np_real_place *np_end_omp_reals[] __asm__("__stop_np_omp_reals") NP_HIDDEN;
+
+/* Looks for the listed functions that are not found yet. False: one is in no library. */
+static bool find_listed(const struct np_real_place **begin, const struct np_real_place **end) {
+    /* Libraries that were loaded with RTLD_LOCAL, as plug-ins are. */
+    void *handles[LIBRARIES];
+    bool has_all = true;
+    for (unsigned i = 0; i < LIBRARIES; i++) handles[i] = NP_REAL(dlopen)(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+    for (const struct np_real_place **at = begin; at < end; at++) {
+        if (np_load(*(*at)->place) != NULL) continue;
+        void *found = dlsym(RTLD_NEXT, (*at)->name);
+        for (unsigned i = 0; found == NULL && i < LIBRARIES; i++)
+            if (handles[i] != NULL) found = dlsym(handles[i], (*at)->name);
+        np_store(*(*at)->place, found);
+        has_all &= found != NULL;
     }
+    for (unsigned i = 0; i < LIBRARIES; i++)
+        if (handles[i] != NULL) NP_REAL(dlclose)(handles[i]);
+    return has_all;
+}
+
+static bool find_all(void) { return find_listed(np_begin_omp_reals, np_end_omp_reals); }
+
+void *np_omp_find(const struct np_real_place *real) {
+    static bool are_found;
+    if (!__atomic_exchange_n(&are_found, true, __ATOMIC_RELAXED)) np_look_up(find_all);
+    int saved = errno;
+    if (np_load(*real->place) == NULL) find_listed(&real, &real + 1); /* of a library that was loaded since */
     errno = saved;
-    return found;
+    return np_load(*real->place);
 }
 
 /* ---- regions ---- */
@@ -36,14 +60,12 @@ struct region {
     uint32_t expected; /* members that have not begun */
 };
 
+int omp_get_active_level(void), omp_get_max_active_levels(void), omp_get_max_threads(void);
+
 /* Members that a region is going to have, as far as is known before it starts. */
 static uint32_t members(unsigned threads) {
-    static int (*get_max)(void), (*get_level)(void), (*get_max_level)(void);
-    if (get_max == NULL) {
-        get_level = (int (*)(void))np_omp_real("omp_get_active_level");
-        get_max_level = (int (*)(void))np_omp_real("omp_get_max_active_levels");
-        get_max = (int (*)(void))np_omp_real("omp_get_max_threads");
-    }
+    int (*get_level)(void) = NP_OMP_REAL(omp_get_active_level), (*get_max_level)(void) = NP_OMP_REAL(omp_get_max_active_levels);
+    int (*get_max)(void) = NP_OMP_REAL(omp_get_max_threads);
     if (get_max == NULL || get_level == NULL || get_max_level == NULL || get_level() >= get_max_level()) return 1;
     return threads != 0 ? threads : (uint32_t)get_max();
 }

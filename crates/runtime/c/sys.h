@@ -13,6 +13,7 @@
 #else
 #pragma GCC visibility push(hidden)
 extern bool np_is_confined;
+extern bool np_child_is_confined; /* by a filter of a child that runs in this memory (vfork), see confined.h */
 #pragma GCC visibility pop
 #endif
 

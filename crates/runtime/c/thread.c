@@ -477,7 +477,7 @@ NP_EXPORT int prctl(int option, ...) {
     bool confines = option == PR_SET_SECCOMP && !np_is_confined;
     if (confines) np_confinement_begins();
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (confines && result != 0) np_is_confined = false;
+    if (confines && result != 0) np_confinement_failed();
     if (result == 0 && option == PR_SET_NAME) named(NULL, (const char *)a);
     return result;
 }

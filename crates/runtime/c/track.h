@@ -75,6 +75,8 @@ extern char np_arena_env[256];        /* NUMAPILOT_ARENA=... */
 /* To be called before a thread is made, and before the loader loads a library: once, all functions behind hooks are found (startup.c). */
 extern bool np_reals_are_found;
 void np_find_reals(void);
+/* Looks functions up by the loader, by `find`, which says whether it found all. */
+void np_look_up(bool (*find)(void));
 static inline void np_before_threads(void) {
     if (np_unlikely(!np_load(np_reals_are_found))) np_find_reals();
 }
@@ -128,6 +130,7 @@ static inline unsigned np_words_for(size_t bytes) { return (unsigned)((bytes + 7
 /* -- confined.c -- */
 /* The program is about to put itself under a filter. */
 void np_confinement_begins(void);
+void np_confinement_failed(void);
 
 /* -- thread.c -- */
 struct np_birth {

@@ -230,6 +230,14 @@ fn mappings_of_every_kind_are_recorded_exactly() {
             None => panic!("`{line}` is not among {:#?}", &described[at..]),
         }
     }
+    // What the kernel refused has ended nothing.
+    let is_unmapped = |what: &str| described.iter().any(|line| line.starts_with("unmap ") && line.ends_with(what));
+    assert!(!is_unmapped(&format!(" {}", 1_u64 << 47)), "{described:#?}");
+    for huge in run.truth.iter().filter(|line| line.ends_with(" 137 -")) {
+        let words: Vec<&str> = huge.split(' ').collect();
+        let half = words[2].parse::<u64>().expect("a number") / 2;
+        assert!(!is_unmapped(&format!("unmap {} {half}", words[1])), "{described:#?}");
+    }
     let initial = run.events(|event| {
         if let Event::Map { flags, path, .. } = event { (flags & 64 != 0).then(|| path.clone()) } else { None }
     });

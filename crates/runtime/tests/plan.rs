@@ -468,6 +468,19 @@ fn a_program_that_restricts_its_system_calls_is_not_killed_for_ours() {
     assert!(output.status.success(), "it becomes another program: {}", output.status);
 }
 
+/// As `a_child_that_restricts_its_system_calls_does_not_restrict_its_parents` of the tracker.
+#[test]
+fn a_child_that_restricts_its_system_calls_leaves_its_parents_plan() {
+    let program = compile("confined_child.c", "plan-confined-child", &["-O1", "-fno-builtin"]);
+    let still = compile("confined.c", "plan-still-child", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    for becomes in [false, true] {
+        let image = image(&format!("confined-child-{becomes}"), 900, 1100, 1);
+        let output = under(&image, Command::new(&program).args(becomes.then_some(&still)));
+        assert!(output.status.success(), "{becomes}: {}", output.status);
+        assert_eq!(taken(&image), (100, 0), "{becomes}: {:?}", counters(&image));
+    }
+}
+
 /// As `a_limit_that_a_program_sets_itself_is_its_own` of the tracker.
 #[test]
 fn addresses_that_serve_no_block_go_when_a_program_limits_itself() {

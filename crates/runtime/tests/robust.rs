@@ -244,6 +244,19 @@ fn threads_that_a_constructor_waits_for_do_not_wait_for_the_loader() {
     }
 }
 
+/// As above: the loader must not be asked by the region's other threads, which come to most of OpenMP's functions first.
+#[test]
+fn a_region_in_a_constructor_does_not_wait_for_the_loader() {
+    let library = compile("early_omp.c", "early_omp.so", &["-shared", "-fPIC", "-O1", "-fopenmp"]);
+    let program = compile("early_host.c", "early-host", &["-O1"]);
+    let library = library.to_str().expect("UTF-8");
+    let plain = Command::new(&program).arg(library).status().expect("program starts");
+    assert!(plain.success(), "{plain} without the tracker");
+    for mode in [layout::MODE_TRACK, layout::MODE_INSTRUMENT] {
+        record_with(Arena::simulating(32, 1 << 20, mode), &program, &[library], |_| {}).assert_success();
+    }
+}
+
 /// Servers and real-time programs lock their memory, and most of them end where that fails.
 #[test]
 fn memory_that_a_program_locks_is_its_own() {
@@ -339,6 +352,30 @@ fn a_program_that_restricts_its_system_calls_may_become_another() {
         let run = record_with(Arena::new(8, 4 << 20), &program, &[by, "exec", still], |_| {});
         run.assert_success();
         assert_eq!(run.arena.unrecorded_programs(layout::UNRECORDED_CLOSED), 1, "{by}");
+    }
+}
+
+/// A vfork child runs in its parent's memory, and the filter is the child's alone.
+#[test]
+fn a_child_that_restricts_its_system_calls_does_not_restrict_its_parents() {
+    let program = compile("confined_child.c", "confined-child", &["-O1", "-fno-builtin"]);
+    let still = compile("confined.c", "still-child", &["-O1", "-DSTILL", "-static", "-nostdlib"]);
+    let still = still.to_str().expect("UTF-8");
+    for arguments in [&[][..], &[still], &[still, "/nonexistent"]] {
+        let plain = Command::new(&program).args(arguments).output().expect("program starts");
+        assert!(plain.status.success(), "{arguments:?}: {} without the tracker", plain.status);
+        let run = record_with(Arena::new(8, 4 << 20), &program, arguments, |_| {});
+        run.assert_success();
+        // The path is asked for: it is left out where the program is confined.
+        let mapped = run.events(|event| match event {
+            Event::Map { path, flags, .. } => (path.ends_with("/confined-child") && flags & 64 == 0).then_some(()),
+            _ => None,
+        });
+        assert_eq!(mapped.len(), 1, "{arguments:?}");
+        let blocks = run.events(|event| matches!(event, Event::Alloc { bytes: 1000, .. }).then_some(()));
+        assert_eq!(blocks.len(), 100, "{arguments:?}: the parent has not ended");
+        let marks = run.events(|event| if let Event::Mark { text } = event { Some(text.clone()) } else { None });
+        assert!(!marks.iter().any(|mark| mark.contains("seccomp")), "{marks:?}");
     }
 }
 

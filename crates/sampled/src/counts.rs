@@ -40,6 +40,8 @@ pub struct Counts {
     pub level_unknown: u64,
     /// Accesses of events whose period counts something else (cycles), so that the number of accesses that each represents is unknown.
     pub of_unknown_weight: u64,
+    /// Accesses that each represent more than a trace's weight can say (2^32 - 1), and count as that many.
+    pub of_more_weight: u64,
     /// Accesses whose latency is known.
     pub with_latency: u64,
     /// Accesses whose home node is known.
@@ -89,6 +91,18 @@ impl Counts {
         let count = self.beyond_addresses;
         let words = "samples access addresses of more than 48 bits, which a trace cannot hold, and are left out";
         (count > 0).then(|| format!("{count} {words}"))
+    }
+
+    /// A note on samples that stand for more accesses than a trace can say; `None`: there are none.
+    pub fn weight_note(&self) -> Option<String> {
+        (self.of_more_weight > 0).then(|| {
+            format!(
+                "{} for more than {} accesses each and counts as that many: shares of threads, objects and nodes are too low where such samples are; record \
+                 with a shorter period or a higher frequency",
+                units::counted(self.of_more_weight, "sample stands", "samples stand"),
+                u32::MAX
+            )
+        })
     }
 
     /// A note on sampling that the kernel slowed down; `None`: it did not.

@@ -399,6 +399,8 @@ impl Samples {
         counts.with_latency += u64::from(access.latency_cycles.is_some());
         counts.with_home += u64::from(home.is_some());
         counts.with_cpu += u64::from(access.cpu.is_some());
+        let weight = access.period.unwrap_or(1).max(1);
+        counts.of_more_weight += u64::from(weight > u64::from(u32::MAX));
         let event = Access {
             address: VirtAddr(access.address),
             cpu: access.cpu.map(CpuId),
@@ -411,7 +413,7 @@ impl Samples {
             latency_cycles: access.latency_cycles,
             ip: VirtAddr(access.ip.unwrap_or(0)),
             stack,
-            weight: access.period.map_or(1, |period| u32::try_from(period).unwrap_or(u32::MAX).max(1)),
+            weight: u32::try_from(weight).unwrap_or(u32::MAX),
             page,
         };
         self.out.put(thread, time, Event::Access(event))
@@ -754,6 +756,23 @@ mod tests {
         homes.sort_unstable();
         let [found, made] = [(0x10_0000, Some(NodeId(0))), (0x20_0000, Some(NodeId(1)))];
         assert_eq!(homes, [found, found, made]);
+    }
+
+    /// As perf takes them at a frequency of one sample a second of a core that makes billions of accesses in one.
+    #[test]
+    fn samples_that_stand_for_more_than_a_weight_can_say_are_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut samples, writer, dir) = recorded_by(Engine::Import, folder.path());
+        for period in [Some(1 << 32), Some((1 << 32) - 1), Some(0), None] {
+            let access = MemoryAccess { period, ..fault(7, 0, 0x10_0000) };
+            samples.put(&access, 1000, false).unwrap();
+        }
+        let counts = samples.counts();
+        assert_eq!((counts.accesses, counts.of_more_weight), (4, 1));
+        assert!(counts.weight_note().is_some_and(|note| note.starts_with("1 sample stands for more than 4294967295")));
+        let mut weights: Vec<_> = finished(samples, writer, &dir).accesses().map(|access| access.weight).collect();
+        weights.sort_unstable();
+        assert_eq!(weights, [1, 1, u32::MAX, u32::MAX]);
     }
 
     /// A reader's hinting fault after the process has ended has no answer. It is no first touch for that: the page was placed by the fault before.

@@ -14,6 +14,10 @@ const FORKS_MAX: usize = 16;
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACK_IDS_MAX: u32 = 1 << 26;
+/// Of these, those that are accepted before any stack was seen, and how many more with each. Stacks may be lost, but an id far beyond all that were seen is
+/// damage, and the table of all up to it would take gigabytes.
+pub(super) const STACKS_FIRST: u32 = 1 << 21;
+const STACKS_PER_STACK: u32 = 16;
 
 impl<L: Layouts> Joiner<L> {
     /// The location of a code address of a process, through the thread's cache.
@@ -131,7 +135,8 @@ impl<L: Layouts> Joiner<L> {
     /// Adds a call stack. Frames are return addresses, so the call is at the byte before. Frames of numapilot's own libraries (hooks, and its start functions
     /// of threads) are not the program's, and are left out.
     pub(super) fn stack(&mut self, record: &Record, id: StackId, frames: &[VirtAddr], truncated: bool, failed: bool) {
-        if id.0 == 0 || id.0 > STACK_IDS_MAX {
+        self.stack_max = STACK_IDS_MAX.min(self.stack_max + STACKS_PER_STACK);
+        if id.0 == 0 || id.0 > self.stack_max {
             self.out.losses.inconsistent_records += 1;
             return;
         }

@@ -60,6 +60,28 @@ impl Homes {
         Some(self.chunks.get(&(page / CHUNK_PAGES))?.get(page))
     }
 
+    /// How many of the `pages` pages from `address` on, of which there is one at least, are alike in this: whether their home is known. Perhaps more are.
+    pub fn alike(&self, address: u64, pages: u32) -> (u32, bool) {
+        let first = (address >> PAGE_SHIFT) % CHUNK_PAGES;
+        let end = CHUNK_PAGES.min(first + u64::from(pages));
+        let is_known = |node: u16| node != UNKNOWN && node != UNKNOWABLE;
+        match self.chunks.get(&((address >> PAGE_SHIFT) / CHUNK_PAGES)) {
+            None => ((end - first) as u32, false),
+            Some(Chunk::Same(node)) => ((end - first) as u32, is_known(*node)),
+            Some(Chunk::Each(nodes)) => {
+                let nodes = &nodes[first as usize..end as usize];
+                let is_first_known = nodes.first().is_some_and(|node| is_known(*node));
+                (nodes.iter().take_while(|node| is_known(**node) == is_first_known).count() as u32, is_first_known)
+            }
+        }
+    }
+
+    /// Chunks with a number for each page.
+    #[cfg(test)]
+    pub fn detailed(&self) -> usize {
+        self.chunks.values().filter(|chunk| matches!(chunk, Chunk::Each(_))).count()
+    }
+
     /// Whether the home of the page at `address` was told to be unknown, so that it is not to be inferred either.
     pub fn is_unknowable(&self, address: u64) -> bool {
         self.told(address) == Some(UNKNOWABLE)

@@ -10,9 +10,10 @@ use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, PoolEvent
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
 use numapilot_trace::wire::layout;
 
-use super::segments::Part;
 use super::space::{Loaded, Mapping, Space, map_flags};
-use super::{ADDRESS_END, INDEX_MAX, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra};
+use super::{
+    ADDRESS_END, INDEX_MAX, INDICES_PER_START, Joiner, Layouts, Module, ProcessExtra, Running, SiteKey, ThreadExtra,
+};
 use crate::model::{CountersAt, Object, ObjectKind, Process, Thread};
 
 /// Processes that ended last, whose live sets are kept for records that follow.
@@ -388,7 +389,8 @@ impl<L: Layouts> Joiner<L> {
     pub(super) fn thread_start(&mut self, record: &Record) {
         let Event::ThreadStart { index, pid, tid, parent, process, cpu, node, .. } = &record.event else { return };
         let Event::ThreadStart { stack_low, stack_high, start_routine, created_at, .. } = &record.event else { return };
-        if index.0 > INDEX_MAX || process.0 > INDEX_MAX {
+        self.index_max = INDEX_MAX.min(self.index_max + INDICES_PER_START);
+        if index.0 > self.index_max || process.0 > self.index_max {
             self.out.losses.inconsistent_records += 1;
             return;
         }
@@ -468,7 +470,8 @@ impl<L: Layouts> Joiner<L> {
         let Event::ProcessStart { index, pid, parent_pid, parent, by_exec, exe, arguments } = &record.event else {
             return;
         };
-        if index.0 > INDEX_MAX {
+        self.index_max = INDEX_MAX.min(self.index_max + INDICES_PER_START);
+        if index.0 > self.index_max {
             self.out.losses.inconsistent_records += 1;
             return;
         }
@@ -547,41 +550,12 @@ impl<L: Layouts> Joiner<L> {
         let toucher = toucher.filter(|thread| (thread.0 as usize) < self.out.threads.len()).unwrap_or(record.thread);
         let is_known = u32::from(cause) != layout::PLACED_UNKNOWN;
         match self.spaces[process.0 as usize].shared_part(address).filter(|_| is_known) {
-            Some(part) => self.place_shared(record, toucher, part, (address, pages), node, cause),
+            Some(part) => {
+                for run in self.segments.place(part, (address, pages), node, u32::from(cause)) {
+                    self.put_placement(record, toucher, run, node, cause);
+                }
+            }
             None => self.put_placement(record, toucher, (address, pages), node, cause),
-        }
-    }
-
-    /// Pages of shared memory that were found in several processes were found once. One that a process touched first is found by the others, which know nothing
-    /// of it: their own first touches place nothing.
-    fn place_shared(
-        &mut self,
-        record: &Record,
-        toucher: ThreadIndex,
-        part: Part,
-        (address, pages): (u64, u32),
-        node: NodeId,
-        cause: u8,
-    ) {
-        let is_found = u32::from(cause) == layout::PLACED_FOUND;
-        let is_touch = [layout::PLACED_FIRST_TOUCH, layout::PLACED_POLICY].contains(&u32::from(cause));
-        let is_once = is_touch && self.segments.is_unique(part);
-        let mut run = (address, 0);
-        for at in (0..u64::from(pages)).map(|page| address + page * PAGE_BYTES) {
-            let is_known = self.segments.home(part, at).is_some();
-            let is_new = !is_known || !(is_found || is_once);
-            if is_new || is_found {
-                self.segments.set_home(part, at, node);
-            }
-            match (is_new, run.1) {
-                (true, 0) => run = (at, 1),
-                (true, _) => run.1 += 1,
-                (false, 0) => {}
-                (false, _) => self.put_placement(record, toucher, std::mem::take(&mut run), node, cause),
-            }
-        }
-        if run.1 > 0 {
-            self.put_placement(record, toucher, run, node, cause);
         }
     }
 

@@ -46,6 +46,10 @@ use space::{Found, Space};
 
 /// Highest thread, process or similar number that is accepted. Numbers are consecutive, so a higher one means damage.
 pub(crate) const INDEX_MAX: u32 = 1 << 22;
+/// Of these, those that are accepted before any start was seen, and how many more with each start. Starts may be lost, but a number far beyond all that were
+/// seen is damage, and the tables of everything up to it would take gigabytes.
+const INDICES_FIRST: u32 = 1 << 18;
+const INDICES_PER_START: u32 = 16;
 /// Name of what the libraries have that numapilot loads into programs: their code and static data.
 const OWN_MEMORY: &str = "numapilot's own libraries";
 
@@ -243,6 +247,10 @@ pub(crate) struct Joiner<L> {
     start_order: u64,
     serial: u32,
     segments: Segments,
+    /// Highest thread or process number that is accepted now.
+    index_max: u32,
+    /// Highest stack id that is accepted now.
+    stack_max: u32,
     /// Threads with stacks whose start records came before that of their process.
     early: HashMap<ProcessIndex, Vec<ThreadIndex>>,
     /// Processes that ended last, oldest first.
@@ -274,6 +282,8 @@ impl<L: Layouts> Joiner<L> {
             start_order,
             serial: 0,
             segments: Segments::default(),
+            index_max: INDICES_FIRST,
+            stack_max: code::STACKS_FIRST,
             early: HashMap::new(),
             ended: VecDeque::new(),
             interpreted: Vec::new(),
@@ -289,7 +299,7 @@ impl<L: Layouts> Joiner<L> {
 
     /// Processes the next record; order stamps must not decrease.
     pub fn push(&mut self, record: &Record, sink: &mut impl AccessSink) {
-        if record.thread.0 > INDEX_MAX {
+        if record.thread.0 > self.index_max {
             // The ring's beginning was lost, so the address space of its addresses is unknown.
             self.out.losses.inconsistent_records += 1;
             return;

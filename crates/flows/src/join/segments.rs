@@ -74,9 +74,32 @@ impl Segments {
         self.all[part.segment as usize].homes.get(part.offset(address))
     }
 
-    /// Sets the home of the page at an address.
-    pub fn set_home(&mut self, part: Part, address: u64, node: NodeId) {
-        self.all[part.segment as usize].homes.set(part.offset(address), 1, node);
+    /// Pages of a part were placed. Returns the runs of them, as address and number, that are told of for the first time: pages that were found in several
+    /// processes were found once, and one that a process touched first is found by the others, which know nothing of it: their own first touches place nothing.
+    pub fn place(&mut self, part: Part, (address, pages): (u64, u32), node: NodeId, cause: u32) -> Vec<(u64, u32)> {
+        let is_found = cause == layout::PLACED_FOUND;
+        let is_touch = [layout::PLACED_FIRST_TOUCH, layout::PLACED_POLICY].contains(&cause);
+        let is_once = is_touch && self.is_unique(part);
+        let homes = &mut self.all[part.segment as usize].homes;
+        let mut runs: Vec<(u64, u32)> = Vec::new();
+        let mut done = 0;
+        while done < pages {
+            let at = address + (u64::from(done) << layout::PAGE_SHIFT);
+            let (alike, is_known) = homes.alike(part.offset(at), pages - done);
+            let is_new = !is_known || !(is_found || is_once);
+            done += alike;
+            if is_new || is_found {
+                homes.set(part.offset(at), u64::from(alike), node);
+            }
+            if !is_new {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((start, count)) if *start + (u64::from(*count) << layout::PAGE_SHIFT) == at => *count += alike,
+                _ => runs.push((at, alike)),
+            }
+        }
+        runs
     }
 
     /// Whether there is any of which [`Segments::is_unique`] holds.
@@ -122,7 +145,7 @@ mod tests {
         let first = segments.part(SHARED, "/dev/shm/a", (0x10_0000, 0)).unwrap();
         let other = segments.part(SHARED, "/dev/shm/a", (0x70_0000, 0x2000)).unwrap();
         let stranger = segments.part(SHARED, "/dev/shm/b", (0x10_0000, 0)).unwrap();
-        segments.set_home(first, 0x10_3000, NodeId(2));
+        segments.place(first, (0x10_3000, 1), NodeId(2), layout::PLACED_FIRST_TOUCH);
         assert_eq!(segments.home(other, 0x70_1000), Some(NodeId(2)));
         assert_eq!(segments.home(other, 0x70_0000), None);
         assert_eq!(segments.home(stranger, 0x10_3000), None);
@@ -142,6 +165,33 @@ mod tests {
         assert!(before == again && !segments.is_new(again), "found before, then mapped once more");
         assert_eq!(segments.part(SHARED, "/var/lib/data", (0, 0)), None);
         assert_eq!(segments.part(0, "/dev/shm/a", (0, 0)), None, "a private mapping has pages of its own");
+    }
+
+    #[test]
+    fn pages_that_others_touched_or_found_are_placed_once() {
+        let mut segments = Segments::default();
+        let part = segments.part(SHARED, "/SYSV id 1", (0x10_0000, 0)).unwrap();
+        let (touch, found, moved) = (layout::PLACED_FIRST_TOUCH, layout::PLACED_FOUND, layout::PLACED_MOVED);
+        assert_eq!(segments.place(part, (0x10_1000, 2), NodeId(1), touch), [(0x10_1000, 2)]);
+        assert_eq!(segments.place(part, (0x10_0000, 5), NodeId(2), touch), [(0x10_0000, 1), (0x10_3000, 2)]);
+        assert_eq!(
+            [0x10_0000, 0x10_1000, 0x10_4000].map(|at| segments.home(part, at)),
+            [2, 1, 2].map(|node| Some(NodeId(node)))
+        );
+        assert_eq!(segments.place(part, (0x10_0000, 6), NodeId(3), found), [(0x10_5000, 1)]);
+        assert_eq!(segments.home(part, 0x10_1000), Some(NodeId(3)));
+        assert_eq!(segments.place(part, (0x10_0000, 6), NodeId(0), moved), [(0x10_0000, 6)]);
+    }
+
+    /// Some bytes of a damaged trace can say so much. Page by page it took minutes, and a number for each page.
+    #[test]
+    fn a_terabyte_is_placed_in_pieces_that_are_alike() {
+        let mut segments = Segments::default();
+        let part = segments.part(SHARED, "", (0, 0)).unwrap();
+        segments.place(part, (0x20_3000, 2), NodeId(1), layout::PLACED_FIRST_TOUCH);
+        let runs = segments.place(part, (0, 1 << 28), NodeId(2), layout::PLACED_FIRST_TOUCH);
+        assert_eq!(runs, [(0, 0x203), (0x20_5000, (1 << 28) - 0x205)]);
+        assert_eq!(segments.all[part.segment as usize].homes.detailed(), 1);
     }
 
     #[test]

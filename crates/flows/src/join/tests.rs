@@ -416,6 +416,7 @@ fn damaged_records_are_counted_and_change_nothing() {
         Event::Map { address, bytes: 4096, flags: 0, file_offset: 0, path: String::new(), stack: StackId(0) },
         Event::Unmap { address: VirtAddr(0), bytes: u64::MAX },
         Event::Stack { id: StackId(u32::MAX), frames: Vec::new(), truncated: false, failed: false },
+        Event::Stack { id: StackId(1 << 26), frames: Vec::new(), truncated: false, failed: false },
         Event::ThreadEnd { index: ThreadIndex(u32::MAX) },
         Event::ProcessEnd { index: ProcessIndex(u32::MAX), by_exec: true, code: 0 },
         Event::ModuleEnd { id: ModuleId(77) },
@@ -428,11 +429,15 @@ fn damaged_records_are_counted_and_change_nothing() {
         world.emit(0, event);
     }
     let stamp = Stamp { order: Order(99), time: TimeNs(99) };
-    let stray = Record { stamp, thread: ThreadIndex(u32::MAX), event: Event::Free { address: VirtAddr(1) } };
-    world.joiner.push(&stray, &mut |_: &JoinedAccess| {});
+    // The second would be a possible number after as many others.
+    for thread in [u32::MAX, 1 << 22] {
+        let stray = Record { stamp, thread: ThreadIndex(thread), event: Event::Free { address: VirtAddr(1) } };
+        world.joiner.push(&stray, &mut |_: &JoinedAccess| {});
+    }
     let joined = world.joiner.finish();
-    assert_eq!(joined.losses.inconsistent_records, damaged + 1);
+    assert_eq!(joined.losses.inconsistent_records, damaged + 2);
     assert_eq!((joined.objects.len(), world.results.len()), (0, 1));
+    assert_eq!((joined.stacks.len(), joined.threads.len()), (1, 1));
 }
 
 #[test]

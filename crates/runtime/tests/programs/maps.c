@@ -4,6 +4,27 @@
 #include <sys/mman.h>
 #include <sys/shm.h>
 
+/* Of pages that hugetlb has, where the kernel has it: it maps whole ones, and unmaps no part of one. Nothing of them is touched, so none need be there. */
+NOINLINE static void map_huge(void) {
+    char text[8192] = {0}, *size;
+    int fd = open("/proc/meminfo", O_RDONLY);
+    CHECK(fd >= 0 && read(fd, text, sizeof text - 1) > 0 && close(fd) == 0);
+    if ((size = strstr(text, "Hugepagesize:")) == NULL) return;
+    size_t huge = strtoul(size + 13, NULL, 10) << 10;
+    char *pages = mmap(NULL, huge / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    if (pages == MAP_FAILED) return;
+    truth("map %lx %zu %d -", (unsigned long)pages, huge, 9 | 128);
+    CHECK(munmap(pages, huge / 2) == -1);
+    CHECK(munmap(pages, huge) == 0);
+    truth("unmap %lx %zu", (unsigned long)pages, huge);
+    int memory = memfd_create("np-huge", MFD_HUGETLB);
+    if (memory < 0) return;
+    pages = mmap(NULL, huge / 2, PROT_READ, MAP_SHARED | MAP_NORESERVE, memory, 0);
+    if (pages == MAP_FAILED) return;
+    truth("map %lx %zu 2 /memfd:np-huge (deleted)", (unsigned long)pages, huge);
+    close(memory);
+}
+
 int main(void) {
     size_t page = 4096;
     char *a = mmap(NULL, 10 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,6 +61,8 @@ int main(void) {
     truth("unmap %lx %zu", (unsigned long)end + page, 2 * page);
     CHECK(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED);
     CHECK(munmap((void *)1, page) == -1);
+    map_huge();
+    CHECK(munmap(b, 1ul << 47) == -1); /* beyond the end of what programs have */
     truth_write();
     return 0;
 }

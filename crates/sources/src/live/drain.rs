@@ -101,6 +101,8 @@ pub struct LiveOutcome {
     pub aux: AuxCounts,
     /// Ticks by which order stamps may be late.
     pub stamp_error_ticks: u64,
+    /// The counter of order stamps has begun anew meanwhile.
+    pub counter_was_reset: bool,
     /// Records of threads beyond those that a trace can hold.
     pub left_out: u64,
     /// Samples whose times are by the clock of another program's event.
@@ -259,6 +261,7 @@ impl<'a> Reader<'a> {
         self.outcome.sizes_asked = self.sizes.map(|sizes| sizes.asked).unwrap_or_default();
         self.outcome.counts.aux_bytes_unread = self.queue.aux_bytes_unread();
         self.outcome.stamp_error_ticks = self.line.error_ticks();
+        self.outcome.counter_was_reset = self.line.is_reset();
         self.outcome
     }
 

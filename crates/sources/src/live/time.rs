@@ -55,6 +55,8 @@ pub struct TimeLine {
     /// Where the last stamp was found: the next one is mostly there too.
     near: usize,
     max_width: u64,
+    /// The counter began anew.
+    is_reset: bool,
 }
 
 /// Pairs that are kept: stamps older than the oldest of them are placed on its line.
@@ -63,7 +65,7 @@ const PAIRS_KEPT: usize = 256;
 impl TimeLine {
     /// A line through two pairs, the first from before any stamp.
     pub fn new(first: ClockPair, second: ClockPair) -> TimeLine {
-        let mut line = TimeLine { pairs: vec![first], near: 0, max_width: first.width };
+        let mut line = TimeLine { pairs: vec![first], near: 0, max_width: first.width, is_reset: false };
         line.add(second);
         line
     }
@@ -73,10 +75,13 @@ impl TimeLine {
         self.pairs[self.pairs.len() - 1].raw_ns
     }
 
-    /// Adds a later pair. One at the same moment as the last, or before it, says nothing and is left out.
+    /// Adds a later pair. One at the same moment as the last, or before it, says nothing and is left out. Once the counter has begun anew (suspend to memory),
+    /// so are all: the last line goes on, as one that led from the old count to the new would descend.
     pub fn add(&mut self, pair: ClockPair) {
         let last = self.pairs[self.pairs.len() - 1];
-        if pair.raw_ns <= last.raw_ns || pair.order <= last.order {
+        let is_later = pair.raw_ns > last.raw_ns;
+        self.is_reset |= is_later && last.order.saturating_sub(pair.order) > self.max_width.max(pair.width);
+        if self.is_reset || !is_later || pair.order <= last.order {
             return;
         }
         self.max_width = self.max_width.max(pair.width);
@@ -85,6 +90,11 @@ impl TimeLine {
             self.pairs.drain(..PAIRS_KEPT / 2);
             self.near = 0;
         }
+    }
+
+    /// Whether the counter has begun anew, so that stamps before and after are not in order.
+    pub fn is_reset(&self) -> bool {
+        self.is_reset
     }
 
     /// Ticks by which an order stamp may be late.
@@ -181,6 +191,21 @@ mod tests {
             assert!(order >= last, "it descends");
             last = order;
         }
+    }
+
+    /// After suspend to memory, processors without a counter that survives it count from zero again.
+    #[test]
+    fn a_counter_that_begins_anew_is_told_and_no_line_descends() {
+        let pair = |raw_ns, order| ClockPair { raw_ns, order, width: 10 };
+        let mut line = TimeLine::new(pair(1000, 50_000), pair(2000, 52_000));
+        line.add(pair(2500, 51_995));
+        assert!(!line.is_reset(), "read on another processor");
+        line.add(pair(3000, 700));
+        assert!(line.is_reset());
+        let before = line.order_of(9000);
+        assert_eq!(before, 66_000);
+        line.add(pair(10_000, 52_500));
+        assert!(line.order_of(9001) >= before);
     }
 
     /// perf's own clock counts from another moment than CLOCK_MONOTONIC_RAW.

@@ -12,7 +12,7 @@ pub fn counts(outcome: &LiveOutcome) -> Value {
     json!({
         "samples": counts.samples, "accesses": counts.accesses, "page_faults": counts.faults,
         "without_address": counts.without_address, "of_guests": counts.of_guests,
-        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses,
+        "kernel_addresses": counts.kernel_addresses, "addresses_beyond": counts.beyond_addresses, "of_more_weight": counts.of_more_weight,
         "without_thread": counts.without_thread, "of_the_tracker": counts.trackers, "lost_records": counts.lost, "throttled": counts.throttled,
         "undecodable_records": counts.undecodable, "corrupt_ring_bytes": outcome.corrupt_bytes,
         "aux_pieces": outcome.aux.pieces, "aux_truncated": outcome.aux.truncated, "aux_partial": outcome.aux.partial,
@@ -58,6 +58,7 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
     }
     notes.extend(counts.guests_note());
     notes.extend(counts.beyond_note());
+    notes.extend(counts.weight_note());
     if counts.without_thread > 0 {
         notes.push(format!(
             "{} left out, because the thread is unknown",
@@ -72,6 +73,13 @@ pub fn notes(outcome: &LiveOutcome, numa_balancing: Option<i64>) -> Vec<String> 
              such times are off by up to some 20 ms, and stacks may be missing or cut",
             units::counted(outcome.filled_for_others, "page fault", "page faults")
         ));
+    }
+    if outcome.counter_was_reset {
+        notes.push(
+            "the processor's time-stamp counter began anew while recording, because the machine was suspended: what the program's own records tell from then \
+             on is out of order with the rest; record again without suspending the machine"
+                .to_owned(),
+        );
     }
     notes.extend(counts.throttling_note());
     if outcome.left_out > 0 {
