@@ -63,7 +63,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
-        format!("; node {node} serves {}", units::percent(served.value / all))
+        format!("; node {node} serves {}", units::part_percent(served.value / all))
     });
     let population = &totals.imbalance.population;
     let spread =
@@ -106,7 +106,7 @@ fn top_object(row: &DecisionRow, whole: &str, look: Look) -> String {
         if fits { text } else { String::new() }
     };
     let remote = match row.knows_homes() {
-        true => fitting(format!(", {} remote", units::percent(row.remote.value))),
+        true => fitting(format!(", {} remote", units::part_percent(row.remote.value))),
         false => String::new(),
     };
     let place = fitting(clean(&place));
