@@ -127,8 +127,8 @@ impl FixCandidate {
     pub fn relieve(scene: &Scene<'_>, node: usize) -> Vec<FixCandidate> {
         let mut on: Vec<(&SiteFacts, f64)> = Vec::new();
         for facts in &scene.sites {
-            let all: f64 = facts.on.iter().sum();
-            on.push((facts, facts.all.weight * facts.on[node] / all.max(1.0)));
+            let all: f64 = facts.on.iter().map(|on| on.weight).sum();
+            on.push((facts, facts.all.weight * facts.on[node].weight / all.max(1.0)));
         }
         on.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.site.cmp(&b.0.site)));
         let whole: f64 =
