@@ -205,7 +205,8 @@ fn machine(features: &Features) -> Option<Machine> {
         .iter()
         .flat_map(|fact| cpus(fact).into_iter().map(move |cpu| (cpu, fact.node)))
         .map(|(cpu, node)| {
-            let socket = features.sockets.get(cpu as usize);
+            // perf writes -1 where the kernel does not know the package.
+            let socket = features.sockets.get(cpu as usize).filter(|socket| **socket != u32::MAX);
             json!({ "id": CpuId(cpu), "node": node, "socket": socket, "core": null, "online": true, "siblings": [cpu] })
         })
         .collect();
@@ -268,6 +269,15 @@ mod tests {
         assert_eq!(midr("aarch64", "0x00000000413fd0c1"), Some(0x413f_d0c1));
         assert_eq!(midr("aarch64", "0x00000000413fd0c1,more"), Some(0x413f_d0c1));
         assert_eq!([midr("x86_64", "GenuineIntel-6-8F-8"), midr("aarch64", ""), midr("aarch64", "0x")], [None; 3]);
+    }
+
+    #[test]
+    fn a_package_that_the_kernel_does_not_know_is_unknown() {
+        let nodes = vec![NodeFact { node: 0, memory_kib: 1 << 20, free_kib: 0, cpus: "0-1".to_owned() }];
+        let features = Features { sockets: vec![u32::MAX, 0], nodes, ..Features::default() };
+        let machine = machine(&features).expect("a machine");
+        let sockets: Vec<Option<u32>> = machine.cpus().iter().map(|cpu| cpu.socket.map(|socket| socket.0)).collect();
+        assert_eq!(sockets, [None, Some(0)]);
     }
 
     #[test]
