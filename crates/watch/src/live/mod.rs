@@ -168,9 +168,12 @@ impl Live {
         }
     }
 
-    /// Ends the counting of processes that have ended, with all that inherited their events ([`Lineages`]). What they did stays counted.
+    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`Lineages`]). What they did stays counted.
     pub fn leave(&mut self, pids: &[u32]) {
         self.counters.close(pids);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.leave(pids);
+        }
     }
 
     /// Reads waiting samples; to be called within intervals that are longer than a second or two.
