@@ -191,7 +191,12 @@ mod tests {
         assert!(narrow.contains(" of 44 accesses with known home\n"), "{narrow}");
         assert!(narrow.lines().all(|line| line.width() <= 80), "{narrow}");
         let all = say(Filter { site: Some(SiteId(0)), ..Filter::default() }, 110);
-        assert!(all.contains(" of 40 memory accesses (40 samples)\n") && all.contains(" % of all accesses") && !all.contains("of them"), "{all}");
+        assert!(
+            all.contains(" of 40 memory accesses (40 samples)\n")
+                && all.contains(" % of all accesses")
+                && !all.contains("of them"),
+            "{all}"
+        );
         assert!(!all.contains("known home"), "{all}");
     }
 
