@@ -30,21 +30,30 @@ export function timeNs(value: number): string {
     return scaled(value, 1000, [" ns", " µs", " ms", " s"]);
 }
 
-/** `–` for NaN, which is unknown: as in all that follow. */
-export function percent(share: number): string {
-    return Number.isNaN(share) ? "–" : `${(share * 100).toFixed(1)} %`;
+/** Whether a share from `least` on, which rounds to all, is not all. What sums of rows differ by in the last digits is nothing. */
+function isNotQuiteAll(share: number, least: number): boolean {
+    return share >= least && share < 1 - 1e-9;
 }
 
-/** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing. */
+/** `75.0 %`, `<0.1 %`, `>99.9 %`: what is not all does not read as all, nor something as nothing. `–` for NaN, which is unknown: as in all that follow. */
+export function percent(share: number): string {
+    if (Number.isNaN(share)) return "–";
+    if (share > 0 && share < 0.0005) return "<0.1 %";
+    return isNotQuiteAll(share, 0.9995) ? ">99.9 %" : `${(share * 100).toFixed(1)} %`;
+}
+
+/** `25 %`, with a decimal where it matters; `<0.1 %` for next to nothing, `>99 %` for not quite all. */
 export function shortPercent(share: number): string {
     if (Number.isNaN(share)) return "–";
     const p = share * 100;
     if (p > 0 && p < 0.1) return "<0.1 %";
+    if (isNotQuiteAll(share, 0.995)) return ">99 %";
     return p < 9.95 && p > 0 ? `${p.toFixed(1)} %` : `${p.toFixed(0)} %`;
 }
 
-/** Whole percentage for narrow columns: `·` for nothing, `<1` for next to nothing. */
+/** Whole percentage for narrow columns: `·` for nothing, `<1` for next to nothing, `>99` for not quite all. */
 export function bare(share: number): string {
+    if (isNotQuiteAll(share, 0.995)) return ">99";
     return share <= 0 ? "·" : share < 0.005 ? "<1" : (share * 100).toFixed(0);
 }
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { test } from "node:test";
-import { dataOf, drawn, figures, folder, ones, open, percentOf, text } from "./browser.mjs";
+import { dataOf, drawn, figures, folder, ones, open, openChanged, percentOf, text } from "./browser.mjs";
 
 /** Whether a canvas shows more than one colour. */
 const isPainted = (page, selector) =>
@@ -19,6 +19,12 @@ const isPainted = (page, selector) =>
                 if (data[i + 3] > 0) colours.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
             return colours.size > 1;
         });
+
+/** A share in a narrow column. */
+const bare = (share) => {
+    if (share >= 0.995 && share < 1 - 1e-9) return ">99";
+    return share <= 0 ? "·" : share < 0.005 ? "<1" : (share * 100).toFixed(0);
+};
 
 test("the first screen says what ran, the three figures, the object, and draws the machine", async () => {
     const { page, done } = await open("streamcluster.html");
@@ -45,6 +51,29 @@ test("the first screen says what ran, the three figures, the object, and draws t
     const all = ones(report.matrix.accesses.flat().map((estimate) => estimate.value));
     const busiest = Math.max(...links.map((link) => link.accesses));
     assert.ok(Math.abs(Math.max(...shown) - (busiest / all) * 100) < 0.6, `${shown} against ${busiest / all}`);
+    await done();
+});
+
+test("what is not all does not read as all, nor something as nothing", async () => {
+    const exact = (value) => [value, value, value];
+    const change = (head) => {
+        // Of 10,000 accesses: 9,960 local ones to node 0, nearly all of the others to it too.
+        head.matrix.accesses = head.matrix.accesses.map((row) => row.map(() => exact(0)));
+        head.matrix.accesses[0][0] = exact(9960);
+        head.matrix.accesses[1][0] = exact(39.6);
+        head.matrix.accesses[2][1] = exact(0.4);
+        head.headline.top.share = exact(0.9996);
+        head.sites[0].share = exact(0.9996);
+        head.sites[0].remote = exact(0.996);
+    };
+    const { page, done } = await openChanged("streamcluster.html", change);
+    assert.deepEqual((await page.locator(".matrix-table .sums .sum").allInnerTexts()).slice(0, 3), [">99 %", "<0.1 %", "0 %"]);
+    const cells = page.locator(".matrix-table .cell");
+    assert.equal(await cells.first().innerText(), ">99 %");
+    assert.match(await cells.nth(9).getAttribute("title"), /, <0\.1 % of /);
+    assert.equal((await page.locator(".figure-value").nth(2).innerText()).replace(/\s/g, ""), ">99.9%");
+    const row = await page.locator(".objects tbody tr.choosable").first().locator("td .over").allInnerTexts();
+    assert.ok(row.includes(">99.9") && row.includes(">99"), row.join());
     await done();
 });
 
@@ -183,7 +212,7 @@ test("what the page works out under a filter is what the report says of it", asy
         if (own > 0) assert.match(cells[1].replace(/\s/g, ""), new RegExp(`±${Math.max(own, 0.1).toFixed(1)}$`), site.name);
         assert.equal(
             cells[3],
-            site.remote.value <= 0 ? "·" : site.remote.value < 0.005 ? "<1" : (site.remote.value * 100).toFixed(0),
+            bare(site.remote.value),
             `${site.name}: ${cells}`,
         );
         assert.equal(cells[11], String(site.threads), `${site.name}: ${cells}`);

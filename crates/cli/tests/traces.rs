@@ -145,6 +145,15 @@ fn every_command_takes_a_trace_by_its_name_with_and_without_the_ending() {
         let told = |name: &str| with(name).replace(&whole, "X").replace(&bare, "X");
         assert_eq!(told(&bare), told(&whole), "{command:?}");
     }
-    let missing = run(&["report", &folder.path().join("other").display().to_string()]);
-    assert!(missing.code == 1 && missing.stderr.contains("is not a trace"), "{}", missing.stderr);
+    let other = folder.path().join("other").display().to_string();
+    for command in [
+        &["report", &other][..],
+        &["compare", &other, &other, "--quiet"],
+        &["check", "--max-remote", "100%", "--trace", &other],
+        &["check", "--max-slowdown", "5%", "--baseline", &other, "--trace", &whole],
+    ] {
+        let missing = run(command);
+        assert!(missing.code == 1 && missing.stderr.contains("is not a trace"), "{}", missing.stderr);
+        assert_eq!(missing.stderr.matches(&other).count(), 1, "named once: {}", missing.stderr);
+    }
 }

@@ -183,13 +183,18 @@ fn cpus_by_order<R: Read>(walker: &Walker<R>, features: &Features) -> HashMap<u6
         features.nodes.iter().flat_map(|node| parse_cpu_list(&node.cpus).unwrap_or_default()).collect();
     online.sort_unstable();
     let is_whole = features.cpu_counts.is_some_and(|(_, count)| count as usize == online.len());
-    let per_thread = features.command.iter().any(|word| word == "--per-thread" || word == "-C" || word == "--cpu");
-    if !is_whole || per_thread || online.len() < 2 {
+    if !is_whole || is_otherwise_opened(&features.command) || online.len() < 2 {
         return HashMap::new();
     }
     let events = 0..walker.session().events().len();
     let lists = events.map(|event| walker.ids(event)).filter(|ids| ids.len() == online.len());
     lists.flat_map(|ids| ids.iter().copied().zip(online.iter().copied())).collect()
+}
+
+/// Whether a command line of perf opens events other than once for each CPU online: perf takes the beginnings of options' names, too.
+fn is_otherwise_opened(command: &[String]) -> bool {
+    let is_cpus = |word: &str| word.starts_with("-C") || word == "--cpu" || word.starts_with("--cpu=");
+    command.iter().any(|word| is_cpus(word) || word.starts_with("--per-"))
 }
 
 /// The machine as the recording describes it. `None` without its nodes, or where the description contradicts itself.
@@ -205,7 +210,8 @@ fn machine(features: &Features) -> Option<Machine> {
         .iter()
         .flat_map(|fact| cpus(fact).into_iter().map(move |cpu| (cpu, fact.node)))
         .map(|(cpu, node)| {
-            let socket = features.sockets.get(cpu as usize);
+            // perf writes -1 where the kernel does not know the package.
+            let socket = features.sockets.get(cpu as usize).filter(|socket| **socket != u32::MAX);
             json!({ "id": CpuId(cpu), "node": node, "socket": socket, "core": null, "online": true, "siblings": [cpu] })
         })
         .collect();
@@ -268,6 +274,24 @@ mod tests {
         assert_eq!(midr("aarch64", "0x00000000413fd0c1"), Some(0x413f_d0c1));
         assert_eq!(midr("aarch64", "0x00000000413fd0c1,more"), Some(0x413f_d0c1));
         assert_eq!([midr("x86_64", "GenuineIntel-6-8F-8"), midr("aarch64", ""), midr("aarch64", "0x")], [None; 3]);
+    }
+
+    #[test]
+    fn events_of_threads_say_no_cpus_by_their_order() {
+        let is = |line: &str| is_otherwise_opened(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for line in ["--per-thread -p 7", "--per-th -p 7", "-C 0-3", "-C0-3 -a", "--cpu=0-3", "--cpu 0"] {
+            assert!(is(&format!("perf record {line}")), "{line}");
+        }
+        assert!(!is("perf record -d --period -c 1000 ./app"));
+    }
+
+    #[test]
+    fn a_package_that_the_kernel_does_not_know_is_unknown() {
+        let nodes = vec![NodeFact { node: 0, memory_kib: 1 << 20, free_kib: 0, cpus: "0-1".to_owned() }];
+        let features = Features { sockets: vec![u32::MAX, 0], nodes, ..Features::default() };
+        let machine = machine(&features).expect("a machine");
+        let sockets: Vec<Option<u32>> = machine.cpus().iter().map(|cpu| cpu.socket.map(|socket| socket.0)).collect();
+        assert_eq!(sockets, [None, Some(0)]);
     }
 
     #[test]

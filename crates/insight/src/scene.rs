@@ -164,9 +164,9 @@ impl<'a> Scene<'a> {
         self.machine.nodes().iter().filter(|node| node.has_memory()).count()
     }
 
-    /// Whether a node has CPUs, by index.
+    /// Whether a node has CPUs on which threads can run, by index.
     pub fn has_cpus(&self, node: usize) -> bool {
-        self.machine.nodes()[node].has_cpus()
+        self.machine.has_online_cpus(&self.machine.nodes()[node])
     }
 
     /// The node, by index, whose memory a node's threads get: its own, or that of the nearest node with memory where it has none.
@@ -178,10 +178,14 @@ impl<'a> Scene<'a> {
 
     /// Mean difference between idle remote and idle local latency over all pairs of nodes with CPUs and memory, ns.
     pub fn idle_saving_ns(&self) -> f64 {
-        let whole = || self.machine.nodes().iter().filter(|node| node.has_memory() && node.has_cpus());
+        let nodes = self.machine.nodes().iter();
+        let whole: Vec<_> = nodes.filter(|node| node.has_memory() && self.machine.has_online_cpus(node)).collect();
         let latency = |from, to| self.machine.idle_latency_or_guess_ns(from, to);
-        let pairs = whole().flat_map(|from| whole().filter(move |to| to.id != from.id).map(move |to| (from.id, to.id)));
-        let savings: Vec<f64> = pairs.map(|(from, to)| latency(from, to) - latency(from, from)).collect();
+        let mut savings: Vec<f64> = Vec::new();
+        for from in &whole {
+            let others = whole.iter().filter(|to| to.id != from.id);
+            savings.extend(others.map(|to| latency(from.id, to.id) - latency(from.id, from.id)));
+        }
         savings.iter().sum::<f64>() / savings.len().max(1) as f64
     }
 }
@@ -262,7 +266,7 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
     let mut order: Vec<u32> = from.keys().copied().collect();
     order.sort_by(|a, b| weight(&from[b]).total_cmp(&weight(&from[a])).then(a.cmp(b)));
     let whole: Vec<u16> = (0..usage.nodes)
-        .filter(|&n| machine.nodes()[n].has_cpus() && machine.nodes()[n].has_memory())
+        .filter(|&n| machine.has_online_cpus(&machine.nodes()[n]) && machine.nodes()[n].has_memory())
         .map(|n| n as u16)
         .collect();
     let mut load: BTreeMap<u16, f64> = whole.iter().map(|&node| (node, 0.0)).collect();
@@ -280,7 +284,7 @@ fn processes(analysis: &Analysis<'_>, machine: &Machine, usage: &Usage) -> Proce
 impl Processes {
     /// Whether there are at least as many spread processes as nodes with CPUs.
     pub fn fill(&self, machine: &Machine) -> bool {
-        self.spread.len() >= machine.nodes().iter().filter(|node| node.has_cpus()).count()
+        self.spread.len() >= machine.nodes().iter().filter(|node| machine.has_online_cpus(node)).count()
     }
 }
 

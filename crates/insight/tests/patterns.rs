@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use numapilot_flows::Filter;
 use numapilot_insight::whatif::PlacementOverride;
-use numapilot_insight::{Analysis, Findings, FixKind, PatternKind, Unit};
+use numapilot_insight::{Analysis, Finding, Findings, FixKind, PatternKind, Unit};
 use numapilot_machine::NodeId;
 
-use makers::{MAKERS, all_remote, consumer_of, one_node};
+use makers::{MAKERS, all_remote, consumer_of, one_node, tier_in_clusters};
 use program::{Program, Size};
 
 /// What each detector must reach.
@@ -99,6 +99,23 @@ fn evidence_is_no_surer_than_the_samples_that_it_is_from() {
             assert!(evidence.value.margin() >= least, "{kind:?}: {evidence:?} of {samples} samples");
         }
     }
+}
+
+/// Ten samples that come or stay away together say as much as one.
+#[test]
+fn evidence_on_slow_memory_is_no_surer_than_the_clusters_that_it_is_from() {
+    let share = |per_cluster: u32| {
+        let size = Size { samples: 20_000, noise: 0.0, rate: 5.0, seed: 3 };
+        let found = findings(&tier_in_clusters(size, per_cluster));
+        let is_of_it = |finding: &&Finding| finding.pattern == PatternKind::TierMisplacement;
+        let finding = found.findings.iter().find(is_of_it).expect("what it is made for");
+        finding.evidence.iter().find(|evidence| evidence.unit == Unit::Share).expect("a share").value
+    };
+    let (alone, together) = (share(1), share(10));
+    assert_eq!(alone.value, together.value);
+    let ratio = together.margin() / alone.margin();
+    // All of it is on one node: the margin is as the number of draws, not as its root.
+    assert!((5.0..20.0).contains(&ratio), "{alone:?} and {together:?}");
 }
 
 fn share(part: u32, whole: u32) -> f64 {

@@ -263,6 +263,11 @@ impl Machine {
         self.cpu(id)?.node
     }
 
+    /// Whether threads can run on a node now: one of its CPUs is online.
+    pub fn has_online_cpus(&self, node: &Node) -> bool {
+        node.cpus.iter().any(|id| self.cpu(*id).is_some_and(|cpu| cpu.online))
+    }
+
     /// Number of CPUs online.
     pub fn online_cpu_count(&self) -> usize {
         self.cpus().iter().filter(|c| c.online).count()

@@ -91,6 +91,15 @@ fn offline_cpus_keep_their_node_but_get_no_threads() {
     assert_eq!(machine.thread_layout(Bind::Spread, None), cpus([0, 4, 2, 6, 1, 7]));
     assert!(machine.thread_layout(Bind::Pack, Some(&cpus([3, 5]))).is_empty());
     assert_eq!(machine.online_core_count(), 4);
+    let runs =
+        |machine: &Machine| -> Vec<bool> { machine.nodes().iter().map(|node| machine.has_online_cpus(node)).collect() };
+    assert_eq!(runs(&machine), [true, true]);
+    let folder = copy("offline-cpus");
+    fs::write(folder.path().join("sys/devices/system/cpu/online"), "0-2").unwrap();
+    fs::write(folder.path().join("sys/devices/system/node/node1/cpulist"), "").unwrap();
+    let machine = Machine::from_sysfs(folder.path()).unwrap();
+    assert!(machine.nodes()[1].has_cpus(), "though none of them is online");
+    assert_eq!(runs(&machine), [true, false]);
 }
 
 #[test]

@@ -107,8 +107,12 @@ fn memory_left(root: &Root) -> Option<u64> {
         let used = number(folder, usage).unwrap_or(0).saturating_sub(cached(folder, of_files).unwrap_or(0));
         Some(limit.saturating_sub(used))
     };
-    let of_version_2 =
-        version_2.iter().filter_map(|folder| left(folder, "memory.max", "memory.current", "inactive_file"));
+    // Above `memory.high` the kernel takes memory back from the group and makes its processes wait, which would be measured.
+    let limits = |folder| ["memory.max", "memory.high"].map(|limit| (folder, limit));
+    let of_version_2 = version_2
+        .iter()
+        .flat_map(limits)
+        .filter_map(|(folder, limit)| left(folder, limit, "memory.current", "inactive_file"));
     let of_version_1 = version_1
         .iter()
         .filter_map(|folder| left(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
@@ -170,6 +174,19 @@ mod tests {
         assert_eq!((permit.memory_bytes, permit.cpus_at_once), (Some(600_000), Some(2)));
         assert!(permit.large_pages);
         assert_eq!(permit.large_page_bytes, 2 << 20);
+    }
+
+    #[test]
+    fn memory_above_which_a_group_is_slowed_down_is_not_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        put(root, "proc/self/cgroup", "0::/a/b\n");
+        put(root, "sys/fs/cgroup/a/memory.high", "700000\n");
+        put(root, "sys/fs/cgroup/a/memory.current", "400000\n");
+        put(root, "sys/fs/cgroup/a/b/memory.max", "1000000\n");
+        put(root, "sys/fs/cgroup/a/b/memory.high", "max\n");
+        put(root, "sys/fs/cgroup/a/b/memory.current", "400000\n");
+        assert_eq!(Permit::under(root).memory_bytes, Some(300_000));
     }
 
     #[test]

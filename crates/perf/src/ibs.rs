@@ -158,12 +158,6 @@ impl OpRecord {
         (self.has(data3::LOAD) && self.has(data3::MISS) && !self.has(data3::UNCACHED) && cycles != 0).then_some(cycles)
     }
 
-    /// Cycles from tagging to retirement.
-    #[must_use]
-    pub fn tag_to_retire_cycles(&self) -> u32 {
-        (self.data >> 16) as u32 & 0xffff
-    }
-
     /// Where the data came from. Stores that missed: unknown.
     #[must_use]
     pub fn data_source(&self) -> Source {

@@ -198,6 +198,11 @@ impl LiveSampler {
         self.set.add(pid)
     }
 
+    /// Ends the sampling of processes that were added and have ended, with all that inherited their events.
+    pub fn leave(&mut self, pids: &[u32]) {
+        self.set.leave(pids);
+    }
+
     /// Processes of the scope that this user may not observe, by process id.
     #[must_use]
     pub fn refused(&self) -> &[u32] {

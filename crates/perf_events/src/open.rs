@@ -43,6 +43,10 @@ use crate::syscall::open_or_less;
 use crate::syscall::order;
 use crate::syscall::redirect;
 
+mod joined;
+
+use joined::Joined;
+
 /// Index of the side band among the requests.
 const SIDE_BAND: usize = 0;
 /// Rounds of looking for threads that were born while others were being opened.
@@ -109,11 +113,12 @@ pub struct EventSet {
     pub refused: Vec<u32>,
     /// The events are those of whole CPUs, not of tasks.
     pub of_cpus: bool,
-    /// Descriptors (of `rings` and `others`) of the side band's events.
+    /// Descriptors (of `rings`, `others` and `joined`) of the side band's events.
     side_band: Vec<RawFd>,
-    /// CPUs and descriptors (of `rings` and `others`) of the events that have AUX areas or write to another one's.
+    /// CPUs and descriptors (of `rings`, `others` and `joined`) of the events that have AUX areas or write to another one's.
     with_aux: Vec<(u32, RawFd)>,
     others: Vec<OwnedFd>,
+    joined: Joined,
     recipe: Option<Recipe>,
 }
 
@@ -265,6 +270,7 @@ impl EventSet {
         *self = opening.finish();
         let fresh = self.rings[rings..].iter().map(|ring| &ring.fd).chain(&self.others[others..]);
         fresh.for_each(|fd| order(fd.as_raw_fd(), IOC_ENABLE));
+        self.joined.keep(pid, self.others.split_off(others));
         result
     }
 
@@ -319,8 +325,20 @@ impl EventSet {
     /// is room for them: what is lost last has none.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        let fds = self.rings.iter().map(|ring| &ring.fd).chain(&self.others);
-        fds.filter_map(lost_by).fold(0, u64::saturating_add)
+        self.fds().filter_map(lost_by).fold(self.joined.lost, u64::saturating_add)
+    }
+
+    /// Closes the events of processes that were [added](EventSet::add) and have ended, with all that inherited their events. What their rings hold stays.
+    pub fn leave(&mut self, pids: &[u32]) {
+        let closed = self.joined.take(pids);
+        let is_open = |fd: RawFd| closed.iter().all(|closed| closed.as_raw_fd() != fd);
+        self.side_band.retain(|fd| is_open(*fd));
+        self.with_aux.retain(|(_, fd)| is_open(*fd));
+    }
+
+    /// Descriptors of all events.
+    fn fds(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).chain(self.joined.fds())
     }
 
     /// A thread has ended: what has its number from now on has no events of its own, but those that it inherited.
@@ -338,7 +356,7 @@ impl EventSet {
     /// Number of events, each of which is asked by [`EventSet::lost`].
     #[must_use]
     pub fn count(&self) -> usize {
-        self.rings.len() + self.others.len()
+        self.rings.len() + self.others.len() + self.joined.fds().count()
     }
 
     /// Whether a sample's id is that of an event that its thread inherits, although it has events of its own: both sample it (`Doubles`).
@@ -349,7 +367,7 @@ impl EventSet {
     }
 
     fn all(&self, request: libc::c_ulong) {
-        self.rings.iter().map(|ring| &ring.fd).chain(&self.others).for_each(|fd| order(fd.as_raw_fd(), request));
+        self.fds().for_each(|fd| order(fd.as_raw_fd(), request));
     }
 
     /// Number of the caller's request (as given to [`EventSet::open`]) of an event of [`EventSet::session`]; `None` for the side band.

@@ -233,7 +233,7 @@ fn instrumented(found: &Instrumentation) -> Vec<String> {
         Some(match module.instrumented_bytes {
             0 => format!("none of {name}"),
             bytes if bytes == module.code_bytes => format!("all of {name}"),
-            _ => format!("{} of {name} (not: {})", units::percent(share), parts.join(", ")),
+            _ => format!("{} of {name} (not: {})", units::part_percent(share), parts.join(", ")),
         })
     };
     let mut clauses: Vec<String> = found.own_modules().filter_map(clause).collect();

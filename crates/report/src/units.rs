@@ -20,7 +20,7 @@ pub fn found(source: Source) -> &'static str {
 #[must_use]
 pub fn share(estimate: &Estimate) -> String {
     if estimate.is_exact() {
-        return percent(estimate.value);
+        return part_percent(estimate.value);
     }
     format!("{:.1} ± {:.1} %", estimate.value * 100.0, margin_percent(estimate))
 }
@@ -47,6 +47,12 @@ pub fn bare_remote(remote: &Estimate) -> String {
     if remote.is_share_of_nothing() { "-".to_owned() } else { bare_percent(remote.value) }
 }
 
+/// An upper bound of a share, `0.3 %`: never rounded to nothing, which it does not exclude.
+#[must_use]
+pub fn bound_percent(bound: f64) -> String {
+    if bound > 0.0 { percent(bound.max(0.001)) } else { percent(bound) }
+}
+
 /// Half the interval's width in percentage points, never rounded down to nothing.
 #[must_use]
 pub fn margin_percent(estimate: &Estimate) -> f64 {
@@ -59,6 +65,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_bound_excludes_no_more_than_it_does() {
+        assert_eq!([0.0003, 0.003, 0.25].map(bound_percent), ["0.1 %", "0.3 %", "25.0 %"]);
+    }
+
+    #[test]
     fn a_remote_share_without_known_homes_is_no_zero() {
         assert_eq!(bare_remote(&Estimate { value: 0.0, low: 0.0, high: 1.0 }), "-");
         assert_eq!(bare_remote(&Estimate { value: 0.0, low: 0.0, high: 0.4 }), ".");
@@ -68,6 +79,10 @@ mod tests {
     #[test]
     fn a_sampled_share_shows_its_interval_and_a_counted_one_does_not() {
         assert_eq!(share(&Estimate::exact(0.5)), "50.0 %");
+        assert_eq!(
+            [0.0, 0.0004, 0.9996, 1.0].map(|value| share(&Estimate::exact(value))),
+            ["0.0 %", "<0.1 %", ">99.9 %", "100.0 %"]
+        );
         assert_eq!(share(&Estimate { value: 0.5, low: 0.49, high: 0.51 }), "50.0 ± 1.0 %");
         assert_eq!(share(&Estimate { value: 0.5, low: 0.4999, high: 0.5001 }), "50.0 ± 0.1 %");
     }

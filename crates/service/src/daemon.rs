@@ -62,8 +62,8 @@ pub struct Daemon {
     board: Board,
     journal: Option<Journal>,
     record: Result<Record, String>,
-    control: Option<Control>,
-    page: Option<MetricsPage>,
+    /// Held open: dropping them closes them.
+    _servers: (Option<Control>, Option<MetricsPage>),
     commands: Receiver<Steering>,
     pub(crate) notify: Notify,
     is_ready: bool,
@@ -118,20 +118,13 @@ impl Daemon {
             board,
             journal,
             record,
-            control,
-            page,
+            _servers: (control, page),
             commands,
             notify,
             is_ready: false,
             notified_at: None,
             status_at: None,
         })
-    }
-
-    /// Addresses of the control socket and the metrics page.
-    #[must_use]
-    pub fn reached_at(&self) -> (Option<&Path>, Option<&Address>) {
-        (self.control.as_ref().map(Control::path), self.page.as_ref().map(MetricsPage::address))
     }
 
     /// Returns the next command to the loop, if there is one.

@@ -56,12 +56,6 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// As the default, with the batched TLB flushes of Linux 6.3: 292 % more small pages per second, 512 pages per shootdown.
-    #[must_use]
-    pub fn linux_6_3() -> Costs {
-        Costs { move_small_ns: 3_900.0 / 3.92, pages_per_shootdown: 512, ..Costs::default() }
-    }
-
     /// Every cost by name, for checks.
     pub(crate) fn named(&self) -> [(&'static str, f64); 12] {
         [

@@ -258,14 +258,15 @@ function note({ model, store }: Context): Child {
 
 function objectShare(row: ObjectLine): Child[] {
     const [value, low, high] = row.share;
+    const isCounted = Number.isNaN(low) || low === high;
     return [
         h("i", { class: "bar", style: { width: `${(value * 100).toFixed(1)}%`, background: "var(--bar)" } }),
         h(
             "span",
             { class: "over" },
             row.isPart ? "≥ " : "",
-            (value * 100).toFixed(1),
-            Number.isNaN(low) || low === high ? "" : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`),
+            isCounted && !row.isPart ? percent(value).replace(" %", "") : (value * 100).toFixed(1),
+            isCounted ? "" : h("span", { class: "margin" }, ` ± ${marginPercent(row.share).toFixed(1)}`),
         ),
     ];
 }

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::exit::BEYOND_LIMITS;
 use super::record::{binding, cpu_list};
-use super::summary::summarise;
+use super::summary::{summarise, summarise_named};
 use crate::args::CheckArgs;
 use crate::output;
 
@@ -27,7 +27,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let is_taken = output::takes_standard_output(&[&arguments.sarif])?;
     let with_model = arguments.baseline.is_some();
     let baseline = match &arguments.baseline {
-        Some(path) => Some([summarise(path, true).with_context(|| path.display().to_string())?]),
+        Some(path) => Some([summarise_named(path, true)?]),
         None => None,
     };
     let runs =
@@ -91,7 +91,7 @@ fn limits(arguments: &CheckArgs) -> Vec<Limit> {
 }
 
 fn read(traces: &[PathBuf], with_model: bool) -> Result<Vec<RunSummary>> {
-    traces.iter().map(|path| summarise(path, with_model).with_context(|| path.display().to_string())).collect()
+    traces.iter().map(|path| summarise_named(path, with_model)).collect()
 }
 
 /// Records `--runs` runs of the program, in a folder that is removed afterwards unless `--output` keeps it.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
 use super::simulate::progress;
-use super::summary::summarise;
+use super::summary::summarise_named;
 use crate::args::CompareArgs;
 use crate::output;
 
@@ -27,7 +27,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
         paths
             .iter()
             .map(|path| {
-                let summary = summarise(path, !arguments.no_model).with_context(|| path.display().to_string());
+                let summary = summarise_named(path, !arguments.no_model);
                 done += 1;
                 bar.set_position((done * 1000 / total) as u64);
                 summary

@@ -105,7 +105,7 @@ fn text(report: &Report, look: Look) -> String {
 fn totals(report: &Report) -> String {
     let status = &report.pilot;
     let (counters, rates, own) = (&status.counters, &status.rates, &status.own);
-    let local = rates.local_share.map(|share| format!(", {} local", units::percent(share))).unwrap_or_default();
+    let local = rates.local_share.map(|share| format!(", {} local", units::part_percent(share))).unwrap_or_default();
     format!(
         "  observes  {:.0} samples and {:.0} hinting faults per second, at intervals of {}{local}\n  \
            actions   {} decisions; pages: {} moved, {} stayed, {} moved back; {} copied; changes: {} kept, {} undone; \
@@ -134,7 +134,7 @@ fn nodes(report: &Report, look: Look) -> String {
         .column("memory", Align::Right)
         .column("available", Align::Right)
         .column("local", Align::Right);
-    let share = |share: Option<f64>| share.map_or("-".to_owned(), units::percent);
+    let share = |share: Option<f64>| share.map_or("-".to_owned(), units::part_percent);
     for node in &report.pilot.nodes {
         table.row([
             node.node.to_string(),
@@ -167,7 +167,7 @@ fn targets(report: &Report, look: Look) -> String {
             target.target.uid.to_string(),
             target.threads.map_or("-".to_owned(), |threads| threads.to_string()),
             target.samples.map_or("-".to_owned(), |samples| units::count(samples as f64)),
-            target.local_share.map_or("-".to_owned(), units::percent),
+            target.local_share.map_or("-".to_owned(), units::part_percent),
             target.moved_bytes.map_or("-".to_owned(), units::bytes),
         ]);
     }

@@ -155,7 +155,8 @@ fn policy(kind: &FixKind, machine: Option<&Machine>) -> Option<Policy> {
         }
         FixKind::LocalArenas => Policy::Local,
         FixKind::NearTier => {
-            let near = machine?.nodes().iter().filter(|node| node.has_cpus() && node.has_memory());
+            let machine = machine?;
+            let near = machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory());
             Policy::Interleave(NodeSet::Listed(near.map(|node| node.id.0).collect()))
         }
         // A hand-over rule needs the name of the threads that take over, which findings do not have; the other fixes need the source.

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Member;
 use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
@@ -22,6 +23,7 @@ use numapilot_trace::engine::Engine;
 use numapilot_watch::WatchError;
 use numapilot_watch::figures::Interval;
 use numapilot_watch::figures::ProcessFigures;
+use numapilot_watch::live::Lineages;
 use numapilot_watch::live::Live;
 use numapilot_watch::live::LiveOptions;
 use numapilot_watch::live::TreeReading;
@@ -140,6 +142,8 @@ struct Watched {
     pids: Vec<u32>,
     /// The processes that were named, with those below them.
     members: Option<Members>,
+    /// Whose events the members have.
+    lineages: Lineages,
     /// When members were last looked for, and since when there have been none.
     looked_at: Instant,
     empty_since: Option<Instant>,
@@ -160,6 +164,7 @@ impl Watched {
             seen: LastSeen::default(),
             pids: Vec::new(),
             members: None,
+            lineages: Lineages::default(),
             looked_at: Instant::now(),
             empty_since: None,
             last: first.clone(),
@@ -172,6 +177,8 @@ impl Watched {
         self.pids = members.as_ref().map_or_else(Vec::new, Members::pids);
         self.first = TreeReading::read(self.live.root(), &self.pids);
         self.last = self.first.clone();
+        let first: Vec<Member> = members.iter().flat_map(|members| members.all()).copied().collect();
+        self.lineages.update(&first, &first);
         self.members = members;
     }
 
@@ -184,6 +191,11 @@ impl Watched {
         self.looked_at = Instant::now();
         let joined = members.refresh(self.live.root());
         self.pids.extend(joined.iter().map(|member| member.pid));
+        // The events of a tree are those of its root, which stay as long as it is watched.
+        if members.group().takes_strangers() {
+            let all: Vec<Member> = members.all().copied().collect();
+            self.live.leave(&self.lineages.update(&all, &joined));
+        }
         let strangers: Vec<u32> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
         if !strangers.is_empty() {
             self.live.join(&strangers);

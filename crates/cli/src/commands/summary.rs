@@ -8,9 +8,19 @@ use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
 use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
 
-/// Reads a trace. Without `with_model`, recordings on a simulated machine get no run time.
-pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
+/// Reads a trace that the user named: every error names it. Without `with_model`, recordings on a simulated machine get no run time.
+pub fn summarise_named(path: &Path, with_model: bool) -> Result<RunSummary> {
+    // Why it cannot be opened names it already.
     let trace = Trace::open(path)?;
+    summary_of(&trace, path, with_model).with_context(|| path.display().to_string())
+}
+
+/// As [`summarise_named`], of a trace whose name says nothing to the user.
+pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
+    summary_of(&Trace::open(path)?, path, with_model)
+}
+
+fn summary_of(trace: &Trace, path: &Path, with_model: bool) -> Result<RunSummary> {
     let meta = trace.meta();
     if meta.interrupted || trace.was_rebuilt() {
         crate::output::tell!(
@@ -20,7 +30,7 @@ pub fn summarise(path: &Path, with_model: bool) -> Result<RunSummary> {
     }
     let measured = !meta.simulated && meta.duration_ns > 0;
     let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
-    let analysis = Analysis::on(&trace, trace.machine().as_ref(), Filter::default());
+    let analysis = Analysis::on(trace, trace.machine().as_ref(), Filter::default());
     refuse_blind(&analysis)?;
     let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
     let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);

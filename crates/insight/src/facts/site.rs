@@ -43,8 +43,8 @@ pub(crate) struct SiteFacts {
     /// After the opening: share of accesses that write.
     pub writes: Estimate,
     pub write_samples: u64,
-    /// Accesses by home node.
-    pub on: Vec<f64>,
+    /// Sums over its accesses with known home, by home node.
+    pub on: Vec<Tally>,
     /// Share of accesses to pages on the node of the instance's first user.
     pub on_first_users: Estimate,
     /// Share to small pages that objects of several nodes share; the same for large pages whose small pages are used by one node each.

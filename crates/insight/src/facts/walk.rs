@@ -82,7 +82,8 @@ impl Votes {
 pub(super) fn walk(survey: &Survey<'_>, site: SiteId, usage: &mut Usage) -> SiteFacts {
     let trace = survey.analysis.trace();
     let nodes = survey.machine.nodes().len();
-    let mut facts = SiteFacts { site, from: vec![0.0; nodes], on: vec![0.0; nodes], ..SiteFacts::default() };
+    let mut facts =
+        SiteFacts { site, from: vec![0.0; nodes], on: vec![Tally::default(); nodes], ..SiteFacts::default() };
     let mut sums = Sums { main: vec![0.0; nodes], ..Sums::default() };
     let mut lines = Lines::new();
     let mut cells: Vec<(Cell, f64, (u32, u64))> = Vec::new();
@@ -184,7 +185,7 @@ fn whole(
         if sample.home == NONE {
             continue;
         }
-        facts.on[usize::from(sample.home)] += count;
+        facts.on[usize::from(sample.home)].add(sample.weight);
         sums.known.add(sample.weight);
         if sample.home == first {
             sums.on_first.add(sample.weight);

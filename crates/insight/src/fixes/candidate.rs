@@ -127,8 +127,8 @@ impl FixCandidate {
     pub fn relieve(scene: &Scene<'_>, node: usize) -> Vec<FixCandidate> {
         let mut on: Vec<(&SiteFacts, f64)> = Vec::new();
         for facts in &scene.sites {
-            let all: f64 = facts.on.iter().sum();
-            on.push((facts, facts.all.weight * facts.on[node] / all.max(1.0)));
+            let all: f64 = facts.on.iter().map(|on| on.weight).sum();
+            on.push((facts, facts.all.weight * facts.on[node].weight / all.max(1.0)));
         }
         on.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.site.cmp(&b.0.site)));
         let whole: f64 =
@@ -169,11 +169,12 @@ impl FixCandidate {
     /// What it puts on one node, or on those with CPUs together, does not fit there: bytes that are live at one moment, and all memory that there is. `None` if
     /// it fits, even if nothing else is there.
     pub fn too_large_for(&self, machine: &Machine) -> Option<(u64, u64)> {
-        let with_cpus = || machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory());
+        let nodes = machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory());
+        let with_cpus: Vec<u64> = nodes.map(|node| node.memory_bytes).collect();
         let room = match &self.kind {
             FixKind::AllocateOnNode(node) => machine.node(*node)?.memory_bytes,
-            FixKind::NearTier => with_cpus().map(|node| node.memory_bytes).fold(0, u64::saturating_add),
-            FixKind::Replicate => with_cpus().map(|node| node.memory_bytes).min()?,
+            FixKind::NearTier => with_cpus.into_iter().fold(0, u64::saturating_add),
+            FixKind::Replicate => with_cpus.into_iter().min()?,
             _ => return None,
         };
         (self.live_bytes > room).then_some((self.live_bytes, room))
@@ -198,7 +199,7 @@ impl FixCandidate {
                 let instances = self.instances.max(1) as f64;
                 let pages = (self.bytes as f64 / instances / PAGE_BYTES).ceil();
                 // Each instance's takers move it by themselves; as many at a time as there are nodes on which threads run.
-                let takers = machine.nodes().iter().filter(|node| node.has_cpus()).count().max(1);
+                let takers = machine.nodes().iter().filter(|node| machine.has_online_cpus(node)).count().max(1);
                 let at_once = instances.min(takers as f64);
                 self.hand_overs as f64 * pages * MOVE_SMALL_NS / at_once
             }
@@ -236,9 +237,9 @@ fn copies_of(bytes: u64, machine: &Machine) -> u64 {
     bytes.saturating_mul(copies(machine) as u64)
 }
 
-/// Copies of a replicated page beside the original: one on each other node that has CPUs and memory.
+/// Copies of a replicated page beside the original: one on each other node that has memory and CPUs that are online.
 pub(crate) fn copies(machine: &Machine) -> usize {
-    machine.nodes().iter().filter(|node| node.has_cpus() && node.has_memory()).count().saturating_sub(1)
+    machine.nodes().iter().filter(|node| machine.has_online_cpus(node) && node.has_memory()).count().saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -269,6 +270,24 @@ mod tests {
     fn a_node_without_cpus_gets_no_copy() {
         let copies = |name: &str| copies(&Machine::load(name).expect("a model"));
         assert_eq!((copies("xeon-2s-cxl"), copies("xeon-2s"), copies("opteron-8385")), (1, 1, 3));
+    }
+
+    /// As after `echo 0 > /sys/devices/system/cpu/cpuN/online` for all CPUs of a node.
+    #[test]
+    fn a_node_whose_cpus_are_all_offline_is_as_one_without_cpus() {
+        let folder = numapilot_host::testing::tree("offline-cpus");
+        let put = |file: &str, text: &str| std::fs::write(folder.path().join(file), text).expect("written");
+        let machine = || Machine::from_sysfs(folder.path()).expect("a machine");
+        let near = |machine: &Machine| {
+            let facts = SiteFacts { live_bytes: u64::MAX, ..SiteFacts::default() };
+            FixCandidate::of(FixKind::NearTier, &facts).too_large_for(machine).expect("too large").1
+        };
+        let whole = machine();
+        assert_eq!((copies(&whole), near(&whole)), (1, whole.memory_bytes()));
+        put("sys/devices/system/cpu/online", "0-2");
+        put("sys/devices/system/node/node1/cpulist", "");
+        let half = machine();
+        assert_eq!((copies(&half), near(&half)), (0, half.nodes()[0].memory_bytes));
     }
 
     #[test]

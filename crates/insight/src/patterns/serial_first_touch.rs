@@ -10,8 +10,8 @@ pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -
     if facts.by_page_user.value < threshold {
         return None;
     }
-    let all: f64 = facts.on.iter().sum();
-    let on_one = facts.on.iter().copied().fold(0.0, f64::max) / all.max(1.0);
+    let all: f64 = facts.on.iter().map(|on| on.weight).sum();
+    let on_one = facts.on.iter().map(|on| on.weight).fold(0.0, f64::max) / all.max(1.0);
     let is_serial = on_one >= NEARLY_ALL && facts.on_first_users.value >= 0.5;
     let mut evidence = vec![
         share(

@@ -7,18 +7,17 @@ use crate::fixes::{FixCandidate, FixKind};
 
 pub(super) fn detect(scene: &Scene<'_>, facts: &SiteFacts, at_stake: Estimate) -> Option<Draft> {
     let far = |node: usize| scene.machine.nodes()[node].has_memory() && !scene.has_cpus(node);
-    let all: f64 = facts.on.iter().sum();
-    let on_far: f64 = (0..facts.on.len()).filter(|&node| far(node)).map(|node| facts.on[node]).sum();
-    if all <= 0.0 || on_far < 0.5 * all {
+    let (mut all, mut on_far) = (Tally::default(), Tally::default());
+    for (node, on) in facts.on.iter().enumerate() {
+        all.merge(on);
+        if far(node) {
+            on_far.merge(on);
+        }
+    }
+    if all.weight <= 0.0 || on_far.weight < 0.5 * all.weight {
         return None;
     }
-    // Sums of a part of the site's samples, for the interval of its share.
-    let part = |weight: f64| Tally {
-        samples: (facts.samples as f64 * weight / all) as u64,
-        weight,
-        variance: weight * all / facts.samples as f64,
-    };
-    let slow = part(on_far).share_of(&part(all));
+    let slow = on_far.share_of(&all);
     (slow.value * at_stake.value >= MATERIAL).then(|| Draft {
         pattern: PatternKind::TierMisplacement,
         subject: Subject::Site(facts.site),

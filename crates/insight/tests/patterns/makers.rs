@@ -380,9 +380,15 @@ fn false_sharing(size: Size) -> Program {
 
 /// A table that all use lies on the node without CPUs.
 fn tier(size: Size) -> Program {
+    tier_in_clusters(size, 1)
+}
+
+/// The same, with so many samples drawn together.
+pub fn tier_in_clusters(size: Size, per_cluster: u32) -> Program {
     let machine = Machine::load("xeon-2s-cxl").expect("a built-in model");
     let far = machine.nodes().iter().find(|node| !node.has_cpus()).expect("a node without CPUs").id.0;
     let mut made = Made::new(machine, 4, calm(size));
+    made.per_cluster = per_cluster;
     let private = made.private();
     let site = made.site("index");
     let index = made.object(site, 1024 * PAGE, PAGE, 0);

@@ -50,6 +50,8 @@ pub struct Made {
     pub size: Size,
     /// Node of each thread, as an index of the nodes with CPUs.
     pub node_of: Vec<u16>,
+    /// Samples that are drawn together, as those of a cache line where not all lines were simulated.
+    pub per_cluster: u32,
     weight: u32,
     next_address: u64,
 }
@@ -79,7 +81,8 @@ impl Made {
         }
         let accesses = size.rate * 1e-3 * RUN_NS as f64 * node_of.len() as f64;
         let weight = (accesses / size.samples as f64).max(1.0) as u32;
-        Made { machine, tables, random: Random(size.seed), size, node_of, weight, next_address: 0x7000_0000_0000 }
+        let (random, next_address) = (Random(size.seed), 0x7000_0000_0000);
+        Made { machine, tables, random, size, node_of, per_cluster: 1, weight, next_address }
     }
 
     pub fn threads(&self) -> u64 {
@@ -164,7 +167,7 @@ impl Made {
             home: Some(NodeId(touch.home)),
             is_write: touch.is_write,
             weight: self.weight,
-            cluster: f64::from(self.weight),
+            cluster: f64::from(self.weight) * f64::from(self.per_cluster),
             ..AccessRef::at(address)
         });
     }

@@ -42,11 +42,15 @@ fn blame(object: &ObjectSummary) -> String {
     let place = if object.place.is_empty() { &object.function } else { &object.place };
     let place = if place.is_empty() { String::new() } else { format!("{place}, ") };
     let homes = if object.knows_homes() {
-        format!("{} of them remote, {} on one node", units::percent(object.remote), units::percent(object.busiest_node))
+        format!(
+            "{} of them remote, {} on one node",
+            units::part_percent(object.remote),
+            units::part_percent(object.busiest_node)
+        )
     } else {
         "of most of which the home node is unknown".to_owned()
     };
-    format!("{} ({place}{} of all accesses, {homes})", object.name, units::percent(object.share))
+    format!("{} ({place}{} of all accesses, {homes})", object.name, units::part_percent(object.share))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub fn points(difference: &Estimate) -> String {
 /// What a table says of an object's remote accesses: their share before and after, and the difference; `-` where homes are unknown.
 pub fn remote(change: &ObjectChange) -> [String; 3] {
     change.remote.as_ref().map_or(["-", "-", "-"].map(str::to_owned), |remote| {
-        [units::percent(remote.before.value), units::percent(remote.after.value), points(&remote.difference)]
+        [units::part_percent(remote.before.value), units::part_percent(remote.after.value), points(&remote.difference)]
     })
 }
 

@@ -194,7 +194,7 @@ pub(crate) fn gain_span(gain: &Estimate) -> String {
 pub(crate) fn evidence_words(evidence: &Evidence) -> String {
     let value = match evidence.unit {
         Unit::Share if evidence.value.value == 0.0 && evidence.value.high > 0.0 => {
-            format!("under {}", rounded_percent(evidence.value.high))
+            format!("under {}", rounded_percent(evidence.value.high.max(0.0001)))
         }
         Unit::Share => rounded_share(&evidence.value),
         Unit::Count => units::count(evidence.value.value),
@@ -216,8 +216,14 @@ fn rounded_share(share: &Estimate) -> String {
     format!("{:.0} ± {margin:.0} %", share.value * 100.0)
 }
 
-/// `25 %`, `2.5 %`, `0.25 %`: two significant digits, and whole percentages from 10 % on.
+/// `25 %`, `2.5 %`, `0.25 %`: two significant digits, and whole percentages from 10 % on; `>99 %` for not quite all, `<0.01 %` for next to nothing.
 fn rounded_percent(share: f64) -> String {
+    if (0.995..1.0 - 1e-9).contains(&share) {
+        return ">99 %".to_owned();
+    }
+    if share > 0.0 && share < 0.00005 {
+        return "<0.01 %".to_owned();
+    }
     let percent = share * 100.0;
     let digits = match percent.abs() {
         at_least if at_least >= 9.95 => 0,
@@ -229,7 +235,7 @@ fn rounded_percent(share: f64) -> String {
 
 /// Why there is nothing to fix, or why nothing can be judged; `None` where there are findings.
 pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
-    let percent = |share: Option<f64>| units::percent(share.unwrap_or_default());
+    let percent = |share: Option<f64>| units::part_percent(share.unwrap_or_default());
     Some(match findings.nothing? {
         Nothing::Blind => findings.cannot_say.join(" "),
         Nothing::NothingSeen => "No memory access was recorded, so nothing can be judged.".to_owned(),
@@ -247,4 +253,15 @@ pub(crate) fn nothing_words(findings: &Findings) -> Option<String> {
             percent(findings.at_stake)
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_all_does_not_read_as_all_nor_something_as_nothing() {
+        assert_eq!([0.0, 0.00004, 0.0011, 0.25].map(rounded_percent), ["0.00 %", "<0.01 %", "0.11 %", "25 %"]);
+        assert_eq!([0.994, 0.996, 1.0, 1.2].map(rounded_percent), ["99 %", ">99 %", "100 %", "120 %"]);
+    }
 }

@@ -70,7 +70,7 @@ pub fn verdict(headline: &Headline, found: &Findings, nodes: &[NodeId]) -> Vec<W
     let of = if totals.knows_all_homes() { "all memory accesses" } else { "the memory accesses with known home" };
     let busiest = busiest
         .filter(|_| all > 0.0)
-        .map(|(served, node)| format!("node {node} alone serves {} of {of}", units::percent(served.value / all)));
+        .map(|(served, node)| format!("node {node} alone serves {} of {of}", units::part_percent(served.value / all)));
     let busiest = busiest.unwrap_or_default();
     // Without a finding, why there is none: that nothing is to be fixed was not found.
     let open = if found.findings.is_empty() { found.cannot_say.join(" ") } else { String::new() };
@@ -179,7 +179,7 @@ fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
             plain(" and "),
             strong(&units::share(&row.share_of_remote)),
             plain(" of the remote ones; "),
-            plain(&format!("{} of its own are remote", units::percent(row.remote.value))),
+            plain(&format!("{} of its own are remote", units::part_percent(row.remote.value))),
         ]);
     }
     says.push(plain(&format!(". {}; {}.", users(row), served(row, nodes))));
@@ -190,14 +190,14 @@ fn finding(row: &DecisionRow, nodes: &[NodeId], is_advised: bool) -> Finding {
 /// The threads that use an object, and whether they read or write it.
 fn users(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("no write in {} samples: under {}", row.samples, units::percent(bound)),
-        None => format!("{} writes", units::percent(row.writes.value)),
+        Some(bound) => format!("no write in {} samples: under {}", row.samples, units::bound_percent(bound)),
+        None => format!("{} writes", units::part_percent(row.writes.value)),
     };
     let own = row.by_allocator.map_or(0.0, |share| share.value);
     if row.instances > 1 && own >= PRIVATE {
         return format!(
             "Each is used by the thread that allocated it ({} of the accesses; {writes})",
-            units::percent(own)
+            units::part_percent(own)
         );
     }
     let users = match (row.threads, row.nodes) {
@@ -228,10 +228,10 @@ fn served(row: &DecisionRow, nodes: &[NodeId]) -> String {
     match found.filter(|_| row.knows_homes()) {
         Some((node, share)) if share >= 1.0 => format!("all of {accesses} are served by node {node}"),
         Some((node, share)) if share >= ONE_NODE => {
-            format!("{} of {accesses} are served by node {node}", units::percent(share))
+            format!("{} of {accesses} are served by node {node}", units::part_percent(share))
         }
         Some((node, share)) => {
-            format!("{accesses} are served by several nodes, most by node {node} ({})", units::percent(share))
+            format!("{accesses} are served by several nodes, most by node {node} ({})", units::part_percent(share))
         }
         None => format!("the home node of most of {whose} accesses is not known"),
     }

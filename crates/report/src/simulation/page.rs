@@ -66,7 +66,7 @@ fn table(out: &mut String, comparison: &Comparison<'_>) {
             "<tr><th scope=\"row\">{}</th><td>{}</td><td>{gain}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&run.policy),
             units::time_ns(run.run_time_ns as u64),
-            share(metrics.local_access_ratio),
+            metrics.local_access_ratio.map_or_else(|| "–".to_owned(), units::part_percent),
             metrics.memory_latency_ns.map_or_else(|| "–".to_owned(), |ns| format!("{ns:.0} ns")),
             share(population(metrics.controller_imbalance)),
             share(metrics.interconnect_usage),

@@ -79,6 +79,10 @@ pub(super) fn notes(comparison: &Comparison<'_>) -> Vec<String> {
 fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
     let metrics = &run.total.metrics;
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{:.0} %", value * 100.0));
+    let local = match metrics.local_access_ratio {
+        Some(part) if part > 0.0 && part < 0.005 || (0.995..1.0 - 1e-9).contains(&part) => units::short_percent(part),
+        other => share(other),
+    };
     let gain = if index == comparison.base {
         "-".to_owned()
     } else {
@@ -92,7 +96,7 @@ fn row(comparison: &Comparison<'_>, index: usize, run: &Report) -> Vec<String> {
         run.policy.clone(),
         time,
         gain,
-        share(metrics.local_access_ratio),
+        local,
         metrics.memory_latency_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0} ns")),
         share(population(metrics.controller_imbalance)),
         share(metrics.interconnect_usage),

@@ -24,7 +24,7 @@ pub fn svg(run: &Report, machine: &Machine, traffic: &Traffic, what: &str) -> St
     let findings = [
         format!(
             "{} of {} memory accesses local · controller imbalance {} (population)",
-            share(metrics.local_access_ratio),
+            metrics.local_access_ratio.map_or_else(|| "unknown".to_owned(), units::part_percent),
             units::count(all),
             share(population(metrics.controller_imbalance))
         ),

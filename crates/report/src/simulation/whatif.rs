@@ -149,9 +149,10 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let mut table =
         Table::new().column("PREDICTED", Align::Left).column("NOW", Align::Right).column("THEN", Align::Right);
     let share = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::percent);
+    let part = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), units::part_percent);
     let mut row = |name: &str, of: &dyn Fn(&Outlook) -> String| table.row([name.to_owned(), of(now), of(then)]);
     row("run time", &|run| units::time_ns(run.run_time_ns as u64));
-    row("local access ratio", &|run| share(run.total.metrics.local_access_ratio));
+    row("local access ratio", &|run| part(run.total.metrics.local_access_ratio));
     row("latency of a memory access", &|run| {
         run.total.metrics.memory_latency_ns.map_or_else(|| "-".to_owned(), |ns| format!("{ns:.0} ns"))
     });

@@ -75,7 +75,7 @@ pub fn stacks(rows: &[StackRow], trace: &Trace, top: usize, look: Look) -> Strin
     let mut text = String::new();
     for row in rows.iter().take(top) {
         let is_unknown = row.remote.is_share_of_nothing();
-        let remote = if is_unknown { "unknown how many".to_owned() } else { units::percent(row.remote.value) };
+        let remote = if is_unknown { "unknown how many".to_owned() } else { units::part_percent(row.remote.value) };
         let site = match site_name(trace, row.top_site) {
             unknown if unknown.is_empty() => "memory of no known object".to_owned(),
             site => site,

@@ -75,7 +75,7 @@ fn sentences(profile: &HeapProfile) -> String {
         parts.push(match total.remote_frees {
             Some(remote) => format!(
                 "{} of the frees were by another thread than the one that had allocated the block.",
-                units::percent(remote as f64 / total.frees as f64)
+                units::part_percent(remote as f64 / total.frees as f64)
             ),
             None => "This trace does not say which threads freed them (recorded by an older numapilot).".to_owned(),
         });

@@ -194,8 +194,8 @@ pub(super) fn short_function(function: &str) -> &str {
 #[must_use]
 pub fn usage(row: &DecisionRow) -> String {
     let writes = match row.read_only_bound {
-        Some(bound) => format!("writes below {} (95 %)", units::percent(bound)),
-        None => format!("{} writes", units::percent(row.writes.value)),
+        Some(bound) => format!("writes below {} (95 %)", units::bound_percent(bound)),
+        None => format!("{} writes", units::part_percent(row.writes.value)),
     };
     let threads = if row.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", row.threads) };
     // From where they make their accesses may not be known.

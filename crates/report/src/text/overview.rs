@@ -44,8 +44,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     if let Some(why) = none {
         return format!("Remote accesses       none: {why}\nController imbalance  -\nTop object            -\n");
     }
-    let whole = if totals.knows_all_homes() { "them" } else { "all accesses" };
-    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, whole, look));
+    let top = headline.top.as_ref().map_or_else(|| "-".to_owned(), |row| top_object(row, look));
     if headline.verdict == Verdict::HomesUnknown {
         let accesses = units::count(totals.accesses.value);
         return format!(
@@ -63,7 +62,7 @@ pub fn headline(headline: &Headline, nodes: &[NodeId], look: Look) -> String {
     let busiest = totals.served.iter().zip(nodes).max_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let all: f64 = totals.served.iter().map(|served| served.value).sum();
     let busiest = busiest.filter(|_| all > 0.0).map_or_else(String::new, |(served, node)| {
-        format!("; node {node} serves {}", units::percent(served.value / all))
+        format!("; node {node} serves {}", units::part_percent(served.value / all))
     });
     let population = &totals.imbalance.population;
     let spread =
@@ -93,10 +92,10 @@ fn remote(totals: &Totals, how: &str, room: usize, look: Look) -> String {
     look.strong(&share) + &format!(" of {}", units::remote_base(totals, "accesses"))
 }
 
-/// Name, place, share and use of the top object, as far as they fit on the line. `whole`: what the share is of.
-fn top_object(row: &DecisionRow, whole: &str, look: Look) -> String {
+/// Name, place, share and use of the top object, as far as they fit on the line. The share is of all accesses, whatever is known of their homes.
+fn top_object(row: &DecisionRow, look: Look) -> String {
     let room = look.width.saturating_sub(LABEL);
-    let receives = format!(" receives {} of {whole}", units::share(&row.share));
+    let receives = format!(": {} of all accesses", units::share(&row.share));
     let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
     let name = shorten(&clean(&row.name), room.saturating_sub(receives.width()));
     let mut left = room.saturating_sub(name.width() + receives.width());
@@ -106,7 +105,7 @@ fn top_object(row: &DecisionRow, whole: &str, look: Look) -> String {
         if fits { text } else { String::new() }
     };
     let remote = match row.knows_homes() {
-        true => fitting(format!(", {} remote", units::percent(row.remote.value))),
+        true => fitting(format!(", {} remote", units::part_percent(row.remote.value))),
         false => String::new(),
     };
     let place = fitting(clean(&place));
@@ -183,7 +182,7 @@ mod tests {
         };
         let some = say(Filter::default(), 110);
         assert!(some.contains(" of 44 memory accesses with known home (80 in all; 80 samples)\n"), "{some}");
-        assert!(some.contains(" receives 50.0 % of all accesses"), "{some}");
+        assert!(some.contains(": 50.0 % of all accesses"), "{some}");
         assert!(
             some.contains("% of 44 memory accesses with known home, estimated from samples; [local]; 36 more"),
             "{some}"
@@ -192,7 +191,12 @@ mod tests {
         assert!(narrow.contains(" of 44 accesses with known home\n"), "{narrow}");
         assert!(narrow.lines().all(|line| line.width() <= 80), "{narrow}");
         let all = say(Filter { site: Some(SiteId(0)), ..Filter::default() }, 110);
-        assert!(all.contains(" of 40 memory accesses (40 samples)\n") && all.contains(" of them"), "{all}");
+        assert!(
+            all.contains(" of 40 memory accesses (40 samples)\n")
+                && all.contains(" % of all accesses")
+                && !all.contains("of them"),
+            "{all}"
+        );
         assert!(!all.contains("known home"), "{all}");
     }
 

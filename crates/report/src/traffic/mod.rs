@@ -71,7 +71,7 @@ pub fn svg(traffic: &Traffic<'_>) -> String {
     );
     let top = headline.top.as_ref().map_or_else(String::new, |row| {
         let place = if row.place.is_empty() { String::new() } else { format!(" ({})", row.place) };
-        format!("{}{place} receives {} of them", row.name, units::share(&row.share))
+        format!("{}{place} receives {} of all {}", row.name, units::share(&row.share), traffic.counted.many())
     });
     let top = if traffic.scope.is_empty() { top } else { format!("{top} · only {}", traffic.scope) };
     let how = units::found(traffic.matrix.source);

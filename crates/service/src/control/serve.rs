@@ -56,7 +56,6 @@ pub struct ControlSettings {
 #[derive(Debug)]
 pub struct Control {
     server: Arc<OnceLock<Server>>,
-    path: PathBuf,
 }
 
 impl Control {
@@ -77,13 +76,7 @@ impl Control {
         let address = Address::Unix(settings.path.clone());
         let server = Server::start(&address, settings.mode, Limits::default(), move |client| handler.serve(client))?;
         let _ = slot.set(server);
-        Ok(Control { server: slot, path: settings.path.clone() })
-    }
-
-    /// Path of the socket.
-    #[must_use]
-    pub fn path(&self) -> &std::path::Path {
-        &self.path
+        Ok(Control { server: slot })
     }
 
     /// Number of connections.

@@ -93,6 +93,12 @@ pub struct Raw {
 }
 
 impl Raw {
+    fn add(&mut self, other: Raw) {
+        self.value = self.value.saturating_add(other.value);
+        self.enabled = self.enabled.saturating_add(other.enabled);
+        self.running = self.running.saturating_add(other.running);
+    }
+
     fn since(self, before: Raw) -> Raw {
         Raw {
             value: self.value.saturating_sub(before.value),
@@ -113,10 +119,20 @@ impl Raw {
 
 struct Open {
     fd: OwnedFd,
+    /// Index of its sum.
+    sum: usize,
+    /// The process for which it was opened; `None`: not for a single one.
+    process: Option<u32>,
+}
+
+/// Events of one kind, whose counts are added up. It stays when they are closed.
+struct Sum {
     event: usize,
     place: Place,
     /// How many such events stand for one task: each is enabled as long as the task runs, and counts on one CPU of so many.
     shares: usize,
+    /// What those had counted that were closed.
+    closed: Raw,
 }
 
 /// What is known of the node on which an event counts.
@@ -151,6 +167,7 @@ impl From<io::Error> for Refusal {
 #[derive(Default)]
 pub struct Counters {
     open: Vec<Open>,
+    sums: Vec<Sum>,
     /// Why each event could not be opened.
     refused: [Option<String>; COUNT],
     node_loads_are_all: Option<bool>,
@@ -164,7 +181,7 @@ pub struct Counters {
     denied: BTreeSet<u32>,
 }
 
-/// Counts at one moment, in the order of the opened events.
+/// Counts at one moment, in the order of the sums: those of what was opened later are at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountersReading(Vec<Raw>);
 
@@ -198,11 +215,12 @@ impl Counters {
             ..Counters::default()
         };
         for (index, event) in EVENTS.iter().enumerate() {
-            let opened = counters.open.len();
+            let (opened, sums) = (counters.open.len(), counters.sums.len());
             if counters.layout_of(index) == Layout::Refused {
                 counters.refused[index] = Some(SEVERAL_KINDS.to_owned());
             } else if let Err(refusal) = counters.open_one(index, machine, scope, opener) {
                 counters.open.truncate(opened);
+                counters.sums.truncate(sums);
                 counters.refused[index] = Some(reason(event, &refusal, because));
             }
         }
@@ -239,6 +257,26 @@ impl Counters {
         }
     }
 
+    /// Closes the events that were opened for these processes, none of which runs any more, nor anything that inherited their events. What these counted stays
+    /// in all sums.
+    pub fn close(&mut self, pids: &[u32]) {
+        let Counters { open, sums, tasks, .. } = self;
+        let mut threads = 0;
+        open.retain(|open| {
+            if !open.process.is_some_and(|process| pids.contains(&process)) {
+                return true;
+            }
+            let sum = &mut sums[open.sum];
+            sum.closed.add(read_one(&open.fd).unwrap_or_default());
+            // Each thread has one event of the first kind that is opened once for a task.
+            threads += usize::from(sum.event == 0);
+            false
+        });
+        if let Some(size) = tasks {
+            size.threads = size.threads.saturating_sub(threads);
+        }
+    }
+
     /// Processes that this user may not observe, by process id.
     pub fn denied(&self) -> impl Iterator<Item = u32> + '_ {
         self.denied.iter().copied()
@@ -247,10 +285,10 @@ impl Counters {
     /// What the reader has to know of the counts, in whole sentences.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let is_opened = |event: usize| self.open.iter().any(|open| open.event == event);
+        let is_opened = |event: usize| self.sums.iter().any(|sum| sum.event == event);
         let of_tasks = self.tasks.filter(|size| size.nodes > 1);
-        let is_split = |open: &Open| EVENTS[open.event].is_software() || open.place != Place::Anywhere;
-        let unsplit = of_tasks.filter(|_| !self.open.iter().all(is_split)).map(|size| {
+        let is_split = |sum: &Sum| EVENTS[sum.event].is_software() || sum.place != Place::Anywhere;
+        let unsplit = of_tasks.filter(|_| !self.sums.iter().all(is_split)).map(|size| {
             format!(
                 "Events of the processor are not counted by node: for that each thread would have {} events for each of {} CPUs, which would make its \
                  forks and new threads slow; `--system` counts the whole machine by node.",
@@ -267,8 +305,8 @@ impl Counters {
                 user_only.join(", ")
             )
         });
-        let counts = |open: &Open| !EVENTS[open.event].is_software();
-        let host_only = (self.host_only && self.open.iter().any(counts)).then(|| HOST_ONLY.to_owned());
+        let counts = |sum: &Sum| !EVENTS[sum.event].is_software();
+        let host_only = (self.host_only && self.sums.iter().any(counts)).then(|| HOST_ONLY.to_owned());
         unsplit.into_iter().chain(user_only).chain(host_only).collect()
     }
 
@@ -280,6 +318,7 @@ impl Counters {
         };
         let (opened, mut denied) = (self.open.len(), None);
         for &pid in pids {
+            let before = self.open.len();
             let tids = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
             for task in tids.into_iter().filter_map(|tid| libc::pid_t::try_from(tid.0).ok()) {
                 match self.open_task(index, machine, scope, task, opener) {
@@ -290,6 +329,7 @@ impl Counters {
                     other => other?,
                 }
             }
+            self.open[before..].iter_mut().for_each(|open| open.process = Some(pid));
             self.denied.extend(denied.as_ref().map(|(pid, _)| *pid).filter(|denied| *denied == pid));
         }
         // If all are refused, so is the event.
@@ -334,7 +374,12 @@ impl Counters {
         match open_for(&EVENTS[index], scope, self.host_only, (task, cpu), opener) {
             Ok((fd, user_only)) => {
                 self.user_only[index] |= user_only;
-                self.open.push(Open { fd, event: index, place, shares });
+                let is_it = |sum: &Sum| sum.event == index && sum.place == place && sum.shares == shares;
+                let sum = self.sums.iter().position(is_it).unwrap_or_else(|| {
+                    self.sums.push(Sum { event: index, place, shares, closed: Raw::default() });
+                    self.sums.len() - 1
+                });
+                self.open.push(Open { fd, sum, process: None });
                 Ok(())
             }
             // A thread has ended, or a CPU went offline, since it was listed.
@@ -346,7 +391,11 @@ impl Counters {
     /// Reads every counter.
     #[must_use]
     pub fn read(&self) -> CountersReading {
-        CountersReading(self.open.iter().map(|open| read_one(&open.fd).unwrap_or_default()).collect())
+        let mut counts: Vec<Raw> = self.sums.iter().map(|sum| sum.closed).collect();
+        for open in &self.open {
+            counts[open.sum].add(read_one(&open.fd).unwrap_or_default());
+        }
+        CountersReading(counts)
     }
 
     /// Sums between two readings, of a node (index) or of all CPUs.
@@ -358,23 +407,23 @@ impl Counters {
         };
         let mut sums = Sums { running: [1.0; COUNT], ..Sums::default() };
         let mut all = [Total::default(); COUNT];
-        for (index, open) in self.open.iter().enumerate() {
+        for (index, sum) in self.sums.iter().enumerate() {
             let since = since(index);
-            let sum = &mut all[open.event];
+            let total = &mut all[sum.event];
             // A task's event for one CPU is enabled but does not run while the task is on another CPU.
-            sum.enabled += since.enabled as f64 / open.shares.max(1) as f64;
-            sum.running += since.running as f64;
-            let is_of_it = node.is_none_or(|node| open.place == Place::Node(node));
-            sum.value += if is_of_it { since.value as f64 } else { 0.0 };
-            sum.is_known = (sum.is_known || sum.opened == 0) && (node.is_none() || open.place != Place::Anywhere);
-            sum.opened += 1;
+            total.enabled += since.enabled as f64 / sum.shares.max(1) as f64;
+            total.running += since.running as f64;
+            let is_of_it = node.is_none_or(|node| sum.place == Place::Node(node));
+            total.value += if is_of_it { since.value as f64 } else { 0.0 };
+            total.is_known = (total.is_known || total.parts == 0) && (node.is_none() || sum.place != Place::Anywhere);
+            total.parts += 1;
         }
-        for (event, sum) in all.iter().enumerate().filter(|(_, sum)| sum.is_known) {
-            let took_turns = !EVENTS[event].is_software() && sum.running < sum.enabled * ALL_THE_TIME;
-            sums.running[event] = if took_turns { sum.running / sum.enabled } else { 1.0 };
+        for (event, total) in all.iter().enumerate().filter(|(_, total)| total.is_known) {
+            let took_turns = !EVENTS[event].is_software() && total.running < total.enabled * ALL_THE_TIME;
+            sums.running[event] = if took_turns { total.running / total.enabled } else { 1.0 };
             let scale = if took_turns { 1.0 / sums.running[event] } else { 1.0 };
             // One that never had a hardware counter counted nothing, which is not 0.
-            sums.counts[event] = Some(sum.value * scale).filter(|count| count.is_finite());
+            sums.counts[event] = Some(total.value * scale).filter(|count| count.is_finite());
         }
         sums
     }
@@ -449,7 +498,7 @@ impl Counters {
 
     /// Why an event has no count.
     fn why_not(&self, sums: &Sums, event: usize) -> &str {
-        let is_opened = || self.open.iter().any(|open| open.event == event);
+        let is_opened = || self.sums.iter().any(|sum| sum.event == event);
         match &self.refused[event] {
             Some(why) => why,
             None if sums.running[event] <= 0.0 && is_opened() => NEVER_RAN,
@@ -469,7 +518,7 @@ struct Total {
     value: f64,
     enabled: f64,
     running: f64,
-    opened: usize,
+    parts: usize,
     /// Whether all of it is known by node, if a node's is wanted.
     is_known: bool,
 }

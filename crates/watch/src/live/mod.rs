@@ -5,6 +5,7 @@ mod confinement;
 pub mod counters;
 mod kernel;
 mod layout;
+mod lineages;
 mod processes;
 mod resctrl;
 pub mod samples;
@@ -18,6 +19,7 @@ use numapilot_machine::Machine;
 use numapilot_perf_events::rights::refused_note;
 
 pub use kernel::VM_COUNTERS;
+pub use lineages::Lineages;
 pub use processes::Processes;
 pub use processes::ScanCost;
 pub use tree::TreeReading;
@@ -163,6 +165,14 @@ impl Live {
             if let Some(Err(error)) = self.sampler.as_mut().map(|sampler| sampler.join(*pid)) {
                 self.not_joined.get_or_insert_with(|| error.to_string());
             }
+        }
+    }
+
+    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`Lineages`]). What they did stays counted.
+    pub fn leave(&mut self, pids: &[u32]) {
+        self.counters.close(pids);
+        if let Some(sampler) = &mut self.sampler {
+            sampler.leave(pids);
         }
     }
 

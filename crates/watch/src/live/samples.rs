@@ -114,6 +114,11 @@ impl Sampler {
         self.live_sampler.add(pid)
     }
 
+    /// Ends the sampling of processes that joined and have ended, with all that inherited their events.
+    pub fn leave(&mut self, pids: &[u32]) {
+        self.live_sampler.leave(pids);
+    }
+
     /// What is sampled, in a few words.
     #[must_use]
     pub fn source(&self) -> &'static str {

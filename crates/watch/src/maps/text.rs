@@ -73,7 +73,7 @@ pub fn text(map: &MemoryMap, objects: &[Object], options: TextOptions, look: Loo
 fn heading(map: &MemoryMap, look: Look) -> String {
     let threads = if map.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", map.threads) };
     let runs: Vec<String> =
-        map.runs_on.iter().map(|(node, share)| format!("{} on node {node}", units::percent(*share))).collect();
+        map.runs_on.iter().map(|(node, share)| format!("{} on node {node}", units::part_percent(*share))).collect();
     let runs = if runs.is_empty() { "on unknown nodes".to_owned() } else { runs.join(", ") };
     format!(
         "{}\n",
@@ -147,7 +147,7 @@ fn advice(map: &MemoryMap, look: Look) -> String {
     let lead = format!(
         "{} ({}) is far from its threads: on {noun} {}.",
         units::bytes(far),
-        units::percent(share),
+        units::part_percent(share),
         format_cpu_list(nodes)
     );
     format!("{}\n", look.strong(&lead))

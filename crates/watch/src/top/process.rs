@@ -56,7 +56,7 @@ fn heading(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffe
             units::bytes(process.resident_bytes)
         )),
         Span::styled(
-            local.map_or(String::new(), |share| format!(", {} local", units::percent(share))),
+            local.map_or(String::new(), |share| format!(", {} local", units::part_percent(share))),
             palette.local(local.unwrap_or(1.0)),
         ),
     ];
@@ -128,7 +128,7 @@ fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mu
 fn area_line(figures: &AreaFigures, nodes: &[NodeId], width: usize, palette: Palette) -> Line<'static> {
     if let Some(share) = figures.share {
         let local = match figures.local_share {
-            Some(local) => Span::styled(format!(" {:>7} local  ", units::percent(local)), palette.local(local)),
+            Some(local) => Span::styled(format!(" {:>7} local  ", units::part_percent(local)), palette.local(local)),
             None => Span::styled(format!(" {:>7} local  ", "-"), palette.faint()),
         };
         let bytes = match figures.bytes + figures.bytes_by_node.iter().sum::<u64>() {
@@ -137,7 +137,7 @@ fn area_line(figures: &AreaFigures, nodes: &[NodeId], width: usize, palette: Pal
         };
         let name = shorten(&clean(&figures.name), width.saturating_sub(34 + bytes.len()));
         return Line::from(vec![
-            Span::raw(format!("{:>7} ", units::percent(share))),
+            Span::raw(format!("{:>7} ", units::part_percent(share))),
             Span::styled(bar(share, 10), palette.load(0.0)),
             local,
             Span::raw(bytes + &name),

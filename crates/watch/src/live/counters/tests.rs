@@ -78,9 +78,8 @@ fn shares_of_the_time_are_those_of_the_task_in_either_layout() {
     let event = position("cycles");
     let raw = |running: u64| Raw { value: 100, enabled: 1000, running };
     let of = |opens: &[(Place, usize)], now: Vec<Raw>| {
-        let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        let open = |&(place, shares): &(Place, usize)| Open { fd: fd(), event, place, shares };
-        let counters = Counters { open: opens.iter().map(open).collect(), ..Counters::default() };
+        let sum = |&(place, shares): &(Place, usize)| Sum { event, place, shares, closed: Raw::default() };
+        let counters = Counters { sums: opens.iter().map(sum).collect(), ..Counters::default() };
         counters.sums(&CountersReading::default(), &CountersReading(now), None)
     };
     // A task that was on one of two CPUs half of the time, and on the other for the rest.
@@ -98,8 +97,9 @@ fn shares_of_the_time_are_those_of_the_task_in_either_layout() {
 #[test]
 fn an_event_that_had_no_counter_has_a_reason_and_no_count() {
     let (mut counters, _) = made_up(&Tree::symmetric(1, 2, 1 << 20), &Scope::Children, false);
-    counters.open.retain(|open| EVENTS[open.event].name == "cycles");
-    let now = CountersReading(vec![Raw { value: 0, enabled: 1000, running: 0 }; counters.open.len()]);
+    counters.open.clear();
+    counters.sums.retain(|sum| EVENTS[sum.event].name == "cycles");
+    let now = CountersReading(vec![Raw { value: 0, enabled: 1000, running: 0 }; counters.sums.len()]);
     let sums = counters.sums(&CountersReading::default(), &now, None);
     let figures = counters.figures(&sums);
     let cycles = &figures.iter().find(|figure| figure.name == "cycles").unwrap().count;
@@ -151,6 +151,39 @@ fn guests_that_have_the_counters_are_left_out_and_others_are_counted() {
         assert_eq!((source("cycles").as_str(), source("task-clock").as_str()), (wanted, "kernel"));
         assert_eq!(counters.notes().iter().any(|note| note.contains("virtual machines")), leaves_out);
     }
+}
+
+#[test]
+fn what_was_closed_stays_counted_and_holds_no_descriptor() {
+    let (root, machine) = (Root::default(), Machine::live().unwrap());
+    let faults = position("minor-faults");
+    let start = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let end = |child: &mut std::process::Child| {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    let mut first = start();
+    let mut counters = Counters::open(&root, &machine, &Scope::Processes(vec![first.id()]), None);
+    if let Some(why) = counters.refused[faults].clone() {
+        end(&mut first);
+        return numapilot_not_run::not_run!(PageFaultEvents, "{why}");
+    }
+    let of_first = counters.open.len();
+    let count = |counters: &Counters| {
+        let now = counters.read();
+        counters.sums(&CountersReading::default(), &now, None).counts[faults].unwrap()
+    };
+    for _ in 0..20 {
+        let mut joined = start();
+        counters.join(&machine, &[joined.id()]);
+        assert!(counters.open.len() > of_first, "it is counted");
+        end(&mut joined);
+        let before = count(&counters);
+        counters.close(&[joined.id()]);
+        assert_eq!(counters.open.len(), of_first, "its events are closed");
+        assert!(count(&counters) >= before, "what it had done is counted on");
+    }
+    end(&mut first);
 }
 
 #[test]

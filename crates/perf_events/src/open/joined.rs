@@ -1,0 +1,81 @@
+//! Events of processes that joined a recording, by process: they are closed when the process has ended, so that their number does not grow for ever. Events
+//! that own a ring are not among them.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use crate::syscall::lost_by;
+
+/// The events, and what those had lost that are closed.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    by_process: HashMap<u32, Vec<OwnedFd>>,
+    /// Records that found no room, as the closed events' own counts said.
+    pub lost: u64,
+}
+
+impl Joined {
+    /// Keeps the events that were opened for a process.
+    pub fn keep(&mut self, pid: u32, events: Vec<OwnedFd>) {
+        if !events.is_empty() {
+            self.by_process.entry(pid).or_default().extend(events);
+        }
+    }
+
+    /// All events.
+    pub fn fds(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.by_process.values().flatten()
+    }
+
+    /// Takes out the events of these processes, which are closed when they are dropped, and keeps what they lost.
+    pub fn take(&mut self, pids: &[u32]) -> Vec<OwnedFd> {
+        let taken: Vec<OwnedFd> = pids.iter().filter_map(|pid| self.by_process.remove(pid)).flatten().collect();
+        self.lost = taken.iter().filter_map(lost_by).fold(self.lost, u64::saturating_add);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Child;
+    use std::process::Command;
+
+    use crate::event::EventRequest;
+    use crate::open::EventSet;
+    use crate::open::RingSize;
+    use crate::open::Scope;
+
+    fn start() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    fn end(mut child: Child) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn processes_that_join_and_end_leave_no_events_behind() {
+        let first = start();
+        let scope = Scope::Processes(vec![first.id()]);
+        let opened = EventSet::open(&[EventRequest::page_faults(true, 16)], &scope, RingSize { bytes: 64 << 10 });
+        let mut set = match opened {
+            Ok(set) => set,
+            Err(error) => {
+                end(first);
+                return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
+            }
+        };
+        let (count, side_band) = (set.count(), set.side_band.len());
+        for _ in 0..5 {
+            let joined = start();
+            let pid = joined.id();
+            assert!(set.add(pid).unwrap());
+            assert!(set.count() > count && set.side_band.len() > side_band, "it is sampled");
+            end(joined);
+            set.leave(&[pid]);
+            assert_eq!((set.count(), set.side_band.len()), (count, side_band), "its events are closed");
+        }
+        end(first);
+    }
+}
