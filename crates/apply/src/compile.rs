@@ -23,6 +23,8 @@ pub enum Purpose {
     Run,
     /// To measure what the placement does, and nothing but the placement: blocks keep their addresses' low bits (`plan_twin.c`).
     Measure,
+    /// The same where the program is emulated: the planner reserves few addresses there.
+    MeasureEmulated,
 }
 
 /// Compiles a plan for `machine` and for the program of `command`.
@@ -49,7 +51,7 @@ pub fn compile(
     let mut rules: Vec<Rule> = plan.objects.iter().map(|rule| dynamic_part(rule, fitted, &mut frames)).collect();
     let allowed = match purpose {
         Purpose::Run => given_cpus(),
-        Purpose::Measure => [u64::MAX; CPU_WORDS],
+        Purpose::Measure | Purpose::MeasureEmulated => [u64::MAX; CPU_WORDS],
     };
     let (threads, processes) = places(plan, machine, &allowed, &mut frames);
     if frames.list.len() > PATTERNS_MAX {
@@ -74,7 +76,8 @@ pub fn compile(
     }
     let live = || rules.iter().filter(|rule| rule.kind == KIND_DYNAMIC && rule.min_size <= rule.max_size);
     let parts = Parts {
-        has_twins: purpose == Purpose::Measure,
+        has_twins: purpose != Purpose::Run,
+        is_emulated: purpose == Purpose::MeasureEmulated,
         memory_nodes: mask(&fitted.memory_nodes),
         node_cpus: machine.nodes().iter().map(|node| (node.id.0, node_cpus(machine, node.id.0))).collect(),
         min_size: live().map(|rule| rule.min_size).min().unwrap_or(u64::MAX),

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use numapilot_launch::Held;
 
 use crate::error::ApplyError;
-use crate::layout::{CPU_WORDS, IMAGE_TWINS, MAGIC, NAME_BYTES, NODES, NUMBERED, RANGES, SPREAD, TEXT_BYTES, VERSION};
+use crate::layout::{CPU_WORDS, IMAGE_EMULATED, IMAGE_TWINS, MAGIC, NAME_BYTES, NODES, NUMBERED, RANGES, SPREAD, TEXT_BYTES, VERSION};
 
 const NAME: &CStr = c"numapilot-plan";
 /// Sizes of `struct np_plan`, `np_plan_rule` and `np_plan_place`, and where their counters begin.
@@ -57,6 +57,8 @@ pub(super) struct Place {
 pub(super) struct Parts {
     /// Blocks lie as those of the program's own allocator do.
     pub has_twins: bool,
+    /// The program runs in an emulator.
+    pub is_emulated: bool,
     pub memory_nodes: u64,
     pub node_cpus: Vec<(u16, [u64; CPU_WORDS])>,
     pub rules: Vec<Rule>,
@@ -153,7 +155,8 @@ impl Parts {
         let mut head = Bytes::default();
         head.u64(MAGIC);
         head.u32(VERSION);
-        head.u32(if self.has_twins { IMAGE_TWINS } else { 0 });
+        let twins = if self.has_twins { IMAGE_TWINS } else { 0 };
+        head.u32(twins | if self.is_emulated { IMAGE_EMULATED } else { 0 });
         head.u64((HEADER_BYTES + body.0.len()) as u64);
         head.u64(self.memory_nodes);
         let counts = [

@@ -34,6 +34,8 @@ pub(crate) const FLAG_OWN_WEIGHTS: u32 = 8;
 
 /// Flag of the whole image: blocks lie within pages and cache sets as those of the program's own allocator.
 pub(crate) const IMAGE_TWINS: u32 = 1;
+/// Flag of the whole image: the program is emulated, so reserved addresses cost memory.
+pub(crate) const IMAGE_EMULATED: u32 = 2;
 
 /// In place of the number of a frame pattern: none.
 pub(crate) const NO_PATTERN: u32 = u32::MAX;
@@ -75,6 +77,7 @@ mod tests {
         ("NP_PLAN_NO_HUGE", FLAG_NO_HUGE as u64),
         ("NP_PLAN_OWN_WEIGHTS", FLAG_OWN_WEIGHTS as u64),
         ("NP_PLAN_TWINS", IMAGE_TWINS as u64),
+        ("NP_PLAN_EMULATED", IMAGE_EMULATED as u64),
         ("NP_PLAN_NO_PATTERN", NO_PATTERN as u64),
         ("NP_PLAN_SPREAD", SPREAD as u64),
     ];

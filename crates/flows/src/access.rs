@@ -150,7 +150,7 @@ impl Accesses {
         self.rows.reserve(rows);
     }
 
-    /// Appends a row; its `row` and `cluster` fields are ignored.
+    /// Appends a row; its field `row` is ignored, and a cluster that is lighter than the row itself is none.
     pub fn push(&mut self, access: &AccessRef) {
         self.rows.push(Row {
             time: access.time.0,
@@ -160,7 +160,7 @@ impl Accesses {
             location: access.location.0,
             stack: access.stack.0,
             weight: access.weight,
-            cluster: 0.0,
+            cluster: if access.cluster > f64::from(access.weight) { access.cluster as f32 } else { 0.0 },
             latency: access.latency_cycles.unwrap_or(NO_LATENCY),
             cpu: access.cpu.map_or(NO_CPU, |c| c.0),
             node: access.node.map_or(NO_NODE, |n| n.0),

@@ -142,6 +142,11 @@ void np_planner_before_lookup(void) {
     if (np_unlikely(found != NULL)) found->before_lookup();
 }
 
+void np_planner_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
+    struct np_planner_abi *found = np_load(planner);
+    if (np_unlikely(found != NULL)) found->mapped(address, bytes, protection, flags, fd, caller);
+}
+
 void np_tell_callouts(struct np_slot *slot) {
     struct np_slot **location = callouts != NULL ? callouts->slot_location() : NULL;
     if (location != NULL) *location = slot;

@@ -152,6 +152,7 @@ static void *do_mmap(const struct mmap_call *call, struct np_regs caller) {
         return MAP_FAILED;
     }
     record_mmap(call, (void *)result, before, caller);
+    np_planner_mapped((void *)result, call->bytes, call->protection, call->flags, call->fd, caller);
     return (void *)result;
 }
 

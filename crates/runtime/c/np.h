@@ -257,8 +257,10 @@ struct np_planner_abi {
     void (*thread_began)(uintptr_t start);
     const struct np_own_range *ranges; /* NP_OWN_RANGES of them (track.h) */
     void (*before_lookup)(void); /* the program asks for a function by its name: the tracker's search goes past the planner's hook of dlsym */
+    /* The program has mapped memory: the tracker asks the kernel itself, past the planner's hook of mmap. */
+    void (*mapped)(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 };
-#define NP_PLANNER_ABI 4u
+#define NP_PLANNER_ABI 5u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

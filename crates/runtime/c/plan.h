@@ -36,6 +36,8 @@ static inline struct np_plan_place *np_plan_threads(void) { return (void *)((cha
 static inline struct np_plan_place *np_plan_processes(void) { return (void *)((char *)np_plan + np_plan->processes); }
 /* Maps the plan and finds the real functions, once; from the first hook or the constructor. */
 void np_plan_attach(void);
+/* A mapping that the tracker has made for the program: the rules about anonymous mappings and files. */
+void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 /* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */
 void np_plan_before_threads(void);
 bool np_plan_glob(const char *pattern, const char *text);
@@ -81,7 +83,7 @@ struct np_span {
 extern uintptr_t np_region, np_region_bytes;
 static inline bool np_is_ours(const void *block) { return (uintptr_t)block - np_region < np_region_bytes; }
 /* Without a plan: only what serves the loader. False: there are no addresses for a plan's blocks. */
-bool np_region_make(bool has_plan);
+bool np_region_make(const struct np_plan *plan);
 /* The process has a limit on its addresses, or on memory that may be written. */
 extern bool np_region_is_limited;
 /* Lets go of what counts against that and serves no block, because the program needs some. False: there is none. */

@@ -75,6 +75,10 @@ static inline bool is_wanted(size_t bytes, int flags) {
     return flags & MAP_ANONYMOUS ? bytes >= least && bytes <= most : has_files;
 }
 
+void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller) {
+    if (is_wanted(bytes, flags)) mapped(address, bytes, protection, flags, fd, caller);
+}
+
 /* A mapping failed, perhaps for the addresses that the planner has reserved. */
 static NP_COLD bool gives_way(void) { return np_region_is_limited && errno == ENOMEM && np_region_shrink(); }
 

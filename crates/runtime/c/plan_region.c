@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 
 #define MOST_BYTES (1ull << 40)
+/* QEMU keeps 24 bytes for each 4 KiB that are mapped, with access or without, and copies them at each fork: 48 MiB for these. */
+#define EMULATED_BYTES (1ull << 33)
 #define LEAST_BYTES (1ull << 24)
 #define LIMITED_SHARE 4 /* of what a limit on addresses leaves, at most */
 #define TABLE_STEP (64ul << 10) /* of the table may be written more: for 512 MiB */
@@ -41,8 +43,9 @@ static struct np_span *fresh, *fresh_end;
 static struct np_own_range *unused_range; /* addresses that no block has had yet */
 
 /* A limit on addresses (`ulimit -v`; batch systems set one for every job) counts reserved ones: most of it is the program's. */
-static uint64_t most_bytes(void) {
+static uint64_t most_bytes(bool is_emulated) {
     struct rlimit limit;
+    if (is_emulated) return EMULATED_BYTES;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MOST_BYTES;
     uint64_t used = np_bytes_mapped(), share = limit.rlim_cur > used ? (limit.rlim_cur - used) / LIMITED_SHARE & ~(NP_GRANULE - 1) : 0;
     has_address_limit = true;
@@ -94,9 +97,9 @@ static bool reserve(uint64_t bytes) {
     return true;
 }
 
-bool np_region_make(bool has_plan) {
-    if (!has_plan) return reserve(NP_GRANULE);
-    uint64_t most = most_bytes();
+bool np_region_make(const struct np_plan *plan) {
+    if (plan == NULL) return reserve(NP_GRANULE);
+    uint64_t most = most_bytes((plan->flags & NP_PLAN_EMULATED) != 0);
     is_charged = charges_access();
     np_region_is_limited = has_address_limit || is_charged;
     for (uint64_t bytes = most; bytes >= LEAST_BYTES; bytes = bytes / 4 & ~(NP_GRANULE - 1))

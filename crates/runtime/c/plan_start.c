@@ -108,7 +108,7 @@ void np_plan_attach(void) {
     np_find_ourselves();
     const char *path = np_initial_environment("NUMAPILOT_PLAN=");
     struct np_plan *plan = path != NULL ? map_plan(path) : NULL;
-    bool has_region = np_region_make(plan != NULL);
+    bool has_region = np_region_make(plan);
     if (plan == NULL) return;
     if (!has_region) {
         np_plan_count(&plan->no_memory, 1);

@@ -25,7 +25,7 @@ static bool has_end_key;
 static void thread_began(uintptr_t start);
 /* What the tracker finds by name: it begins threads before we could, and says so. */
 NP_EXPORT struct np_planner_abi numapilot_planner = {
-    .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded
+    .version = NP_PLANNER_ABI, .thread_began = thread_began, .ranges = np_own_ranges, .before_lookup = np_bind_loaded, .mapped = np_plan_mapped
 };
 
 /* -- a thread's state -- */

@@ -28,8 +28,9 @@ enum np_plan_policy {
     NP_PLAN_HAND_OVER = 8,
 };
 enum np_plan_flags { NP_PLAN_STRICT = 1, NP_PLAN_HUGE = 2, NP_PLAN_NO_HUGE = 4, NP_PLAN_OWN_WEIGHTS = 8 };
-/* TWINS: blocks lie within pages and cache sets as those of the program's own allocator. For measurements: twice the addresses. */
-enum np_plan_image_flags { NP_PLAN_TWINS = 1 };
+/* TWINS: blocks lie within pages and cache sets as those of the program's own allocator. For measurements: twice the addresses. EMULATED: the program's
+ * processor is emulated, and the emulator keeps a table of all pages that are mapped, reserved ones too. */
+enum np_plan_image_flags { NP_PLAN_TWINS = 1, NP_PLAN_EMULATED = 2 };
 #define NP_PLAN_NO_PATTERN 0xffffffffu
 #define NP_PLAN_SPREAD 1u
 

@@ -97,6 +97,8 @@ void np_planner_thread_began(uintptr_t start);
 void np_thread_meet_planner(struct np_planner_abi *planner);
 /* Before the program is given a function that it asks for by name: a plan may have to look at what was loaded since (plan_bind.c). */
 void np_planner_before_lookup(void);
+/* The program has mapped memory, which a plan may place. */
+void np_planner_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */

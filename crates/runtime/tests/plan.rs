@@ -170,8 +170,9 @@ fn threads_that_a_constructor_waits_for_are_served() {
 }
 
 /// The tracker has libnuma's functions, and passes them on where no machine is simulated; the planner must not take that for a kernel that cannot place.
+/// And it asks the kernel for mappings itself, past the planner's hook: the planner places them all the same.
 #[test]
-fn blocks_are_placed_under_a_recording_of_a_program_without_libnuma() {
+fn blocks_and_mappings_are_placed_under_a_recording_of_a_program_without_libnuma() {
     let program = compile("plan_limit.c", "plan-no-libnuma", &["-O1", "-fno-builtin"]);
     let image = image("no-libnuma", 1 << 20, 1 << 62, 1);
     let preload = format!("{}:{}", tracker().display(), planner().display());
@@ -185,7 +186,7 @@ fn blocks_are_placed_under_a_recording_of_a_program_without_libnuma() {
     let error = i64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     // Containers may forbid it; that is an answer of the kernel's.
     assert_ne!(error, i64::from(libc::ENOSYS), "{placed} placed, {failures} failures");
-    assert!(placed + failures > 0);
+    assert!(placed + failures >= 2, "a block and a mapping: {placed} placed, {failures} failures");
 }
 
 /// The tracker stands before the planner, whether it records or finds no arena to record to: its functions are found first, and its search for functions goes

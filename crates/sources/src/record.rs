@@ -192,7 +192,8 @@ impl<'a, 'm> Prepared<'a, 'm> {
         if emulator.is_some() {
             arena.tell_of_emulator();
         }
-        let compiled = |fitted| compile(fitted, options.machine, target, &options.command, Purpose::Measure);
+        let purpose = if emulator.is_some() { Purpose::MeasureEmulated } else { Purpose::Measure };
+        let compiled = |fitted| compile(fitted, options.machine, target, &options.command, purpose);
         let image = options.plan.map(compiled).transpose()?;
         Ok(Prepared { options, target, selection, stamps, emulator, simulated, arena, image })
     }
