@@ -9,7 +9,9 @@ use std::os::unix::fs::FileExt;
 use numapilot_launch::Held;
 
 use crate::error::ApplyError;
-use crate::layout::{CPU_WORDS, IMAGE_EMULATED, IMAGE_TWINS, MAGIC, NAME_BYTES, NODES, NUMBERED, RANGES, SPREAD, TEXT_BYTES, VERSION};
+use crate::layout::{
+    CPU_WORDS, IMAGE_EMULATED, IMAGE_TWINS, MAGIC, NAME_BYTES, NODES, NUMBERED, RANGES, SPREAD, TEXT_BYTES, VERSION,
+};
 
 const NAME: &CStr = c"numapilot-plan";
 /// Sizes of `struct np_plan`, `np_plan_rule` and `np_plan_place`, and where their counters begin.

@@ -439,6 +439,52 @@ fn accesses_on_a_coroutines_stack_have_their_callers() {
     assert!(all > 200 && whole == all, "{whole} of {all}");
 }
 
+/// Two allocations of 8 MiB, each in a function of its own; prints the emulator's memory (`statm`, in pages), as that file is not the guest's.
+const PLANNED: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+__attribute__((noinline)) char *make_block(void) { char *volatile block = malloc(8 << 20); return block; }
+__attribute__((noinline)) char *make_shared(void) {
+    char *volatile block = mmap(NULL, 8 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return block;
+}
+int main(void) {
+    char *block = make_block(), *shared = make_shared(), line[256];
+    for (int i = 0; i < 8 << 20; i += 4096) block[i] = shared[i] = 1;
+    FILE *file = fopen("/proc/thread-self/statm", "r");
+    if (file == NULL || fgets(line, sizeof line, file) == NULL) return 1;
+    fclose(file);
+    fputs(line, stdout);
+    return 0;
+}
+"#;
+
+/// Rules find the program's code although it is the emulator that runs; and the addresses that the planner reserves cost the emulator little, which keeps a table
+/// of all pages (6 GB for 1 TiB).
+#[test]
+fn plans_are_applied_in_an_emulator() {
+    if !emulates() {
+        return;
+    }
+    let folder = scratch();
+    let program = build_plain(folder.path(), "planned", PLANNED, &[]);
+    let rule = |name: &str| format!("[[object]]\nname = \"{name}\"\nfunction = \"{name}\"\npolicy = \"interleave\"\n");
+    let plan = folder.path().join("plan.toml");
+    std::fs::write(&plan, format!("version = 1\n{}{}", rule("make_block"), rule("make_shared"))).unwrap();
+    // Not quiet: what became of the rules is said at the end.
+    let mut command = numapilot(&["record", "-o"]);
+    command.arg(folder.path().join("p.numatrace")).args(OPTIONS).arg("--plan").arg(&plan).arg("--").arg(&program);
+    let ran = finish(&mut command);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for name in ["make_block", "make_shared"] {
+        let told = format!("plan: {name}: interleave over 0-3: 1 object, 8.00 MiB");
+        assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    }
+    let pages: u64 = ran.stdout.split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(pages < 160_000, "the emulator takes {pages} pages");
+}
+
 #[test]
 fn what_cannot_be_emulated_is_refused_with_its_remedy() {
     let folder = scratch();

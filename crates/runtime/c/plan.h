@@ -36,6 +36,9 @@ static inline struct np_plan_place *np_plan_threads(void) { return (void *)((cha
 static inline struct np_plan_place *np_plan_processes(void) { return (void *)((char *)np_plan + np_plan->processes); }
 /* Maps the plan and finds the real functions, once; from the first hook or the constructor. */
 void np_plan_attach(void);
+struct stat;
+/* Device and inode of a module's file, by its name in the loader's list; without a name: of the program. */
+bool np_plan_facts_of(const char *path, struct stat *status);
 /* A mapping that the tracker has made for the program: the rules about anonymous mappings and files. */
 void np_plan_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
 /* Before a thread is made, or a library loaded: once, all functions behind hooks are found (startup.c). */

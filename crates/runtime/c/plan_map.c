@@ -112,8 +112,7 @@ static int place_module(struct dl_phdr_info *info, size_t bytes, void *context) 
     const struct np_plan_module *modules = (void *)((char *)np_plan + np_plan->modules);
     const struct np_plan_static *statics = (void *)((char *)np_plan + np_plan->statics);
     struct stat status;
-    const char *path = info->dlpi_name == NULL || info->dlpi_name[0] == 0 ? "/proc/self/exe" : info->dlpi_name;
-    if (NP_SYS4(SYS_newfstatat, AT_FDCWD, path, &status, 0) != 0) return 0;
+    if (!np_plan_facts_of(info->dlpi_name, &status)) return 0;
     for (uint32_t i = 0; i < np_plan->static_count; i++) {
         const struct np_plan_module *module = &modules[statics[i].module];
         struct np_plan_rule *rule = &np_plan_rules()[statics[i].rule];

@@ -80,11 +80,26 @@ static void lay_code(struct view *to, uint64_t room, uint32_t module, uintptr_t 
     }
 }
 
+/* By opening it, not by its path: that may lead elsewhere by now, and emulators (QEMU's user mode) open the program where it asks for itself, but look at
+ * themselves where it asks for a file's facts by that name. */
+static bool facts_of_program(struct stat *status) {
+    long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/exe", O_PATH | O_CLOEXEC, 0);
+    if (fd < 0) return NP_SYS4(SYS_newfstatat, AT_FDCWD, "/proc/self/exe", status, 0) == 0;
+    bool is_known = NP_SYS2(SYS_fstat, fd, status) == 0;
+    NP_SYS1(SYS_close, fd);
+    return is_known;
+}
+
+bool np_plan_facts_of(const char *path, struct stat *status) {
+    if (path == NULL || path[0] == 0) return facts_of_program(status);
+    return NP_SYS4(SYS_newfstatat, AT_FDCWD, path, status, 0) == 0;
+}
+
 /* The plan's number of the file behind a loaded module; module_count if it has none. */
 static uint32_t module_of_file(const char *path) {
     const struct np_plan_module *modules = (void *)((char *)np_plan + np_plan->modules);
     struct stat status;
-    if (NP_SYS4(SYS_newfstatat, AT_FDCWD, path[0] == 0 ? "/proc/self/exe" : path, &status, 0) != 0) return np_plan->module_count;
+    if (!np_plan_facts_of(path, &status)) return np_plan->module_count;
     for (uint32_t i = 0; i < np_plan->module_count; i++)
         if (modules[i].device == status.st_dev && modules[i].inode == status.st_ino) return i;
     return np_plan->module_count;
