@@ -460,8 +460,8 @@ int main(void) {
 }
 "#;
 
-/// Rules find the program's code although it is the emulator that runs; and the addresses that the planner reserves cost the emulator little, which keeps a table
-/// of all pages (6 GB for 1 TiB).
+/// Rules find the program's code although it is the emulator that runs; and the addresses that the planner reserves cost the emulator little, which keeps a
+/// table of all pages (6 GB for 1 TiB).
 #[test]
 fn plans_are_applied_in_an_emulator() {
     if !emulates() {

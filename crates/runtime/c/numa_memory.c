@@ -24,8 +24,8 @@ static int fail(int error) {
 }
 
 /* What libnuma's function of the call's name does; that one is not asked. Not every program that calls one has libnuma: it may ask by a weak symbol, and find
- * ours. And to look for it takes the loader's lock, at every call where it is not there, which a thread must not wait for that a library's constructor waits for
- * (startup.c). On a simulated machine the real one has no answer. */
+ * ours. And to look for it takes the loader's lock, at every call where it is not there, which a thread must not wait for that a library's constructor waits
+ * for (startup.c). On a simulated machine the real one has no answer. */
 #define ASK_KERNEL(number, a, b, c, d, e, f) \
     (np_is_simulated() ? fail(ENOSYS) : answer(np_sys(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))))
 static long answer(long result) { return result >= 0 ? result : fail((int)-result); }

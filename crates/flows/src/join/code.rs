@@ -14,9 +14,7 @@ const FORKS_MAX: usize = 16;
 
 /// Highest stack id that is accepted. Ids are consecutive, so a higher one means damage.
 const STACK_IDS_MAX: u32 = 1 << 26;
-/// Of these, those that are accepted before any stack was seen, and how many more with each. Stacks may be lost, but an id far beyond all that were seen is
-/// damage, and the table of all up to it would take gigabytes.
-pub(super) const STACKS_FIRST: u32 = 1 << 21;
+/// How many more stack ids are accepted with each stack that is seen.
 const STACKS_PER_STACK: u32 = 16;
 
 impl<L: Layouts> Joiner<L> {

@@ -1,5 +1,5 @@
-/* A program whose vfork child, which runs in its memory, puts itself under a filter that only lets it go: by _exit, or by becoming the program that the argument
- * names. What the program itself does afterwards: it maps its own file, and makes blocks. */
+/* A program whose vfork child, which runs in its memory, puts itself under a filter that only lets it go: by _exit, or by becoming the program that the
+ * argument names. What the program itself does afterwards: it maps its own file, and makes blocks. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
