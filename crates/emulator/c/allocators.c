@@ -17,16 +17,8 @@
 #include "user.h"
 
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 enum { REGISTER_RAX = 0, REGISTER_RCX = 1, REGISTER_RDX = 2, REGISTER_RBX = 3, REGISTER_RSP = 4, REGISTER_RBP = 5, REGISTER_RSI = 6, REGISTER_RDI = 7 };
-
-/* False: not all of it can be read. */
-static bool read_guest(void *to, uint64_t address, size_t bytes) {
-    struct iovec target = {to, bytes}, source = {(void *)address, bytes};
-    return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == (ssize_t)bytes;
-}
 
 /* -- which functions these are -- */
 
@@ -117,7 +109,7 @@ static int mapping_of(uint64_t address) {
 static bool is_after_call(uint64_t start) {
     static const uint8_t lengths[] = {2, 3, 4, 6, CALL_BYTES_MAX};
     uint8_t before[CALL_BYTES_MAX];
-    if (!read_guest(before, start - sizeof before, sizeof before)) return false;
+    if (!np_read_guest(before, start - sizeof before, sizeof before)) return false;
     const uint8_t *end = before + sizeof before;
     if (end[-5] == 0xe8) return true;
     for (unsigned i = 0; i < sizeof lengths; i++)
@@ -194,7 +186,7 @@ static uint32_t go_stack(struct np_slot *slot, struct np_regs caller) {
     while (count < most && frame[1] >= 4096 && frame[1] < NP_ADDRESS_END) {
         frames[count++] = frame[1];
         uint64_t at = frame[0];
-        if (at < least || (at & 7) != 0 || !read_guest(frame, at, sizeof frame)) break;
+        if (at < least || (at & 7) != 0 || !np_read_guest(frame, at, sizeof frame)) break;
         least = at + sizeof frame;
     }
     return count != 0 ? np_stack_of(slot, frames, count, count == most) : 0;
@@ -234,7 +226,7 @@ static void put_made(struct np_slot *slot, uint64_t block, struct np_regs caller
 /* Where a function has stored the address of its block. The program may be wrong about that place. */
 static uint64_t stored_at(uint64_t address) {
     uint64_t block;
-    return read_guest(&block, address, sizeof block) ? block : 0;
+    return np_read_guest(&block, address, sizeof block) ? block : 0;
 }
 
 /* -- an executable's malloc that wraps the next one --
@@ -292,7 +284,7 @@ static bool is_within_call(uint64_t sp) {
     uint64_t depth = call.sp - sp, word;
     if (depth == 0 || depth >= DEEPEST_BYTES) return false;
     if (call.sp >> NP_PAGE_SHIFT == sp >> NP_PAGE_SHIFT) return *(const uint64_t *)call.sp == call.returns_to;
-    return read_guest(&word, call.sp, sizeof word) && word == call.returns_to;
+    return np_read_guest(&word, call.sp, sizeof word) && word == call.returns_to;
 }
 
 static bool is_in_tracker(void) {

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define PARTS_MAX 64u
 
@@ -25,16 +24,10 @@ void np_kernel_asked(int64_t number, uint64_t address, uint64_t count) {
     call.count = count;
 }
 
-/* False: the emulated program gave a bad pointer. */
-static bool copy(void *to, uint64_t from, size_t bytes) {
-    struct iovec target = {to, bytes}, source = {(void *)from, bytes};
-    return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == (ssize_t)bytes;
-}
-
 static void fill_parts(uint64_t parts, uint64_t count, uint64_t bytes) {
     struct iovec part[PARTS_MAX];
     if (count > PARTS_MAX) count = PARTS_MAX;
-    if (!copy(part, parts, count * sizeof *part)) return;
+    if (!np_read_guest(part, parts, count * sizeof *part)) return;
     for (uint64_t i = 0; i < count && bytes > 0; i++) {
         uint64_t filled = part[i].iov_len < bytes ? part[i].iov_len : bytes;
         np_pages_touched(np_guest.slot, (uintptr_t)part[i].iov_base, filled);
@@ -56,7 +49,7 @@ void np_kernel_filled(int64_t number, int64_t result) {
     case SYS_preadv:
     case SYS_preadv2: fill_parts(call.address, call.count, (uint64_t)result); break;
     case SYS_recvmsg:
-        if (copy(&message, call.address, sizeof message)) fill_parts((uint64_t)message.msg_iov, message.msg_iovlen, (uint64_t)result);
+        if (np_read_guest(&message, call.address, sizeof message)) fill_parts((uint64_t)message.msg_iov, message.msg_iovlen, (uint64_t)result);
         break;
     default: break;
     }

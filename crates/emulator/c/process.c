@@ -34,10 +34,14 @@ const void *np_module_eh_frame(struct np_slot *slot, uintptr_t pc) {
     return np_known_eh_frame(modules, pc);
 }
 
+bool np_read_guest(void *to, uint64_t address, size_t bytes) {
+    struct iovec target = {to, bytes}, source = {(void *)address, bytes};
+    return process_vm_readv(getpid(), &target, 1, &source, 1, 0) == (ssize_t)bytes;
+}
+
 static bool can_be_read(uint64_t address) {
     uint32_t word;
-    struct iovec to = {&word, sizeof word}, from = {(void *)address, sizeof word};
-    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)sizeof word;
+    return np_read_guest(&word, address, sizeof word);
 }
 
 static void answer(uint64_t address, uint32_t word) {
@@ -47,9 +51,7 @@ static void answer(uint64_t address, uint32_t word) {
 
 /* False where emulated addresses are not ours (guest_base is not 0), or the program made the call by itself. */
 static bool copy_hello(struct np_emulator_hello *hello, uint64_t address) {
-    struct iovec to = {hello, sizeof *hello}, from = {(void *)address, sizeof *hello};
-    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)sizeof *hello) return false;
-    return hello->magic == NP_EMULATOR_MAGIC && hello->abi == NP_EMULATOR_ABI;
+    return np_read_guest(hello, address, sizeof *hello) && hello->magic == NP_EMULATOR_MAGIC && hello->abi == NP_EMULATOR_ABI;
 }
 
 static void meet(uint64_t address) {

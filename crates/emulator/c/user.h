@@ -33,6 +33,8 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
 void np_on_system_call_result(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result);
 /* Call-back at the start of np_emulator_slot. */
 void np_on_slot_call(unsigned vcpu, void *data);
+/* Copies emulated memory. False: not all of it can be read, as where the program gives a bad pointer. */
+bool np_read_guest(void *to, uint64_t address, size_t bytes);
 
 /* ---- filled.c: before and after each system call of a thread that is recorded ---- */
 void np_kernel_asked(int64_t number, uint64_t address, uint64_t count);

@@ -72,7 +72,7 @@ impl Binary {
         if count < 4 || ident[..4] != elf::ELFMAG {
             return Ok(None);
         }
-        let binary = |kind, (instrumented, sanitized)| Binary {
+        let binary = |kind, instrumented, sanitized| Binary {
             path: path.to_owned(),
             kind,
             instrumented,
@@ -80,14 +80,14 @@ impl Binary {
             sanitized,
         };
         if let Some(what) = foreign(&ident[..count]) {
-            return Ok(Some(binary(BinaryKind::ForeignElf { what }, (false, false))));
+            return Ok(Some(binary(BinaryKind::ForeignElf { what }, false, false)));
         }
-        let (kind, built) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
+        let (kind, instrumented, sanitized) = inspect_elf64(file).map_err(|e| LaunchError::NotExecutable {
             path: path.to_owned(),
             reason: format!("its ELF headers are damaged ({e})"),
             remedy: "build it again".to_owned(),
         })?;
-        Ok(Some(binary(kind, built)))
+        Ok(Some(binary(kind, instrumented, sanitized)))
     }
 }
 
@@ -125,7 +125,7 @@ fn foreign(ident: &[u8]) -> Option<String> {
 }
 
 /// How it is linked, and whether it is instrumented and sanitized.
-fn inspect_elf64(file: File) -> Result<(BinaryKind, (bool, bool)), object::Error> {
+fn inspect_elf64(file: File) -> Result<(BinaryKind, bool, bool), object::Error> {
     let cache = ReadCache::new(file);
     let header = elf::FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
@@ -145,7 +145,7 @@ fn inspect_elf64(file: File) -> Result<(BinaryKind, (bool, bool)), object::Error
         .dynamic_symbols()
         .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| SANITIZER_SYMBOLS.contains(&name)));
     let kind = interpreter.map_or(BinaryKind::Static, |interpreter| BinaryKind::Dynamic { interpreter });
-    Ok((kind, (instrumented, sanitized)))
+    Ok((kind, instrumented, sanitized))
 }
 
 /// Why the kernel would set AT_SECURE for this file (man ld.so, "Secure-execution mode").

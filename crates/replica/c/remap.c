@@ -330,7 +330,7 @@ void np_remap_find(const char *name, void *pointer_to_function) {
 }
 
 /* At the start: dlsym() takes the loader's lock, which a thread in dlopen() holds while constructors run; one of those may wait for a thread that is the
- * first to call a hook. Calls that come before the start look for themselves. */
+ * first to call a hook. Or at the first call of a hook, where that comes before the start. */
 static void find_all(void) {
     np_remap_find("mmap", &real.mmap);
     np_remap_find("munmap", &real.munmap);
@@ -342,7 +342,7 @@ static void find_all(void) {
 
 EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file, off_t offset) {
     /* While dlsym() itself maps something: straight to the kernel. */
-    if (!real.mmap && !is_busy) np_remap_find("mmap", &real.mmap);
+    if (!real.mmap && !is_busy) find_all();
     if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) == MAP_FIXED && !is_busy) np_guard_release((uintptr_t)start, bytes, false);
     struct change change = {0};
     if (flags & MAP_FIXED) change = begin_change(start, bytes);
@@ -358,7 +358,7 @@ EXPORT void *mmap(void *start, size_t bytes, int protection, int flags, int file
 EXPORT void *mmap64(void *start, size_t bytes, int protection, int flags, int file, off_t offset) __attribute__((alias("mmap")));
 
 EXPORT int munmap(void *start, size_t bytes) {
-    if (!real.munmap && !is_busy) np_remap_find("munmap", &real.munmap);
+    if (!real.munmap && !is_busy) find_all();
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, false);
     struct change change = begin_change(start, bytes);
     int result = real.munmap ? real.munmap(start, bytes) : (int)syscall(SYS_munmap, start, bytes);
@@ -367,7 +367,7 @@ EXPORT int munmap(void *start, size_t bytes) {
 }
 
 EXPORT int mprotect(void *start, size_t bytes, int protection) {
-    if (!real.mprotect && !is_busy) np_remap_find("mprotect", &real.mprotect);
+    if (!real.mprotect && !is_busy) find_all();
     if (!is_busy) np_guard_release((uintptr_t)start, bytes, (protection & PROT_WRITE) != 0);
     struct change change = begin_change(start, bytes);
     int result = real.mprotect ? real.mprotect(start, bytes, protection) : (int)syscall(SYS_mprotect, start, bytes, protection);
@@ -384,7 +384,7 @@ EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...)
         np_guard_release((uintptr_t)start, bytes, false);
         if (to) np_guard_release((uintptr_t)to, new_bytes, false);
     }
-    if (!real.mremap && !is_busy) np_remap_find("mremap", &real.mremap);
+    if (!real.mremap && !is_busy) find_all();
     struct change change = begin_change(start, bytes);
     if (to) end_change(begin_change(to, new_bytes));
     void *result = real.mremap ? real.mremap(start, bytes, new_bytes, flags, to) : (void *)syscall(SYS_mremap, start, bytes, new_bytes, flags, to);
@@ -393,7 +393,7 @@ EXPORT void *mremap(void *start, size_t bytes, size_t new_bytes, int flags, ...)
 }
 
 EXPORT int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *set) {
-    if (!real.sched_setaffinity) np_remap_find("sched_setaffinity", &real.sched_setaffinity);
+    if (!real.sched_setaffinity) find_all();
     int result = real.sched_setaffinity(pid, bytes, set);
     /* The main thread's place is the process's. */
     if (result == 0 && np_wishes.folder && !np_wishes.by_order && (pid == 0 || pid == getpid()) && gettid() == getpid()) numapilot_remap_now();

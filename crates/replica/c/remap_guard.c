@@ -67,7 +67,7 @@ static void unlock(kernel_mask before) {
 }
 
 static int (*real_sigaction(void))(int, const struct sigaction *, struct sigaction *) {
-    if (!real.sigaction) np_remap_find("sigaction", &real.sigaction);
+    if (!real.sigaction) np_guard_find_all();
     return real.sigaction;
 }
 
@@ -248,7 +248,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 }
 
 EXPORT void (*signal(int number, void (*handler)(int)))(int) {
-    if (!real.signal) np_remap_find("signal", &real.signal);
+    if (!real.signal) np_guard_find_all();
     if (!is_ours(number)) return real.signal(number, handler); /* it knows what siginterrupt() asked for */
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
     return sigaction(number, &wanted, &before) == 0 ? before.sa_handler : SIG_ERR;
@@ -265,13 +265,13 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *chan
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     sigset_t changed;
-    if (!real.pthread_sigmask) np_remap_find("pthread_sigmask", &real.pthread_sigmask);
+    if (!real.pthread_sigmask) np_guard_find_all();
     return real.pthread_sigmask(how, without_ours(how, set, &changed), before);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *before) {
     sigset_t changed;
-    if (!real.sigprocmask) np_remap_find("sigprocmask", &real.sigprocmask);
+    if (!real.sigprocmask) np_guard_find_all();
     return real.sigprocmask(how, without_ours(how, set, &changed), before);
 }
 

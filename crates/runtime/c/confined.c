@@ -29,8 +29,6 @@ void np_confinement_begins(void) {
     np_is_confined = true;
 }
 
-void np_confinement_failed(void) { np_is_confined = np_child_is_confined = false; }
-
 /* seccomp() by number, as libseccomp calls it. */
 NP_HIDDEN long np_syscall_seccomp(long number, long a, long b, long c, long d, long e, long f) {
     bool confines = np_seccomp_confines(a, c) && !np_is_confined;

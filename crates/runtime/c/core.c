@@ -163,9 +163,10 @@ static void before_failing_lookups(void) { free(malloc(1)); }
 
 static void attach(void) {
     np_find_ourselves();
-    bool has_plan = np_initial_environment("NUMAPILOT_PLAN=") != NULL;
-    if (has_plan) before_failing_lookups();
-    if (has_plan) find_planner(); /* it places, and we stand before it, also where nothing can be recorded */
+    if (np_initial_environment("NUMAPILOT_PLAN=") != NULL) { /* the planner places, and we stand before it, also where nothing can be recorded */
+        before_failing_lookups();
+        find_planner();
+    }
     const char *path = np_initial_environment("NUMAPILOT_ARENA=");
     if (path == NULL || strlen(path) + sizeof "NUMAPILOT_ARENA=" > sizeof np_arena_env) return;
     struct np_arena *arena = map_arena(path);

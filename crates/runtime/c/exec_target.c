@@ -210,13 +210,13 @@ static bool find_segment(long fd, const Elf64_Ehdr *header, uint32_t type, uint6
 
 /* The first library that the program names, and where its names begin, as addresses count. */
 static bool read_dynamic(long fd, const Elf64_Phdr *dynamic, uint64_t *first, uint64_t *names) {
-    bool has_first = false, has_names = false, is_over = false;
-    for (uint64_t at = 0; !is_over && at + sizeof(Elf64_Dyn) <= dynamic->p_filesz && at < ENTRIES_MAX * sizeof(Elf64_Dyn);) {
+    bool has_first = false, has_names = false;
+    for (uint64_t at = 0; at + sizeof(Elf64_Dyn) <= dynamic->p_filesz && at < ENTRIES_MAX * sizeof(Elf64_Dyn);) {
         Elf64_Dyn entries[16];
         long got = NP_SYS4(SYS_pread64, fd, entries, sizeof entries, dynamic->p_offset + at), count = got / (long)sizeof *entries;
-        is_over = count <= 0;
-        for (long i = 0; i < count && !is_over; i++, at += sizeof *entries) {
-            is_over = entries[i].d_tag == DT_NULL;
+        if (count <= 0) break;
+        for (long i = 0; i < count; i++, at += sizeof *entries) {
+            if (entries[i].d_tag == DT_NULL) return has_first && has_names;
             if (entries[i].d_tag == DT_STRTAB) *names = entries[i].d_un.d_ptr;
             if (entries[i].d_tag == DT_NEEDED && !has_first) *first = entries[i].d_un.d_val;
             has_names |= entries[i].d_tag == DT_STRTAB;

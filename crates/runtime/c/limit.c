@@ -97,6 +97,7 @@ NP_EXPORT int getrlimit64(__rlimit_resource_t resource, struct rlimit64 *limits)
 /* From one limit to another, if that is still the one in force. Also in a vfork child, which has its own limits in its parent's memory. */
 static void change(const struct rlimit *from, const struct rlimit *to) {
     struct rlimit now;
+    if (in_force.rlim_max == 0 || np_is_confined) return;
     if (NP_SYS2(SYS_getrlimit, RLIMIT_AS, &now) != 0 || now.rlim_cur != from->rlim_cur || now.rlim_max != from->rlim_max) return;
     NP_SYS2(SYS_setrlimit, RLIMIT_AS, to);
 }
@@ -107,10 +108,10 @@ static struct rlimit for_image(void) {
 
 void np_limit_before_exec(void) {
     struct rlimit image = for_image();
-    if (in_force.rlim_max != 0 && !np_is_confined) change(&in_force, &image);
+    change(&in_force, &image);
 }
 
 void np_limit_exec_failed(void) {
     struct rlimit image = for_image();
-    if (in_force.rlim_max != 0 && !np_is_confined) change(&image, &in_force);
+    change(&image, &in_force);
 }

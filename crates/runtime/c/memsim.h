@@ -296,26 +296,17 @@ struct np_toucher {
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher);
 
 /* The real function behind an interposer, for functions that no header here declares. NULL: no library has it. */
-#define NP_REAL_IN(place, type, name)                                             \
-    ({                                                                            \
-        void *found_ = np_load(place);                                            \
-        if (np_unlikely(found_ == NULL)) {                                        \
-            found_ = np_real(name);                                               \
-            np_store(place, found_);                                              \
-        }                                                                         \
-        (__typeof__(type))found_;                                                 \
-    })
 #define NP_REAL_AS(type, name)                                                    \
     ({                                                                            \
         static void *real_##name;                                                 \
         NP_REAL_LISTED(real_##name, #name, np_real);                              \
-        NP_REAL_IN(real_##name, type, #name);                                     \
+        (__typeof__(type))NP_KEPT(real_##name, np_real(#name));                   \
     })
 /* Of a library that the program may not have: not looked for before its first call. */
 #define NP_REAL_OF_LIBRARY(type, name)                                            \
     ({                                                                            \
         static void *real_##name;                                                 \
-        NP_REAL_IN(real_##name, type, #name);                                     \
+        (__typeof__(type))NP_KEPT(real_##name, np_real(#name));                   \
     })
 
 /* ---- numa_cpus.c ---- */

@@ -67,17 +67,22 @@ struct np_real_place {
 #else
 #define NP_REAL_LISTED(place, name, find) NP_LISTED_IN("np_reals", place, name, find)
 #endif
-/* The same, looked up once per call site: NP_REAL(malloc)(size). Whoever races finds the same. */
+/* What is kept at `place`, a pointer; looked up where that is still NULL. Whoever races finds the same. */
+#define NP_KEPT(place, look_up)                                        \
+    ({                                                                 \
+        __typeof__(place) kept_ = np_load(place);                      \
+        if (np_unlikely(kept_ == NULL)) {                              \
+            kept_ = (__typeof__(place))(look_up);                      \
+            np_store(place, kept_);                                    \
+        }                                                              \
+        kept_;                                                         \
+    })
+/* The same, looked up once per call site: NP_REAL(malloc)(size). */
 #define NP_REAL(name)                                                  \
     ({                                                                 \
         static __typeof__(&name) real_;                                \
         NP_REAL_LISTED(real_, #name, np_real);                         \
-        __typeof__(&name) found_ = np_load(real_);                     \
-        if (np_unlikely(found_ == NULL)) {                             \
-            found_ = (__typeof__(&name))np_real(#name);                \
-            np_store(real_, found_);                                   \
-        }                                                              \
-        found_;                                                        \
+        NP_KEPT(real_, np_real(#name));                                \
     })
 
 /* The guard is set, and yet nobody holds it: a signal handler came into a hook and jumped out of it (siglongjmp, an exception), which is legal where the

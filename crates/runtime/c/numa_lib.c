@@ -23,13 +23,13 @@ enum { MODE_PREFERRED = 1, MODE_BIND = 2, MODE_INTERLEAVE = 3, MODE_LOCAL = 4 };
  * where the kernel knows no nodes. */
 #define PASS(absent, type, name, ...)                                     \
     ({                                                                    \
-        __typeof__(type) pass_ = NP_REAL_OF_LIBRARY(type, name);                  \
+        __typeof__(type) pass_ = NP_REAL_OF_LIBRARY(type, name);          \
         if (pass_ == NULL) errno = ENOSYS;                                \
         pass_ == NULL ? (absent) : pass_(__VA_ARGS__);                    \
     })
 #define PASS_VOID(type, name, ...)                                        \
     do {                                                                  \
-        __typeof__(type) pass_ = NP_REAL_OF_LIBRARY(type, name);                  \
+        __typeof__(type) pass_ = NP_REAL_OF_LIBRARY(type, name);          \
         if (pass_ != NULL) pass_(__VA_ARGS__);                            \
     } while (0)
 
@@ -141,7 +141,7 @@ NP_EXPORT int numa_preferred(void) {
     NP_EXPORT void name parameters {                                        \
         struct np_slot *slot = np_is_simulated() ? np_self() : NULL;        \
         if (slot == NULL) {                                                 \
-            NP_REAL_OF_LIBRARY(type, name) arguments;                                  \
+            NP_REAL_OF_LIBRARY(type, name) arguments;                       \
             return;                                                         \
         }                                                                   \
         uint64_t chosen = (nodes);                                          \

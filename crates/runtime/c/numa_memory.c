@@ -90,9 +90,7 @@ static void move_range(struct np_slot *slot, uintptr_t address, size_t bytes, in
 
 NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned long *mask, unsigned long bits, unsigned flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) {
-        return ASK_KERNEL(SYS_mbind, start, bytes, mode, mask, bits, flags);
-    }
+    if (slot == NULL) return ASK_KERNEL(SYS_mbind, start, bytes, mode, mask, bits, flags);
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes) || (uintptr_t)start % (1u << NP_PAGE_SHIFT) != 0) return fail(EINVAL);
     if (!np_enter(slot)) return 0;
@@ -104,9 +102,7 @@ NP_EXPORT long mbind(void *start, unsigned long bytes, int mode, const unsigned 
 
 NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long bits) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) {
-        return ASK_KERNEL(SYS_set_mempolicy, mode, mask, bits, 0, 0, 0);
-    }
+    if (slot == NULL) return ASK_KERNEL(SYS_set_mempolicy, mode, mask, bits, 0, 0, 0);
     uint64_t nodes = take_mask(mask, bits);
     if (!take_policy(&mode, &nodes)) return fail(EINVAL);
     np_thread_policy(slot, mode, &nodes, 1);
@@ -115,9 +111,7 @@ NP_EXPORT long set_mempolicy(int mode, const unsigned long *mask, unsigned long 
 
 NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits, void *address, unsigned flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL) {
-        return ASK_KERNEL(SYS_get_mempolicy, mode, mask, bits, address, flags, 0);
-    }
+    if (slot == NULL) return ASK_KERNEL(SYS_get_mempolicy, mode, mask, bits, address, flags, 0);
     const struct np_sim_slot *sim = np_ss(slot);
     uint64_t nodes = flags & FLAG_ALLOWED ? all_nodes() : sim->policy_nodes;
     if (mask != NULL) {
@@ -140,9 +134,7 @@ NP_EXPORT long get_mempolicy(int *mode, unsigned long *mask, unsigned long bits,
 
 NP_EXPORT long move_pages(int pid, unsigned long count, void **pages, const int *nodes, int *status, int flags) {
     struct np_slot *slot = np_is_simulated() ? np_self() : NULL;
-    if (slot == NULL || (pid != 0 && (uint32_t)pid != slot->pid)) {
-        return ASK_KERNEL(SYS_move_pages, pid, count, pages, nodes, status, flags);
-    }
+    if (slot == NULL || (pid != 0 && (uint32_t)pid != slot->pid)) return ASK_KERNEL(SYS_move_pages, pid, count, pages, nodes, status, flags);
     if (!np_enter(slot)) return 0;
     uint64_t moved = 0;
     for (unsigned long i = 0; i < count; i++) {

@@ -369,9 +369,9 @@ static inline bool is_plain(void) {
                 if (block != NULL) return block;                                                    \
             }                                                                                       \
         }                                                                                           \
-        if (np_unlikely(np_load(next) == NULL)) np_store(next, find_operator(#name));               \
-        if (np_unlikely(np_load(next) == NULL)) return without_operator(bytes, align, throws);      \
-        return np_load(next) arguments;                                                             \
+        void *(*call) parameters = NP_KEPT(next, find_operator(#name));                             \
+        if (np_unlikely(call == NULL)) return without_operator(bytes, align, throws);               \
+        return call arguments;                                                                      \
     }
 
 #include "operators.h"
@@ -385,9 +385,9 @@ static inline bool is_plain(void) {
             give(block);                                                     \
             return;                                                          \
         }                                                                    \
-        if (np_unlikely(np_load(next) == NULL)) np_store(next, find_operator(#name)); \
-        if (np_unlikely(np_load(next) == NULL)) real.free(block);            \
-        else np_load(next) arguments;                                        \
+        void (*call) parameters = NP_KEPT(next, find_operator(#name));       \
+        if (np_unlikely(call == NULL)) real.free(block);                     \
+        else call arguments;                                                 \
     }
 
 #include "operators.h"

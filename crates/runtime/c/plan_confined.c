@@ -42,8 +42,6 @@ static NP_COLD void begin(void) {
     np_is_confined = true;
 }
 
-static void failed(void) { np_is_confined = np_child_is_confined = false; }
-
 NP_EXPORT __attribute__((noreturn)) void _exit(int status) {
     np_confined_child_leaves();
     NP_REAL(_exit)(status);
@@ -60,7 +58,7 @@ static __attribute__((noinline)) long confine(long number, long a, long b, long 
     bool confines = np_seccomp_confines(a, c) && !np_is_confined;
     if (confines) begin();
     long result = np_load(real_syscall)(number, a, b, c, d, e, f);
-    if (confines && np_seccomp_failed(result, b)) failed();
+    if (confines && np_seccomp_failed(result, b)) np_confinement_failed();
     return result;
 }
 
@@ -81,7 +79,7 @@ NP_EXPORT int prctl(int option, ...) {
     bool confines = option == PR_SET_SECCOMP && !np_is_confined;
     if (confines) begin();
     int result = NP_REAL(prctl)(option, a, b, c, d);
-    if (confines && result != 0) failed();
+    if (confines && result != 0) np_confinement_failed();
     if (result == 0 && option == PR_SET_NAME) np_plan_renamed((const char *)a);
     return result;
 }

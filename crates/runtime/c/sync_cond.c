@@ -23,8 +23,7 @@ static void *real_cond(const char *name) {
     ({                                                                                        \
         static __typeof__(&name) real_;                                                       \
         NP_REAL_LISTED(real_, #name, real_cond);                                              \
-        if (np_unlikely(np_load(real_) == NULL)) np_store(real_, (__typeof__(&name))real_cond(#name)); \
-        np_load(real_);                                                                       \
+        NP_KEPT(real_, real_cond(#name));                                                     \
     })
 
 uint64_t np_cycles_until(clockid_t clock_id, const struct timespec *absolute) {

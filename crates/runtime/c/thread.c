@@ -5,6 +5,7 @@
  * is still recorded. Threads made by clone() without storage of their own share their creator's: they are told apart by number (core.c).
  */
 #define _GNU_SOURCE
+#include "confined.h"
 #include "emulator.h"
 
 #include <sched.h>

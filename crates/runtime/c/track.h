@@ -132,7 +132,6 @@ static inline unsigned np_words_for(size_t bytes) { return (unsigned)((bytes + 7
 /* -- confined.c -- */
 /* The program is about to put itself under a filter. */
 void np_confinement_begins(void);
-void np_confinement_failed(void);
 
 /* -- thread.c -- */
 struct np_birth {

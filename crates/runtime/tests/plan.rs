@@ -51,6 +51,12 @@ fn under(image: &Path, command: &mut Command) -> Output {
     command.env("LD_PRELOAD", planner()).env("NUMAPILOT_PLAN", image).output().expect("the program starts")
 }
 
+/// The tracker stands before the planner.
+fn give_both(command: &mut Command, image: &Path) {
+    let preload = format!("{}:{}", tracker().display(), planner().display());
+    command.env("LD_PRELOAD", preload).env("NUMAPILOT_PLAN", image);
+}
+
 /// Counters of the image's only rule: objects, bytes, passed, failures.
 fn counters(image: &Path) -> [u64; 4] {
     let bytes = fs::read(image).expect("the image");
@@ -161,11 +167,8 @@ fn threads_that_a_constructor_waits_for_are_served() {
     let image = image("early", 0, 1 << 62, 1);
     let output = under(&image, Command::new(&program).arg(&library));
     assert!(output.status.success(), "{} {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let preload = format!("{}:{}", tracker().display(), planner().display());
     let library = library.to_str().expect("UTF-8");
-    let run = record_with(Arena::new(32, 1 << 20), &program, &[library], |command| {
-        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
-    });
+    let run = record_with(Arena::new(32, 1 << 20), &program, &[library], |command| give_both(command, &image));
     run.assert_success();
 }
 
@@ -175,10 +178,7 @@ fn threads_that_a_constructor_waits_for_are_served() {
 fn blocks_and_mappings_are_placed_under_a_recording_of_a_program_without_libnuma() {
     let program = compile("plan_limit.c", "plan-no-libnuma", &["-O1", "-fno-builtin"]);
     let image = image("no-libnuma", 1 << 20, 1 << 62, 1);
-    let preload = format!("{}:{}", tracker().display(), planner().display());
-    let run = record_with(Arena::new(8, 1 << 20), &program, &["8"], |command| {
-        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
-    });
+    let run = record_with(Arena::new(8, 1 << 20), &program, &["8"], |command| give_both(command, &image));
     run.assert_success();
     let [placed, _, _, failures] = counters(&image);
     let bytes = fs::read(&image).expect("the image");
@@ -195,14 +195,11 @@ fn blocks_and_mappings_are_placed_under_a_recording_of_a_program_without_libnuma
 fn libraries_that_prefer_their_own_symbols_may_free_blocks_under_a_recording() {
     let deep = compile("plan_deep.c", "plan_deep", &["-O1", "-fno-builtin", "-Wl,-rpath,$ORIGIN"]);
     let image = image("deep-recorded", 0, 1 << 62, 1);
-    let preload = format!("{}:{}", tracker().display(), planner().display());
     for (kind, flag) in [("now", "-Wl,-z,now"), ("lazy", "-Wl,-z,lazy")] {
         let name = format!("libplan_deep_{kind}.so");
         compile("plan_deep.c", &name, &["-O1", "-fno-builtin", "-DLIBRARY", "-shared", "-fPIC", flag]);
         for binding in ["now", "lazy"] {
-            let with_plan = |command: &mut Command| {
-                command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
-            };
+            let with_plan = |command: &mut Command| give_both(command, &image);
             record_with(Arena::new(192, 4 << 20), &deep, &[&name, binding], with_plan).assert_success();
             let mut unrecorded = Command::new(&deep);
             with_plan(unrecorded.args([&name, binding]));
@@ -387,11 +384,8 @@ fn threads_that_cannot_be_recorded_are_pinned() {
     let program = compile("plan_pins.c", "plan_nested", &["-pthread", &include]);
     let image = scratch().join("nested");
     assert!(Command::new(&program).arg("second").arg(&image).status().expect("it runs").success());
-    let preload = format!("{}:{}", tracker().display(), planner().display());
     for slots in [1, 8] {
-        let run = record_with(Arena::new(slots, 4 << 20), &program, &["nested"], |command| {
-            command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
-        });
+        let run = record_with(Arena::new(slots, 4 << 20), &program, &["nested"], |command| give_both(command, &image));
         run.assert_success();
         assert_eq!(run.arena.losses().lost_no_slot > 0, slots == 1, "{slots} slots");
         assert_eq!(String::from_utf8_lossy(&run.output.stdout), "1\n", "{slots} slots");
@@ -490,10 +484,7 @@ fn addresses_that_serve_no_block_go_when_a_program_limits_itself() {
     let image = image("limits", 0, 1 << 62, 1);
     let output = under(&image, &mut Command::new(&program));
     assert_eq!(String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&plain.stdout));
-    let preload = format!("{}:{}", tracker().display(), planner().display());
-    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |command| {
-        command.env("LD_PRELOAD", &preload).env("NUMAPILOT_PLAN", &image);
-    });
+    let run = record_with(Arena::new(1024, 1 << 20), &program, &[], |command| give_both(command, &image));
     assert_eq!(String::from_utf8_lossy(&run.output.stdout), String::from_utf8_lossy(&plain.stdout));
 }
 

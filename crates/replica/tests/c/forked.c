@@ -1,13 +1,13 @@
 /* forked.c: while the preload library copies a file for this program's main thread, a signal's handler forks there, as crash reporters and supervisors do.
  * Ends by SIGALRM if that takes for ever. Arguments: the file, the folder of copies. */
 #define _GNU_SOURCE
-#include <dirent.h>
+#include "copying.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,17 +16,6 @@
 static const char *folder_path;
 static pthread_t main_thread;
 static volatile int is_mapped, children;
-
-/* A copy is being written: until it is whole, its name begins with a dot. */
-static int is_copying(void) {
-    DIR *folder = opendir(folder_path);
-    int found = 0;
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        found |= entry->d_name[0] == '.' && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
-    }
-    if (folder) closedir(folder);
-    return found;
-}
 
 static void on_signal(int number) {
     (void)number;
@@ -38,7 +27,7 @@ static void on_signal(int number) {
 }
 
 static void *interrupt(void *nothing) {
-    while (!is_copying() && !is_mapped) usleep(100);
+    while (!is_copying(folder_path) && !is_mapped) usleep(100);
     pthread_kill(main_thread, SIGUSR1);
     return nothing;
 }

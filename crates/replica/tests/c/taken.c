@@ -1,7 +1,8 @@
 /* taken.c: while the preload library copies a file that this program maps, another of its threads puts something else in the file's place. What it put
  * there must stay. Arguments: the file, the folder of copies. */
 #define _GNU_SOURCE
-#include <dirent.h>
+#include "copying.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,19 +17,8 @@ static size_t bytes;
 static unsigned char *_Atomic taken;
 static _Atomic int is_mapped;
 
-/* A copy is being written: until it is whole, its name begins with a dot. */
-static int is_copying(void) {
-    DIR *folder = opendir(folder_path);
-    int found = 0;
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        found |= entry->d_name[0] == '.' && strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
-    }
-    if (folder) closedir(folder);
-    return found;
-}
-
 static void *take(void *nothing) {
-    while (!is_copying() && !is_mapped) usleep(100);
+    while (!is_copying(folder_path) && !is_mapped) usleep(100);
     if (is_mapped) return nothing;
     FILE *maps = fopen("/proc/self/maps", "r");
     char line[4096];
