@@ -579,6 +579,14 @@ impl Sums {
 mod tests {
     use super::*;
 
+    /// The committed trace of a multigrid program, and its machine.
+    fn multigrid() -> (numapilot_flows::Trace, Machine) {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
+        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
+        let machine = trace.machine().expect("a machine");
+        (trace, machine)
+    }
+
     #[test]
     fn threads_run_on_cpus_that_are_online() {
         let machine = Machine::load("opteron-8385").expect("a model");
@@ -598,9 +606,7 @@ mod tests {
     /// A round that is cut short leaves what its last step changed.
     #[test]
     fn a_price_that_did_not_converge_says_so() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
-        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
-        let machine = trace.machine().expect("a machine");
+        let (trace, machine) = multigrid();
         let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
         let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
         let pricer = Pricer::new(&machine, &usage).expect("a pricer");
@@ -638,9 +644,7 @@ mod tests {
     /// Accesses whose homes are not known are like the thread's others, wherever it made them.
     #[test]
     fn a_thread_waits_for_accesses_of_unknown_homes_on_another_node_too() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
-        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
-        let machine = trace.machine().expect("a machine");
+        let (trace, machine) = multigrid();
         let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
         let mut usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
         let run_ns = |usage: &Usage| Pricer::new(&machine, usage).expect("a pricer").now().expect("a price").run_ns;
@@ -663,9 +667,7 @@ mod tests {
     /// run time lies between; with none, it is that of the machine as described.
     #[test]
     fn slowed_threads_do_less_where_work_is_taken() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
-        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
-        let machine = trace.machine().expect("a machine");
+        let (trace, machine) = multigrid();
         let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
         assert!(!Usage::of(&analysis, &machine, &std::collections::BTreeMap::new()).takes_work);
         let usage = Usage::of(&analysis.of_taken_work(), &machine, &std::collections::BTreeMap::new());
@@ -696,9 +698,7 @@ mod tests {
     /// The model's own error in queues reaches the run times of the ensemble.
     #[test]
     fn longer_queues_make_a_longer_run() {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces/mg.numatrace");
-        let trace = numapilot_flows::Trace::open(&folder).expect("a committed trace");
-        let machine = trace.machine().expect("a machine");
+        let (trace, machine) = multigrid();
         let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
         let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
         let mut pricer = Pricer::new(&machine, &usage).expect("a pricer");

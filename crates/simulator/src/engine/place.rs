@@ -44,6 +44,11 @@ pub(crate) struct Touch<'a> {
     pub(crate) now_ns: f64,
 }
 
+/// The position of the node with this number.
+fn position(nodes: &[NodeId], id: u16) -> Option<NodeIndex> {
+    nodes.iter().position(|node| node.0 == id).map(NodeIndex)
+}
+
 impl Placer {
     pub(crate) fn new(program: &Program, machine: &Machine, allocation: &Allocation, seed: u64) -> Placer {
         let nodes: Vec<NodeId> = machine.nodes().iter().map(|node| node.id).collect();
@@ -54,7 +59,7 @@ impl Placer {
             known_at[region].resize(program.regions[region].pages as usize, UNKNOWN);
             let pages = &mut known_at[region][touch.first as usize..(touch.first + touch.pages) as usize];
             pages.iter_mut().filter(|at| **at == UNKNOWN).for_each(|at| *at = known.len() as u32);
-            let bound = touch.bound.and_then(|id| nodes.iter().position(|node| node.0 == id)).map(NodeIndex);
+            let bound = touch.bound.and_then(|id| position(&nodes, id));
             known.push((touch.thread, bound));
         }
         let mut ordered = vec![Vec::new(); program.regions.len()];
@@ -62,7 +67,7 @@ impl Placer {
             let pages: &mut Vec<u16> = &mut ordered[order.region as usize];
             pages.resize(program.regions[order.region as usize].pages as usize, NOWHERE);
             for (page, home) in pages[order.first as usize..].iter_mut().zip(&order.homes) {
-                *page = nodes.iter().position(|node| node.0 == *home).map_or(NOWHERE, |node| node as u16);
+                *page = position(&nodes, *home).map_or(NOWHERE, |node| node.0 as u16);
             }
         }
         Placer {
@@ -108,7 +113,7 @@ impl Placer {
         }
         let slice = program.slices[touch.slice as usize];
         let region = slice.region as usize;
-        let bound = touch.bound.and_then(|id| self.nodes.iter().position(|node| node.0 == id)).map(NodeIndex);
+        let bound = touch.bound.and_then(|id| position(&self.nodes, id));
         let mut page = slice.first;
         while page < slice.first + slice.pages {
             let unit = pages.unit(region, page);
