@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::*;
+use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
 use numapilot_flows::Site;
 use numapilot_flows::Trace;
@@ -47,12 +48,15 @@ fn is_at(site: &Site, mark: &str, name: &str) -> bool {
     site.line == line(mark) && site.file.ends_with(&format!("/{name}.c"))
 }
 
+/// The objects whose site is one of those wanted.
+fn objects_at(trace: &Trace, is_wanted: impl Fn(&Site) -> bool) -> Vec<&Object> {
+    trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(&is_wanted)).collect()
+}
+
 /// Every block, by line: as many as were made, of their size, and none that outlives the program.
 fn check_blocks(trace: &Trace, what: &str) {
     for (mark, count, bytes) in EXPECTED {
-        let at_line = |site: &Site| is_at(site, mark, what);
-        let blocks: Vec<_> =
-            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        let blocks = objects_at(trace, |site| is_at(site, mark, what));
         assert_eq!(blocks.len() as u64, count, "{what}: {mark}");
         for block in blocks {
             let site = trace.site(block.site).expect("a site");
@@ -135,9 +139,9 @@ fn other_engines_name_the_allocator_that_they_do_not_see() {
         let report = report_json(&trace, &[]).to_string();
         assert!(report.contains(named) && report.contains("--engine emulate records them"), "{report}");
         let seen = Trace::open(&trace).expect("the trace opens");
-        let mut sites = seen.objects().iter().filter_map(|object| seen.site(object.site));
-        let is_first = |site: &Site| is_at(site, "first", if replaces { "replacing" } else { "prefixed" });
-        assert!(!sites.any(is_first), "a native engine that sees them needs no note");
+        let name = if replaces { "replacing" } else { "prefixed" };
+        let first = objects_at(&seen, |site| is_at(site, "first", name));
+        assert!(first.is_empty(), "a native engine that sees them needs no note");
     }
 }
 
@@ -159,9 +163,8 @@ fn blocks_of_gos_heap_end_where_others_begin() {
     assert_eq!(ran.succeeded().stdout, "6\n");
     let trace = Trace::open(&path).expect("the trace opens");
     let one = |mark: &str| {
-        let at_line = |site: &Site| site.place() == format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
-        let blocks: Vec<_> =
-            trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(at_line)).collect();
+        let place = format!("go_heap.c:{}", line_in(GO_SOURCE, mark));
+        let blocks = objects_at(&trace, |site| site.place() == place);
         assert_eq!(blocks.len(), 1, "{mark}: {blocks:?}");
         let site = trace.site(blocks[0].site).expect("a site");
         assert_eq!((site.kind, site.name.to_string()), (ObjectKind::Pool, format!("{mark} in Go's heap")));
@@ -205,9 +208,7 @@ fn names_that_libraries_offer_beside_malloc_are_followed() {
             [("large", 1, 4 << 20), ("made", 100, 1000), ("resized", 100, 5000), ("ordinary", 1, 3 << 20)]
         {
             let place = format!("names.c:{}", line_in(NAMES_SOURCE, mark));
-            let is_there = |site: &Site| site.place() == place && site.kind == ObjectKind::Heap;
-            let blocks: Vec<_> =
-                trace.objects().iter().filter(|object| trace.site(object.site).is_some_and(is_there)).collect();
+            let blocks = objects_at(&trace, |site| site.place() == place && site.kind == ObjectKind::Heap);
             let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
             assert_eq!(sizes, (bytes..bytes + count).collect::<Vec<u64>>(), "{library}, {mark}");
             assert!(blocks.iter().all(|block| block.death.is_some()), "{library}, {mark}: {blocks:?}");

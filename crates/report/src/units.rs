@@ -5,6 +5,7 @@ pub use numapilot_text::units::bare_percent;
 pub use numapilot_text::units::bytes;
 pub use numapilot_text::units::count;
 pub use numapilot_text::units::counted;
+pub use numapilot_text::units::is_not_quite_all;
 pub use numapilot_text::units::part_percent;
 pub use numapilot_text::units::percent;
 pub use numapilot_text::units::short_percent;

@@ -38,12 +38,18 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
+/// Whether a share from `least` on, which rounds to all, is not all. What sums of shares differ from 1 by in the last digits is nothing.
+#[must_use]
+pub fn is_not_quite_all(share: f64, least: f64) -> bool {
+    share >= least && share < 1.0 - 1e-9
+}
+
 /// `75.0 %`, `<0.1 %`, `>99.9 %` of a part of a whole, between 0 and 1: what is not all does not read as all, nor something as nothing.
 #[must_use]
 pub fn part_percent(part: f64) -> String {
     match part {
         part if part > 0.0 && part < 0.0005 => "<0.1 %".to_owned(),
-        part if (0.9995..1.0 - 1e-9).contains(&part) => ">99.9 %".to_owned(),
+        part if is_not_quite_all(part, 0.9995) => ">99.9 %".to_owned(),
         part => percent(part),
     }
 }
@@ -55,7 +61,7 @@ pub fn bare_percent(share: f64) -> String {
         ".".to_owned()
     } else if share < 0.005 {
         "<1".to_owned()
-    } else if (0.995..1.0 - 1e-9).contains(&share) {
+    } else if is_not_quite_all(share, 0.995) {
         ">99".to_owned()
     } else {
         format!("{:.0}", share * 100.0)
@@ -68,7 +74,7 @@ pub fn short_percent(share: f64) -> String {
     match share * 100.0 {
         p if p > 0.0 && p < 0.05 => "<0.1 %".to_owned(),
         p if p < 9.95 => format!("{p:.1} %"),
-        p if p >= 99.5 && share < 1.0 - 1e-9 => ">99 %".to_owned(),
+        _ if is_not_quite_all(share, 0.995) => ">99 %".to_owned(),
         p => format!("{p:.0} %"),
     }
 }

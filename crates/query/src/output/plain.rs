@@ -1,12 +1,8 @@
 //! Text that a terminal shows and does not obey: names of hosts, files and objects come from elsewhere.
 
-/// Whether a terminal would obey this character, or draw what follows in another order: control characters and marks of direction.
-pub(super) fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
+use numapilot_text::terminal::is_unsafe;
 
-/// The text with such characters as escapes; its own line ends and tabs stay.
+/// The text with characters that a terminal would obey as escapes; its own line ends and tabs stay.
 #[must_use]
 pub fn plain(text: &str) -> String {
     let shown = |character: char| match is_unsafe(character) && !matches!(character, '\n' | '\t') {

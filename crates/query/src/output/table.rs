@@ -5,9 +5,9 @@ use std::io::Write;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::util::display::ArrayFormatter;
+use numapilot_text::terminal::is_unsafe;
 use unicode_width::UnicodeWidthStr;
 
-use super::plain::is_unsafe;
 use super::writer::{Sink, WriteError, options};
 
 /// Columns of a value that are shown; longer values are cut.

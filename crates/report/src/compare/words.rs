@@ -124,11 +124,14 @@ fn agreement(comparison: &Comparison, judged: &Judged, found: Estimate) -> Strin
     let (low, high) = judged.predicted.interval.unwrap_or((judged.predicted.gain, judged.predicted.gain));
     let time = comparison.metrics.iter().find(|line| line.metric == Metric::RunTime);
     let is_evident = time.is_none_or(|line| line.change.verdict != ChangeVerdict::NoEvidence);
-    match judged.untold.filter(|_| low > found.high || high < found.low) {
-        _ if !is_evident && low <= 0.0 && high >= 0.0 => "they agree, neither is evidence of a change".to_owned(),
-        _ if !is_evident => {
-            "they do not contradict each other, but these recordings alone are no evidence of a change".to_owned()
+    if !is_evident {
+        return match low <= 0.0 && high >= 0.0 {
+            true => "they agree, neither is evidence of a change",
+            false => "they do not contradict each other, but these recordings alone are no evidence of a change",
         }
+        .to_owned();
+    }
+    match judged.untold.filter(|_| low > found.high || high < found.low) {
         Some(untold) => {
             format!("they agree within the {:.1} points by which the gains of equal runs may differ", untold * 100.0)
         }

@@ -218,7 +218,7 @@ fn rounded_share(share: &Estimate) -> String {
 
 /// `25 %`, `2.5 %`, `0.25 %`: two significant digits, and whole percentages from 10 % on; `>99 %` for not quite all, `<0.01 %` for next to nothing.
 fn rounded_percent(share: f64) -> String {
-    if (0.995..1.0 - 1e-9).contains(&share) {
+    if units::is_not_quite_all(share, 0.995) {
         return ">99 %".to_owned();
     }
     if share > 0.0 && share < 0.00005 {

@@ -1,6 +1,7 @@
 //! Colours (only on request), wrapping, and escaping of text that could control the terminal.
 
 use anstyle::{AnsiColor, Style};
+use numapilot_text::terminal::is_unsafe;
 
 /// The width and colours of rendered text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +52,6 @@ impl Look {
 /// be hostile to terminals.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    let is_unsafe = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     if !text.contains(is_unsafe) {
         return text.to_owned();
     }
