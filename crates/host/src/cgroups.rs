@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::Pid;
 use crate::Root;
 
 /// Where the cgroups of systemd's units are: version 2 alone, version 2 beside version 1, and systemd's own hierarchy of version 1.
@@ -86,14 +87,14 @@ pub struct Unit {
 
 /// Process ids in the cgroups with these folders and in those within, ascending. A cgroup that is gone has none.
 #[must_use]
-pub fn processes(folders: &[PathBuf]) -> Vec<u32> {
+pub fn processes(folders: &[PathBuf]) -> Vec<Pid> {
     let mut pids = BTreeSet::new();
     let mut seen = 0;
     let mut waiting: Vec<(PathBuf, usize)> = folders.iter().map(|folder| (folder.clone(), 0)).collect();
     while let Some((folder, depth)) = waiting.pop() {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         // 0: a process outside of this namespace of process ids.
-        pids.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).filter(|pid| *pid != 0));
+        pids.extend(text.lines().filter_map(|line| line.parse::<Pid>().ok()).filter(|pid| *pid != Pid(0)));
         seen += 1;
         if depth < DEPTH_MAX && seen + waiting.len() < FOLDERS_MAX {
             waiting.extend(within(&folder).into_iter().map(|folder| (folder, depth + 1)));
@@ -257,7 +258,7 @@ mod tests {
         }
 
         fn pids(&self, name: &str) -> Vec<u32> {
-            processes(&Hierarchies::of(&self.root()).unit(name).unwrap().folders)
+            processes(&Hierarchies::of(&self.root()).unit(name).unwrap().folders).iter().map(|pid| pid.0).collect()
         }
 
         fn why(&self, name: &str) -> String {

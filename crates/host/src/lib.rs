@@ -18,6 +18,7 @@ pub mod testing;
 mod title;
 
 pub use hidden::hidden_processes;
+pub use ids::Pid;
 pub use ids::Tid;
 pub use members::Group;
 pub use members::Member;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::Pid;
 use crate::Root;
 use crate::TaskStat;
 use crate::cgroups;
@@ -23,9 +24,9 @@ const UNITS_AGAIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Group {
     /// These processes, by their ids.
-    Processes(Vec<u32>),
+    Processes(Vec<Pid>),
     /// These processes, and everything below them.
-    Trees(Vec<u32>),
+    Trees(Vec<Pid>),
     /// All processes of the cgroups with these folders, and of the cgroups within.
     Cgroups(Vec<PathBuf>),
     /// All processes of these systemd units, whenever they run: units may start later, stop and start again.
@@ -44,9 +45,9 @@ impl Group {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Its parent when it was found.
-    pub parent: u32,
+    pub parent: Pid,
     /// Start time in clock ticks since boot: with the id it identifies the process.
     pub start_ticks: u64,
     /// Whether a member started it: it inherits the perf events of its parent.
@@ -57,7 +58,7 @@ pub struct Member {
 #[derive(Clone, Debug)]
 pub struct Members {
     group: Group,
-    known: BTreeMap<u32, Member>,
+    known: BTreeMap<Pid, Member>,
     is_first: bool,
     units: FoundUnits,
 }
@@ -77,7 +78,7 @@ struct FoundUnits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessLine {
     /// Process id of its parent.
-    pub parent: u32,
+    pub parent: Pid,
     /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }
@@ -85,11 +86,11 @@ pub struct ProcessLine {
 /// Where processes are read: /proc, a table that somebody keeps of it, or a script of it in tests.
 pub trait ProcessTable {
     /// Ids of all processes, ascending.
-    fn list(&mut self) -> Vec<u32>;
+    fn list(&mut self) -> Vec<Pid>;
     /// A process's line; `None`: it has ended.
-    fn line(&mut self, pid: u32) -> Option<ProcessLine>;
+    fn line(&mut self, pid: Pid) -> Option<ProcessLine>;
     /// Ids of the processes of a group of cgroups.
-    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32>;
+    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid>;
     /// For each unit the folders of its cgroups, or why it has no processes.
     fn of_units(&mut self, units: &[String]) -> Vec<Result<Vec<PathBuf>, String>> {
         folders_of_units(&Root::default(), units)
@@ -108,19 +109,19 @@ struct Proc<'a> {
 }
 
 impl ProcessTable for Proc<'_> {
-    fn list(&mut self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self.root.names("proc").iter().filter_map(|name| name.parse().ok()).collect();
+    fn list(&mut self) -> Vec<Pid> {
+        let mut pids: Vec<Pid> = self.root.names("proc").iter().filter_map(|name| name.parse().ok()).collect();
         pids.sort_unstable();
         pids
     }
 
-    fn line(&mut self, pid: u32) -> Option<ProcessLine> {
+    fn line(&mut self, pid: Pid) -> Option<ProcessLine> {
         let text = self.root.read(&format!("proc/{pid}/stat"), &mut self.buffer).ok()?;
         let stat = TaskStat::parse(text).filter(|stat| !stat.is_zombie())?;
         Some(ProcessLine { parent: stat.parent, start_ticks: stat.start_ticks })
     }
 
-    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
+    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid> {
         cgroups::processes(folders)
     }
 
@@ -150,7 +151,7 @@ impl Members {
     /// As [`Members::refresh`], from somebody's table of processes, which must be as recent as the answer is to be.
     pub fn refresh_from(&mut self, table: &mut dyn ProcessTable) -> Vec<Member> {
         self.known.retain(|pid, known| table.line(*pid).is_some_and(|line| line.start_ticks == known.start_ticks));
-        let before: Vec<u32> = self.known.keys().copied().collect();
+        let before: Vec<Pid> = self.known.keys().copied().collect();
         match self.group.clone() {
             Group::Processes(pids) => self.take_named(&pids, table),
             Group::Trees(pids) => {
@@ -168,7 +169,7 @@ impl Members {
     }
 
     /// Processes are named once: an id that comes back later is another process's.
-    fn take_named(&mut self, pids: &[u32], table: &mut dyn ProcessTable) {
+    fn take_named(&mut self, pids: &[Pid], table: &mut dyn ProcessTable) {
         if self.is_first {
             for &pid in pids {
                 let Some(line) = table.line(pid) else { continue };
@@ -179,7 +180,7 @@ impl Members {
 
     fn take_children(&mut self, table: &mut dyn ProcessTable) {
         for _ in 0..ROUNDS_MAX {
-            let lines: BTreeMap<u32, ProcessLine> =
+            let lines: BTreeMap<Pid, ProcessLine> =
                 table.list().into_iter().filter_map(|pid| Some((pid, table.line(pid)?))).collect();
             // An id that was reused since the round before is another process's. Who has ended may still be named as parent.
             self.known.retain(|pid, known| lines.get(pid).is_none_or(|line| line.start_ticks == known.start_ticks));
@@ -205,7 +206,7 @@ impl Members {
     }
 
     /// Whether a chain of parents leads to a member, each of them older than its child.
-    fn descends(&self, pid: u32, line: ProcessLine, lines: &BTreeMap<u32, ProcessLine>) -> bool {
+    fn descends(&self, pid: Pid, line: ProcessLine, lines: &BTreeMap<Pid, ProcessLine>) -> bool {
         let (mut child, mut at) = (pid, line);
         // No chain is longer than there are processes: ids that were reused could make a circle.
         for _ in 0..lines.len() {
@@ -252,7 +253,7 @@ impl Members {
 
     fn take_cgroups(&mut self, folders: &[PathBuf], table: &mut dyn ProcessTable) {
         let pids = table.of_cgroups(folders);
-        let mut fresh: Vec<(u32, ProcessLine)> = Vec::new();
+        let mut fresh: Vec<(Pid, ProcessLine)> = Vec::new();
         for pid in pids.into_iter().filter(|pid| !self.known.contains_key(pid)) {
             fresh.extend(table.line(pid).map(|line| (pid, line)));
         }
@@ -266,7 +267,7 @@ impl Members {
         }
     }
 
-    fn insert(&mut self, pid: u32, line: ProcessLine, is_child: bool) -> bool {
+    fn insert(&mut self, pid: Pid, line: ProcessLine, is_child: bool) -> bool {
         let member = Member { pid, parent: line.parent, start_ticks: line.start_ticks, is_child };
         self.known.insert(pid, member).is_none()
     }
@@ -278,13 +279,13 @@ impl Members {
 
     /// Process ids of the members at the last reading, those that were named first.
     #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
+    pub fn pids(&self) -> Vec<Pid> {
         let named = match &self.group {
             Group::Processes(pids) | Group::Trees(pids) => pids.as_slice(),
             Group::Cgroups(_) | Group::Units(_) => &[],
         };
         let first = named.iter().copied().filter(|pid| self.known.contains_key(pid));
-        let mut pids: Vec<u32> = first.chain(self.known.keys().copied().filter(|pid| !named.contains(pid))).collect();
+        let mut pids: Vec<Pid> = first.chain(self.known.keys().copied().filter(|pid| !named.contains(pid))).collect();
         let mut seen = std::collections::BTreeSet::new();
         pids.retain(|pid| seen.insert(*pid));
         pids
@@ -292,7 +293,7 @@ impl Members {
 
     /// Whether a process is a member.
     #[must_use]
-    pub fn contains(&self, pid: u32) -> bool {
+    pub fn contains(&self, pid: Pid) -> bool {
         self.known.contains_key(&pid)
     }
 
@@ -331,11 +332,11 @@ mod tests {
     /// A /proc that changes: at the n-th reading of a line, a script runs.
     #[derive(Default)]
     struct Scripted {
-        lines: BTreeMap<u32, ProcessLine>,
+        lines: BTreeMap<Pid, ProcessLine>,
         reads: usize,
         /// Number of the reading before which a line becomes another, or goes.
-        changes: Vec<(usize, u32, Option<ProcessLine>)>,
-        groups: Vec<u32>,
+        changes: Vec<(usize, Pid, Option<ProcessLine>)>,
+        groups: Vec<Pid>,
         /// Units that have processes.
         units: Vec<&'static str>,
     }
@@ -343,23 +344,24 @@ mod tests {
     impl Scripted {
         fn of(lines: &[(u32, u32, u64)]) -> Scripted {
             let line = |(pid, parent, start_ticks): &(u32, u32, u64)| {
-                (*pid, ProcessLine { parent: *parent, start_ticks: *start_ticks })
+                (Pid(*pid), ProcessLine { parent: Pid(*parent), start_ticks: *start_ticks })
             };
             Scripted { lines: lines.iter().map(line).collect(), ..Scripted::default() }
         }
 
         fn at(mut self, read: usize, pid: u32, now: Option<(u32, u64)>) -> Scripted {
-            self.changes.push((read, pid, now.map(|(parent, start_ticks)| ProcessLine { parent, start_ticks })));
+            let now = now.map(|(parent, start_ticks)| ProcessLine { parent: Pid(parent), start_ticks });
+            self.changes.push((read, Pid(pid), now));
             self
         }
     }
 
     impl ProcessTable for Scripted {
-        fn list(&mut self) -> Vec<u32> {
+        fn list(&mut self) -> Vec<Pid> {
             self.lines.keys().copied().collect()
         }
 
-        fn line(&mut self, pid: u32) -> Option<ProcessLine> {
+        fn line(&mut self, pid: Pid) -> Option<ProcessLine> {
             self.reads += 1;
             for (at, pid, now) in self.changes.clone() {
                 if at == self.reads {
@@ -372,7 +374,7 @@ mod tests {
             self.lines.get(&pid).copied()
         }
 
-        fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
+        fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid> {
             if folders.is_empty() { Vec::new() } else { self.groups.clone() }
         }
 
@@ -386,7 +388,7 @@ mod tests {
     }
 
     fn pids(members: &[Member]) -> Vec<u32> {
-        members.iter().map(|member| member.pid).collect()
+        members.iter().map(|member| member.pid.0).collect()
     }
 
     /// A postmaster (10) with two backends, one of which has a child with a lower id; and a stranger.
@@ -397,7 +399,7 @@ mod tests {
     #[test]
     fn a_unit_is_waited_for_and_followed_through_a_restart() {
         let mut members = Members::new(Group::Units(vec!["database".to_owned()]));
-        let mut table = Scripted { groups: vec![10, 11], ..tree() };
+        let mut table = Scripted { groups: vec![Pid(10), Pid(11)], ..tree() };
         assert!(members.refresh_from(&mut table).is_empty());
         assert_eq!(members.missing(), ["unit database does not run"]);
         table.units = vec!["database"];
@@ -409,57 +411,57 @@ mod tests {
         table.lines = BTreeMap::new();
         table.groups.clear();
         assert!(members.refresh_from(&mut table).is_empty() && members.is_empty());
-        table.lines.insert(30, ProcessLine { parent: 1, start_ticks: 900 });
-        table.groups = vec![30];
+        table.lines.insert(Pid(30), ProcessLine { parent: Pid(1), start_ticks: 900 });
+        table.groups = vec![Pid(30)];
         assert_eq!(pids(&members.refresh_from(&mut table)), [30]);
     }
 
     #[test]
     fn a_tree_is_the_named_process_and_all_below_it() {
-        let mut members = Members::new(Group::Trees(vec![10]));
+        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
         assert_eq!(pids(&members.refresh_from(&mut tree())), [5, 10, 11, 12]);
-        assert_eq!(members.pids(), [10, 5, 11, 12], "the named one first");
+        assert_eq!(members.pids(), [10, 5, 11, 12].map(Pid), "the named one first");
         let children: Vec<bool> = members.all().map(|member| member.is_child).collect();
         assert_eq!(children, [true, false, true, true]);
         assert!(members.refresh_from(&mut tree()).is_empty(), "nobody joined");
-        let mut alone = Members::new(Group::Processes(vec![10]));
+        let mut alone = Members::new(Group::Processes(vec![Pid(10)]));
         assert_eq!(pids(&alone.refresh_from(&mut tree())), [10]);
     }
 
     #[test]
     fn later_forks_join_and_members_with_another_parent_stay() {
-        let mut members = Members::new(Group::Trees(vec![10]));
+        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
         members.refresh_from(&mut tree());
         let mut later = tree();
-        later.lines.remove(&12);
-        later.lines.insert(5, ProcessLine { parent: 1, start_ticks: 130 });
-        later.lines.insert(30, ProcessLine { parent: 5, start_ticks: 200 });
+        later.lines.remove(&Pid(12));
+        later.lines.insert(Pid(5), ProcessLine { parent: Pid(1), start_ticks: 130 });
+        later.lines.insert(Pid(30), ProcessLine { parent: Pid(5), start_ticks: 200 });
         assert_eq!(pids(&members.refresh_from(&mut later)), [30], "the child of one that was re-parented");
-        assert_eq!(members.pids(), [10, 5, 11, 30]);
+        assert_eq!(members.pids(), [10, 5, 11, 30].map(Pid));
         // The named one ends: the others are members all the same.
-        later.lines.remove(&10);
-        later.lines.insert(11, ProcessLine { parent: 1, start_ticks: 110 });
-        later.lines.insert(31, ProcessLine { parent: 11, start_ticks: 210 });
+        later.lines.remove(&Pid(10));
+        later.lines.insert(Pid(11), ProcessLine { parent: Pid(1), start_ticks: 110 });
+        later.lines.insert(Pid(31), ProcessLine { parent: Pid(11), start_ticks: 210 });
         assert_eq!(pids(&members.refresh_from(&mut later)), [31]);
-        assert_eq!(members.pids(), [5, 11, 30, 31]);
+        assert_eq!(members.pids(), [5, 11, 30, 31].map(Pid));
     }
 
     #[test]
     fn a_reused_id_is_no_member() {
-        let mut members = Members::new(Group::Trees(vec![10]));
+        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
         members.refresh_from(&mut tree());
         let mut later = tree();
-        later.lines.insert(11, ProcessLine { parent: 1, start_ticks: 500 });
-        later.lines.insert(40, ProcessLine { parent: 11, start_ticks: 510 });
+        later.lines.insert(Pid(11), ProcessLine { parent: Pid(1), start_ticks: 500 });
+        later.lines.insert(Pid(40), ProcessLine { parent: Pid(11), start_ticks: 510 });
         assert!(members.refresh_from(&mut later).is_empty());
-        assert_eq!(members.pids(), [10, 5, 12]);
+        assert_eq!(members.pids(), [10, 5, 12].map(Pid));
         // The named id too is taken once only.
-        later.lines.insert(10, ProcessLine { parent: 1, start_ticks: 600 });
+        later.lines.insert(Pid(10), ProcessLine { parent: Pid(1), start_ticks: 600 });
         members.refresh_from(&mut later);
-        assert!(!members.contains(10));
+        assert!(!members.contains(Pid(10)));
         // A "child" that is older than its parent belongs to an earlier process of that id.
         let mut older = Scripted::of(&[(10, 1, 100), (9, 10, 50), (8, 10, 100)]);
-        assert_eq!(pids(&Members::new(Group::Trees(vec![10])).refresh_from(&mut older)), [8, 10]);
+        assert_eq!(pids(&Members::new(Group::Trees(vec![Pid(10)])).refresh_from(&mut older)), [8, 10]);
     }
 
     #[test]
@@ -468,41 +470,41 @@ mod tests {
         for read in 1..12 {
             // 12 ends at any moment: its child is a member if its line still named 12, and is not if it was re-parented before that.
             let mut ends = tree().at(read, 12, None);
-            let mut members = Members::new(Group::Trees(vec![10]));
+            let mut members = Members::new(Group::Trees(vec![Pid(10)]));
             members.refresh_from(&mut ends);
-            assert!(members.contains(10) && members.contains(11), "{read}: {:?}", members.pids());
-            assert!(!members.contains(20) && !members.contains(1), "{read}: {:?}", members.pids());
+            assert!(members.contains(Pid(10)) && members.contains(Pid(11)), "{read}: {:?}", members.pids());
+            assert!(!members.contains(Pid(20)) && !members.contains(Pid(1)), "{read}: {:?}", members.pids());
         }
         // 12's id goes to a stranger after its line was read, and before it is checked: who names it as parent may be the stranger's child.
         let mut reused = tree().at(8, 12, Some((1, 900)));
-        let mut members = Members::new(Group::Trees(vec![10]));
+        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
         members.refresh_from(&mut reused);
-        assert!(!members.contains(5), "{:?}", members.pids());
+        assert!(!members.contains(Pid(5)), "{:?}", members.pids());
         // 11 is re-parented while it is read, after its line was: it stays.
         let mut moved = tree().at(7, 11, Some((1, 110)));
-        members = Members::new(Group::Trees(vec![10]));
+        members = Members::new(Group::Trees(vec![Pid(10)]));
         members.refresh_from(&mut moved);
-        assert!(members.contains(11), "{:?}", members.pids());
+        assert!(members.contains(Pid(11)), "{:?}", members.pids());
     }
 
     #[test]
     fn circles_of_parents_end() {
         let mut circle = Scripted::of(&[(10, 1, 1), (2, 3, 5), (3, 2, 5), (4, 4, 5)]);
-        assert_eq!(pids(&Members::new(Group::Trees(vec![10])).refresh_from(&mut circle)), [10]);
+        assert_eq!(pids(&Members::new(Group::Trees(vec![Pid(10)])).refresh_from(&mut circle)), [10]);
     }
 
     #[test]
     fn a_cgroup_takes_strangers_and_knows_whose_children_inherit() {
         let mut table = tree();
-        table.groups = vec![10, 11];
+        table.groups = vec![Pid(10), Pid(11)];
         let mut members = Members::new(Group::Cgroups(vec![PathBuf::from("/x")]));
         assert!(members.group().takes_strangers());
         assert!(members.refresh_from(&mut table).iter().all(|member| !member.is_child), "nobody has events yet");
-        table.groups = vec![10, 11, 12, 5, 20];
+        table.groups = [10, 11, 12, 5, 20].map(Pid).to_vec();
         let joined: Vec<(u32, bool)> =
-            members.refresh_from(&mut table).iter().map(|member| (member.pid, member.is_child)).collect();
+            members.refresh_from(&mut table).iter().map(|member| (member.pid.0, member.is_child)).collect();
         assert_eq!(joined, [(5, true), (12, true), (20, false)]);
-        table.lines.remove(&20);
+        table.lines.remove(&Pid(20));
         members.refresh_from(&mut table);
         assert_eq!((members.len(), members.is_empty()), (4, false));
     }
@@ -525,9 +527,9 @@ mod tests {
         put_threads(14, 10, 'Z', 110, 2);
         put(20, 1, 'S', 110);
         std::fs::create_dir_all(folder.path().join("proc/13")).unwrap();
-        let mut members = Members::new(Group::Trees(vec![10]));
+        let mut members = Members::new(Group::Trees(vec![Pid(10)]));
         assert_eq!(pids(&members.refresh(&Root::new(folder.path()))), [10, 11, 14]);
-        let mut none = Members::new(Group::Trees(vec![99]));
+        let mut none = Members::new(Group::Trees(vec![Pid(99)]));
         assert!(none.refresh(&Root::new(folder.path())).is_empty() && none.is_empty());
     }
 
@@ -535,14 +537,14 @@ mod tests {
     fn this_process_and_a_child_are_a_tree() {
         let before = now_ticks();
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let mut members = Members::new(Group::Trees(vec![std::process::id()]));
+        let mut members = Members::new(Group::Trees(vec![Pid::own()]));
         members.refresh(&Root::default());
-        assert!(members.contains(child.id()), "{:?}", members.pids());
-        let started = members.all().find(|member| member.pid == child.id()).unwrap().start_ticks;
+        assert!(members.contains(Pid::of_child(&child)), "{:?}", members.pids());
+        let started = members.all().find(|member| member.pid == Pid::of_child(&child)).unwrap().start_ticks;
         assert!((before..=now_ticks()).contains(&started), "{before} {started} {}", now_ticks());
         child.kill().unwrap();
         child.wait().unwrap();
         members.refresh(&Root::default());
-        assert!(!members.contains(child.id()) && members.contains(std::process::id()));
+        assert!(!members.contains(Pid::of_child(&child)) && members.contains(Pid::own()));
     }
 }

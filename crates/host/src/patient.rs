@@ -21,6 +21,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
+use crate::Pid;
 use crate::TaskStat;
 
 /// Time between two looks at a helper that has not answered.
@@ -152,7 +153,7 @@ impl Helper {
 /// Whether the kernel has not answered yet for a file of this process on the running system, which was given up. System calls about its memory would wait as
 /// long, and cannot be given up: they are not made then ([`locked_error`]).
 #[must_use]
-pub fn is_locked(pid: u32) -> bool {
+pub fn is_locked(pid: Pid) -> bool {
     is_unanswered(Path::new(&format!("/proc/{pid}")))
 }
 
@@ -165,7 +166,7 @@ pub fn locked_error() -> io::Error {
 /// As if a file of this process had been given up, until the result is dropped.
 #[cfg(feature = "testing")]
 #[must_use]
-pub fn locked_for_test(pid: u32) -> Arc<()> {
+pub fn locked_for_test(pid: Pid) -> Arc<()> {
     let mark = Arc::new(());
     let mut unanswered = UNANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
     unanswered.insert(PathBuf::from(format!("/proc/{pid}")), Arc::downgrade(&mark));
@@ -246,7 +247,7 @@ mod tests {
         let began = Instant::now();
         assert_eq!(read_patiently(&file, 99, &mut buffer).unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() < LOOK, "{:?}", began.elapsed());
-        assert!(!is_locked(std::process::id()));
+        assert!(!is_locked(Pid::own()));
         let elsewhere = tempfile::tempdir().unwrap();
         std::fs::write(elsewhere.path().join("smaps"), "text").unwrap();
         assert_eq!(read_patiently(&elsewhere.path().join("smaps"), 99, &mut buffer).unwrap(), 4);

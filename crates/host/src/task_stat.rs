@@ -1,6 +1,7 @@
 //! One line of `/proc/PID/stat` or `/proc/PID/task/TID/stat` (`Documentation/filesystems/proc.rst`, table 1-4), parsed without allocating: `top` reads that of
 //! every process at every refresh.
 
+use crate::Pid;
 use crate::number;
 
 /// The used fields of the line. Borrows the text.
@@ -13,7 +14,7 @@ pub struct TaskStat<'a> {
     /// `R` running, `S` sleeping, `D` waiting for a device, `Z` ended and not waited for, ...
     pub state: u8,
     /// Process id of the parent.
-    pub parent: u32,
+    pub parent: Pid,
     /// Page faults that needed no device, and those that did.
     pub faults: (u64, u64),
     /// Processor time in user code, clock ticks; of a process, that of all of its threads, the ended ones too.
@@ -52,7 +53,7 @@ impl<'a> TaskStat<'a> {
             id: u32::try_from(number(line)?).ok()?,
             name,
             state: *fields[0].first()?,
-            parent: narrow(4)?,
+            parent: Pid(narrow(4)?),
             faults: (field(10)?, field(12)?),
             user_ticks: field(14)?,
             system_ticks: field(15)?,
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn a_line_is_read_whatever_the_name() {
         let stat = TaskStat::parse(LINE.as_bytes()).unwrap();
-        assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', 1));
+        assert_eq!((stat.id, stat.name, stat.state, stat.parent), (4711, &b"a (b) c"[..], b'S', Pid(1)));
         assert_eq!((stat.faults, stat.cpu_ticks(), stat.threads, stat.start_ticks), ((12345, 7), 300, 9, 998_877));
         assert_eq!((stat.resident_pages, stat.cpu, stat.image), (5555, 13, (94, 140)));
     }

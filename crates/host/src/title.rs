@@ -1,5 +1,6 @@
 //! What to call a process: the title that it has given itself (`postgres: checkpointer`), else its name.
 
+use crate::Pid;
 use crate::Root;
 use crate::patient::read_patiently;
 
@@ -13,7 +14,7 @@ const NAME_MAX: usize = 15;
 /// The title that a program has written over its command line, as PostgreSQL, nginx, Redis and OpenSSH do; where it has none, its name (`comm`). Empty: the
 /// process has ended.
 #[must_use]
-pub fn title(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> String {
+pub fn title(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> String {
     let name = match root.read(&format!("proc/{pid}/comm"), buffer) {
         Ok(name) => name.trim_ascii_end().to_vec(),
         Err(_) => return String::new(),
@@ -71,10 +72,10 @@ mod tests {
             std::fs::write(folder.path().join("proc/7").join(file), text).unwrap();
         };
         let root = Root::new(folder.path());
-        assert_eq!(title(&root, 7, &mut Vec::new()), "");
+        assert_eq!(title(&root, Pid(7), &mut Vec::new()), "");
         put("comm", "nginx\n");
-        assert_eq!(title(&root, 7, &mut Vec::new()), "nginx");
+        assert_eq!(title(&root, Pid(7), &mut Vec::new()), "nginx");
         put("cmdline", "nginx: master process nginx -g x;\0");
-        assert_eq!(title(&root, 7, &mut Vec::new()), "nginx: master process nginx -g x;");
+        assert_eq!(title(&root, Pid(7), &mut Vec::new()), "nginx: master process nginx -g x;");
     }
 }

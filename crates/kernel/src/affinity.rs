@@ -2,6 +2,7 @@
 
 use std::io;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::parse_cpu_list;
@@ -109,13 +110,13 @@ fn named(status: &str, shown: &CpuMask, online: &CpuMask) -> Option<CpuMask> {
 /// # Errors
 /// It has ended, or may not be looked at.
 pub fn of_thread(tid: Tid) -> Result<CpuMask, KernelError> {
-    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: tid.0 })?;
+    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: Pid::of_task(tid) })?;
     let mut mask = Box::new([0_u64; WORDS]);
     // SAFETY: the mask has as many bytes as the call is told.
     let result = unsafe { libc::sched_getaffinity(number, WORDS * 8, mask.as_mut_ptr().cast()) };
     match result {
         0 => Ok(CpuMask(mask)),
-        _ => Err(KernelError::of_call("sched_getaffinity", tid.0, io::Error::last_os_error())),
+        _ => Err(KernelError::of_thread_call("sched_getaffinity", tid, io::Error::last_os_error())),
     }
 }
 
@@ -124,12 +125,12 @@ pub fn of_thread(tid: Tid) -> Result<CpuMask, KernelError> {
 /// # Errors
 /// It has ended, may not be steered, or its cpuset allows none of them.
 pub fn set_thread(tid: Tid, mask: &CpuMask) -> Result<(), KernelError> {
-    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: tid.0 })?;
+    let number = libc::pid_t::try_from(tid.0).map_err(|_| KernelError::Gone { pid: Pid::of_task(tid) })?;
     // SAFETY: the mask has as many bytes as the call is told.
     let result = unsafe { libc::sched_setaffinity(number, WORDS * 8, mask.0.as_ptr().cast()) };
     match result {
         0 => Ok(()),
-        _ => Err(KernelError::of_call("sched_setaffinity", tid.0, io::Error::last_os_error())),
+        _ => Err(KernelError::of_thread_call("sched_setaffinity", tid, io::Error::last_os_error())),
     }
 }
 
@@ -215,6 +216,6 @@ mod tests {
     fn the_dead_are_gone() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert!(matches!(of_thread(Tid::first_of(child.id())), Err(KernelError::Gone { .. })));
+        assert!(matches!(of_thread(Tid::first_of(Pid::of_child(&child))), Err(KernelError::Gone { .. })));
     }
 }

@@ -4,6 +4,7 @@ use crate::actuator::page_bytes;
 use crate::error::KernelError;
 use crate::maps;
 use crate::pagemap::PageMap;
+use numapilot_host::Pid;
 
 /// Page map entries read at once.
 const CHUNK: u64 = 16 << 10;
@@ -29,7 +30,7 @@ pub struct Range {
 ///
 /// # Errors
 /// It has ended or may not be looked into.
-pub fn mappings(pid: u32) -> Result<Vec<Range>, KernelError> {
+pub fn mappings(pid: Pid) -> Result<Vec<Range>, KernelError> {
     read(pid, "maps", |text| maps::maps(text).filter_map(|line| range(&line, None)).collect())
 }
 
@@ -37,11 +38,11 @@ pub fn mappings(pid: u32) -> Result<Vec<Range>, KernelError> {
 ///
 /// # Errors
 /// As for [`mappings`].
-pub fn residents(pid: u32) -> Result<Vec<Range>, KernelError> {
+pub fn residents(pid: Pid) -> Result<Vec<Range>, KernelError> {
     read(pid, "smaps", |text| maps::uses(text).filter_map(|(line, used)| range(&line, Some(&used))).collect())
 }
 
-fn read(pid: u32, name: &str, of: impl Fn(&[u8]) -> Vec<Range>) -> Result<Vec<Range>, KernelError> {
+fn read(pid: Pid, name: &str, of: impl Fn(&[u8]) -> Vec<Range>) -> Result<Vec<Range>, KernelError> {
     let mut text = Vec::new();
     maps::read(pid, name, &mut text)?;
     Ok(of(&text))
@@ -98,7 +99,7 @@ mod tests {
         let start = (memory.as_ptr() as u64).next_multiple_of(page_bytes());
         let offset = (start - memory.as_ptr() as u64 + 3 * page_bytes()) as usize;
         memory[offset] = 1;
-        let pid = std::process::id();
+        let pid = Pid::own();
         let found = residents(pid).unwrap();
         assert!(found.iter().any(|range| range.start <= start && start < range.end && range.resident_bytes > 0));
         // Other tests map and unmap meanwhile: the two lists need not be of one moment.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_machine::parse_cpu_list;
 
@@ -14,7 +15,7 @@ const MOUNTS: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 
 /// The folder of a process's cgroup; `None`: the process is gone, or there is no hierarchy of version 2.
 #[must_use]
-pub fn of_process(root: &Path, pid: u32) -> Option<PathBuf> {
+pub fn of_process(root: &Path, pid: Pid) -> Option<PathBuf> {
     let mount = MOUNTS.iter().map(|mount| root.join(mount)).find(|mount| mount.join("cgroup.controllers").exists())?;
     let text = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -24,9 +25,9 @@ pub fn of_process(root: &Path, pid: u32) -> Option<PathBuf> {
 
 /// Processes of a cgroup, ascending; empty where it is gone.
 #[must_use]
-pub fn members(folder: &Path) -> Vec<u32> {
+pub fn members(folder: &Path) -> Vec<Pid> {
     let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    let mut pids: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+    let mut pids: Vec<Pid> = text.lines().filter_map(|line| line.parse().ok()).collect();
     pids.sort_unstable();
     pids.dedup();
     pids
@@ -76,7 +77,7 @@ pub fn has_children(folder: &Path) -> bool {
 
 /// Nodes that a process may have memory on (`Mems_allowed_list`), ascending; `None`: it is gone.
 #[must_use]
-pub fn allowed_nodes(root: &Path, pid: u32) -> Option<Vec<NodeId>> {
+pub fn allowed_nodes(root: &Path, pid: Pid) -> Option<Vec<NodeId>> {
     let text = fs::read_to_string(root.join(format!("proc/{pid}/status"))).ok()?;
     let list = text.lines().find_map(|line| line.strip_prefix("Mems_allowed_list:"))?.trim();
     let nodes = parse_cpu_list(list).ok()?;
@@ -100,13 +101,13 @@ mod tests {
         put("proc/7/cgroup", "0::/jobs/a\n");
         put("proc/8/cgroup", "0::/../out\n");
         put("proc/7/status", "Name:\tx\nMems_allowed_list:\t0-1,3\n");
-        assert_eq!(of_process(root.path(), 7), None, "no hierarchy");
+        assert_eq!(of_process(root.path(), Pid(7)), None, "no hierarchy");
         put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n");
-        let folder = of_process(root.path(), 7).unwrap();
+        let folder = of_process(root.path(), Pid(7)).unwrap();
         assert_eq!(folder, root.path().join("sys/fs/cgroup/jobs/a"));
-        assert_eq!((of_process(root.path(), 8), of_process(root.path(), 9)), (None, None));
+        assert_eq!((of_process(root.path(), Pid(8)), of_process(root.path(), Pid(9))), (None, None));
         put("sys/fs/cgroup/jobs/a/cgroup.procs", "9\n7\n9\n");
-        assert_eq!((members(&folder), cpuset(&folder)), (vec![7, 9], None));
+        assert_eq!((members(&folder), cpuset(&folder)), (vec![Pid(7), Pid(9)], None));
         for (name, text) in [("cpus", ""), ("mems", "0-1"), ("cpus.effective", "0-3"), ("mems.effective", "0-1")] {
             put(&format!("sys/fs/cgroup/jobs/a/cpuset.{name}"), &format!("{text}\n"));
         }
@@ -125,6 +126,6 @@ mod tests {
         assert_eq!(nearest_cpuset(folder.parent().unwrap()), None);
         fs::remove_dir_all(folder.join("inner")).unwrap();
         assert!(!has_children(&folder) && has_children(folder.parent().unwrap()));
-        assert_eq!(allowed_nodes(root.path(), 7).unwrap(), [NodeId(0), NodeId(1), NodeId(3)]);
+        assert_eq!(allowed_nodes(root.path(), Pid(7)).unwrap(), [NodeId(0), NodeId(1), NodeId(3)]);
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use thiserror::Error;
 
@@ -13,7 +15,7 @@ pub enum KernelError {
     #[error("process {pid} has ended")]
     Gone {
         /// Process or thread id.
-        pid: u32,
+        pid: Pid,
     },
     /// The caller may not look into that process.
     #[error(
@@ -21,7 +23,7 @@ pub enum KernelError {
     )]
     Denied {
         /// Process id.
-        pid: u32,
+        pid: Pid,
         /// The system's error.
         source: io::Error,
     },
@@ -31,7 +33,17 @@ pub enum KernelError {
     )]
     MayNotMove {
         /// Process id.
-        pid: u32,
+        pid: Pid,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The caller may not look at the CPUs of that thread, or choose them.
+    #[error(
+        "the CPUs of thread {tid} may be neither read nor chosen ({source}); run as its user or as root, or with CAP_SYS_NICE"
+    )]
+    MayNotBind {
+        /// Thread id.
+        tid: Tid,
         /// The system's error.
         source: io::Error,
     },
@@ -42,7 +54,7 @@ pub enum KernelError {
     )]
     ForbiddenNode {
         /// Process id.
-        pid: u32,
+        pid: Pid,
         /// The node.
         node: NodeId,
     },
@@ -112,7 +124,7 @@ impl KernelError {
     }
 
     /// The answer of a call about process `pid`.
-    pub(crate) fn of_call(call: &'static str, pid: u32, source: io::Error) -> KernelError {
+    pub(crate) fn of_call(call: &'static str, pid: Pid, source: io::Error) -> KernelError {
         match source.raw_os_error() {
             Some(libc::ESRCH) => KernelError::Gone { pid },
             Some(libc::EPERM | libc::EACCES) => KernelError::Denied { pid, source },
@@ -121,12 +133,36 @@ impl KernelError {
         }
     }
 
+    /// The answer of a call about the CPUs of thread `tid`.
+    pub(crate) fn of_thread_call(call: &'static str, tid: Tid, source: io::Error) -> KernelError {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => KernelError::MayNotBind { tid, source },
+            _ => KernelError::of_call(call, Pid::of_task(tid), source),
+        }
+    }
+
     /// The answer to reading a file of process `pid`.
-    pub(crate) fn of_file(path: PathBuf, pid: u32, source: io::Error) -> KernelError {
+    pub(crate) fn of_file(path: PathBuf, pid: Pid, source: io::Error) -> KernelError {
         match source.raw_os_error() {
             Some(libc::ESRCH | libc::ENOENT) => KernelError::Gone { pid },
             Some(libc::EPERM | libc::EACCES) => KernelError::Denied { pid, source },
             _ => KernelError::File { path, source },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was called a process that cannot be inspected, with the right that reading another's memory takes: binding a thread takes another one.
+    #[test]
+    fn a_thread_that_may_not_be_bound_is_no_process_and_the_right_that_helps_is_named() {
+        let refused =
+            |number| KernelError::of_thread_call("sched_setaffinity", Tid(8), io::Error::from_raw_os_error(number));
+        let text = refused(libc::EPERM).to_string();
+        assert!(text.contains("thread 8 ") && text.contains("CAP_SYS_NICE") && !text.contains("process"), "{text}");
+        assert!(matches!(refused(libc::ESRCH), KernelError::Gone { pid: Pid(8) }));
+        assert!(matches!(refused(libc::EINVAL), KernelError::Call { call: "sched_setaffinity", .. }));
     }
 }

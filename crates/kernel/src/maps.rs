@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
+use numapilot_host::Pid;
 use numapilot_host::read_patiently;
 use numapilot_machine::NodeId;
 
@@ -55,7 +56,7 @@ impl MapLine<'_> {
 ///
 /// # Errors
 /// The process has ended, or the caller may not inspect it, or a thread of it has its address space locked ([`read_patiently`]).
-pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
+pub fn read(pid: Pid, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
     read_under(Path::new("/"), pid, name, buffer)
 }
 
@@ -63,7 +64,7 @@ pub fn read(pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelErro
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
+pub fn read_under(root: &Path, pid: Pid, name: &str, buffer: &mut Vec<u8>) -> Result<(), KernelError> {
     let mut read = |path: &Path| read_patiently(path, u64::MAX, buffer);
     let mut path = root.join(format!("proc/{pid}/{name}"));
     let mut result = read(&path);
@@ -82,7 +83,7 @@ pub fn read_under(root: &Path, pid: u32, name: &str, buffer: &mut Vec<u8>) -> Re
 ///
 /// # Errors
 /// The process has ended, or is another user's.
-pub fn clear_referenced(pid: u32) -> Result<(), KernelError> {
+pub fn clear_referenced(pid: Pid) -> Result<(), KernelError> {
     let path = Path::new("/proc").join(format!("{pid}/clear_refs"));
     if numapilot_host::is_locked(pid) {
         return Err(KernelError::of_file(path, pid, numapilot_host::locked_error()));
@@ -296,12 +297,12 @@ AnonHugePages:      2048 kB
     #[test]
     fn this_process_has_a_stack_and_code() {
         let mut buffer = Vec::new();
-        read(std::process::id(), "maps", &mut buffer).unwrap();
+        read(Pid::own(), "maps", &mut buffer).unwrap();
         assert!(maps(&buffer).any(|line| line.path == b"[stack]"));
         let code = this_process_has_a_stack_and_code as *const () as u64;
         let line = maps(&buffer).find(|line| (line.start..line.end).contains(&code)).unwrap();
         assert!(line.is_executable() && line.inode != 0);
-        assert!(matches!(read(u32::MAX, "maps", &mut buffer), Err(KernelError::Gone { .. })));
+        assert!(matches!(read(Pid(u32::MAX), "maps", &mut buffer), Err(KernelError::Gone { .. })));
     }
 
     /// A pipe without a writer stands for a process whose address space is locked: whoever reads it waits for ever.
@@ -311,9 +312,9 @@ AnonHugePages:      2048 kB
         let folder = root.path().join("proc/7");
         std::fs::create_dir_all(&folder).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(folder.join("numa_maps")).status().unwrap().success());
-        let error = read_under(root.path(), 7, "numa_maps", &mut Vec::new()).unwrap_err();
+        let error = read_under(root.path(), Pid(7), "numa_maps", &mut Vec::new()).unwrap_err();
         assert!(error.is_unanswered() && error.to_string().contains("numa_maps: not read"), "{error}");
-        assert!(!read_under(root.path(), 8, "numa_maps", &mut Vec::new()).unwrap_err().is_unanswered());
+        assert!(!read_under(root.path(), Pid(8), "numa_maps", &mut Vec::new()).unwrap_err().is_unanswered());
     }
 
     #[test]
@@ -333,7 +334,7 @@ AnonHugePages:      2048 kB
             assert_ne!(at, libc::MAP_FAILED);
             std::slice::from_raw_parts(at.cast::<u8>(), 1 << 20)
         };
-        let (pid, mut text) = (std::process::id(), Vec::new());
+        let (pid, mut text) = (Pid::own(), Vec::new());
         let mut used = || {
             read(pid, "smaps", &mut text).unwrap();
             uses(&text).find(|(line, _)| line.start == memory.as_ptr() as u64).unwrap().1.referenced_kib

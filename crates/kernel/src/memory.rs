@@ -4,6 +4,8 @@
 use std::io;
 use std::path::Path;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -69,7 +71,7 @@ impl PageQuery {
     ///
     /// # Errors
     /// The process has ended, may not be looked into, or the kernel has no NUMA support. `out` is then as it was.
-    pub fn states(&mut self, pid: u32, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
+    pub fn states(&mut self, pid: Pid, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
         let before = out.len();
         for part in addresses.chunks(BATCH) {
             if let Err(error) = self.part(pid, part, out) {
@@ -80,7 +82,7 @@ impl PageQuery {
         Ok(())
     }
 
-    fn part(&mut self, pid: u32, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
+    fn part(&mut self, pid: Pid, addresses: &[u64], out: &mut Vec<PageState>) -> Result<(), KernelError> {
         self.pages.clear();
         self.pages.extend(addresses.iter().map(|&address| address as usize));
         self.status.clear();
@@ -97,7 +99,7 @@ impl PageQuery {
 /// `mm/migrate.c`): the first thread has ended before others, which have it still, or the whole process is ending. The latter is ESRCH here, as it is a moment
 /// later.
 pub(crate) fn move_pages(
-    pid: u32,
+    pid: Pid,
     pages: &[usize],
     nodes: Option<&[libc::c_int]>,
     status: &mut [libc::c_int],
@@ -112,8 +114,8 @@ pub(crate) fn move_pages(
     }
     let nodes = nodes.map_or(std::ptr::null(), <[libc::c_int]>::as_ptr);
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
-    let mut answer = |task: u32| -> io::Result<libc::c_long> {
-        let task = libc::pid_t::try_from(task).map_err(|_| gone())?;
+    let mut answer = |task: Tid| -> io::Result<libc::c_long> {
+        let task = libc::pid_t::try_from(task.0).map_err(|_| gone())?;
         let (count, addresses) = (pages.len() as libc::c_ulong, pages.as_ptr());
         // SAFETY: the arrays have as many elements as the call is told, and live through it; the addresses are the other process's and are not followed
         // here. Without nodes nothing moves, and moving a page keeps its contents.
@@ -121,9 +123,9 @@ pub(crate) fn move_pages(
             unsafe { libc::syscall(libc::SYS_move_pages, task, count, addresses, nodes, status.as_mut_ptr(), flags) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
     };
-    match answer(pid) {
+    match answer(Tid::first_of(pid)) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?.0)
+            answer(stand_in(Path::new("/"), pid).ok_or_else(gone)?)
         }
         other => other,
     }
@@ -184,7 +186,7 @@ pub fn policy(address: Option<u64>) -> Result<Policy, KernelError> {
         )
     };
     if result < 0 {
-        return Err(KernelError::of_call("get_mempolicy", std::process::id(), io::Error::last_os_error()));
+        return Err(KernelError::of_call("get_mempolicy", Pid::own(), io::Error::last_os_error()));
     }
     let mode = match mode & !MODE_FLAGS {
         0 => PolicyMode::Default,
@@ -210,10 +212,10 @@ mod tests {
     #[test]
     fn a_process_that_does_not_answer_is_not_asked() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let ask = || PageQuery::new().states(child.id(), &[0x1000], &mut Vec::new());
-        let locked = numapilot_host::locked_for_test(child.id());
-        let map = crate::pagemap::PageMap::open(child.id()).unwrap().read(0, 1, &mut Vec::new());
-        let (asked, read) = (ask(), crate::maps::read(child.id(), "maps", &mut Vec::new()));
+        let ask = || PageQuery::new().states(Pid::of_child(&child), &[0x1000], &mut Vec::new());
+        let locked = numapilot_host::locked_for_test(Pid::of_child(&child));
+        let map = crate::pagemap::PageMap::open(Pid::of_child(&child)).unwrap().read(0, 1, &mut Vec::new());
+        let (asked, read) = (ask(), crate::maps::read(Pid::of_child(&child), "maps", &mut Vec::new()));
         drop(locked);
         let later = ask();
         child.kill().unwrap();
@@ -243,7 +245,7 @@ mod tests {
         }
         let addresses: Vec<u64> = (0..PAGES as u64).map(|page| base as u64 + page * 4096).collect();
         let mut states = Vec::new();
-        let answer = PageQuery::new().states(0, &addresses, &mut states);
+        let answer = PageQuery::new().states(Pid::CALLING, &addresses, &mut states);
         // SAFETY: as above.
         unsafe { libc::munmap(base, bytes) };
         if let Err(KernelError::Unavailable { .. }) = answer {
@@ -265,7 +267,7 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let mut out = vec![PageState::Absent];
-        let answer = PageQuery::new().states(child.id(), &[4096], &mut out);
+        let answer = PageQuery::new().states(Pid::of_child(&child), &[4096], &mut out);
         assert!(matches!(answer, Err(KernelError::Gone { .. } | KernelError::Unavailable { .. })), "{answer:?}");
         assert_eq!(out.len(), 1);
     }
@@ -274,7 +276,7 @@ mod tests {
     #[test]
     fn who_is_ending_is_gone() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id();
+        let pid = Pid::of_child(&child);
         let begun = std::time::Instant::now();
         while crate::task::stat(pid).unwrap().state != b'Z' {
             assert!(begun.elapsed().as_secs() < 60, "it does not end");

@@ -214,6 +214,8 @@ fn flush(
 mod tests {
     //! Routes, and a look at this process.
 
+    use numapilot_host::Pid;
+
     use super::*;
 
     fn nodes(ids: &[u16]) -> Vec<NodeId> {
@@ -234,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_stop_ends_the_look_through_a_large_process_too() {
-        let process = Process::open(std::process::id()).unwrap();
+        let process = Process::open(Pid::own()).unwrap();
         let mut route = Route::new(&nodes(&[999]), &nodes(&[0])).unwrap();
         let mut asked = 0;
         let done = run(&process, &mut route, None, &mut |_| {
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn mappings_that_are_left_out_are_counted_and_not_looked_at() {
-        let process = Process::open(std::process::id()).unwrap();
+        let process = Process::open(Pid::own()).unwrap();
         let ranges = vec![(0x1000, 0x3000), (0x5000, u64::MAX)];
         let mut route = Route::new(&nodes(&[0]), &nodes(&[1])).unwrap().without(ranges);
         let left_out = [0, 0x1000, 0x2fff, 0x3000, 0x5000].map(|address| route.leaves_out(address));
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_look_counts_every_page_and_moves_none() {
-        let process = Process::open(std::process::id()).unwrap();
+        let process = Process::open(Pid::own()).unwrap();
         let mut route = Route::new(&nodes(&[999]), &nodes(&[0])).unwrap();
         match run(&process, &mut route, None, &mut |_| true) {
             Ok(done) => assert!(done.looked_at > 100 && done.elsewhere == done.looked_at && done.pages.total() == 0),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 
 use crate::actuator::page_bytes;
@@ -27,7 +28,7 @@ impl NumaMemory {
     ///
     /// # Errors
     /// The process has ended or may not be looked into.
-    pub fn of_process(pid: u32) -> Result<NumaMemory, KernelError> {
+    pub fn of_process(pid: Pid) -> Result<NumaMemory, KernelError> {
         let (mut text, mut mappings) = (Vec::new(), Vec::new());
         maps::read(pid, "numa_maps", &mut text)?;
         maps::read(pid, "maps", &mut mappings)?;
@@ -163,7 +164,7 @@ mod tests {
             libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
         };
         assert_ne!(base, libc::MAP_FAILED);
-        let before = match NumaMemory::of_process(std::process::id()) {
+        let before = match NumaMemory::of_process(Pid::own()) {
             Ok(found) => found,
             Err(error) => return numapilot_not_run::not_run!(BoundMemory, "no numa_maps: {error}"),
         };
@@ -176,7 +177,7 @@ mod tests {
         }
         // SAFETY: the mapping is writable and ours.
         unsafe { std::ptr::write_bytes(base.cast::<u8>(), 1, bytes) };
-        let found = NumaMemory::of_process(std::process::id()).unwrap();
+        let found = NumaMemory::of_process(Pid::own()).unwrap();
         assert!(found.is_chosen(base as u64) && found.is_chosen(base as u64 + bytes as u64 - 1));
         assert!(found.chosen_bytes["bind"] >= bytes as u64, "{found:?}");
     }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use crate::error::KernelError;
 use crate::task::stand_in;
+use numapilot_host::Pid;
 
 /// A page's entry in pagemap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ struct ScanArgument {
 pub struct PageMap {
     file: File,
     path: PathBuf,
-    pid: u32,
+    pid: Pid,
     bytes: Vec<u8>,
 }
 
@@ -95,7 +96,7 @@ impl PageMap {
     ///
     /// # Errors
     /// The process has ended, or the caller may not inspect it.
-    pub fn open(pid: u32) -> Result<PageMap, KernelError> {
+    pub fn open(pid: Pid) -> Result<PageMap, KernelError> {
         let path = match stand_in(Path::new("/"), pid) {
             None => PathBuf::from(format!("/proc/{pid}/pagemap")),
             Some(tid) => PathBuf::from(format!("/proc/{pid}/task/{tid}/pagemap")),
@@ -180,13 +181,13 @@ mod tests {
         let first = memory.as_ptr() as u64 / 4096 + 1;
         // SAFETY: a byte of a vector of our own; volatile, so that the page is really read and, being written, really there.
         unsafe { memory.as_mut_ptr().add(8192).write_volatile(1) };
-        let mut map = PageMap::open(std::process::id()).unwrap();
+        let mut map = PageMap::open(Pid::own()).unwrap();
         let mut entries = Vec::new();
         map.read(first, 62, &mut entries).unwrap();
         assert_eq!(entries.len(), 62);
         assert!(entries[(memory.as_ptr() as u64 + 8192) as usize / 4096 - first as usize].is_present());
         assert!(!entries[40].is_swapped());
-        assert!(matches!(PageMap::open(u32::MAX), Err(KernelError::Gone { .. })));
+        assert!(matches!(PageMap::open(Pid(u32::MAX)), Err(KernelError::Gone { .. })));
     }
 
     #[test]

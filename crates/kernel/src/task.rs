@@ -9,6 +9,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use numapilot_host::Pid;
 use numapilot_host::TaskStat;
 pub use numapilot_host::Tid;
 use numapilot_machine::CpuId;
@@ -22,19 +23,19 @@ use crate::error::KernelError;
 /// It is another namespace's, or there is none.
 pub fn require_own_proc() -> Result<(), KernelError> {
     let link = fs::read_link("/proc/self");
-    if is_of(link.as_deref().ok(), std::process::id()) { Ok(()) } else { Err(KernelError::OtherProc) }
+    if is_of(link.as_deref().ok(), Pid::own()) { Ok(()) } else { Err(KernelError::OtherProc) }
 }
 
 /// Whether `/proc/self` leads to this process by its own number.
-fn is_of(link: Option<&Path>, pid: u32) -> bool {
-    link.and_then(Path::to_str).is_some_and(|text| text.parse::<u32>() == Ok(pid))
+fn is_of(link: Option<&Path>, pid: Pid) -> bool {
+    link.and_then(Path::to_str).is_some_and(|text| text.parse::<Pid>() == Ok(pid))
 }
 
 /// Ids of a process's threads, ascending.
 ///
 /// # Errors
 /// The process has ended.
-pub fn threads_of(pid: u32) -> Result<Vec<Tid>, KernelError> {
+pub fn threads_of(pid: Pid) -> Result<Vec<Tid>, KernelError> {
     threads_under(Path::new("/"), pid)
 }
 
@@ -42,7 +43,7 @@ pub fn threads_of(pid: u32) -> Result<Vec<Tid>, KernelError> {
 ///
 /// # Errors
 /// As [`threads_of`].
-pub fn threads_under(root: &Path, pid: u32) -> Result<Vec<Tid>, KernelError> {
+pub fn threads_under(root: &Path, pid: Pid) -> Result<Vec<Tid>, KernelError> {
     Ok(numbers(&root.join(format!("proc/{pid}/task")), pid)?.into_iter().map(Tid).collect())
 }
 
@@ -50,7 +51,7 @@ pub fn threads_under(root: &Path, pid: u32) -> Result<Vec<Tid>, KernelError> {
 ///
 /// # Errors
 /// /proc is not there.
-pub fn processes() -> Result<Vec<u32>, KernelError> {
+pub fn processes() -> Result<Vec<Pid>, KernelError> {
     processes_under(Path::new("/"))
 }
 
@@ -58,11 +59,11 @@ pub fn processes() -> Result<Vec<u32>, KernelError> {
 ///
 /// # Errors
 /// As [`processes`].
-pub fn processes_under(root: &Path) -> Result<Vec<u32>, KernelError> {
-    numbers(&root.join("proc"), 0)
+pub fn processes_under(root: &Path) -> Result<Vec<Pid>, KernelError> {
+    Ok(numbers(&root.join("proc"), Pid::CALLING)?.into_iter().map(Pid).collect())
 }
 
-fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
+fn numbers(folder: &Path, pid: Pid) -> Result<Vec<u32>, KernelError> {
     let fail = |source| KernelError::of_file(folder.to_owned(), pid, source);
     let mut out = Vec::new();
     for entry in fs::read_dir(folder).map_err(fail)? {
@@ -76,7 +77,7 @@ fn numbers(folder: &Path, pid: u32) -> Result<Vec<u32>, KernelError> {
 /// A running thread of a process whose first thread has ended (`pthread_exit` in `main`): the process's own files about its memory are empty then, and the
 /// thread's are not. `None`: the first one runs, or none does.
 #[must_use]
-pub fn stand_in(root: &Path, pid: u32) -> Option<Tid> {
+pub fn stand_in(root: &Path, pid: Pid) -> Option<Tid> {
     let has_ended = |path: PathBuf| Some(TaskStat::parse(&fs::read(root.join(path)).ok()?)?.has_ended());
     if !has_ended(PathBuf::from(format!("proc/{pid}/stat")))? {
         return None;
@@ -87,7 +88,7 @@ pub fn stand_in(root: &Path, pid: u32) -> Option<Tid> {
 
 /// Why a process that was named is not among those that /proc shows, with the next step.
 #[must_use]
-pub fn why_absent(pid: u32) -> String {
+pub fn why_absent(pid: Pid) -> String {
     match Process::open(pid) {
         Err(KernelError::Gone { .. }) => format!("there is no process {pid}: it has ended, or never ran"),
         Err(error) => error.to_string(),
@@ -101,14 +102,14 @@ pub fn why_absent(pid: u32) -> String {
 
 /// A thread's name (`comm` in /proc); empty if the thread has ended.
 #[must_use]
-pub fn name_of(pid: u32, tid: Tid) -> String {
+pub fn name_of(pid: Pid, tid: Tid) -> String {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
     String::from_utf8_lossy(&text).trim_end_matches('\n').to_owned()
 }
 
 /// The parent of a process; `None` where it is gone.
 #[must_use]
-pub fn parent_of(pid: u32) -> Option<u32> {
+pub fn parent_of(pid: Pid) -> Option<Pid> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
@@ -134,7 +135,7 @@ pub struct Stat {
 ///
 /// # Errors
 /// It has ended.
-pub fn stat(pid: u32) -> Result<Stat, KernelError> {
+pub fn stat(pid: Pid) -> Result<Stat, KernelError> {
     stat_at(PathBuf::from(format!("/proc/{pid}/stat")), pid)
 }
 
@@ -142,11 +143,11 @@ pub fn stat(pid: u32) -> Result<Stat, KernelError> {
 ///
 /// # Errors
 /// It has ended.
-pub fn stat_of_thread(pid: u32, tid: Tid) -> Result<Stat, KernelError> {
-    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), tid.0)
+pub fn stat_of_thread(pid: Pid, tid: Tid) -> Result<Stat, KernelError> {
+    stat_at(PathBuf::from(format!("/proc/{pid}/task/{tid}/stat")), Pid::of_task(tid))
 }
 
-fn stat_at(path: PathBuf, pid: u32) -> Result<Stat, KernelError> {
+fn stat_at(path: PathBuf, pid: Pid) -> Result<Stat, KernelError> {
     let text = fs::read(&path).map_err(|source| KernelError::of_file(path.clone(), pid, source))?;
     parse_stat(&text).ok_or(KernelError::Nonsense {
         path,
@@ -169,21 +170,21 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 
 /// Nanoseconds for which a thread has run (`schedstat`); `None` where it is gone, or the kernel keeps no such count.
 #[must_use]
-pub fn ran_ns(pid: u32, tid: Tid) -> Option<u64> {
+pub fn ran_ns(pid: Pid, tid: Tid) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The real user of a process; `None` where it is gone.
 #[must_use]
-pub fn user_of(pid: u32) -> Option<u32> {
+pub fn user_of(pid: Pid) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The user ids of a process: real, effective, saved and of the file system; `None` where it is gone.
 #[must_use]
-pub fn users_of(pid: u32) -> Option<[u32; 4]> {
+pub fn users_of(pid: Pid) -> Option<[u32; 4]> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     let mut ids = line.split_ascii_whitespace().map_while(|id| id.parse().ok());
@@ -199,7 +200,7 @@ pub fn has_gained_rights(before: [u32; 4], now: [u32; 4]) -> bool {
 
 /// Whether a process ignores a signal (`SigIgn` of `/proc/PID/status`); false if it has ended or does not show.
 #[must_use]
-pub fn ignores(pid: u32, signal: libc::c_int) -> bool {
+pub fn ignores(pid: Pid, signal: libc::c_int) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok()).unwrap_or(0);
@@ -210,7 +211,7 @@ pub fn ignores(pid: u32, signal: libc::c_int) -> bool {
 /// A process held by a descriptor: it refers to the process that had the id when it was opened, even after the id is reused (pidfd_open, Linux 5.3).
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
+    pid: Pid,
     fd: OwnedFd,
 }
 
@@ -219,8 +220,8 @@ impl Process {
     ///
     /// # Errors
     /// It has ended, or the kernel is older than 5.3.
-    pub fn open(pid: u32) -> Result<Process, KernelError> {
-        let number = libc::pid_t::try_from(pid).map_err(|_| KernelError::Gone { pid })?;
+    pub fn open(pid: Pid) -> Result<Process, KernelError> {
+        let number = pid.raw().ok_or(KernelError::Gone { pid })?;
         // SAFETY: takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
         let fd = i32::try_from(fd).unwrap_or(-1);
@@ -238,7 +239,7 @@ impl Process {
 
     /// The process id.
     #[must_use]
-    pub fn pid(&self) -> u32 {
+    pub fn pid(&self) -> Pid {
         self.pid
     }
 
@@ -296,8 +297,8 @@ mod tests {
             eprintln!("refused: {}", matches!(require_own_proc(), Err(KernelError::OtherProc)));
             return;
         }
-        assert!(require_own_proc().is_ok() && is_of(Some(Path::new("7")), 7));
-        assert!(!is_of(Some(Path::new("7")), 1) && !is_of(None, 7));
+        assert!(require_own_proc().is_ok() && is_of(Some(Path::new("7")), Pid(7)));
+        assert!(!is_of(Some(Path::new("7")), Pid(1)) && !is_of(None, Pid(7)));
         let this = std::env::current_exe().unwrap();
         let name = "task::tests::processes_of_another_namespace_are_not_acted_on";
         let mut command = Command::new("unshare");
@@ -319,11 +320,11 @@ mod tests {
 
     #[test]
     fn this_process_and_its_threads_are_listed() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         assert!(processes().unwrap().contains(&pid));
         assert!(threads_of(pid).unwrap().contains(&Tid::first_of(pid)));
         assert!(!name_of(pid, Tid::first_of(pid)).is_empty());
-        assert_eq!(parent_of(pid), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent_of(pid), Some(Pid(std::os::unix::process::parent_id())));
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
         assert_eq!((stat.name.as_str(), stat.state, stat.start_ticks, stat.cpu), ("a) b (c", b'S', 4242, CpuId(0)));
         assert_eq!((stat.image, stat.cpu_ticks), ((111, 333), 11));
         assert_eq!(parse_stat(b"7 (x"), None);
-        let own = std::process::id();
+        let own = Pid::own();
         let first = stat_of_thread(own, Tid::first_of(own)).unwrap();
         assert_eq!(first.start_ticks, super::stat(own).unwrap().start_ticks);
         assert!(user_of(own).is_some());
@@ -346,10 +347,10 @@ mod tests {
         assert!(!has_gained_rights([1000; 4], [1000; 4]), "nothing has changed");
         assert!(!has_gained_rights([1000, 33, 33, 33], [1000, 1000, 33, 1000]), "it could be both all the time");
         assert!(!has_gained_rights([0; 4], [33; 4]), "a server gives up its rights");
-        let own = std::process::id();
+        let own = Pid::own();
         let (users, user) = (users_of(own).unwrap(), user_of(own).unwrap());
         assert!(users[0] == user && !has_gained_rights(users, users));
-        assert_eq!(users_of(u32::MAX), None);
+        assert_eq!(users_of(Pid(u32::MAX)), None);
     }
 
     #[test]
@@ -361,7 +362,7 @@ mod tests {
         std::fs::write(&source, text).unwrap();
         assert!(Command::new("cc").arg("-pthread").arg(&source).arg("-o").arg(&program).status().unwrap().success());
         let mut child = Command::new(&program).spawn().unwrap();
-        let pid = child.id();
+        let pid = Pid::of_child(&child);
         let began = std::time::Instant::now();
         while stat(pid).unwrap().state != b'Z' {
             assert!(began.elapsed() < Duration::from_secs(60), "its first thread does not end");
@@ -385,14 +386,14 @@ mod tests {
             Err(KernelError::Unavailable { .. }) => {}
             asked => assert!(asked.is_ok() && states[0].node().is_some(), "{asked:?}, {states:?}"),
         }
-        assert_eq!(stand_in(Path::new("/"), std::process::id()), None);
+        assert_eq!(stand_in(Path::new("/"), Pid::own()), None);
         assert!(why_absent(pid).contains("ended") || why_absent(pid).contains("no process"), "{}", why_absent(pid));
     }
 
     #[test]
     fn a_process_that_ends_is_noticed_and_gone() {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let process = Process::open(child.id()).unwrap();
+        let process = Process::open(Pid::of_child(&child)).unwrap();
         assert!(process.is_running());
         assert!(!is_readable(-1), "a signal that was caught meanwhile is no end of the process");
         process.wait(Duration::from_millis(1));
@@ -401,8 +402,8 @@ mod tests {
         assert!(!process.is_running());
         child.wait().unwrap();
         assert!(matches!(process.signal(0), Err(KernelError::Gone { .. })), "not to whoever has its id next");
-        assert!(matches!(Process::open(child.id()), Err(KernelError::Gone { .. })));
-        assert!(matches!(threads_of(child.id()), Err(KernelError::Gone { .. })));
+        assert!(matches!(Process::open(Pid::of_child(&child)), Err(KernelError::Gone { .. })));
+        assert!(matches!(threads_of(Pid::of_child(&child)), Err(KernelError::Gone { .. })));
     }
 
     #[test]
@@ -412,10 +413,10 @@ mod tests {
         let mut line = String::new();
         io::BufRead::read_line(&mut io::BufReader::new(child.stdout.as_mut().unwrap()), &mut line).unwrap();
         assert_eq!(line, "ready\n");
-        assert!(ignores(child.id(), libc::SIGINT) && !ignores(child.id(), libc::SIGTERM));
-        Process::open(child.id()).unwrap().signal(libc::SIGTERM).unwrap();
+        assert!(ignores(Pid::of_child(&child), libc::SIGINT) && !ignores(Pid::of_child(&child), libc::SIGTERM));
+        Process::open(Pid::of_child(&child)).unwrap().signal(libc::SIGTERM).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGTERM));
-        assert!(!ignores(child.id(), libc::SIGINT), "it has ended");
+        assert!(!ignores(Pid::of_child(&child), libc::SIGINT), "it has ended");
     }
 }

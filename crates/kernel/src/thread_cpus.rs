@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 
 use crate::affinity;
@@ -22,7 +23,7 @@ struct Available {
 
 impl Available {
     /// To threads of a process; `None`: the kernel does not say, or there is no cgroup of version 2.
-    fn to(root: &Path, pid: u32) -> Option<Available> {
+    fn to(root: &Path, pid: Pid) -> Option<Available> {
         let online = affinity::online()?;
         let cpuset = cgroup::nearest_cpuset(&cgroup::of_process(root, pid)?);
         let allowed = cpuset.map_or_else(|| online.clone(), |cpuset| cpuset.effective_cpus.and(&online));
@@ -48,7 +49,7 @@ impl Available {
 /// Whether a thread of a process that was given `set` has it still, if it is shown as having `shown`: CPUs may have gone offline since, and its cpuset may have
 /// been changed. `online`: the CPUs that are.
 #[must_use]
-pub fn is_still(pid: u32, shown: &CpuMask, set: &CpuMask, online: Option<&CpuMask>) -> bool {
+pub fn is_still(pid: Pid, shown: &CpuMask, set: &CpuMask, online: Option<&CpuMask>) -> bool {
     affinity::is_still_with(shown, set, online)
         || Available::to(Path::new("/"), pid).is_some_and(|available| available.shows(set, shown))
 }
@@ -57,7 +58,7 @@ pub fn is_still(pid: u32, shown: &CpuMask, set: &CpuMask, online: Option<&CpuMas
 ///
 /// # Errors
 /// It has ended, may not be steered, or its cpuset allows none of these CPUs.
-pub fn restore(pid: u32, tid: Tid, before: &CpuMask) -> Result<(), KernelError> {
+pub fn restore(pid: Pid, tid: Tid, before: &CpuMask) -> Result<(), KernelError> {
     match Available::to(Path::new("/"), pid) {
         Some(available) => affinity::set_thread(tid, &available.to_restore(before)),
         None => affinity::set_thread(tid, before),
@@ -106,7 +107,7 @@ mod tests {
     fn this_thread_gets_back_what_it_had() {
         std::thread::spawn(|| {
             // SAFETY: has no preconditions.
-            let (pid, tid) = (std::process::id(), Tid(unsafe { libc::gettid() } as u32));
+            let (pid, tid) = (Pid::own(), Tid(unsafe { libc::gettid() } as u32));
             let before = affinity::of_thread(tid).unwrap();
             let first: CpuMask = before.cpus().into_iter().take(1).collect();
             affinity::set_thread(tid, &first).unwrap();

@@ -3,6 +3,7 @@
 //! The call may return 0: every page has its status. It may return the number of pages that did not move; some or all statuses are then not written.
 //! It may fail with ENOMEM after moving some pages. Statuses are preset to a value that the kernel never writes; pages that keep it are queried.
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 
 use super::MoveOutcome;
@@ -14,7 +15,7 @@ pub(super) const UNWRITTEN: i32 = i32::MIN;
 
 /// One call: pages of one process to one node.
 pub(super) struct Batch<'a> {
-    pub pid: u32,
+    pub pid: Pid,
     pub addresses: &'a [u64],
     pub to: NodeId,
 }
@@ -33,7 +34,7 @@ pub(super) enum CallEnd {
 /// The system calls that the actuator makes; tests replace them.
 pub(super) trait Calls {
     /// The state of each page: its node, or why it has none.
-    fn query(&mut self, pid: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError>;
+    fn query(&mut self, pid: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError>;
     /// Moves pages to one node. Statuses go to `status`, which has as many elements as there are addresses.
     fn move_to(&mut self, batch: &Batch<'_>, status: &mut [i32]) -> Result<CallEnd, KernelError>;
 }
@@ -171,7 +172,7 @@ mod tests {
             let pages = kinds.iter().enumerate().map(|(at, number)| (at as u64 * 4096, (kind(number), NodeId(0))));
             let mut kernel = Kernel { pages: pages.collect(), room };
             let addresses: Vec<u64> = kernel.pages.keys().copied().collect();
-            let outcomes = batch(&mut kernel, &Batch { pid: 1, addresses: &addresses, to: NodeId(2) }).unwrap();
+            let outcomes = batch(&mut kernel, &Batch { pid: Pid(1), addresses: &addresses, to: NodeId(2) }).unwrap();
             prop_assert_eq!(outcomes.len(), addresses.len());
             for (address, outcome) in addresses.iter().zip(outcomes) {
                 let (page, node) = kernel.pages[address];

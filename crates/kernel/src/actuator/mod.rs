@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 
 use crate::error::KernelError;
@@ -93,7 +94,7 @@ pub enum NodeRefusal {
 impl NodeRefusal {
     /// The same as an error about a process, whose message says what helps.
     #[must_use]
-    pub fn error(self, pid: u32, node: NodeId) -> KernelError {
+    pub fn error(self, pid: Pid, node: NodeId) -> KernelError {
         match self {
             NodeRefusal::Forbidden => KernelError::ForbiddenNode { pid, node },
             NodeRefusal::NoMemory => KernelError::NoMemoryNode { node },
@@ -189,7 +190,7 @@ impl Mover {
         may_be_huge: &[(u64, u64)],
         goes_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<Moved, KernelError> {
-        let pid = process.map_or(0, Process::pid);
+        let pid = process.map_or(Pid::CALLING, Process::pid);
         let mut work = Work {
             requests,
             outcomes: vec![MoveOutcome::NotTried; requests.len()],
@@ -451,7 +452,7 @@ struct Work<'a> {
     free_memory: BTreeMap<u16, u64>,
     /// Nodes that refused pages.
     refused: BTreeMap<NodeId, NodeRefusal>,
-    pid: u32,
+    pid: Pid,
 }
 
 impl Work<'_> {
@@ -499,13 +500,13 @@ mod tests {
             moved,
             free_memory: BTreeMap::new(),
             refused: BTreeMap::new(),
-            pid: 7,
+            pid: Pid(7),
         };
         let mut some = work(2);
         assert_eq!(some.refuse(NodeId(3), NodeRefusal::Forbidden, 1), [Some(MoveOutcome::Other(libc::EACCES))]);
         let moved = some.done().unwrap();
         assert_eq!(moved.refused, BTreeMap::from([(NodeId(3), NodeRefusal::Forbidden)]));
-        let why = moved.refused[&NodeId(3)].error(7, NodeId(3)).to_string();
+        let why = moved.refused[&NodeId(3)].error(Pid(7), NodeId(3)).to_string();
         assert!(why.contains("process 7") && why.contains("node 3") && why.contains("cpuset"), "{why}");
         let mut none = work(0);
         none.refuse(NodeId(3), NodeRefusal::NoMemory, 3);

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 
 use super::interpret::Batch;
@@ -33,7 +34,7 @@ impl System {
 }
 
 impl Calls for System {
-    fn query(&mut self, pid: u32, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
+    fn query(&mut self, pid: Pid, addresses: &[u64]) -> Result<Vec<PageState>, KernelError> {
         let mut out = Vec::with_capacity(addresses.len());
         self.query.states(pid, addresses, &mut out)?;
         Ok(out)
@@ -53,7 +54,7 @@ impl Calls for System {
     }
 }
 
-fn refused(pid: u32, to: NodeId, source: io::Error) -> Result<CallEnd, KernelError> {
+fn refused(pid: Pid, to: NodeId, source: io::Error) -> Result<CallEnd, KernelError> {
     match source.raw_os_error() {
         Some(libc::ENOMEM) => Ok(CallEnd::NoMemory),
         Some(libc::EACCES) => Err(KernelError::ForbiddenNode { pid, node: to }),
