@@ -1,5 +1,8 @@
 //! One sampled memory access, independent of the hardware that sampled it: the form that all other crates use.
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 use crate::abi::sample;
 use crate::attr::EventAttr;
 use crate::bytes::Words;
@@ -13,9 +16,9 @@ pub struct MemoryAccess<'a> {
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
     /// Process id.
-    pub pid: Option<u32>,
+    pub pid: Option<Pid>,
     /// Thread id.
-    pub tid: Option<u32>,
+    pub tid: Option<Tid>,
     /// CPU on which the access was made.
     pub cpu: Option<u32>,
     /// Virtual address accessed.

@@ -1,11 +1,15 @@
 //! `PERF_RECORD_SAMPLE`: one sample with every field that its event asked for, in the kernel's order (`perf_output_sample` in
 //! `kernel/events/core.c`).
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 use crate::abi::sample;
 use crate::attr::EventAttr;
 use crate::bytes::{Bytes, Words};
 use crate::error::DecodeError;
 use crate::parts::{BranchStack, ReadValues, Registers, UserStack, Weight};
+use crate::side_band::task;
 
 /// One sample. `None`: the event did not ask for that field. Nothing is copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -17,7 +21,7 @@ pub struct Sample<'a> {
     /// Instruction pointer.
     pub ip: Option<u64>,
     /// Process id and thread id.
-    pub pid_tid: Option<(u32, u32)>,
+    pub pid_tid: Option<(Pid, Tid)>,
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
     /// Address accessed; 0 where the hardware did not say.
@@ -95,7 +99,7 @@ impl<'a> Sample<'a> {
         self.identifier = word(sample::IDENTIFIER, "the identifier")?;
         self.ip = word(sample::IP, "the instruction pointer")?;
         if asked & sample::TID != 0 {
-            self.pid_tid = Some((bytes.u32("the process id")?, bytes.u32("the thread id")?));
+            self.pid_tid = Some(task(bytes)?);
         }
         let mut word = |bit: u64, what| if asked & bit != 0 { bytes.u64(what).map(Some) } else { Ok(None) };
         self.time = word(sample::TIME, "the time")?;

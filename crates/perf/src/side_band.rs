@@ -1,5 +1,8 @@
 //! Records other than samples: starts and ends of tasks, mappings, losses; and the trailer that names the task of each record.
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 use crate::abi::{kind, misc, sample};
 use crate::attr::EventAttr;
 use crate::bytes::{Bytes, Words};
@@ -10,7 +13,7 @@ use crate::parts::ReadValues;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Process id and thread id.
-    pub pid_tid: Option<(u32, u32)>,
+    pub pid_tid: Option<(Pid, Tid)>,
     /// Nanoseconds on the recording's clock.
     pub time: Option<u64>,
     /// Id of the event.
@@ -29,7 +32,7 @@ impl SampleId {
         let asked = attr.sample_type;
         let mut out = SampleId::default();
         if asked & sample::TID != 0 {
-            out.pid_tid = Some((bytes.u32("the process id")?, bytes.u32("the thread id")?));
+            out.pid_tid = Some(task(bytes)?);
         }
         let mut word = |bit: u64, what| if asked & bit != 0 { bytes.u64(what).map(Some) } else { Ok(None) };
         out.time = word(sample::TIME, "the time")?;
@@ -69,9 +72,9 @@ pub enum FileIdentity<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// Process; `u32::MAX` for the kernel itself.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread that mapped.
-    pub tid: u32,
+    pub tid: Tid,
     /// First address.
     pub addr: u64,
     /// Length in bytes.
@@ -94,13 +97,13 @@ pub struct Mapping<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskChange {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Process id of the parent.
-    pub parent_pid: u32,
+    pub parent_pid: Pid,
     /// Thread id.
-    pub tid: u32,
+    pub tid: Tid,
     /// Thread id of the creating thread.
-    pub parent_tid: u32,
+    pub parent_tid: Tid,
     /// Nanoseconds on the recording's clock.
     pub time: u64,
 }
@@ -111,8 +114,8 @@ pub struct TaskChange {
 pub enum SideBand<'a> {
     Mmap(Mapping<'a>),
     Comm {
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
         name: &'a [u8],
         /// The name comes of an exec: a new image began.
         by_exec: bool,
@@ -136,8 +139,8 @@ pub enum SideBand<'a> {
         stream_id: u64,
     },
     Read {
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
         values: ReadValues<'a>,
     },
     /// More of the AUX buffer is there. `flags` as [`crate::abi::aux_flag`].
@@ -147,19 +150,19 @@ pub enum SideBand<'a> {
         flags: u64,
     },
     ItraceStart {
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
     },
     /// A context switch; the record's trailer says of whom. `other`: the task before or after, where the event is CPU-wide.
     Switch {
         out: bool,
         preempted: bool,
-        other: Option<(u32, u32)>,
+        other: Option<(Pid, Tid)>,
     },
     /// Device and inode of each namespace, in turn.
     Namespaces {
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
         links: Words<'a>,
     },
     Cgroup {
@@ -179,7 +182,7 @@ pub enum SideBand<'a> {
         offset: u64,
         reference: u64,
         index: u32,
-        tid: u32,
+        tid: Tid,
         cpu: u32,
     },
     AuxtraceInfo {
@@ -271,7 +274,7 @@ fn tool_record<'a>(kind: u32, bytes: &mut Bytes<'a>) -> Result<SideBand<'a>, Dec
             offset: bytes.u64("the offset")?,
             reference: bytes.u64("the reference")?,
             index: bytes.u32("the index")?,
-            tid: bytes.u32("the thread id")?,
+            tid: Tid(bytes.u32("the thread id")?),
             cpu: bytes.u32("the CPU")?,
         },
         kind::AUXTRACE_INFO => {
@@ -289,16 +292,18 @@ fn tool_record<'a>(kind: u32, bytes: &mut Bytes<'a>) -> Result<SideBand<'a>, Dec
     })
 }
 
-fn task(bytes: &mut Bytes<'_>) -> Result<(u32, u32), DecodeError> {
-    Ok((bytes.u32("the process id")?, bytes.u32("the thread id")?))
+/// A process id and a thread id, as most records have them.
+#[inline]
+pub(crate) fn task(bytes: &mut Bytes<'_>) -> Result<(Pid, Tid), DecodeError> {
+    Ok((Pid(bytes.u32("the process id")?), Tid(bytes.u32("the thread id")?)))
 }
 
 fn task_change(bytes: &mut Bytes<'_>) -> Result<TaskChange, DecodeError> {
     Ok(TaskChange {
-        pid: bytes.u32("the process id")?,
-        parent_pid: bytes.u32("the parent's process id")?,
-        tid: bytes.u32("the thread id")?,
-        parent_tid: bytes.u32("the parent's thread id")?,
+        pid: Pid(bytes.u32("the process id")?),
+        parent_pid: Pid(bytes.u32("the parent's process id")?),
+        tid: Tid(bytes.u32("the thread id")?),
+        parent_tid: Tid(bytes.u32("the parent's thread id")?),
         time: bytes.u64("the time")?,
     })
 }

@@ -118,7 +118,8 @@ fn sample(sample: &Sample<'_>, period: Option<u64>) -> String {
 }
 
 fn side_band(record: &SideBand<'_>) -> Option<String> {
-    let task = |change: &TaskChange| format!("{:?}", [change.pid, change.tid, change.parent_pid, change.parent_tid]);
+    let task =
+        |change: &TaskChange| format!("{:?}", [change.pid.0, change.tid.0, change.parent_pid.0, change.parent_tid.0]);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Some(match record {
         SideBand::Comm { pid, tid, name, by_exec } => format!("COMM {pid}/{tid} {} {by_exec}", text(name)),

@@ -6,6 +6,8 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::abi::CONTEXT_MAX;
 use numapilot_perf::file::Walker;
 use numapilot_perf::{Record, SideBand};
@@ -14,7 +16,7 @@ use numapilot_perf::{Record, SideBand};
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     time: u64,
-    pid_tid: (u32, u32),
+    pid_tid: (Pid, Tid),
     cpu: Option<u32>,
     period: u64,
     event: String,
@@ -46,7 +48,7 @@ fn printed(text: &str, fields: &str) -> Vec<Row> {
         let mut words = words.into_iter();
         let mut next = || words.next().unwrap_or_else(|| panic!("too few words: {line}"));
         let (pid, tid) = next().split_once('/').expect("pid/tid");
-        let mut row = Row { pid_tid: (pid.parse().unwrap(), tid.parse().unwrap()), ..Row::default() };
+        let mut row = Row { pid_tid: (pid.parse().unwrap(), Tid(tid.parse().unwrap())), ..Row::default() };
         if has("cpu") {
             row.cpu = Some(next().trim_matches(['[', ']']).parse().unwrap());
         }
@@ -75,7 +77,7 @@ fn printed(text: &str, fields: &str) -> Vec<Row> {
 #[derive(Clone, Copy, Debug)]
 struct Mapped {
     time: u64,
-    pid: u32,
+    pid: Pid,
     addr: u64,
     len: u64,
     file_offset: u64,

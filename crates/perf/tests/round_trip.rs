@@ -1,5 +1,7 @@
 //! Every record that the encoder can write, over random subsets of the fields, decodes to what was written: in both byte orders.
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::abi::{attr_flag, branch_sample, misc, read_format, sample};
 use numapilot_perf::testing::{BranchSpec, SampleSpec, SideBandSpec, attr_bytes};
 use numapilot_perf::{
@@ -92,7 +94,7 @@ macro_rules! same {
 fn check(attr: &EventAttr, spec: &SampleSpec, got: &Sample<'_>) -> Result<(), TestCaseError> {
     same!(attr, IDENTIFIER, got.identifier, spec.id);
     same!(attr, IP, got.ip, spec.ip);
-    same!(attr, TID, got.pid_tid, (spec.pid, spec.tid));
+    same!(attr, TID, got.pid_tid, (Pid(spec.pid), Tid(spec.tid)));
     same!(attr, TIME, got.time, spec.time);
     same!(attr, ADDR, got.addr, spec.addr);
     same!(attr, ID, got.id, spec.id);
@@ -317,12 +319,12 @@ fn side_band() -> impl Strategy<Value = SideBandSpec> {
 fn check_side_band(spec: &SideBandSpec, got: &SideBand<'_>) -> Result<(), TestCaseError> {
     match (spec, got) {
         (SideBandSpec::Mmap { pid, tid, addr, len, file_offset, is_data, path }, SideBand::Mmap(got)) => {
-            prop_assert_eq!((got.pid, got.tid, got.addr, got.len), (*pid, *tid, *addr, *len));
+            prop_assert_eq!((got.pid, got.tid, got.addr, got.len), (Pid(*pid), Tid(*tid), *addr, *len));
             prop_assert_eq!((got.file_offset, got.is_executable, got.path), (*file_offset, !is_data, path.as_bytes()));
             prop_assert_eq!((got.identity, got.protection, got.flags), (FileIdentity::Unknown, None, None));
         }
         (SideBandSpec::Mmap2 { pid, tid, addr, len, file_offset, build_id, protection, path }, SideBand::Mmap(got)) => {
-            prop_assert_eq!((got.pid, got.tid, got.addr, got.len), (*pid, *tid, *addr, *len));
+            prop_assert_eq!((got.pid, got.tid, got.addr, got.len), (Pid(*pid), Tid(*tid), *addr, *len));
             prop_assert_eq!((got.file_offset, got.path), (*file_offset, path.as_bytes()));
             prop_assert_eq!((got.protection, got.is_executable), (Some(*protection), protection & 4 != 0));
             match build_id {
@@ -334,16 +336,21 @@ fn check_side_band(spec: &SideBandSpec, got: &SideBand<'_>) -> Result<(), TestCa
             }
         }
         (SideBandSpec::Comm { pid, tid, name, by_exec }, got) => {
-            let want = SideBand::Comm { pid: *pid, tid: *tid, name: name.as_bytes(), by_exec: *by_exec };
+            let want = SideBand::Comm { pid: Pid(*pid), tid: Tid(*tid), name: name.as_bytes(), by_exec: *by_exec };
             prop_assert_eq!(got, &want);
         }
         (SideBandSpec::Task { is_fork, pid, parent_pid, tid, parent_tid, time }, got) => {
-            let task =
-                TaskChange { pid: *pid, parent_pid: *parent_pid, tid: *tid, parent_tid: *parent_tid, time: *time };
+            let task = TaskChange {
+                pid: Pid(*pid),
+                parent_pid: Pid(*parent_pid),
+                tid: Tid(*tid),
+                parent_tid: Tid(*parent_tid),
+                time: *time,
+            };
             prop_assert_eq!(got, &if *is_fork { SideBand::Fork(task) } else { SideBand::Exit(task) });
         }
         (SideBandSpec::Namespaces { pid, tid, links }, SideBand::Namespaces { pid: p, tid: t, links: got }) => {
-            prop_assert_eq!((p, t, got.iter().collect::<Vec<_>>()), (pid, tid, links.clone()));
+            prop_assert_eq!((p.0, t.0, got.iter().collect::<Vec<_>>()), (*pid, *tid, links.clone()));
         }
         (SideBandSpec::Cgroup { id, path }, got) => {
             prop_assert_eq!(got, &SideBand::Cgroup { id: *id, path: path.as_bytes() });
@@ -357,8 +364,11 @@ fn check_side_band(spec: &SideBandSpec, got: &SideBand<'_>) -> Result<(), TestCa
                     SideBand::Throttle { begins, time, id, stream_id }
                 }
                 SideBandSpec::Aux { offset, size, flags } => SideBand::Aux { offset, size, flags },
-                SideBandSpec::ItraceStart { pid, tid } => SideBand::ItraceStart { pid, tid },
-                SideBandSpec::Switch { out, preempted, other } => SideBand::Switch { out, preempted, other },
+                SideBandSpec::ItraceStart { pid, tid } => SideBand::ItraceStart { pid: Pid(pid), tid: Tid(tid) },
+                SideBandSpec::Switch { out, preempted, other } => {
+                    let other = other.map(|(pid, tid)| (Pid(pid), Tid(tid)));
+                    SideBand::Switch { out, preempted, other }
+                }
                 _ => return Err(TestCaseError::fail(format!("{spec:?} became {got:?}"))),
             };
             prop_assert_eq!(got, &want);
@@ -375,7 +385,7 @@ proptest! {
         attr in attr(), spec in side_band(), endian in endian(), ids in any::<[u64; 4]>(), small in any::<[u32; 3]>(),
     ) {
         let id = SampleId {
-            pid_tid: Some((small[0], small[1])), time: Some(ids[0]), id: Some(ids[1]), stream_id: Some(ids[2]),
+            pid_tid: Some((Pid(small[0]), Tid(small[1]))), time: Some(ids[0]), id: Some(ids[1]), stream_id: Some(ids[2]),
             cpu: Some(small[2]), identifier: Some(ids[1]),
         };
         let record = spec.encode(&attr, &id, endian);

@@ -55,7 +55,7 @@ fn accesses(bytes: &[u8], is_pipe: bool) -> Vec<Truth> {
 fn seen(access: &MemoryAccess<'_>) -> Truth {
     Truth {
         time: access.time.unwrap(),
-        tid: access.tid.unwrap(),
+        tid: access.tid.unwrap().0,
         cpu: access.cpu.unwrap(),
         address: access.address,
         physical: access.physical_address.unwrap(),

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::abi::aux_flag;
 use numapilot_perf::spe::SourceTable;
 
@@ -31,9 +33,9 @@ pub struct AuxCounts {
 /// task runs that has other events, but not between two that inherited the same (`perf_event_context_sched_out`), of which it names the last. In a trace of a
 /// whole CPU the record says nothing.
 #[must_use]
-pub fn owner_of(of_cpu: bool, pid_tid: Option<(u32, u32)>) -> Option<(u32, u32)> {
+pub fn owner_of(of_cpu: bool, pid_tid: Option<(Pid, Tid)>) -> Option<(Pid, Tid)> {
     // 0 and -1: an idle CPU's, or a task of another namespace, or one that is gone.
-    let is_known = |&(pid, tid): &(u32, u32)| pid != 0 && tid != 0 && pid != u32::MAX && tid != u32::MAX;
+    let is_known = |&(pid, tid): &(Pid, Tid)| [pid.0, tid.0].iter().all(|id| !matches!(*id, 0 | u32::MAX));
     pid_tid.filter(is_known).filter(|_| !of_cpu)
 }
 
@@ -129,9 +131,10 @@ mod tests {
 
     #[test]
     fn a_piece_is_its_tasks_where_events_are_tasks() {
-        assert_eq!(owner_of(false, Some((7, 8))), Some((7, 8)));
-        assert_eq!(owner_of(true, Some((7, 8))), None);
-        for nobody in [Some((0, 0)), Some((u32::MAX, u32::MAX)), None] {
+        let task = Some((Pid(7), Tid(8)));
+        assert_eq!(owner_of(false, task), task);
+        assert_eq!(owner_of(true, task), None);
+        for nobody in [Some((Pid(0), Tid(0))), Some((Pid(u32::MAX), Tid(u32::MAX))), None] {
             assert_eq!(owner_of(false, nobody), None);
         }
     }

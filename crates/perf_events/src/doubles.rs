@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use numapilot_host::Tid;
 use numapilot_perf::Sample;
 use numapilot_perf::abi::event_type;
 
@@ -14,7 +15,7 @@ use crate::open::EventSet;
 /// The last page fault (or other software event) in a CPU's ring.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastFault {
-    tid: u32,
+    tid: Tid,
     address: u64,
     time: u64,
     /// Event id of the record of it that counts; `None`: there was none yet.
@@ -58,6 +59,7 @@ mod tests {
     use std::process::Command;
     use std::process::Stdio;
 
+    use numapilot_host::Pid;
     use numapilot_perf::EventAttr;
     use numapilot_perf::Record;
     use numapilot_perf::abi::software;
@@ -75,9 +77,9 @@ mod tests {
         let ids = [60, 70, 80];
         let attr = EventAttr { kind: event_type::SOFTWARE, config: software::PAGE_FAULTS, ..EventAttr::default() };
         set.session.add(attr, ids);
-        set.tasks.extend([6, 7, 8]);
+        set.tasks.extend([6, 7, 8].map(Tid));
         for (id, task) in ids.into_iter().zip([6, 7, 8]) {
-            set.origins.insert(id, Origin { request: 0, cpu: 0, task: Some(task) });
+            set.origins.insert(id, Origin { request: 0, cpu: 0, task: Some(Tid(task)) });
         }
         set
     }
@@ -88,7 +90,7 @@ mod tests {
         let mut is_counted = |&(id, tid, address, time): &(u64, u32, u64, u64)| {
             let sample = Sample {
                 identifier: Some(id),
-                pid_tid: Some((6, tid)),
+                pid_tid: Some((Pid(6), Tid(tid))),
                 addr: Some(address),
                 time: Some(time),
                 cpu: Some(0),
@@ -136,14 +138,14 @@ mod tests {
         let (mut set, mut doubles) = (set(), Doubles::default());
         let sample = |time| Sample {
             identifier: Some(70),
-            pid_tid: Some((6, 8)),
+            pid_tid: Some((Pid(6), Tid(8))),
             addr: Some(0x1000 * time),
             time: Some(time),
             cpu: Some(0),
             ..Sample::default()
         };
         assert!(doubles.is_double(&set, 0, &sample(10)));
-        set.thread_ended(8);
+        set.thread_ended(Tid(8));
         assert!(!doubles.is_double(&set, 0, &sample(20)));
     }
 
@@ -168,7 +170,7 @@ mod tests {
     fn two_samplers_of_one_process_both_see_its_page_faults() {
         let script = "read x; for i in 1 2 3 4; do /bin/true; done";
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
-        let scope = Scope::Processes(vec![child.id()]);
+        let scope = Scope::Processes(vec![Pid::of_child(&child)]);
         let open = || EventSet::open(&[EventRequest::page_faults(true, 16)], &scope, RingSize { bytes: 256 << 10 });
         let opened: Result<Vec<EventSet>, EventsError> = [open(), open()].into_iter().collect();
         let mut sets = match opened {

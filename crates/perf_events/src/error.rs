@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use thiserror::Error;
 
 /// Why events could not be opened or read.
@@ -24,7 +25,7 @@ pub enum EventsError {
     #[error("--pid: there is no process {pid}, or it has ended; look it up with `pgrep` or `ps`")]
     NoProcess {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
     /// What the kernel says of its PMUs does not fit together.
     #[error(transparent)]

@@ -97,6 +97,8 @@ pub fn raise_descriptor_limit() {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::Pid;
+
     use super::*;
     use crate::open::EventSet;
     use crate::open::RingSize;
@@ -105,7 +107,7 @@ mod tests {
     /// Each process that joined a group later had a set of its own, of which none knew of the others: there was no limit on all of them.
     #[test]
     fn events_of_other_sets_count() {
-        let own = Scope::Processes(vec![std::process::id()]);
+        let own = Scope::Processes(vec![Pid::own()]);
         let error = EventSet::open_beside(EVENTS_MAX, &[], &own, RingSize { bytes: 1 << 16 }).unwrap_err().to_string();
         assert!(error.contains(&format!("beside the {EVENTS_MAX} that are open")), "{error}");
     }

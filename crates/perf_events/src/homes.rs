@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::memory::PageQuery;
 use numapilot_kernel::memory::PageState;
@@ -32,7 +33,7 @@ pub struct Asked {
 #[derive(Debug, Default)]
 pub struct Homes {
     query: PageQuery,
-    wanted: HashMap<u32, Vec<u64>>,
+    wanted: HashMap<Pid, Vec<u64>>,
     states: Vec<PageState>,
     /// Counts of the look-ups by outcome.
     pub asked: Asked,
@@ -40,7 +41,7 @@ pub struct Homes {
 
 impl Homes {
     /// Wants to know the node of a page.
-    pub fn want(&mut self, pid: u32, address: u64) {
+    pub fn want(&mut self, pid: Pid, address: u64) {
         self.wanted.entry(pid).or_default().push(address >> PAGE_SHIFT);
     }
 

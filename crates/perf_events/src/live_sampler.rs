@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf::MemoryAccess;
@@ -63,7 +65,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Process id and thread id; `None`: unknown.
-    pub task: Option<(u32, u32)>,
+    pub task: Option<(Pid, Tid)>,
     /// Address accessed.
     pub address: u64,
     /// Node of the CPU.
@@ -82,7 +84,7 @@ pub struct Seen {
 struct Question {
     /// Index of the sample in the output.
     at: usize,
-    pid: u32,
+    pid: Pid,
 }
 
 /// Opened events; dropping it closes them.
@@ -194,18 +196,18 @@ impl LiveSampler {
     ///
     /// # Errors
     /// The kernel refuses for another reason than the user's rights ([`LiveSampler::refused`]).
-    pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
+    pub fn add(&mut self, pid: Pid) -> Result<bool, EventsError> {
         self.set.add(pid)
     }
 
     /// Ends the sampling of processes that were added and have ended, with all that inherited their events.
-    pub fn leave(&mut self, pids: &[u32]) {
+    pub fn leave(&mut self, pids: &[Pid]) {
         self.set.leave(pids);
     }
 
     /// Processes of the scope that this user may not observe, by process id.
     #[must_use]
-    pub fn refused(&self) -> &[u32] {
+    pub fn refused(&self) -> &[Pid] {
         &self.set.refused
     }
 
@@ -247,7 +249,7 @@ impl LiveSampler {
                         ring.ring.read_aux(offset, size, &mut self.aux);
                         // Turned on again, the event counts in the thread that started the program, too.
                         let owner = owner_of(self.set.of_cpus, id.pid_tid);
-                        if owner.is_none_or(|(pid, _)| pid != std::process::id()) {
+                        if owner.is_none_or(|(pid, _)| pid != Pid::own()) {
                             self.put_spe(ring.cpu, out, &mut unknown);
                         }
                         if flags & aux_flag::TRUNCATED != 0 {
@@ -281,7 +283,7 @@ impl LiveSampler {
         if is_kernel_address(access.address) {
             return;
         }
-        let task = access.pid.zip(access.tid).filter(|(pid, _)| *pid != 0);
+        let task = access.pid.zip(access.tid).filter(|(pid, _)| *pid != Pid(0));
         let node = access.cpu.and_then(|cpu| self.places.node_of_cpu(cpu));
         let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
         let home = by_address.or_else(|| self.places.only_node());

@@ -12,6 +12,8 @@ use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::Endian;
 use numapilot_perf::EventAttr;
 use numapilot_perf::Sample;
@@ -58,7 +60,7 @@ pub enum Scope {
     /// What the calling thread starts from now on, from its `exec` on.
     Children,
     /// These processes with all their threads, and what they start from now on.
-    Processes(Vec<u32>),
+    Processes(Vec<Pid>),
     /// Everything on every CPU.
     System,
 }
@@ -82,7 +84,7 @@ pub struct Origin {
     /// The CPU.
     pub cpu: u32,
     /// Task for which it was opened; `None`: not for a single task.
-    pub task: Option<u32>,
+    pub task: Option<Tid>,
 }
 
 /// The ring of one CPU.
@@ -106,11 +108,11 @@ pub struct EventSet {
     /// Request and CPU of each event, by its id.
     pub origins: HashMap<u64, Origin>,
     /// Tasks that have events of their own ([`Scope::Processes`]).
-    pub tasks: HashSet<u32>,
+    pub tasks: HashSet<Tid>,
     /// What is worth telling, in sentences.
     pub notes: Vec<String>,
     /// Processes of the scope that this user may not observe, by process id.
-    pub refused: Vec<u32>,
+    pub refused: Vec<Pid>,
     /// The events are those of whole CPUs, not of tasks.
     pub of_cpus: bool,
     /// Descriptors (of `rings`, `others` and `joined`) of the side band's events.
@@ -242,7 +244,7 @@ impl EventSet {
     ///
     /// # Errors
     /// The system refuses for another reason, such as too few descriptors.
-    pub fn add(&mut self, pid: u32) -> Result<bool, EventsError> {
+    pub fn add(&mut self, pid: Pid) -> Result<bool, EventsError> {
         let scope = Scope::Processes(vec![pid]);
         let (rings, others) = (self.rings.len(), self.others.len());
         let Some(Recipe { requests, attrs, memory, cpus }) = self.recipe.take() else { return Ok(false) };
@@ -329,7 +331,7 @@ impl EventSet {
     }
 
     /// Closes the events of processes that were [added](EventSet::add) and have ended, with all that inherited their events. What their rings hold stays.
-    pub fn leave(&mut self, pids: &[u32]) {
+    pub fn leave(&mut self, pids: &[Pid]) {
         let closed = self.joined.take(pids);
         let is_open = |fd: RawFd| closed.iter().all(|closed| closed.as_raw_fd() != fd);
         self.side_band.retain(|fd| is_open(*fd));
@@ -342,7 +344,7 @@ impl EventSet {
     }
 
     /// A thread has ended: what has its number from now on has no events of its own, but those that it inherited.
-    pub fn thread_ended(&mut self, tid: u32) {
+    pub fn thread_ended(&mut self, tid: Tid) {
         self.tasks.remove(&tid);
     }
 
@@ -433,7 +435,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Every thread of `pids`. Of several processes, those that have ended are left out, and those that this user may not observe are listed.
-    fn processes(&mut self, pids: &[u32]) -> Result<bool, EventsError> {
+    fn processes(&mut self, pids: &[Pid]) -> Result<bool, EventsError> {
         let mut denied = None;
         for &pid in pids {
             match self.process(pid) {
@@ -448,25 +450,24 @@ impl<'a> Opening<'a> {
         match (self.set.tasks.is_empty(), denied) {
             (false, _) => Ok(true),
             (true, Some(why)) => self.explained(|_| Err(why)),
-            (true, None) => Err(EventsError::NoProcess { pid: pids.first().copied().unwrap_or(0) }),
+            (true, None) => Err(EventsError::NoProcess { pid: pids.first().copied().unwrap_or_default() }),
         }
     }
 
     /// Every thread of a process; false: it has ended. Threads may be born meanwhile: those of threads that have their events inherit them, others are found by
     /// another look.
-    fn process(&mut self, pid: u32) -> Result<bool, (usize, io::Error)> {
+    fn process(&mut self, pid: Pid) -> Result<bool, (usize, io::Error)> {
         let mut is_any = false;
         for round in 0..SCAN_ROUNDS {
             self.may_inherit = self.is_joining || round > 0;
             let threads = numapilot_kernel::task::threads_of(pid).unwrap_or_default();
-            let fresh: Vec<u32> =
-                threads.into_iter().map(|tid| tid.0).filter(|tid| !self.set.tasks.contains(tid)).collect();
+            let fresh: Vec<Tid> = threads.into_iter().filter(|tid| !self.set.tasks.contains(tid)).collect();
             TooMany::check(self.beside + self.set.count(), fresh.len(), self.events_of_a_thread())
                 .map_err(|error| (SIDE_BAND, error))?;
             let mut opened = 0;
             for tid in fresh {
                 // One that ended between the look and the call is no error.
-                opened += usize::from(self.task(i32::try_from(tid).unwrap_or(i32::MAX), Some(tid))?);
+                opened += usize::from(self.task(i32::try_from(tid.0).unwrap_or(i32::MAX), Some(tid))?);
             }
             is_any |= opened > 0;
             if opened == 0 {
@@ -484,7 +485,7 @@ impl<'a> Opening<'a> {
 
     /// Every event on every CPU for one task (as `perf_event_open` counts them: 0 this thread, -1 all). False where the task is gone. An error names the
     /// request that it was about.
-    fn task(&mut self, pid: libc::pid_t, task: Option<u32>) -> Result<bool, (usize, io::Error)> {
+    fn task(&mut self, pid: libc::pid_t, task: Option<Tid>) -> Result<bool, (usize, io::Error)> {
         let mut offline = 0;
         for cpu in self.cpus.clone() {
             match self.cpu(pid, cpu, task) {
@@ -502,7 +503,7 @@ impl<'a> Opening<'a> {
     }
 
     /// Every event on one CPU for one task. An error names the request that it was about.
-    fn cpu(&mut self, pid: libc::pid_t, cpu: u32, task: Option<u32>) -> Result<(), (usize, io::Error)> {
+    fn cpu(&mut self, pid: libc::pid_t, cpu: u32, task: Option<Tid>) -> Result<(), (usize, io::Error)> {
         let mut opened: Vec<(usize, OwnedFd)> = Vec::new();
         for request in 0..self.requests.len() {
             if self.requests[request].cpus.as_ref().is_some_and(|cpus| !cpus.contains(&cpu)) {
@@ -663,8 +664,7 @@ mod tests {
         let script = "read x; for i in 1 2 3 4; do /bin/true; done";
         let mut child = Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let request = EventRequest::page_faults(true, 16);
-        let scope = Scope::Processes(vec![child.id()]);
-        let mut set = match EventSet::open(&[request], &scope, SIZE) {
+        let mut set = match EventSet::open(&[request], &Scope::Processes(vec![Pid::of_child(&child)]), SIZE) {
             Ok(set) => set,
             Err(error) => {
                 drop(child.stdin.take());
@@ -672,7 +672,7 @@ mod tests {
                 return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
             }
         };
-        assert!(set.tasks.contains(&child.id()));
+        assert!(set.tasks.contains(&Tid::first_of(Pid::of_child(&child))));
         set.enable();
         drop(child.stdin.take());
         child.wait().unwrap();
@@ -685,7 +685,7 @@ mod tests {
         let script = "read x; /bin/true; read x";
         let mut child = Command::new("sh").args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
         let request = EventRequest::page_faults(true, 16);
-        let mut set = match EventSet::open(&[request], &Scope::Processes(vec![child.id()]), SIZE) {
+        let mut set = match EventSet::open(&[request], &Scope::Processes(vec![Pid::of_child(&child)]), SIZE) {
             Ok(set) => set,
             Err(error) => {
                 child.kill().unwrap();
@@ -708,8 +708,8 @@ mod tests {
         gone.wait().unwrap();
         let (mut first, mut second) = (start(), start());
         let request = EventRequest::page_faults(true, 16);
-        let opened = EventSet::open(&[request], &Scope::Processes(vec![gone.id(), first.id()]), SIZE);
-        let mut set = match opened {
+        let scope = Scope::Processes([&gone, &first].map(Pid::of_child).to_vec());
+        let mut set = match EventSet::open(&[request], &scope, SIZE) {
             Ok(set) => set,
             Err(error) => {
                 for child in [&mut first, &mut second] {
@@ -719,9 +719,9 @@ mod tests {
                 return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
             }
         };
-        assert!(set.tasks.contains(&first.id()) && set.refused.is_empty());
+        assert!(set.tasks.contains(&Tid::first_of(Pid::of_child(&first))) && set.refused.is_empty());
         set.enable();
-        assert!(set.add(second.id()).unwrap() && !set.add(gone.id()).unwrap());
+        assert!(set.add(Pid::of_child(&second)).unwrap() && !set.add(Pid::of_child(&gone)).unwrap());
         drop(second.stdin.take());
         second.wait().unwrap();
         let (samples, execs, bad) = read(&mut set);
@@ -744,7 +744,7 @@ mod tests {
             .unwrap();
         let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
         let mut keyboard = shell.stdin.take().unwrap();
-        let scope = Scope::Processes(vec![shell.id()]);
+        let scope = Scope::Processes(vec![Pid::of_child(&shell)]);
         let mut set = match EventSet::open(&[request], &scope, SIZE) {
             Ok(set) => set,
             Err(error) => {
@@ -794,7 +794,7 @@ mod tests {
     fn a_process_that_is_gone_is_an_error_with_its_number() {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let error = EventSet::open(&[], &Scope::Processes(vec![child.id()]), SIZE).unwrap_err();
+        let error = EventSet::open(&[], &Scope::Processes(vec![Pid::of_child(&child)]), SIZE).unwrap_err();
         assert!(error.to_string().contains(&format!("no process {}", child.id())), "{error}");
     }
 }

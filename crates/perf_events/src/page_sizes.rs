@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::{huge_bytes, page_bytes};
 use numapilot_kernel::maps;
@@ -17,7 +18,7 @@ use numapilot_kernel::pagemap::PageMap;
 const PAGE_SHIFT: u32 = 12;
 
 /// Bytes of pages that the kernel was asked for, by process id and page number.
-pub type Sizes = foldhash::HashMap<(u32, u64), u64>;
+pub type Sizes = foldhash::HashMap<(Pid, u64), u64>;
 
 /// Counts of look-ups of pages' sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,10 +111,10 @@ pub struct PageSizes {
     base_bytes: u64,
     huge_bytes: u64,
     offer: Offer,
-    wanted: HashMap<u32, Vec<u64>>,
+    wanted: HashMap<Pid, Vec<u64>>,
     /// First addresses, ends and page sizes of mappings that may have pages of the largest size, by process id. They are those of one [`PageSizes::ask`]:
     /// later, the process may have mapped others there, or another have its number.
-    giants: HashMap<u32, Vec<(u64, u64, u64)>>,
+    giants: HashMap<Pid, Vec<(u64, u64, u64)>>,
     text: Vec<u8>,
     /// Counts of the look-ups.
     pub asked: SizesAsked,
@@ -137,7 +138,7 @@ impl Default for PageSizes {
 
 impl PageSizes {
     /// Wants to know the size of a page.
-    pub fn want(&mut self, pid: u32, address: u64) {
+    pub fn want(&mut self, pid: Pid, address: u64) {
         self.wanted.entry(pid).or_default().push(address >> PAGE_SHIFT);
     }
 
@@ -157,7 +158,7 @@ impl PageSizes {
     }
 
     /// The pages of one process, ascending: each aligned range of a huge page's size is looked up once.
-    fn process(&mut self, pid: u32, pages: &[u64], sizes: &mut Sizes) -> Result<(), KernelError> {
+    fn process(&mut self, pid: Pid, pages: &[u64], sizes: &mut Sizes) -> Result<(), KernelError> {
         let mut map = PageMap::open(pid)?;
         let mut last: Option<(u64, Option<u64>)> = None;
         for &page in pages {
@@ -194,7 +195,7 @@ impl PageSizes {
 
     /// Size of a huge page, which may be a larger one of those that are reserved (hugetlb): the size that its mapping has, where all of that range is huge.
     /// Of each mapping that is found once: for `smaps` the kernel walks all of the process's page tables, with its memory map locked.
-    fn giant(&mut self, map: &PageMap, pid: u32, address: u64) -> Result<u64, KernelError> {
+    fn giant(&mut self, map: &PageMap, pid: Pid, address: u64) -> Result<u64, KernelError> {
         let Some(giant) = self.offer.giant.filter(|bytes| bytes.is_power_of_two()) else { return Ok(self.huge_bytes) };
         let mut known = self.giants.get(&pid).into_iter().flatten();
         if let Some(&(.., bytes)) = known.find(|(start, end, _)| (*start..*end).contains(&address)) {
@@ -239,7 +240,7 @@ mod tests {
         let huge = asker.huge_bytes as usize;
         let bytes = 3 * huge;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let pid = std::process::id();
+        let pid = Pid::own();
         let mut sizes = Sizes::default();
         for advice in [libc::MADV_NOHUGEPAGE, libc::MADV_HUGEPAGE] {
             // SAFETY: a new mapping, of which only bytes within are written, and which ends after its last use.
@@ -286,7 +287,7 @@ mod tests {
             }
             first as u64
         };
-        let (pid, mut sizes) = (std::process::id(), Sizes::default());
+        let (pid, mut sizes) = (Pid::own(), Sizes::default());
         for page in [1, 9] {
             asker.want(pid, first + page * base);
         }
@@ -343,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_mapping_is_looked_up_once_for_all_of_its_large_pages_and_anew_when_asked_again() {
-        let (mut asker, pid) = (PageSizes::default(), std::process::id());
+        let (mut asker, pid) = (PageSizes::default(), Pid::own());
         asker.offer.giant = Some(1 << 30);
         asker.giants.insert(pid, vec![(0x4000_0000, 0xc000_0000, 1 << 30)]);
         let map = PageMap::open(pid).unwrap();
@@ -358,7 +359,7 @@ mod tests {
     /// Ordinary huge pages, as if a larger size were no larger than they are: each might be one of those.
     #[test]
     fn huge_pages_of_one_mapping_are_told_by_one_look() {
-        let (mut asker, mut sizes, pid) = (PageSizes::default(), Sizes::default(), std::process::id());
+        let (mut asker, mut sizes, pid) = (PageSizes::default(), Sizes::default(), Pid::own());
         let huge = asker.huge_bytes as usize;
         asker.offer.giant = Some(asker.huge_bytes);
         let bytes = 5 * huge;
@@ -391,7 +392,7 @@ mod tests {
     #[test]
     fn what_has_ended_stays_unknown() {
         let (mut asker, mut sizes) = (PageSizes::default(), Sizes::default());
-        asker.want(u32::MAX, 0x1000);
+        asker.want(Pid(u32::MAX), 0x1000);
         asker.ask(&mut sizes);
         assert!(sizes.is_empty() && asker.asked.pages == 1 && asker.asked.told == 0);
     }

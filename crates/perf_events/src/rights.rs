@@ -3,6 +3,7 @@
 
 use std::io;
 
+use numapilot_host::Pid;
 use serde::Serialize;
 
 use crate::error::EventsError;
@@ -112,9 +113,9 @@ const NAMED_MAX: usize = 5;
 
 /// A note on processes that this user may not observe (`EventSet::refused`): how many, which, and the next step; `None`: there are none.
 #[must_use]
-pub fn refused_note(pids: &[u32]) -> Option<String> {
+pub fn refused_note(pids: &[Pid]) -> Option<String> {
     let root = numapilot_host::Root::default();
-    let named = |pid: &u32| format!("{pid} ({})", numapilot_host::title(&root, *pid, &mut Vec::new()));
+    let named = |pid: &Pid| format!("{pid} ({})", numapilot_host::title(&root, *pid, &mut Vec::new()));
     let names: Vec<String> = pids.iter().take(NAMED_MAX).map(named).collect();
     let more = if pids.len() > NAMED_MAX { format!(" and {} more", pids.len() - NAMED_MAX) } else { String::new() };
     let (noun, because, it) = match pids.len() {

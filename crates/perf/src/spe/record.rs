@@ -1,5 +1,7 @@
 //! Records: all packets up to an end or a time stamp, as one sampled operation.
 
+use numapilot_host::Tid;
+
 use super::packet::{AddressKind, CounterKind, Packet, Packets};
 use crate::access::MemoryAccess;
 use crate::data_src::{Distance, Level, Operation, Snoop, Tlb};
@@ -177,7 +179,7 @@ impl SpeRecord {
         let address = self.address.filter(|_| self.is_load_store())?;
         let (level, distance, snoop) = self.answered_by(table);
         Some(MemoryAccess {
-            tid: self.context,
+            tid: self.context.map(Tid),
             address,
             physical_address: self.physical_address.filter(|&address| address != 0),
             ip: self.pc,

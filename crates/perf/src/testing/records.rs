@@ -214,7 +214,7 @@ impl SideBandSpec {
 fn trailer(attr: &EventAttr, id: &SampleId, out: &mut Out) {
     if attr.samples(sample::TID) {
         let (pid, tid) = id.pid_tid.unwrap_or_default();
-        out.u32(pid).u32(tid);
+        out.u32(pid.0).u32(tid.0);
     }
     for (bit, value) in [(sample::TIME, id.time), (sample::ID, id.id), (sample::STREAM_ID, id.stream_id)] {
         if attr.samples(bit) {

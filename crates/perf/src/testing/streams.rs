@@ -1,6 +1,9 @@
 //! Synthesised recordings of memory accesses as the hardware makes them, from the registers (IBS), the words (PEBS) and the packets (SPE) up, on a machine of
 //! two packages with a node each. Nothing here was measured: addresses, levels and latencies follow from the access's number.
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 use super::data_file::{DataFile, put_text};
 use super::{Out, SampleSpec, SideBandSpec, record};
 use crate::abi::{attr_flag, event_type, kind, misc, sample, software};
@@ -137,7 +140,12 @@ fn features(endian: Endian, pmu: (u32, &str), command: &str) -> Vec<(u32, Vec<u8
 
 /// What begins every recording: the process, its code and heap, its second thread.
 fn beginning(attr: &EventAttr, endian: Endian) -> Vec<Vec<u8>> {
-    let id = |time| SampleId { pid_tid: Some((PID, PID)), time: Some(time), cpu: Some(0), ..SampleId::default() };
+    let id = |time| SampleId {
+        pid_tid: Some((Pid(PID), Tid::first_of(Pid(PID)))),
+        time: Some(time),
+        cpu: Some(0),
+        ..SampleId::default()
+    };
     let map = |addr, len, protection, path: &str| SideBandSpec::Mmap2 {
         pid: PID,
         tid: PID,

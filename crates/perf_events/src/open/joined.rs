@@ -4,19 +4,21 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
+use numapilot_host::Pid;
+
 use crate::syscall::lost_by;
 
 /// The events, and what those had lost that are closed.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
-    by_process: HashMap<u32, Vec<OwnedFd>>,
+    by_process: HashMap<Pid, Vec<OwnedFd>>,
     /// Records that found no room, as the closed events' own counts said.
     pub lost: u64,
 }
 
 impl Joined {
     /// Keeps the events that were opened for a process.
-    pub fn keep(&mut self, pid: u32, events: Vec<OwnedFd>) {
+    pub fn keep(&mut self, pid: Pid, events: Vec<OwnedFd>) {
         if !events.is_empty() {
             self.by_process.entry(pid).or_default().extend(events);
         }
@@ -28,7 +30,7 @@ impl Joined {
     }
 
     /// Takes out the events of these processes, which are closed when they are dropped, and keeps what they lost.
-    pub fn take(&mut self, pids: &[u32]) -> Vec<OwnedFd> {
+    pub fn take(&mut self, pids: &[Pid]) -> Vec<OwnedFd> {
         let taken: Vec<OwnedFd> = pids.iter().filter_map(|pid| self.by_process.remove(pid)).flatten().collect();
         self.lost = taken.iter().filter_map(lost_by).fold(self.lost, u64::saturating_add);
         taken
@@ -39,6 +41,8 @@ impl Joined {
 mod tests {
     use std::process::Child;
     use std::process::Command;
+
+    use numapilot_host::Pid;
 
     use crate::event::EventRequest;
     use crate::open::EventSet;
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn processes_that_join_and_end_leave_no_events_behind() {
         let first = start();
-        let scope = Scope::Processes(vec![first.id()]);
+        let scope = Scope::Processes(vec![Pid::of_child(&first)]);
         let opened = EventSet::open(&[EventRequest::page_faults(true, 16)], &scope, RingSize { bytes: 64 << 10 });
         let mut set = match opened {
             Ok(set) => set,
@@ -69,7 +73,7 @@ mod tests {
         let (count, side_band) = (set.count(), set.side_band.len());
         for _ in 0..5 {
             let joined = start();
-            let pid = joined.id();
+            let pid = Pid::of_child(&joined);
             assert!(set.add(pid).unwrap());
             assert!(set.count() > count && set.side_band.len() > side_band, "it is sampled");
             end(joined);
