@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use numapilot_host::Tid;
 use numapilot_machine::Machine;
 use numapilot_perf::abi::kind;
 use numapilot_perf::file::{FileError, Part, Walker};
@@ -35,7 +36,7 @@ pub use error::ImportError;
 pub use numapilot_sampled::Counts;
 
 /// The trace is a CPU's, not a thread's.
-const NO_TASK: u32 = u32::MAX;
+const NO_TASK: Tid = Tid(u32::MAX);
 /// Records handed on at once: enough that handing over costs nothing, few enough to stay in the caches.
 const BATCH_RECORDS: usize = 1 << 13;
 

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use numapilot_flows::{Evidence, ObjectKind, Trace};
+use numapilot_host::Pid;
 use numapilot_perf::abi::{attr_flag, event_type, misc, sample, software};
 use numapilot_perf::file::feature;
 use numapilot_perf::testing::streams::{faults, ibs, pebs};
@@ -63,7 +64,12 @@ fn recording(
     let first = &events[0].0;
     let comm = SideBandSpec::Comm { pid: PID, tid: PID, name: "app".into(), by_exec: true };
     let side_band = std::iter::once(&comm).chain(maps).zip(START..).map(|(spec, time)| {
-        let id = SampleId { pid_tid: Some((PID, PID)), time: Some(time), identifier: Some(1), ..SampleId::default() };
+        let id = SampleId {
+            pid_tid: Some((Pid(PID), Tid(PID))),
+            time: Some(time),
+            identifier: Some(1),
+            ..SampleId::default()
+        };
         spec.encode(first, &id, endian)
     });
     let mut records: Vec<Vec<u8>> = side_band.collect();

@@ -214,6 +214,8 @@ fn read(path: &str) -> Option<BinaryFile> {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::Pid;
+
     use super::*;
 
     const ALIGNED: Segment =
@@ -275,7 +277,7 @@ mod tests {
         let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
         let path = std::env::current_exe().unwrap();
         let (mut text, mut binaries, mut count) = (Vec::new(), Binaries::default(), 0);
-        numapilot_kernel::maps::read(std::process::id(), "maps", &mut text).unwrap();
+        numapilot_kernel::maps::read(Pid::own(), "maps", &mut text).unwrap();
         for line in numapilot_kernel::maps::maps(&text).filter(|line| line.is_executable()) {
             if line.path == path.as_os_str().as_encoded_bytes() {
                 let name = path.to_str().unwrap();

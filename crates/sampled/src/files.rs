@@ -97,6 +97,8 @@ fn by_inode(path: &str, inode: u64) -> MappedFile {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use numapilot_host::Pid;
+
     use super::*;
 
     #[test]
@@ -106,7 +108,7 @@ pub(crate) mod tests {
         fs::write(&file, "library").unwrap();
         let inode = fs::metadata(&file).unwrap().ino();
         let mut files = Files::new(root.path());
-        let mapping = Mapping { pid: 7, ..Mapping::default() };
+        let mapping = Mapping { pid: Pid(7), ..Mapping::default() };
         let seen = [0, inode, inode + 1].map(|inode| files.look(&mapping, file.to_str().unwrap(), inode));
         assert_eq!(seen, [MappedFile::Here, MappedFile::Here, MappedFile::Other]);
     }
@@ -140,7 +142,7 @@ pub(crate) mod tests {
         std::os::unix::fs::symlink("mnt:[2]", process.join("ns/mnt")).unwrap();
         std::os::unix::fs::symlink(&container, process.join("root")).unwrap();
         fs::write(container.join("lib/x.so"), binary([1, 2, 3, 4])).unwrap();
-        let mapping = Mapping { pid: 7, ..Mapping::default() };
+        let mapping = Mapping { pid: Pid(7), ..Mapping::default() };
         let found = Files::new(root.path()).look(&mapping, "/lib/x.so", 5);
         assert_eq!(found, MappedFile::Built(vec![1, 2, 3, 4]));
         // The kernel's own link shows a file that has been replaced since.

@@ -1,6 +1,8 @@
 //! Records in order of time. perf writes each CPU's buffer as it comes, and marks rounds: records after a round's mark are newer than all records
 //! before the previous mark. Records without a time keep their place in the file.
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::spe::{Records, SourceTable};
 use numapilot_perf::{Header, MemoryAccess, Words};
 
@@ -32,7 +34,7 @@ pub struct AuxAccess {
     /// The access; its time is unknown where the trace has none.
     pub access: MemoryAccess<'static>,
     /// Process and thread that ran at the end of the piece that it is in.
-    pub last_task: Option<(u32, u32)>,
+    pub last_task: Option<(Pid, Tid)>,
 }
 
 /// Records that wait to be processed in the order of their times.
@@ -196,7 +198,7 @@ impl Queue {
     }
 
     /// Takes the accesses out of a piece of an SPE trace. `tid`: the thread whose they all are; `last_task`: process and thread that ran at its end.
-    pub fn spe(&mut self, trace: &[u8], tid: Option<u32>, last_task: Option<(u32, u32)>, cpu: u32) {
+    pub fn spe(&mut self, trace: &[u8], tid: Option<Tid>, last_task: Option<(Pid, Tid)>, cpu: u32) {
         if self.aux_kind != Some(AUXTRACE_SPE) {
             self.aux_bytes_unread += trace.len() as u64;
             return;
@@ -276,9 +278,9 @@ mod tests {
         prepare(&mut queue);
         queue.bytes(&[0]);
         queue.record(header(), 0, Some(77));
-        queue.spe(&LOAD, Some(7), None, 3);
+        queue.spe(&LOAD, Some(Tid(7)), None, 3);
         let access = queue.accesses[0].access;
-        assert_eq!((queue.aux_bytes_unread(), access.tid, access.cpu), (0, Some(7), Some(3)));
+        assert_eq!((queue.aux_bytes_unread(), access.tid, access.cpu), (0, Some(Tid(7)), Some(3)));
         let entry = queue.entries.iter().find(|entry| entry.header.is_none()).unwrap();
         (access.time, access.level, entry.time)
     }

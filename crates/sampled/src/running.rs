@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 /// Switches that are kept: seconds of a busy CPU, and more than the age of an AUX area that fills at any rate worth recording.
 const SWITCHES_MAX: usize = 1 << 14;
 
@@ -9,12 +12,12 @@ const SWITCHES_MAX: usize = 1 << 14;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunningTasks {
     /// When, and the task (process id, thread id) that ran from then on; `None`: unknown, or none that is recorded. In order of time.
-    switches: VecDeque<(u64, Option<(u32, u32)>)>,
+    switches: VecDeque<(u64, Option<(Pid, Tid)>)>,
 }
 
 impl RunningTasks {
     /// A task was switched to, or away from (`is_out`).
-    pub fn switch(&mut self, time: u64, task: (u32, u32), is_out: bool) {
+    pub fn switch(&mut self, time: u64, task: (Pid, Tid), is_out: bool) {
         if self.switches.len() == SWITCHES_MAX {
             self.switches.pop_front();
         }
@@ -27,7 +30,7 @@ impl RunningTasks {
     }
 
     /// The task that ran at a time; `None`: not known, or not any more.
-    pub fn at(&self, time: u64) -> Option<(u32, u32)> {
+    pub fn at(&self, time: u64) -> Option<(Pid, Tid)> {
         let after = self.switches.partition_point(|(of, _)| *of <= time);
         self.switches.get(after.checked_sub(1)?)?.1
     }
@@ -37,8 +40,8 @@ impl RunningTasks {
 mod tests {
     use super::*;
 
-    const FIRST: (u32, u32) = (7, 7);
-    const SECOND: (u32, u32) = (9, 10);
+    const FIRST: (Pid, Tid) = (Pid(7), Tid(7));
+    const SECOND: (Pid, Tid) = (Pid(9), Tid(10));
 
     #[test]
     fn the_past_stays_known_after_later_switches() {

@@ -1,6 +1,8 @@
 //! Samples: the access, its thread, its stack and its home.
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
@@ -51,9 +53,9 @@ pub struct Samples {
     /// Tasks that ran on each CPU, from context switches.
     running: HashMap<u32, RunningTasks>,
     /// Process whose accesses in AUX traces are not part of the recording.
-    left_out: Option<u32>,
+    left_out: Option<Pid>,
     /// When processes were looked at in /proc, by process id.
-    described: HashMap<u32, u64>,
+    described: HashMap<Pid, u64>,
     /// Homes given by first touches.
     first_touches: FirstTouches,
     /// Where pages are, asked for the records at hand.
@@ -145,8 +147,8 @@ impl Samples {
     ///
     /// # Errors
     /// The trace's files cannot be written.
-    pub fn found(&mut self, pid: u32, (address, pages, node): (u64, u32, NodeId), time: u64) -> Result<(), ChunkError> {
-        let task = self.tasks.task(pid, pid, time);
+    pub fn found(&mut self, pid: Pid, (address, pages, node): (u64, u32, NodeId), time: u64) -> Result<(), ChunkError> {
+        let task = self.tasks.task(pid, Tid::first_of(pid), time);
         let Some(thread) = self.tasks.thread(&mut self.out, task)? else { return Ok(()) };
         let cause = layout::PLACED_FOUND as u8;
         self.out.put(thread, time, Event::Place { address: VirtAddr(address), pages, node, cause, toucher: None })
@@ -161,12 +163,12 @@ impl Samples {
     }
 
     /// Accesses of this process in AUX traces are not part of the recording.
-    pub fn leave_out(&mut self, pid: u32) {
+    pub fn leave_out(&mut self, pid: Pid) {
         self.left_out = Some(pid);
     }
 
     /// A process was looked at in /proc at `order` or later: the kernel's records of it from before that tell nothing new.
-    pub fn described(&mut self, pid: u32, order: u64) {
+    pub fn described(&mut self, pid: Pid, order: u64) {
         self.described.insert(pid, order);
     }
 
@@ -420,7 +422,7 @@ impl Samples {
     }
 
     /// Reported home node of the page: by the hardware's physical address, by the machine if it has one node only, or by the kernel's look-up.
-    fn told(&mut self, access: &MemoryAccess<'_>, pid: u32) -> Option<NodeId> {
+    fn told(&mut self, access: &MemoryAccess<'_>, pid: Pid) -> Option<NodeId> {
         let by_address = access.physical_address.and_then(|address| self.places.node_of_physical(address));
         let told = by_address.or_else(|| self.places.only_node());
         if told.is_some() {
@@ -432,7 +434,7 @@ impl Samples {
     }
 
     /// The page of a fault: as it was before, where one was there, and else as the kernel reported it afterwards.
-    fn page(&self, access: &MemoryAccess<'_>, pid: u32) -> FaultedPage {
+    fn page(&self, access: &MemoryAccess<'_>, pid: Pid) -> FaultedPage {
         match access.page_bytes {
             Some(bytes) if bytes > 0 => FaultedPage::new(Some(true), bytes),
             before => {
@@ -635,7 +637,7 @@ mod tests {
     }
 
     fn fault(tid: u32, cpu: u32, address: u64) -> MemoryAccess<'static> {
-        MemoryAccess { pid: Some(7), tid: Some(tid), cpu: Some(cpu), address, ..MemoryAccess::default() }
+        MemoryAccess { pid: Some(Pid(7)), tid: Some(Tid(tid)), cpu: Some(cpu), address, ..MemoryAccess::default() }
     }
 
     /// arm64 gives programs 48 bits of address: its mappings and stacks are above what x86-64 has.
@@ -665,7 +667,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut samples, writer, dir) = faults(folder.path());
         let switch = |samples: &mut Samples, tid, out, time| {
-            let id = SampleId { pid_tid: Some((7, tid)), cpu: Some(0), ..SampleId::default() };
+            let id = SampleId { pid_tid: Some((Pid(7), Tid(tid))), cpu: Some(0), ..SampleId::default() };
             let record = SideBand::Switch { out, preempted: false, other: None };
             samples.side_band(&record, &id, time).unwrap();
         };
@@ -679,24 +681,24 @@ mod tests {
         };
         // Whoever ran at the end of the piece.
         for (time, page) in [(Some(150), 1), (Some(250), 2), (Some(450), 3)] {
-            put(time, page, Some((7, 8)));
+            put(time, page, Some((Pid(7), Tid(8))));
         }
         // Before anything is known, between two tasks, and without a time.
         for time in [Some(50), Some(350), None] {
             put(time, 4, None);
-            put(time, 5, Some((7, 8)));
+            put(time, 5, Some((Pid(7), Tid(8))));
         }
         let counts = samples.counts();
         assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
         let trace = finished(samples, writer, &dir);
-        let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
+        let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid.0;
         let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
         seen.sort_unstable();
         assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
     }
 
     fn anonymous(addr: u64, len: u64) -> Mapping<'static> {
-        let mapping = Mapping { pid: 7, tid: 7, addr, len, path: b"//anon", ..Mapping::default() };
+        let mapping = Mapping { pid: Pid(7), tid: Tid(7), addr, len, path: b"//anon", ..Mapping::default() };
         Mapping { protection: Some(3), flags: Some(2), ..mapping }
     }
 
@@ -732,24 +734,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut samples, writer, dir) = faults(folder.path());
         let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
-        tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false }, 100);
-        tell(&SideBand::Comm { pid: 7, tid: 8, name: b"app", by_exec: false }, 100);
+        tell(&SideBand::Comm { pid: Pid(7), tid: Tid(7), name: b"app", by_exec: false }, 100);
+        tell(&SideBand::Comm { pid: Pid(7), tid: Tid(8), name: b"app", by_exec: false }, 100);
         samples.found_mapping(&anonymous(0x10_0000, 0x4000), 0, 100).unwrap();
-        samples.found(7, (0x10_0000, 1, NodeId(0)), 100).unwrap();
-        samples.described(7, 500);
+        samples.found(Pid(7), (0x10_0000, 1, NodeId(0)), 100).unwrap();
+        samples.described(Pid(7), 500);
         let mut tell = |record: &SideBand<'_>, time| samples.side_band(record, &SampleId::default(), time).unwrap();
-        let change = |pid, parent_pid, tid, time| TaskChange { pid, parent_pid, tid, parent_tid: 7, time };
-        tell(&SideBand::Fork(change(7, 3, 7, 200)), 200);
-        tell(&SideBand::Fork(change(7, 7, 8, 300)), 300);
+        let change = |parent_pid, tid, time| {
+            let (pid, parent_pid, tid, parent_tid) = (Pid(7), Pid(parent_pid), Tid(tid), Tid(7));
+            TaskChange { pid, parent_pid, tid, parent_tid, time }
+        };
+        tell(&SideBand::Fork(change(3, 7, 200)), 200);
+        tell(&SideBand::Fork(change(7, 8, 300)), 300);
         tell(&SideBand::Mmap(anonymous(0x10_0000, 0x4000)), 400);
         // After that it is news.
-        tell(&SideBand::Fork(change(7, 7, 9, 600)), 600);
+        tell(&SideBand::Fork(change(7, 9, 600)), 600);
         tell(&SideBand::Mmap(anonymous(0x20_0000, 0x4000)), 600);
         for (tid, address) in [(7, 0x10_0000), (8, 0x10_0000), (9, 0x20_0000)] {
             samples.put(&fault(tid, 1, address), 700, false).unwrap();
         }
         let trace = finished(samples, writer, &dir);
-        let mut tids: Vec<_> = trace.threads().iter().map(|thread| thread.tid).collect();
+        let mut tids: Vec<_> = trace.threads().iter().map(|thread| thread.tid.0).collect();
         tids.sort_unstable();
         assert_eq!((trace.processes().len(), tids), (1, vec![7, 8, 9]));
         let mut homes: Vec<_> = trace.accesses().map(|access| (access.address.0, access.home)).collect();
@@ -780,7 +785,7 @@ mod tests {
     fn a_later_fault_without_an_answer_places_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (mut samples, writer, dir) = faults(folder.path());
-        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.answers().insert((Pid(7), 0x100), NodeId(0));
         samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
         samples.answers();
         samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();

@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::TaskChange;
 use numapilot_ranges::RangeMap;
 use numapilot_trace::chunk::ChunkError;
@@ -33,7 +35,7 @@ use super::shared::{Owner, SharedMemory};
 /// A process image: from fork or exec to exec or the end.
 #[derive(Debug, Default)]
 struct Image {
-    pid: u32,
+    pid: Pid,
     parent: Option<usize>,
     by_exec: bool,
     exe: String,
@@ -67,7 +69,7 @@ struct Image {
 
 #[derive(Debug, Default)]
 struct Task {
-    tid: u32,
+    tid: Tid,
     /// Tells it from others that had its place among the tasks; 0: the place is free.
     serial: u64,
     image: usize,
@@ -99,9 +101,9 @@ pub(crate) struct EndedImage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread id.
-    pub tid: u32,
+    pub tid: Tid,
     /// Number of the thread in the trace.
     pub thread: ThreadIndex,
     /// Number of the process image in the trace.
@@ -139,8 +141,8 @@ pub struct Tasks {
     /// Written images that have ended since [`Tasks::ended`], and threads of images that have not.
     ended: Vec<usize>,
     ended_threads: Vec<ThreadIndex>,
-    by_pid: HashMap<u32, usize>,
-    by_tid: HashMap<u32, usize>,
+    by_pid: HashMap<Pid, usize>,
+    by_tid: HashMap<Tid, usize>,
     binaries: Binaries,
     /// The processes' files, where the processes run here.
     files: Option<Files>,
@@ -157,7 +159,7 @@ impl Tasks {
         Tasks { known, files, ..Tasks::default() }
     }
 
-    fn image(&mut self, pid: u32, time: u64) -> usize {
+    fn image(&mut self, pid: Pid, time: u64) -> usize {
         if let Some(&image) = self.by_pid.get(&pid) {
             return image;
         }
@@ -178,7 +180,7 @@ impl Tasks {
         at
     }
 
-    fn new_task(&mut self, tid: u32, image: usize, start: u64) -> usize {
+    fn new_task(&mut self, tid: Tid, image: usize, start: u64) -> usize {
         self.serial += 1;
         let task = Task { tid, serial: self.serial, image, start, is_settled: true, ..Task::default() };
         let at = self.free_tasks.pop().unwrap_or(self.tasks.len());
@@ -191,7 +193,7 @@ impl Tasks {
     }
 
     /// The living thread with these numbers, new if there was none.
-    pub(crate) fn task(&mut self, pid: u32, tid: u32, time: u64) -> usize {
+    pub(crate) fn task(&mut self, pid: Pid, tid: Tid, time: u64) -> usize {
         let image = self.image(pid, time);
         if let Some(&task) = self.by_tid.get(&tid)
             && self.images[self.tasks[task].image].pid == pid
@@ -209,7 +211,7 @@ impl Tasks {
     }
 
     /// Process of a thread that is known.
-    pub(crate) fn pid_of(&self, tid: u32) -> Option<u32> {
+    pub(crate) fn pid_of(&self, tid: Tid) -> Option<Pid> {
         self.by_tid.get(&tid).map(|&task| self.images[self.tasks[task].image].pid)
     }
 
@@ -340,7 +342,7 @@ impl Tasks {
         self.images[image].index = Some(index);
         // The main thread first, if it is known: others may have been its children.
         let pid = self.images[image].pid;
-        let main = self.by_tid.get(&pid).copied().filter(|&main| self.tasks[main].image == image);
+        let main = self.by_tid.get(&Tid::first_of(pid)).copied().filter(|&main| self.tasks[main].image == image);
         let main = main.unwrap_or(task);
         let forker = self.forker(out, image, main)?;
         let first = self.write_thread(out, main, forker)?;
@@ -349,7 +351,7 @@ impl Tasks {
         let event = Event::ProcessStart {
             index,
             pid,
-            parent_pid: parent_image.map_or(0, |parent| parent.pid),
+            parent_pid: parent_image.map_or(Pid(0), |parent| parent.pid),
             parent: parent_image.and_then(|parent| parent.index),
             by_exec,
             exe: self.images[image].exe.clone(),
@@ -369,7 +371,7 @@ impl Tasks {
                 match (index, has_ended) {
                     (Some(_), _) => {}
                     (None, false) => {
-                        let main = self.task(pid, pid, start);
+                        let main = self.task(pid, Tid::first_of(pid), start);
                         self.write_image(out, forked, main)?;
                     }
                     // Its own children may still be written, and need this one.
@@ -395,8 +397,9 @@ impl Tasks {
     /// A task of an image that is to be written. Of one that has ended there may be none.
     fn any_task(&mut self, image: usize) -> usize {
         let Image { pid, start, ref tasks, .. } = self.images[image];
-        let main = tasks.iter().copied().find(|&task| self.tasks[task].tid == pid);
-        main.or(tasks.first().copied()).unwrap_or_else(|| self.new_task(pid, image, start))
+        let first = Tid::first_of(pid);
+        let main = tasks.iter().copied().find(|&task| self.tasks[task].tid == first);
+        main.or(tasks.first().copied()).unwrap_or_else(|| self.new_task(first, image, start))
     }
 
     /// Writes an event of a process, or keeps it until the process is written.
@@ -406,7 +409,7 @@ impl Tasks {
         }
         let pid = self.images[image].pid;
         let on_behalf = || {
-            let main = self.by_tid.get(&pid).filter(|&&task| self.tasks[task].image == image);
+            let main = self.by_tid.get(&Tid::first_of(pid)).filter(|&&task| self.tasks[task].image == image);
             main.and_then(|&main| self.tasks[main].thread).or(self.images[image].speaker)
         };
         match self.images[image].index.and_then(|_| on_behalf()) {
@@ -422,8 +425,8 @@ impl Tasks {
     pub(crate) fn comm(
         &mut self,
         out: &mut Output,
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
         name: &[u8],
         by_exec: bool,
         time: u64,
@@ -440,7 +443,7 @@ impl Tasks {
         }
     }
 
-    fn exec(&mut self, out: &mut Output, pid: u32, tid: u32, time: u64) -> Result<(), ChunkError> {
+    fn exec(&mut self, out: &mut Output, pid: Pid, tid: Tid, time: u64) -> Result<(), ChunkError> {
         let old = self.by_pid.get(&pid).copied();
         let parent = old.filter(|&old| self.images[old].index.is_some());
         if let Some(old) = parent {

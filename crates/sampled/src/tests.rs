@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use numapilot_flows::Trace;
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use numapilot_perf::abi::CONTEXT_USER;
 use numapilot_perf::{Bytes, Endian, EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, TaskChange};
@@ -63,15 +65,18 @@ impl Lab {
     }
 
     fn exec(&mut self, pid: u32) {
-        self.tell(&SideBand::Comm { pid, tid: pid, name: b"app", by_exec: true });
+        let (pid, tid) = (Pid(pid), Tid(pid));
+        self.tell(&SideBand::Comm { pid, tid, name: b"app", by_exec: true });
     }
 
     fn fork(&mut self, (pid, tid): (u32, u32), (parent_pid, parent_tid): (u32, u32)) {
+        let (pid, tid, parent_pid, parent_tid) = (Pid(pid), Tid(tid), Pid(parent_pid), Tid(parent_tid));
         self.tell(&SideBand::Fork(TaskChange { pid, tid, parent_pid, parent_tid, time: 0 }));
     }
 
     fn exit(&mut self, pid: u32, tid: u32) -> u64 {
-        self.tell(&SideBand::Exit(TaskChange { pid, tid, parent_pid: pid, parent_tid: pid, time: 0 }))
+        let (pid, tid) = (Pid(pid), Tid(tid));
+        self.tell(&SideBand::Exit(TaskChange { pid, tid, parent_pid: pid, parent_tid: Tid::first_of(pid), time: 0 }))
     }
 
     fn map(&mut self, mapping: Mapping<'_>) {
@@ -86,18 +91,18 @@ impl Lab {
     /// An access of a thread's to an address, by an instruction.
     fn access(&mut self, (pid, tid): (u32, u32), address: u64, ip: u64) {
         self.time += 10;
-        let (pid, tid, cpu, ip) = (Some(pid), Some(tid), Some(0), Some(ip));
+        let (pid, tid, cpu, ip) = (Some(Pid(pid)), Some(Tid(tid)), Some(0), Some(ip));
         let access = MemoryAccess { pid, tid, cpu, ip, address, ..MemoryAccess::default() };
         let last_task = pid.zip(tid);
         self.samples.access(&AuxAccess { access, last_task }, self.time).unwrap();
     }
 
     /// A sample of a thread's with a call chain.
-    fn sample(&mut self, task: (u32, u32), address: u64) {
+    fn sample(&mut self, (pid, tid): (u32, u32), address: u64) {
         self.time += 10;
         let words = [CONTEXT_USER, 0x40_1000, 0x40_2000].map(u64::to_le_bytes).concat();
         let callchain = Bytes::new(&words, 0, Endian::Little).words(3, "a call chain").ok();
-        let (pid_tid, addr, cpu) = (Some(task), Some(address), Some(0));
+        let (pid_tid, addr, cpu) = (Some((Pid(pid), Tid(tid))), Some(address), Some(0));
         let sample = Sample { pid_tid, addr, cpu, callchain, ..Sample::default() };
         self.samples.sample(0, &EventAttr::default(), &sample, self.time).unwrap();
     }
@@ -115,7 +120,8 @@ impl Lab {
 }
 
 fn anonymous(pid: u32, addr: u64, pages: u64) -> Mapping<'static> {
-    let mapping = Mapping { pid, tid: pid, addr, len: pages * PAGE, path: ANONYMOUS, ..Mapping::default() };
+    let mapping =
+        Mapping { pid: Pid(pid), tid: Tid(pid), addr, len: pages * PAGE, path: ANONYMOUS, ..Mapping::default() };
     Mapping { protection: Some(3), flags: Some(2), ..mapping }
 }
 
@@ -209,7 +215,7 @@ fn threads_that_end_leave_nothing_behind_while_their_process_runs() {
     }
     assert!(kept.iter().all(|now| *now == kept[0]), "{:?} and {:?}", kept.first(), kept.last());
     let trace = lab.finished();
-    let of = |tid| trace.threads().iter().find(|thread| thread.tid == tid);
+    let of = |tid| trace.threads().iter().find(|thread| thread.tid == Tid(tid));
     for tid in 1000..1100 {
         let (creator, created) = (of(tid).unwrap(), of(2000 + tid).unwrap());
         assert_eq!(created.parent, Some(creator.index), "{tid}");
@@ -257,8 +263,8 @@ fn a_grandchild_keeps_its_grandparent_although_that_has_ended() {
     let trace = lab.finished();
     let processes = trace.processes();
     let parent = |pid| {
-        let child = processes.iter().find(|process| process.pid == pid)?;
-        processes.iter().find(|process| Some(process.index) == child.parent).map(|process| process.pid)
+        let child = processes.iter().find(|process| process.pid == Pid(pid))?;
+        processes.iter().find(|process| Some(process.index) == child.parent).map(|process| process.pid.0)
     };
     assert_eq!([9, 8].map(parent), [Some(8), Some(7)]);
 }
@@ -282,7 +288,7 @@ fn a_child_has_the_memory_of_a_parent_that_ended_without_a_sample() {
         let trace = lab.finished();
         let objects = objects(&trace);
         assert!(objects[0].is_some() && objects[1].is_none(), "{objects:?}");
-        let pids: Vec<u32> = trace.processes().iter().map(|process| process.pid).collect();
+        let pids: Vec<u32> = trace.processes().iter().map(|process| process.pid.0).collect();
         assert_eq!(pids, [7, 8, 9, 7]);
     }
 }
@@ -324,7 +330,7 @@ fn a_process_ends_with_its_last_thread_whether_that_was_sampled_or_not() {
 #[test]
 fn memory_next_to_a_mapping_is_an_object_of_its_own_and_replaces_nothing() {
     let mut lab = Lab::new(TaskSource { knows_all_mappings: true, ..TaskSource::default() });
-    lab.tell(&SideBand::Comm { pid: 7, tid: 7, name: b"app", by_exec: false });
+    lab.tell(&SideBand::Comm { pid: Pid(7), tid: Tid(7), name: b"app", by_exec: false });
     lab.found(anonymous(7, BASE, 16));
     lab.access((7, 7), BASE + 3 * PAGE, BASE);
     // Mapped, and after an end that the kernel does not tell, mapped again.
@@ -366,7 +372,7 @@ fn a_heap_that_is_opened_piece_by_piece_is_one_object() {
 /// The code of this test's own binary: its path, and how the kernel maps it.
 fn own_code() -> (PathBuf, u64, u64) {
     let (path, mut text) = (std::env::current_exe().unwrap(), Vec::new());
-    numapilot_kernel::maps::read(std::process::id(), "maps", &mut text).unwrap();
+    numapilot_kernel::maps::read(Pid::own(), "maps", &mut text).unwrap();
     let is_own = |line: &numapilot_kernel::maps::MapLine<'_>| {
         line.is_executable() && line.path == path.as_os_str().as_encoded_bytes()
     };
@@ -376,7 +382,7 @@ fn own_code() -> (PathBuf, u64, u64) {
 
 fn code<'a>(path: &'a Path, addr: u64, (len, file_offset): (u64, u64)) -> Mapping<'a> {
     let path = path.as_os_str().as_encoded_bytes();
-    let mapping = Mapping { pid: 7, tid: 7, addr, len, file_offset, path, ..Mapping::default() };
+    let mapping = Mapping { pid: Pid(7), tid: Tid(7), addr, len, file_offset, path, ..Mapping::default() };
     Mapping { protection: Some(5), flags: Some(2), is_executable: true, ..mapping }
 }
 
@@ -433,8 +439,8 @@ fn a_file_of_another_root_directory_is_not_taken_for_the_one_here() {
     std::fs::write(inside("other"), "another program").unwrap();
     let mut lab = Lab::new(TaskSource { root: Some(root.path().to_owned()), ..TaskSource::default() });
     for pid in [7, 8, 9] {
-        lab.tell(&SideBand::Comm { pid, tid: pid, name: b"app", by_exec: false });
-        lab.found(Mapping { pid, ..code(&path, BASE, (bytes, file_offset)) });
+        lab.tell(&SideBand::Comm { pid: Pid(pid), tid: Tid(pid), name: b"app", by_exec: false });
+        lab.found(Mapping { pid: Pid(pid), ..code(&path, BASE, (bytes, file_offset)) });
         lab.access((pid, pid), BASE / 2, BASE + 0x100);
     }
     let trace = lab.finished();
@@ -455,14 +461,15 @@ fn an_announcement_is_of_the_image_that_ran_when_it_was_made() {
     let mut out = Output::new(lab.writer.clone(), Clock { khz: KHZ, origin_cycles: 0 }, None);
     let announced = |index, ready| {
         let (thread, process) = (ThreadIndex(index), ProcessIndex(index));
-        Announcement { pid: 8, tid: 8, thread, process, ready, seen: ready }
+        Announcement { pid: Pid(8), tid: Tid(8), thread, process, ready, seen: ready }
     };
     for is_vfork in [false, true] {
         let mut tasks = Tasks::new(TaskSource { tracker: Some("/lib/tracker.so".to_owned()), ..TaskSource::default() });
-        tasks.fork(&mut out, &TaskChange { pid: 8, tid: 8, parent_pid: 7, parent_tid: 7, time: 100 }).unwrap();
-        let child = tasks.task(8, 8, 110);
-        tasks.comm(&mut out, 8, 8, b"app", true, 200).unwrap();
-        let program = tasks.task(8, 8, 210);
+        let (pid, tid, parent_pid, parent_tid) = (Pid(8), Tid(8), Pid(7), Tid(7));
+        tasks.fork(&mut out, &TaskChange { pid, tid, parent_pid, parent_tid, time: 100 }).unwrap();
+        let child = tasks.task(pid, tid, 110);
+        tasks.comm(&mut out, pid, tid, b"app", true, 200).unwrap();
+        let program = tasks.task(pid, tid, 210);
         if !is_vfork {
             assert_eq!(tasks.announce(&announced(5, 150)), child);
         }
@@ -479,7 +486,8 @@ fn samples_of_guests_are_left_out() {
     lab.map(anonymous(7, BASE, 1));
     for of_guest in [false, true, true] {
         lab.time += 10;
-        let sample = Sample { pid_tid: Some((7, 7)), addr: Some(BASE), cpu: Some(0), of_guest, ..Sample::default() };
+        let sample =
+            Sample { pid_tid: Some((Pid(7), Tid(7))), addr: Some(BASE), cpu: Some(0), of_guest, ..Sample::default() };
         lab.samples.sample(0, &EventAttr::default(), &sample, lab.time).unwrap();
     }
     let counts = lab.samples.counts();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use numapilot_host::Pid;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
@@ -20,7 +21,7 @@ use crate::shared::{Owner, PageKey, Segment, Sighting, is_disk_file};
 const PROT_WRITE: u32 = 2;
 const MAP_SHARED: u32 = 1;
 /// Process id in perf's list of the kernel's own mappings.
-const KERNEL: u32 = u32::MAX;
+const KERNEL: Pid = Pid(u32::MAX);
 
 /// Follows the path of a file that is another one than that at its path here. (The kernel adds ` (deleted)` to those that were there.)
 const NOT_HERE: &str = " (not the file here)";
