@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engine::{Engine, RecordedBy};
+use crate::ids::Pid;
 use crate::native::Native;
 
 /// Name of the file in the trace's folder.
@@ -224,7 +225,7 @@ pub struct ExitInfo {
     /// Process number.
     pub process: u32,
     /// Kernel's process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Exit status, if it exited.
     pub code: Option<i32>,
     /// Signal that killed it, if one did.

@@ -5,7 +5,7 @@
 
 use numapilot_machine::{CpuId, NodeId};
 
-use crate::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use crate::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 
 /// Two stamps of one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,8 +219,8 @@ pub enum Event {
     },
     ThreadStart {
         index: ThreadIndex,
-        pid: u32,
-        tid: u32,
+        pid: Pid,
+        tid: Tid,
         parent: Option<ThreadIndex>,
         process: ProcessIndex,
         cpu: Option<CpuId>,
@@ -238,8 +238,8 @@ pub enum Event {
     },
     ProcessStart {
         index: ProcessIndex,
-        pid: u32,
-        parent_pid: u32,
+        pid: Pid,
+        parent_pid: Pid,
         parent: Option<ProcessIndex>,
         by_exec: bool,
         exe: String,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Random, records, thread_ring};
 use numapilot_trace::chunk::*;
 use numapilot_trace::engine::Engine;
+use numapilot_trace::ids::Pid;
 use numapilot_trace::record::{Event, Record};
 use numapilot_trace::wire::Encoder;
 use proptest::prelude::*;
@@ -81,8 +82,12 @@ fn generated_code_is_kept_however_much_it_is() {
     let function =
         |n: u64, name: String| GeneratedFunction { address: n << 12, bytes: 64, name, lines: vec![(n << 12, 0, 7)] };
     let many: Vec<GeneratedFunction> = (0..5000).map(|n| function(n, format!("{n}{}", "x".repeat(4000)))).collect();
-    let code =
-        GeneratedCode { pid: 4711, source: "/tmp/perf-4711.map".into(), files: vec!["a.js".into()], functions: many };
+    let code = GeneratedCode {
+        pid: Pid(4711),
+        source: "/tmp/perf-4711.map".into(),
+        files: vec!["a.js".into()],
+        functions: many,
+    };
     writer.generated(&code).unwrap();
     let too_large = GeneratedCode { functions: vec![function(1, "x".repeat(9 << 20))], ..GeneratedCode::default() };
     assert!(matches!(writer.generated(&too_large), Err(ChunkError::TooLarge { .. })));
@@ -90,7 +95,7 @@ fn generated_code_is_kept_however_much_it_is() {
     let raw = RawTrace::open(folder.path()).unwrap();
     assert_eq!((raw.problems(), raw.missing_chunks()), (&[][..], 0), "what was too large left nothing behind");
     assert!(raw.generated().len() > 1, "20 MB are more than a chunk holds");
-    assert!(raw.generated().iter().all(|part| (part.pid, &part.files) == (4711, &code.files)));
+    assert!(raw.generated().iter().all(|part| (part.pid, &part.files) == (Pid(4711), &code.files)));
     let read: Vec<GeneratedFunction> = raw.generated().iter().flat_map(|part| part.functions.clone()).collect();
     assert_eq!(read, code.functions);
 }

@@ -3,12 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Pid;
+
 /// Functions of one process; a process with many has several of these.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GeneratedCode {
     /// The process, by the number that its records have.
-    pub pid: u32,
+    pub pid: Pid,
     /// The file that the functions come from.
     pub source: String,
     /// Source files, to which the lines refer.

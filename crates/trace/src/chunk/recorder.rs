@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::RAW_FOLDER;
+use crate::ids::Pid;
 
 /// Name of the file in `raw/`. It exists while a recording is running, and after a recorder was killed.
 pub const RECORDER_FILE: &str = "recorder.json";
@@ -21,7 +22,7 @@ pub const RECORDER_FILE: &str = "recorder.json";
 #[serde(default)]
 pub struct Recorder {
     /// Process id of the recorder.
-    pub pid: u32,
+    pub pid: Pid,
     /// When that process started, in clock ticks since the boot (`/proc/PID/stat`, field 22).
     pub start_ticks: u64,
     /// Identifies the boot of the recording machine (`/proc/sys/kernel/random/boot_id`).
@@ -102,7 +103,7 @@ pub fn activity(folder: &Path) -> Activity {
 impl Recorder {
     /// The description of this process.
     fn here() -> Recorder {
-        let pid = std::process::id();
+        let pid = Pid::own();
         Recorder {
             pid,
             start_ticks: start_ticks(pid).unwrap_or(0),
@@ -133,7 +134,7 @@ fn pid_namespace() -> String {
 }
 
 /// Start time of a process, clock ticks since the boot; `None` if there is no such process, or it is a zombie.
-fn start_ticks(pid: u32) -> Option<u64> {
+fn start_ticks(pid: Pid) -> Option<u64> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     TaskStat::parse(&text).filter(|stat| !stat.is_zombie()).map(|stat| stat.start_ticks)
 }
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(activity(folder.path()), Activity::Ended);
         let hold = Hold::take(&raw).expect("it is free");
         let Activity::Recording(recorder) = activity(folder.path()) else { panic!("nobody records") };
-        assert_eq!((recorder.pid, recorder.is_locked), (std::process::id(), true));
+        assert_eq!((recorder.pid, recorder.is_locked), (Pid::own(), true));
         assert_eq!(Hold::take(&raw).map(|_| ()).map_err(|error| error.kind()), Err(io::ErrorKind::WouldBlock));
         drop(hold);
         assert_eq!(activity(folder.path()), Activity::Ended);

@@ -12,7 +12,7 @@ use super::reader::RingId;
 use super::recorder::{Hold, RECORDER_FILE};
 use super::session::{SessionEnd, SessionStart};
 use super::{ChunkError, RAW_FOLDER};
-use crate::ids::ThreadIndex;
+use crate::ids::{Pid, ThreadIndex};
 use crate::wire::{RingState, peek_time, scan, whole_records};
 
 /// Settings of a [`ChunkWriter`].
@@ -52,7 +52,7 @@ pub struct ChunkWriter {
     options: WriterOptions,
     session: SessionStart,
     rings: HashMap<RingId, Pending>,
-    pids: BTreeSet<u32>,
+    pids: BTreeSet<Pid>,
     spare: Vec<Vec<u8>>,
     compressor: Option<zstd::bulk::Compressor<'static>>,
     packed: Vec<u8>,
@@ -220,7 +220,7 @@ impl ChunkWriter {
 
     /// Processes whose threads have written records so far.
     #[must_use]
-    pub fn pids(&self) -> &BTreeSet<u32> {
+    pub fn pids(&self) -> &BTreeSet<Pid> {
         &self.pids
     }
 

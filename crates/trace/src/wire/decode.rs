@@ -5,7 +5,7 @@ use numapilot_machine::{CpuId, NodeId};
 use super::layout::*;
 use super::scan::{Frame, frame, high, low, step, word};
 use super::{RingState, UNKNOWN_THREAD, WireError, WireFault};
-use crate::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use crate::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, VirtAddr};
 use crate::record::{
     Access, AllocKind, BlockSample, Code, Counters, Event, FaultedPage, Level, PoolEvent, Record, Stamp,
 };
@@ -310,8 +310,8 @@ fn thread_start(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
     let stack = word(record, 64);
     Ok(Event::ThreadStart {
         index: ThreadIndex(id(found, "thread index")?),
-        pid: low(identity),
-        tid: high(identity),
+        pid: Pid(low(identity)),
+        tid: Tid(high(identity)),
         parent: known(low(family)).map(ThreadIndex),
         process: ProcessIndex(high(family)),
         cpu: known(low(place)).map(CpuId),
@@ -338,8 +338,8 @@ fn process_start(found: Frame, record: &[u8]) -> Result<Event, WireFault> {
     };
     Ok(Event::ProcessStart {
         index: ProcessIndex(id(found, "process index")?),
-        pid: low(pids),
-        parent_pid: high(pids),
+        pid: Pid(low(pids)),
+        parent_pid: Pid(high(pids)),
         parent: known(low(parent)).map(ProcessIndex),
         by_exec: high(parent) & 1 != 0,
         exe: text(record, 40, exe_bytes),

@@ -223,7 +223,7 @@ impl Encoder {
                 created_at,
             } => {
                 self.words.extend([
-                    pack(*pid, *tid),
+                    pack(pid.0, tid.0),
                     pack(or_none(*parent, |thread| thread.0), process.0),
                     pack(or_none(*cpu, |cpu| cpu.0), or_none(*node, |node| u32::from(node.0))),
                     stack_low.0,
@@ -250,7 +250,7 @@ impl Encoder {
                     line.push('\0');
                 }
                 self.words.extend([
-                    pack(*pid, *parent_pid),
+                    pack(pid.0, parent_pid.0),
                     pack(exe.len() as u32, line.len() as u32),
                     pack(or_none(*parent, |process| process.0), u32::from(*by_exec)),
                 ]);

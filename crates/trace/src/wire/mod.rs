@@ -14,7 +14,7 @@ pub use encode::Encoder;
 pub use scan::scan;
 pub(crate) use scan::{peek_time, whole_records};
 
-use crate::ids::{Order, ThreadIndex, TimeNs};
+use crate::ids::{Order, Pid, ThreadIndex, TimeNs};
 
 /// The thread of a record whose ring has no thread start record yet.
 pub const UNKNOWN_THREAD: ThreadIndex = ThreadIndex(u32::MAX);
@@ -66,7 +66,7 @@ pub struct RingState {
     /// Thread of the ring, once it is known.
     pub thread: Option<ThreadIndex>,
     /// Process of that thread, by the number that its start record has.
-    pub pid: Option<u32>,
+    pub pid: Option<Pid>,
     /// Bytes of the ring consumed so far (offset of the next byte in the ring's stream).
     pub offset: u64,
     /// Records skipped because the bases of their stamps are unknown.

@@ -2,7 +2,7 @@
 
 use super::layout::*;
 use super::{RingState, WireError, WireFault};
-use crate::ids::{Order, ThreadIndex};
+use crate::ids::{Order, Pid, ThreadIndex};
 
 /// Type, value and length of one record, from its first word.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ pub(super) fn step(state: &mut RingState, frame: Frame, record: &[u8]) {
             state.clock_cycles = state.clock_cycles.wrapping_add(u64::from(high(deltas)));
             if kind == REC_THREAD_START {
                 state.thread = u32::try_from(frame.value).ok().map(ThreadIndex);
-                state.pid = Some(low(word(record, 16)));
+                state.pid = Some(Pid(low(word(record, 16))));
             }
         }
     }

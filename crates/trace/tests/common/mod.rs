@@ -100,8 +100,8 @@ fn life_event() -> impl Strategy<Value = Event> {
         (thread, address(), address(), address()).prop_map(|((ids, parent, cpu, node), low, high, start)| {
             Event::ThreadStart {
                 index: ThreadIndex(ids[0]),
-                pid: ids[1],
-                tid: ids[2],
+                pid: Pid(ids[1]),
+                tid: Tid(ids[2]),
                 parent: parent.map(ThreadIndex),
                 process: ProcessIndex(ids[3]),
                 cpu,
@@ -117,8 +117,8 @@ fn life_event() -> impl Strategy<Value = Event> {
         (any::<[u32; 3]>(), parent(), any::<bool>(), text(), arguments).prop_map(
             |(ids, parent, by_exec, exe, arguments)| Event::ProcessStart {
                 index: ProcessIndex(ids[0]),
-                pid: ids[1],
-                parent_pid: ids[2],
+                pid: Pid(ids[1]),
+                parent_pid: Pid(ids[2]),
                 parent: parent.map(ProcessIndex),
                 by_exec,
                 exe,
@@ -260,8 +260,8 @@ pub fn thread_ring(thread: u32, count: usize, random: &mut Random) -> Vec<Record
     let (mut order, mut time) = (1_000_000 + u64::from(thread) * 777, u64::from(thread) * 1000);
     let start = Event::ThreadStart {
         index: ThreadIndex(thread),
-        pid: 4242,
-        tid: 4242 + thread,
+        pid: Pid(4242),
+        tid: Tid(4242 + thread),
         parent: (thread > 0).then_some(ThreadIndex(0)),
         process: ProcessIndex(0),
         cpu: Some(CpuId(thread)),
