@@ -274,7 +274,7 @@ impl OpenTrace {
             type_size: 0,
             thread: number,
             process: thread.process.0,
-            tid: thread.tid,
+            tid: thread.tid.0,
             parent: thread.parent.map_or(NUMAPILOT_NONE, |parent| parent.0),
             cpu: thread.cpu.map_or(NUMAPILOT_NONE, |cpu| cpu.0),
             stack_object: thread.stack_object.map_or(NUMAPILOT_NONE, |object| object.0),
@@ -297,7 +297,7 @@ impl OpenTrace {
         Some(ProcessRow {
             type_size: 0,
             process: number,
-            pid: process.pid,
+            pid: process.pid.0,
             parent: process.parent.map_or(NUMAPILOT_NONE, |parent| parent.0),
             by_exec: u32::from(process.by_exec),
             start_ns: process.start.0,

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use numapilot_trace::ids::Pid;
+
 use crate::model::Wait;
 use crate::trace::Trace;
 
@@ -31,7 +33,7 @@ pub struct Life {
     /// Process, as an index.
     pub process: u32,
     /// The kernel's id of the process.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread that made it, as an index.
     pub parent: Option<u32>,
     /// Start in program time, ns.
@@ -144,7 +146,7 @@ impl Trace {
         let end_ns = self.end().0 as f64;
         let life = |thread: &crate::Thread| Life {
             process: thread.process.0,
-            pid: self.process(thread.process).map_or(0, |process| process.pid),
+            pid: self.process(thread.process).map_or(Pid(0), |process| process.pid),
             parent: thread.parent.map(|parent| parent.0),
             start_ns: thread.start.0 as f64,
             end_ns: thread.end.map_or(end_ns, |end| end.0 as f64).max(thread.start.0 as f64),
@@ -393,7 +395,7 @@ impl Families {
     fn of(lives: &[Life]) -> Families {
         let mut families = Families { children: vec![(Vec::new(), 0); lives.len()], of_pid: BTreeMap::new() };
         for (thread, life) in (0..).zip(lives) {
-            families.of_pid.entry(u64::from(life.pid)).or_default().push(thread);
+            families.of_pid.entry(u64::from(life.pid.0)).or_default().push(thread);
             if let Some((children, _)) = life.parent.and_then(|parent| families.children.get_mut(parent as usize)) {
                 children.push(thread);
             }
@@ -430,7 +432,7 @@ mod tests {
 
     fn life(process: u32, parent: Option<u32>, start_ns: u64, end_ns: u64) -> Life {
         let (start_ns, end_ns) = (start_ns as f64, end_ns as f64);
-        Life { process, pid: 100 + process, parent, start_ns, end_ns }
+        Life { process, pid: Pid(100 + process), parent, start_ns, end_ns }
     }
 
     fn wait(thread: u32, kind: &str, object: u64, (began, ended): (u64, u64)) -> Wait {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use numapilot_trace::chunk::{ChunkError, Recorder};
+use numapilot_trace::ids::Pid;
 use numapilot_trace::tables::TableError;
 
 /// An error while finalising or opening a trace.
@@ -69,7 +70,7 @@ pub enum FlowError {
 
 /// ` by process N`, where that is known.
 fn by(recorder: &Recorder) -> String {
-    if recorder.pid == 0 { String::new() } else { format!(" by process {}", recorder.pid) }
+    if recorder.pid == Pid(0) { String::new() } else { format!(" by process {}", recorder.pid) }
 }
 
 /// An error while finalising a recording that is read piece by piece.

@@ -11,6 +11,7 @@ use foldhash::{HashMap, HashMapExt};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
+use numapilot_trace::ids::Pid;
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
@@ -162,7 +163,7 @@ struct Opened<'a> {
 
 /// What the recorder found of generated code, by process.
 fn generated(found: &[chunk::GeneratedCode]) -> Generated {
-    let mut functions: HashMap<u32, Vec<GeneratedFunction>> = HashMap::new();
+    let mut functions: HashMap<Pid, Vec<GeneratedFunction>> = HashMap::new();
     for code in found {
         let files: Vec<Arc<str>> = code.files.iter().map(|file| file.as_str().into()).collect();
         let line = |&(address, file, line): &(u64, u32, u32)| {

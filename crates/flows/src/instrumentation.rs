@@ -141,7 +141,7 @@ impl Instrumentation {
             .processes
             .iter()
             .filter(|process| images.contains(&process.index.0))
-            .map(|process| u64::from(process.pid))
+            .map(|process| u64::from(process.pid.0))
             .collect();
         let user_ns = user_ns(more, &pids);
         let mut modules: Vec<Module> = modules.into_values().collect();

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 use numapilot_trace::record::{AllocKind, BlockSample, Counters};
 use serde::Serialize;
 
@@ -154,7 +154,7 @@ pub struct Process {
     /// Index of the process image, from 0.
     pub index: ProcessIndex,
     /// Kernel's process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Process that forked or exec'ed it, if recorded.
     pub parent: Option<ProcessIndex>,
     /// Whether it replaced its parent by exec.
@@ -177,7 +177,7 @@ pub struct Thread {
     /// Its process.
     pub process: ProcessIndex,
     /// Kernel's thread id.
-    pub tid: u32,
+    pub tid: Tid,
     /// Its name, or empty.
     pub name: Arc<str>,
     /// Its start function, or empty.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{Activity, RAW_FOLDER, activity};
-use numapilot_trace::ids::{ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 use numapilot_trace::meta::{META_FILE, Meta};
 use numapilot_trace::name;
 use numapilot_trace::record::Counters;
@@ -204,7 +204,7 @@ fn threads(columns: ThreadColumns, counters: &[CountersAt]) -> Result<Vec<Thread
     let rows = columns.rows().map(|row| Thread {
         index: ThreadIndex(row.thread),
         process: ProcessIndex(row.process),
-        tid: row.tid,
+        tid: Tid(row.tid),
         name: row.name,
         start_function: row.start_function,
         parent: row.parent.map(ThreadIndex),
@@ -222,7 +222,7 @@ fn processes(columns: ProcessColumns) -> Result<Vec<Process>, String> {
     check_ids("processes", &columns.process)?;
     let rows = columns.rows().map(|row| Process {
         index: ProcessIndex(row.process),
-        pid: row.pid,
+        pid: Pid(row.pid),
         parent: row.parent.map(ProcessIndex),
         by_exec: row.by_exec,
         exe: row.exe,

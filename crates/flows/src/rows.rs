@@ -200,8 +200,8 @@ fn threads(joined: &Joined, names: &Names) -> ThreadColumns {
         columns.push(ThreadRow {
             thread: thread.index.0,
             process: thread.process.0,
-            pid: extra.pid,
-            tid: thread.tid,
+            pid: extra.pid.0,
+            tid: thread.tid.0,
             name: thread.name.clone(),
             start_function: start.map_or_else(empty, |frame| frame.function.clone()),
             start_routine: extra.start_routine,
@@ -229,8 +229,8 @@ fn processes(joined: &Joined) -> ProcessColumns {
     for (process, extra) in joined.processes.iter().zip(&joined.process_extras) {
         columns.push(ProcessRow {
             process: process.index.0,
-            pid: process.pid,
-            parent_pid: extra.parent_pid,
+            pid: process.pid.0,
+            parent_pid: extra.parent_pid.0,
             parent: process.parent.map(|parent| parent.0),
             by_exec: process.by_exec,
             exe: process.exe.clone(),

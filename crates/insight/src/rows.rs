@@ -261,7 +261,7 @@ impl Analysis<'_> {
         ThreadRow {
             thread: thread.index,
             process: thread.process,
-            tid: thread.tid,
+            tid: thread.tid.0,
             name: thread.name.to_string(),
             start_function: thread.start_function.to_string(),
             cpu: thread.cpu,

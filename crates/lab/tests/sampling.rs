@@ -50,7 +50,7 @@ fn samples(recording: Vec<u8>) -> Vec<Sample> {
         let access = MemoryAccess::of_sample(&walker.session().events()[event], &sample).expect("an access");
         assert_eq!(access.level, Level::Ram);
         assert!(matches!(access.operation, Operation::Load | Operation::Store));
-        assert!(access.tid.is_some_and(|tid| tid > 0), "the thread was read from the guest's kernel");
+        assert!(access.tid.is_some_and(|tid| tid.0 > 0), "the thread was read from the guest's kernel");
         let cpu = access.cpu.expect("told") as usize;
         let node = node_of(access.physical_address.expect("told")).expect("memory of a node");
         let latency = if node == cpu / 2 { 200 } else { 400 };

@@ -302,7 +302,7 @@ impl PyThread {
     }
     #[getter]
     fn tid(&self) -> u32 {
-        self.get().tid
+        self.get().tid.0
     }
     #[getter]
     fn name(&self) -> &str {
@@ -385,7 +385,7 @@ impl PyProcess {
     }
     #[getter]
     fn pid(&self) -> u32 {
-        self.get().pid
+        self.get().pid.0
     }
     #[getter]
     fn parent(&self) -> Option<u32> {

@@ -42,7 +42,7 @@ fn judge(run: &Run) -> Verdict {
         gone.entry(words[0]).or_default().push((words[1], words[2]));
     }
     let starts = run.events(|event| match event {
-        Event::ThreadStart { index, tid, .. } => Some((index.0, tids.get(tid).copied())),
+        Event::ThreadStart { index, tid, .. } => Some((index.0, tids.get(&tid.0).copied())),
         _ => None,
     });
     let worker: HashMap<u32, u32> = starts.into_iter().filter_map(|(index, worker)| Some((index, worker?))).collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{Pid, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::Record;
 use numapilot_trace::wire::layout::{CODE_FRAME, JAVA_FRAME};
 
@@ -82,7 +82,7 @@ impl<L: Layouts> Joiner<L> {
     }
 
     /// The code that a process generated.
-    fn generated_binary(&mut self, pid: u32) -> u32 {
+    fn generated_binary(&mut self, pid: Pid) -> u32 {
         self.binary_id(Binary { path: Arc::from(Location::GENERATED), build_id: Vec::new(), generated_by: Some(pid) })
     }
 
@@ -99,7 +99,7 @@ impl<L: Layouts> Joiner<L> {
 
     /// The process that generated the code at `ip`: this one, or that from which it was forked with the code in its memory. A process that generates code of
     /// its own still runs what it was forked with.
-    fn generator(&self, process: ProcessIndex, ip: u64) -> Option<u32> {
+    fn generator(&self, process: ProcessIndex, ip: u64) -> Option<Pid> {
         if self.out.generated.is_empty() {
             return None;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use numapilot_machine::NodeId;
 use numapilot_ranges::Piece;
-use numapilot_trace::ids::{ModuleId, ProcessIndex, StackId, ThreadIndex, VirtAddr};
+use numapilot_trace::ids::{ModuleId, Pid, ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::{AllocKind, BlockSample, Counters, Event, PoolEvent, Record};
 use numapilot_trace::tables::{ModuleRow, PlacementRow};
@@ -428,7 +428,7 @@ impl<L: Layouts> Joiner<L> {
             ..Thread::default()
         };
         // Of a recording of days, looking through all threads for those of each process would take as long.
-        let is_early = self.out.processes[process.0 as usize].pid == 0;
+        let is_early = self.out.processes[process.0 as usize].pid == Pid(0);
         if is_early && stack_object.is_some() {
             self.early.entry(*process).or_default().push(*index);
         }

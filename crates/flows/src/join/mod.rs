@@ -28,7 +28,7 @@ use numapilot_ranges::Piece;
 use numapilot_symbols::{
     GeneratedCode, GeneratedFunction, LayoutItem, ModuleLayout, PythonCode, java_method, python_function,
 };
-use numapilot_trace::ids::{ModuleId, ObjectId, ProcessIndex, StackId, ThreadIndex, TimeNs};
+use numapilot_trace::ids::{ModuleId, ObjectId, Pid, ProcessIndex, StackId, ThreadIndex, TimeNs};
 use numapilot_trace::record::{Access, Code, Event, Record};
 use numapilot_trace::tables::{
     LossColumns, LossRow, MarkColumns, MarkRow, ModuleColumns, PlacementColumns, SyncColumns, SyncRow,
@@ -86,7 +86,7 @@ pub(crate) struct Lifetime {
 /// Columns of the table `threads` that [`Thread`] lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ThreadExtra {
-    pub pid: u32,
+    pub pid: Pid,
     pub start_routine: u64,
     pub start_location: LocationId,
     pub start_order: u64,
@@ -97,7 +97,7 @@ pub(crate) struct ThreadExtra {
 /// Columns of the table `processes` that [`Process`] lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessExtra {
-    pub parent_pid: u32,
+    pub parent_pid: Pid,
     pub exit_code: Option<i32>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Binary {
     pub path: Arc<str>,
     pub build_id: Vec<u8>,
     /// The process that generated this code, where it is no file's.
-    pub generated_by: Option<u32>,
+    pub generated_by: Option<Pid>,
 }
 
 /// A code address, before it has a name.
@@ -165,7 +165,7 @@ struct Module {
 }
 
 /// Code that processes generated, by process id.
-pub(crate) type Generated = HashMap<u32, GeneratedCode>;
+pub(crate) type Generated = HashMap<Pid, GeneratedCode>;
 
 /// The result of the join, except the accesses.
 #[derive(Debug, Default)]

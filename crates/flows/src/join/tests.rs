@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, ModuleLayout};
-use numapilot_trace::ids::{ModuleId, Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{ModuleId, Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, FaultedPage, PoolEvent, Record, Stamp};
 use numapilot_trace::wire::layout;
 use proptest::prelude::*;
@@ -169,8 +169,8 @@ impl World {
             process,
             Event::ThreadStart {
                 index: ThreadIndex(process as u32),
-                pid: 1,
-                tid: 1,
+                pid: Pid(1),
+                tid: Tid(1),
                 parent: parent.filter(|_| is_fork).map(|parent| ThreadIndex(parent as u32)),
                 process: ProcessIndex(process as u32),
                 cpu: None,
@@ -185,8 +185,8 @@ impl World {
             process,
             Event::ProcessStart {
                 index: ProcessIndex(process as u32),
-                pid: 1,
-                parent_pid: 1,
+                pid: Pid(1),
+                parent_pid: Pid(1),
                 parent: parent.map(|parent| ProcessIndex(parent as u32)),
                 by_exec,
                 exe: String::new(),
@@ -648,12 +648,12 @@ fn generated_code_is_that_of_the_process_that_made_it() {
     let boot =
         GeneratedFunction { address: 0x2000, bytes: 64, name: "boot".to_owned(), ..GeneratedFunction::default() };
     let parents = GeneratedCode::new(vec![function("parents"), boot]);
-    let generated = [(10, parents), (12, code("own"))].into_iter().collect();
+    let generated = [(Pid(10), parents), (Pid(12), code("own"))].into_iter().collect();
     let mut joiner = Joiner::new(NoLayouts, CONVENTIONS, 0, generated);
     let start = |process: u32, parent: Option<u32>, by_exec: bool| Event::ProcessStart {
         index: ProcessIndex(process),
-        pid: 10 + process,
-        parent_pid: 0,
+        pid: Pid(10 + process),
+        parent_pid: Pid(0),
         parent: parent.map(ProcessIndex),
         by_exec,
         exe: String::new(),
@@ -673,9 +673,10 @@ fn generated_code_is_that_of_the_process_that_made_it() {
     let inherited = joiner.code_location(ProcessIndex(2), 0x2020);
     let joined = joiner.finish();
     let binary = |location: LocationId| &joined.binaries[joined.locations[location.0 as usize].binary as usize];
-    let makers: Vec<Option<u32>> = places.iter().map(|place| binary(*place).generated_by).collect();
+    let maker = |place: LocationId| binary(place).generated_by.map(|pid| pid.0);
+    let makers: Vec<Option<u32>> = places.iter().map(|place| maker(*place)).collect();
     assert_eq!(makers, [Some(10), Some(10), Some(12), None, Some(10)]);
-    assert_eq!(binary(inherited).generated_by, Some(10));
+    assert_eq!(maker(inherited), Some(10));
     assert_eq!((binary(places[3]).path.as_ref(), binary(beyond).path.as_ref()), ("[anon]", "[anon]"));
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_trace::chunk::{ChunkWriter, RingId, SessionEnd, SessionStart, WriterOptions};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::ids::{Order, ProcessIndex, StackId, ThreadIndex, TimeNs, VirtAddr};
+use numapilot_trace::ids::{Order, Pid, ProcessIndex, StackId, ThreadIndex, Tid, TimeNs, VirtAddr};
 use numapilot_trace::record::{Access, AllocKind, Event, Level, Record, Stamp};
 use numapilot_trace::wire::{Clock, Encoder};
 
@@ -121,8 +121,8 @@ impl Program {
             thread,
             Event::ThreadStart {
                 index: ThreadIndex(thread as u32),
-                pid: 100 + process as u32,
-                tid: 1000 + thread as u32,
+                pid: Pid(100 + process as u32),
+                tid: Tid(1000 + thread as u32),
                 parent,
                 process: ProcessIndex(process as u32),
                 cpu: Some(CpuId(thread as u32)),
@@ -150,8 +150,8 @@ impl Program {
             thread,
             Event::ProcessStart {
                 index: ProcessIndex(process as u32),
-                pid: 100 + process as u32,
-                parent_pid: 1,
+                pid: Pid(100 + process as u32),
+                parent_pid: Pid(1),
                 parent: parent.map(|parent| ProcessIndex(parent as u32)),
                 by_exec: false,
                 exe: "/generated".into(),

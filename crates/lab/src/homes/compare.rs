@@ -243,9 +243,9 @@ fn simulated_homes(trace: &Trace, placements: &PlacementColumns, pids: &BTreeSet
     let mut homes = HashMap::new();
     for row in rows {
         let Some(thread) = trace.thread(ThreadIndex(row.thread)) else { continue };
-        let pid = trace.process(thread.process).map(|process| process.pid).filter(|pid| pids.contains(pid));
+        let pid = trace.process(thread.process).map(|process| process.pid.0).filter(|pid| pids.contains(pid));
         let Some(pid) = pid else { continue };
-        let placed = Placed { node: row.node, tid: thread.tid, cause: row.cause.clone() };
+        let placed = Placed { node: row.node, tid: thread.tid.0, cause: row.cause.clone() };
         for page in 0..u64::from(row.pages) {
             homes.insert((pid, row.address / PAGE * PAGE + page * PAGE), placed.clone());
         }
@@ -268,7 +268,7 @@ fn rank(kind: ObjectKind) -> u8 {
 fn page_names(trace: &Trace, pids: &BTreeSet<u32>) -> HashMap<Page, (ObjectKind, String)> {
     let mut best: HashMap<Page, ((u8, u64), u32)> = HashMap::new();
     for object in trace.objects() {
-        let Some(pid) = trace.process(object.process).map(|process| process.pid).filter(|pid| pids.contains(pid))
+        let Some(pid) = trace.process(object.process).map(|process| process.pid.0).filter(|pid| pids.contains(pid))
         else {
             continue;
         };
