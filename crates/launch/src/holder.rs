@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::ptr;
 
+use numapilot_host::Pid;
+
 /// `_LINUX_CAPABILITY_VERSION_3` of `linux/capability.h`.
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// Where `close_range` is missing, descriptors up to this one are closed one by one.
@@ -30,7 +32,7 @@ pub struct Held {
 /// The holding process; it ends when this is dropped, or this process ends.
 #[derive(Debug)]
 struct Holder {
-    pid: libc::pid_t,
+    pid: Pid,
     _end: OwnedFd,
 }
 
@@ -40,12 +42,12 @@ impl Held {
     /// # Errors
     /// A process is needed to hold it, and the system has none.
     pub fn new(fd: BorrowedFd<'_>) -> io::Result<Held> {
-        if is_hidden() { Held::by_another(fd) } else { Ok(Held { path: path(std::process::id(), fd), _holder: None }) }
+        if is_hidden() { Held::by_another(fd) } else { Ok(Held { path: path(Pid::own(), fd), _holder: None }) }
     }
 
     fn by_another(fd: BorrowedFd<'_>) -> io::Result<Held> {
         let holder = Holder::start(fd)?;
-        Ok(Held { path: path(holder.pid.cast_unsigned(), fd), _holder: Some(holder) })
+        Ok(Held { path: path(holder.pid, fd), _holder: Some(holder) })
     }
 
     /// The path.
@@ -54,7 +56,7 @@ impl Held {
     }
 }
 
-fn path(pid: u32, fd: BorrowedFd<'_>) -> PathBuf {
+fn path(pid: Pid, fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/fd/{}", fd.as_raw_fd()))
 }
 
@@ -99,7 +101,7 @@ impl Holder {
             libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(error)?
         };
         drop(theirs);
-        let holder = Holder { pid, _end: ours };
+        let holder = Holder { pid: Pid(pid.cast_unsigned()), _end: ours };
         let mut word = 0_u8;
         // SAFETY: at most one byte is written to `word`.
         let read = unsafe { libc::read(holder._end.as_raw_fd(), ptr::from_mut(&mut word).cast(), 1) };
@@ -111,8 +113,8 @@ impl Drop for Holder {
     fn drop(&mut self) {
         // SAFETY: `pid` is a child of ours that was not waited for, so the number is still its own.
         unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            libc::waitpid(self.pid, ptr::null_mut(), libc::__WALL);
+            libc::kill(self.pid.0.cast_signed(), libc::SIGKILL);
+            libc::waitpid(self.pid.0.cast_signed(), ptr::null_mut(), libc::__WALL);
         }
     }
 }

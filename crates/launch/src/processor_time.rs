@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::fs;
 
+use numapilot_host::Pid;
 use numapilot_host::TaskStat;
 use serde_json::Value;
 use serde_json::json;
@@ -23,12 +24,12 @@ struct Ticks {
 /// Processor times by process.
 #[derive(Debug, Default)]
 pub struct ProcessorTimes {
-    latest: HashMap<(i32, u64), Ticks>,
+    latest: HashMap<(Pid, u64), Ticks>,
 }
 
 impl ProcessorTimes {
     /// Looks at a process; one that is gone keeps what was seen last.
-    pub fn look(&mut self, pid: i32) {
+    pub fn look(&mut self, pid: Pid) {
         let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         if let Some(ticks) = TaskStat::parse(&text).map(|stat| Ticks::of(&stat)) {
             self.latest.insert((pid, ticks.start), ticks);
@@ -62,8 +63,8 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_keeps_its_time() {
         let mut times = ProcessorTimes::default();
-        times.look(std::process::id().cast_signed());
-        times.look(i32::MAX);
+        times.look(Pid::own());
+        times.look(Pid(i32::MAX.cast_unsigned()));
         let rows = times.to_json();
         assert_eq!(rows.as_array().map(Vec::len), Some(1));
         assert!(rows[0]["user_ns"].is_u64());

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use numapilot_emulator::Emulator;
+use numapilot_host::Pid;
 use numapilot_kernel::inherited;
 use numapilot_runtime::loader_can_take;
 
@@ -82,10 +83,10 @@ const PASSIVE_WAITS: [(&str, &str); 3] =
 #[derive(Debug)]
 pub struct Program {
     /// Process id of the main process.
-    pub pid: i32,
+    pub pid: Pid,
     exit: Option<Exit>,
     /// Children that this process had before: not part of the recording.
-    foreign: Vec<i32>,
+    foreign: Vec<Pid>,
     /// Of the program's processes, as far as they were looked at.
     pub times: ProcessorTimes,
 }
@@ -96,9 +97,9 @@ pub enum Standing {
     /// The main process is running.
     Running,
     /// It ended; these descendants have not, and some share our session: background jobs that will end.
-    Outlived(Vec<i32>),
+    Outlived(Vec<Pid>),
     /// It ended; these descendants have made sessions of their own: daemons that may run for ever.
-    Daemons(Vec<i32>),
+    Daemons(Vec<Pid>),
     /// All processes have ended.
     Ended,
 }
@@ -150,7 +151,7 @@ pub fn spawn(launch: &Launch<'_>, guard: &Guard) -> Result<Program, LaunchError>
     }
     let child = command.spawn().map_err(|source| cannot_run(command.get_program(), &source))?;
     drop(blocked);
-    Ok(Program { pid: child.id().cast_signed(), exit: None, foreign, times: ProcessorTimes::default() })
+    Ok(Program { pid: Pid::of_child(&child), exit: None, foreign, times: ProcessorTimes::default() })
 }
 
 /// Becomes the program: returns only if that fails.
@@ -221,11 +222,11 @@ fn become_subreaper() -> Result<(), LaunchError> {
 }
 
 /// This process's children now. `None` where the kernel does not list them (CONFIG_PROC_CHILDREN).
-fn children() -> Option<Vec<i32>> {
+fn children() -> Option<Vec<Pid>> {
     let mut pids = Vec::new();
     for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
         match fs::read_to_string(task.path().join("children")) {
-            Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
+            Ok(list) => pids.extend(list.split_whitespace().filter_map(|pid| pid.parse::<Pid>().ok())),
             // A thread that ended meanwhile has no children either; a kernel that cannot list them lacks even our own file.
             Err(_) if Path::new("/proc/thread-self/children").exists() => {}
             Err(_) => return None,
@@ -235,7 +236,7 @@ fn children() -> Option<Vec<i32>> {
 }
 
 /// A child that has ended and was not reaped yet: its accounts are still there.
-fn ended_child() -> Option<i32> {
+fn ended_child() -> Option<Pid> {
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: an all-zero siginfo_t is a valid value, and the kernel fills in ours; WNOWAIT leaves the child as it is. Where no child has ended, the
     // process id stays zero.
@@ -244,7 +245,7 @@ fn ended_child() -> Option<i32> {
         let result = libc::waitid(libc::P_ALL, 0, &raw mut info, flags);
         if result == 0 { info.si_pid() } else { 0 }
     };
-    (pid > 0).then_some(pid)
+    (pid > 0).then(|| Pid(pid.cast_unsigned()))
 }
 
 impl Program {
@@ -264,7 +265,7 @@ impl Program {
             match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
                 0 => break false,
                 pid if pid > 0 => {
-                    if pid == self.pid {
+                    if Pid(pid.cast_unsigned()) == self.pid {
                         self.exit = Exit::from_wait(status).or(self.exit);
                     }
                 }
@@ -284,12 +285,13 @@ impl Program {
             return Standing::Ended;
         }
         let Some(left) = children() else { return Standing::Daemons(Vec::new()) };
-        let left: Vec<i32> = left.into_iter().filter(|pid| !self.foreign.contains(pid)).collect();
+        let left: Vec<Pid> = left.into_iter().filter(|pid| !self.foreign.contains(pid)).collect();
         if left.is_empty() {
             return Standing::Ended;
         }
         // SAFETY: getsid takes an integer; it fails with -1 for a process that is gone.
-        let sessions = unsafe { (libc::getsid(0), left.iter().map(|pid| libc::getsid(*pid)).collect::<Vec<_>>()) };
+        let sessions =
+            unsafe { (libc::getsid(0), left.iter().map(|pid| libc::getsid(pid.0.cast_signed())).collect::<Vec<_>>()) };
         if sessions.1.contains(&sessions.0) { Standing::Outlived(left) } else { Standing::Daemons(left) }
     }
 
@@ -297,7 +299,7 @@ impl Program {
     pub fn signal(&self, signal: libc::c_int) {
         if self.exit.is_none() {
             // SAFETY: `pid` is a child that was not reaped, so the number is still its own.
-            unsafe { libc::kill(self.pid, signal) };
+            unsafe { libc::kill(self.pid.0.cast_signed(), signal) };
         }
     }
 }

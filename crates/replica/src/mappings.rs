@@ -25,6 +25,8 @@ use std::process::Command;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
+use numapilot_host::Pid;
+
 /// The preload library that maps node-local copies of files.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnumapilot-remap.so"));
 
@@ -81,7 +83,7 @@ pub struct Mappings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// Process number.
-    pub pid: u32,
+    pub pid: Pid,
     /// The node whose copy it was to have; none for a collapse.
     pub node: Option<u32>,
     /// What the process did with the mapping.
@@ -256,7 +258,7 @@ fn check_file_system(base: &Path) -> Result<(), String> {
 
 fn make_folder(base: &Path) -> Result<PathBuf, String> {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
-    let start = start_time(process::id()).unwrap_or_default();
+    let start = start_time(Pid::own()).unwrap_or_default();
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let folder = base.join(format!("{FOLDER_PREFIX}{}-{start}-{serial}", process::id()));
     DirBuilder::new().mode(0o700).create(&folder).map_err(|error| error.to_string())?;
@@ -264,7 +266,7 @@ fn make_folder(base: &Path) -> Result<PathBuf, String> {
 }
 
 /// When the process began, in clock ticks since boot: distinguishes a process from a later one with the same number. `None`: there is no such process.
-fn start_time(pid: u32) -> Option<u64> {
+fn start_time(pid: Pid) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     numapilot_host::TaskStat::parse(&text).map(|stat| stat.start_ticks)
 }
@@ -278,7 +280,7 @@ fn remove_left_over(base: &Path) {
         let Some(numbers) = name.to_str().and_then(|name| name.strip_prefix(FOLDER_PREFIX)) else { continue };
         let mut numbers = numbers.split('-').map(str::parse::<u64>);
         let (Some(Ok(pid)), Some(Ok(start))) = (numbers.next(), numbers.next()) else { continue };
-        let is_alive = u32::try_from(pid).ok().and_then(start_time).is_some_and(|now| now == start);
+        let is_alive = u32::try_from(pid).ok().map(Pid).and_then(start_time).is_some_and(|now| now == start);
         let is_own = entry.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own_uid);
         if is_own && !is_alive {
             // Best effort, as before.
@@ -325,7 +327,7 @@ fn parse_line(line: &[u8]) -> Option<Event> {
 struct Group {
     mappings: u64,
     bytes: u64,
-    pids: BTreeSet<u32>,
+    pids: BTreeSet<Pid>,
 }
 
 impl fmt::Display for Summary {
@@ -394,7 +396,7 @@ mod tests {
     #[test]
     fn folders_of_runs_that_were_killed_are_removed_and_others_stay() {
         let base = tempfile::tempdir().expect("folder");
-        let own_start = start_time(process::id()).expect("own start time");
+        let own_start = start_time(Pid::own()).expect("own start time");
         let dead = base.path().join(format!("{FOLDER_PREFIX}{}-{}-0", process::id(), own_start + 1));
         let live = base.path().join(format!("{FOLDER_PREFIX}{}-{own_start}-0", process::id()));
         let other = base.path().join("numapilot-copies-of-mine");

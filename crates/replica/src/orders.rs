@@ -17,6 +17,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 
+use numapilot_host::Pid;
+
 use crate::mappings::Event;
 use crate::mappings::Mappings;
 use crate::mappings::MappingsError;
@@ -33,7 +35,7 @@ const ORDERS: &str = "orders";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Order {
     /// Process number in the process's own pid namespace.
-    pub pid: u32,
+    pub pid: Pid,
     /// Node of the copy, by the kernel's number.
     pub node: u32,
     /// Inode number of the file.

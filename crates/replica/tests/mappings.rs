@@ -186,7 +186,7 @@ fn everyday_programs_do_not_notice() {
     mappings.apply(&mut command);
     assert_eq!(shell(&mut command), alone);
     let summary = mappings.summary().expect("summary");
-    let processes: std::collections::HashSet<u32> = summary.events.iter().map(|event| event.pid).collect();
+    let processes: std::collections::HashSet<_> = summary.events.iter().map(|event| event.pid).collect();
     assert!(processes.len() >= 5, "{summary}");
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::title;
 use numapilot_launch::Standing;
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivor {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Its title, or its name.
     pub title: String,
     /// Whether it has a session of its own.
@@ -35,7 +36,7 @@ impl Survivor {
 #[derive(Debug, Default)]
 pub struct Survivors {
     since: Option<Instant>,
-    told: BTreeMap<u32, Survivor>,
+    told: BTreeMap<Pid, Survivor>,
 }
 
 impl Survivors {
@@ -50,7 +51,7 @@ impl Survivors {
             return Vec::new();
         }
         let mut fresh = Vec::new();
-        for pid in left.iter().map(|pid| pid.cast_unsigned()).filter(|pid| !self.told.contains_key(pid)) {
+        for pid in left.iter().copied().filter(|pid| !self.told.contains_key(pid)) {
             let survivor = Survivor { pid, title: title(&Root::default(), pid, &mut Vec::new()), is_daemon };
             fresh.push(survivor.clone());
         }
@@ -72,13 +73,13 @@ mod tests {
 
     #[test]
     fn each_is_announced_once_and_not_at_once() {
-        let own = std::process::id().cast_signed();
+        let own = Pid::own();
         let mut survivors = Survivors::default();
         assert!(survivors.look(&Standing::Running).is_empty());
         assert!(survivors.look(&Standing::Daemons(vec![own])).is_empty(), "too soon");
         std::thread::sleep(PATIENCE);
         let told = survivors.look(&Standing::Daemons(vec![own]));
-        assert_eq!((told.len(), told[0].pid, told[0].is_daemon), (1, std::process::id(), true));
+        assert_eq!((told.len(), told[0].pid, told[0].is_daemon), (1, own, true));
         assert!(told[0].words().contains(&format!("(process {own})")) && !told[0].title.is_empty());
         assert!(survivors.look(&Standing::Daemons(vec![own])).is_empty(), "again");
         assert_eq!(survivors.words().unwrap(), told[0].words());

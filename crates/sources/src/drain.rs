@@ -17,6 +17,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_trace::chunk::RingId;
 use numapilot_trace::wire::layout as wire;
 
@@ -347,7 +349,7 @@ impl<'a, S: Sink> Drainer<'a, S> {
     fn owner(&mut self, index: u32, slot: &Slot<'_>) -> Owner {
         // Not there yet: the slot is being prepared.
         if slot.is_of_our_namespace() || slot.pid() == 0 || slot.tid() == 0 {
-            return Owner::Known(slot.pid(), slot.tid());
+            return Owner::Known(Pid(slot.pid()), Tid(slot.tid()));
         }
         if let Some(owner) = self.rings[index as usize].owner {
             return owner;

@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_perf::Header;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
@@ -37,22 +39,22 @@ const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 #[derive(Debug, Default)]
 struct Faults {
     /// By process id and page: thread ids.
-    runs: RangeMap<(u32, u64), u32>,
+    runs: RangeMap<(Pid, u64), Tid>,
 }
 
 impl Faults {
     /// Adds a fault of thread `tid` of process `pid` on `page`, later than all faults before.
-    fn fault(&mut self, pid: u32, tid: u32, page: u64) {
+    fn fault(&mut self, pid: Pid, tid: Tid, page: u64) {
         self.runs.join((pid, page), (pid, page + 1), tid);
     }
 
     /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
-    fn forget(&mut self, pid: u32) {
+    fn forget(&mut self, pid: Pid) {
         self.runs.remove((pid, 0), (pid, u64::MAX));
     }
 
     /// The thread that faulted `page` last, and how many pages from there on it did.
-    fn last(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+    fn last(&self, pid: Pid, page: u64) -> Option<(Tid, u64)> {
         self.runs.get((pid, page)).map(|run| (run.value, run.end.1 - page))
     }
 }
@@ -67,13 +69,13 @@ enum Step {
     /// A thread of it was started.
     ThreadStarted,
     /// A thread faulted a page.
-    Fault { tid: u32, page: u64 },
+    Fault { tid: Tid, page: u64 },
     /// A thread of it has ended.
     ThreadEnded,
 }
 
 /// A step with its time and process.
-type Timed = (u64, u32, Step);
+type Timed = (u64, Pid, Step);
 
 /// Faults in order of time. Rings are read one after the other: while the last ones are, threads have faults that go to the first ones, so what is
 /// later than the beginning of a reading is not complete, and waits for the next one.
@@ -82,7 +84,7 @@ struct Course {
     faults: Faults,
     waiting: Vec<Timed>,
     /// Number of threads of each process that have not ended, as far as they are known.
-    living: HashMap<u32, u32>,
+    living: HashMap<Pid, u32>,
 }
 
 impl Course {
@@ -102,7 +104,7 @@ impl Course {
         self.waiting = steps;
     }
 
-    fn take(&mut self, pid: u32, step: Step) {
+    fn take(&mut self, pid: Pid, step: Step) {
         match step {
             Step::Fault { tid, page } => self.faults.fault(pid, tid, page),
             Step::Forked | Step::Executed => {
@@ -128,7 +130,7 @@ impl Course {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Question {
     slot: u32,
-    pid: u32,
+    pid: Pid,
     page: u64,
 }
 
@@ -137,7 +139,7 @@ fn questions(arena: &Arena) -> Vec<Question> {
     (0..arena.slots_used())
         .map(|slot| (slot, arena.slot(slot)))
         .filter(|(_, at)| at.ask_state() == wire::ASK_ASKED)
-        .map(|(slot, at)| Question { slot, pid: at.pid(), page: at.ask_page() })
+        .map(|(slot, at)| Question { slot, pid: Pid(at.pid()), page: at.ask_page() })
         .collect()
 }
 
@@ -147,13 +149,13 @@ fn answer(arena: &Arena, asked: &[Question], faults: &Faults) {
     for question in asked {
         let slot = arena.slot(question.slot);
         let still =
-            slot.ask_state() == wire::ASK_ASKED && slot.pid() == question.pid && slot.ask_page() == question.page;
+            slot.ask_state() == wire::ASK_ASKED && Pid(slot.pid()) == question.pid && slot.ask_page() == question.page;
         if !still {
             continue;
         }
         // The kernel's events have our numbers.
         let last = slot.is_of_our_namespace().then(|| faults.last(question.pid, question.page)).flatten();
-        let (tid, pages) = last.unwrap_or((0, 0));
+        let (tid, pages) = last.map_or((0, 0), |(tid, pages)| (tid.0, pages));
         slot.answer(tid, u32::try_from(pages).unwrap_or(u32::MAX));
     }
 }
@@ -275,16 +277,16 @@ mod tests {
         ) {
             let (mut runs, mut table) = (Faults::default(), HashMap::new());
             for (pid, tid, page) in faults {
-                runs.fault(pid, tid, page);
+                runs.fault(Pid(pid), Tid(tid), page);
                 table.insert((pid, page), tid);
             }
             for pid in 1..3 {
                 for page in 0..24 {
-                    let told = runs.last(pid, page);
-                    prop_assert_eq!(told.map(|(tid, _)| tid), table.get(&(pid, page)).copied());
+                    let told = runs.last(Pid(pid), page);
+                    prop_assert_eq!(told.map(|(tid, _)| tid.0), table.get(&(pid, page)).copied());
                     let Some((tid, pages)) = told else { continue };
                     for later in page..page + pages {
-                        prop_assert_eq!(table.get(&(pid, later)), Some(&tid));
+                        prop_assert_eq!(table.get(&(pid, later)), Some(&tid.0));
                     }
                 }
             }
@@ -293,21 +295,21 @@ mod tests {
         #[test]
         fn neighbours_of_one_thread_are_one_run(pages in Just((0..64_u64).collect::<Vec<_>>()).prop_shuffle()) {
             let mut runs = Faults::default();
-            pages.iter().for_each(|page| runs.fault(7, 9, *page));
+            pages.iter().for_each(|page| runs.fault(Pid(7), Tid(9), *page));
             prop_assert_eq!(runs.runs.len(), 1);
-            prop_assert_eq!(runs.last(7, 10), Some((9, 54)));
+            prop_assert_eq!(runs.last(Pid(7), 10), Some((Tid(9), 54)));
         }
     }
     /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
     #[test]
     fn faults_of_several_rings_count_in_order_of_time() {
-        let mut course = Course::default();
-        course.found((7, 1, Step::Fault { tid: 20, page: 3 }));
+        let (mut course, pid) = (Course::default(), Pid(1));
+        course.found((7, pid, Step::Fault { tid: Tid(20), page: 3 }));
         course.read_at(4);
-        assert_eq!(course.faults.last(1, 3), None, "what came before it may not be known yet");
-        course.found((5, 1, Step::Fault { tid: 10, page: 3 }));
+        assert_eq!(course.faults.last(pid, 3), None, "what came before it may not be known yet");
+        course.found((5, pid, Step::Fault { tid: Tid(10), page: 3 }));
         course.read_at(8);
-        assert_eq!(course.faults.last(1, 3), Some((20, 1)), "the later one is the page's last");
+        assert_eq!(course.faults.last(pid, 3), Some((Tid(20), 1)), "the later one is the page's last");
         assert!(course.waiting.is_empty());
     }
 
@@ -315,19 +317,24 @@ mod tests {
     #[test]
     fn faults_of_what_has_ended_answer_nothing() {
         let mut course = Course::default();
-        let fault = Step::Fault { tid: 20, page: 3 };
+        let (one, other) = (Pid(1), Pid(9));
+        let fault = Step::Fault { tid: Tid(20), page: 3 };
         let mut told = |steps: &[Timed], pid| {
             steps.iter().for_each(|step| course.found(*step));
             course.read_at(u64::MAX);
-            (course.faults.last(pid, 3).map(|(tid, _)| tid), course.faults.runs.len())
+            (course.faults.last(pid, 3).map(|(tid, _)| tid.0), course.faults.runs.len())
         };
-        assert_eq!(told(&[(1, 1, Step::Executed), (2, 1, fault), (2, 9, fault)], 1), (Some(20), 2));
-        let one_of_two = [(3, 1, Step::ThreadStarted), (4, 1, Step::ThreadEnded)];
-        assert_eq!(told(&one_of_two, 1), (Some(20), 2), "a thread is left");
-        assert_eq!(told(&[(5, 1, Step::ThreadEnded)], 1), (None, 1), "the last thread has ended");
-        assert_eq!(told(&[(6, 1, Step::Forked), (7, 1, fault)], 1), (Some(20), 2));
-        assert_eq!(told(&[(8, 1, Step::Executed)], 1), (None, 1));
-        assert_eq!(told(&[(9, 9, Step::Forked)], 9), (None, 0), "its end was lost, and its number is used again");
+        assert_eq!(told(&[(1, one, Step::Executed), (2, one, fault), (2, other, fault)], one), (Some(20), 2));
+        let one_of_two = [(3, one, Step::ThreadStarted), (4, one, Step::ThreadEnded)];
+        assert_eq!(told(&one_of_two, one), (Some(20), 2), "a thread is left");
+        assert_eq!(told(&[(5, one, Step::ThreadEnded)], one), (None, 1), "the last thread has ended");
+        assert_eq!(told(&[(6, one, Step::Forked), (7, one, fault)], one), (Some(20), 2));
+        assert_eq!(told(&[(8, one, Step::Executed)], one), (None, 1));
+        assert_eq!(
+            told(&[(9, other, Step::Forked)], other),
+            (None, 0),
+            "its end was lost, and its number is used again"
+        );
     }
 
     /// A thread asks while the rings are read: its fault may lie in one that was read before.
@@ -344,8 +351,8 @@ mod tests {
         }
         arena.test_raise_slots_used(2);
         let mut faults = Faults::default();
-        faults.fault(100, 7, 3);
-        faults.fault(101, 8, 5);
+        faults.fault(Pid(100), Tid(7), 3);
+        faults.fault(Pid(101), Tid(8), 5);
         let asked = questions(&arena);
         assert_eq!(asked.len(), 2);
         arena.slot(1).test_ask(5); /* given up, and asked for another page */

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use numapilot_host::{TaskStat, now_ticks};
+use numapilot_host::{Pid, TaskStat, now_ticks};
 use numapilot_kernel::maps;
 use numapilot_sampled::SharedWriter;
 use numapilot_symbols::{GeneratedFile, read_jitdump, read_perf_map};
@@ -39,9 +39,9 @@ struct Found {
 
 /// A process of the recording, as far as it is still there.
 struct Process {
-    pid: u32,
+    pid: Pid,
     /// Its id where it lives, by which its runtime names its files.
-    own_pid: u32,
+    own_pid: Pid,
     /// When it began; `None`: it has ended.
     began: Option<SystemTime>,
     uid: Option<u32>,
@@ -61,7 +61,7 @@ pub(crate) fn add(writer: &SharedWriter, wall_time: Duration) -> Result<Vec<Stri
 }
 
 /// Looks for what these processes wrote.
-fn collect(pids: &BTreeSet<u32>, began: SystemTime) -> Found {
+fn collect(pids: &BTreeSet<Pid>, began: SystemTime) -> Found {
     let mut found = Found::default();
     for &pid in pids {
         let mut process = Process::look(pid);
@@ -148,7 +148,7 @@ impl Found {
 }
 
 impl Process {
-    fn look(pid: u32) -> Process {
+    fn look(pid: Pid) -> Process {
         let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
         let began = TaskStat::parse(&stat).filter(|stat| !stat.is_zombie()).and_then(|stat| start_of(stat.start_ticks));
         let alive = began.is_some();
@@ -242,7 +242,7 @@ fn read_dump(bytes: &[u8]) -> Result<GeneratedFile, &'static str> {
     read_jitdump(bytes).ok_or("it is no dump of version 1")
 }
 
-fn code(pid: u32, path: &Path, content: GeneratedFile) -> GeneratedCode {
+fn code(pid: Pid, path: &Path, content: GeneratedFile) -> GeneratedCode {
     let mut files: Vec<String> = Vec::new();
     let mut numbers = std::collections::HashMap::new();
     let mut number = |file: &str| {
@@ -261,7 +261,7 @@ fn code(pid: u32, path: &Path, content: GeneratedFile) -> GeneratedCode {
 }
 
 /// The id in the innermost namespace, from `/proc/PID/status`.
-fn innermost_pid(status: &str) -> Option<u32> {
+fn innermost_pid(status: &str) -> Option<Pid> {
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
@@ -278,13 +278,13 @@ fn start_of(ticks: u64) -> Option<SystemTime> {
 mod tests {
     use super::*;
 
-    fn process(pid: u32, uid: Option<u32>) -> Process {
+    fn process(pid: Pid, uid: Option<u32>) -> Process {
         Process { pid, own_pid: pid, began: None, uid, seen: BTreeSet::new() }
     }
 
     fn take(path: &Path, began: SystemTime) -> Found {
         let mut found = Found::default();
-        let has_functions = found.take(&mut process(7, None), path, began, |bytes| Ok(read_perf_map(bytes)));
+        let has_functions = found.take(&mut process(Pid(7), None), path, began, |bytes| Ok(read_perf_map(bytes)));
         assert_eq!(has_functions, !found.codes.is_empty());
         found
     }
@@ -297,7 +297,7 @@ mod tests {
         let found = take(&path, SystemTime::now());
         let function = GeneratedFunction { address: 0x1000, bytes: 16, name: "f".to_owned(), lines: Vec::new() };
         let source = path.to_string_lossy().into_owned();
-        assert_eq!(found.codes, [GeneratedCode { pid: 7, source, files: Vec::new(), functions: vec![function] }]);
+        assert_eq!(found.codes, [GeneratedCode { pid: Pid(7), source, files: Vec::new(), functions: vec![function] }]);
         assert_eq!(found.problems, [format!("{}: 1 of its entries could not be read", path.display())]);
     }
 
@@ -320,12 +320,12 @@ mod tests {
 
     #[test]
     fn a_living_process_is_known_by_its_own_id_and_start() {
-        let own = Process::look(std::process::id());
+        let own = Process::look(Pid::own());
         let began = own.began.expect("it lives");
         assert!(began <= SystemTime::now() + CLOCK_SLACK);
         assert!(own.places().iter().any(|place| place.ends_with("root/tmp")));
-        assert_eq!(Process::look(u32::MAX).began, None);
-        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t4711\t12\n"), Some(12));
+        assert_eq!(Process::look(Pid(u32::MAX)).began, None);
+        assert_eq!(innermost_pid("Name:\tx\nNSpid:\t4711\t12\n"), Some(Pid(12)));
         assert_eq!(innermost_pid("Name:\tx\n"), None);
     }
 }

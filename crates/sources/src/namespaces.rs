@@ -8,6 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
+
 /// A namespace in which nothing was found is not searched again before this has passed: a search looks at every process.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -37,28 +40,28 @@ fn numbered(folder: &Path) -> impl Iterator<Item = u32> {
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     /// Our number of a process, by namespace and its number there.
-    processes: HashMap<(u32, u32), u32>,
+    processes: HashMap<(u32, Pid), Pid>,
     /// Namespaces in which the last search found nothing.
     failed: HashMap<u32, Instant>,
 }
 
 impl Namespaces {
     /// Our numbers of the thread that is (pid, tid) in `namespace`. `None`: it has gone, or may not be looked at.
-    pub(crate) fn translate(&mut self, namespace: u32, pid: u32, tid: u32) -> Option<(u32, u32)> {
+    pub(crate) fn translate(&mut self, namespace: u32, pid: Pid, tid: Tid) -> Option<(Pid, Tid)> {
         self.translate_under(Path::new("/proc"), namespace, pid, tid, Instant::now())
     }
 
-    fn translate_under(&mut self, proc: &Path, namespace: u32, pid: u32, tid: u32, now: Instant) -> Option<(u32, u32)> {
-        let is_it = |ours: u32| {
+    fn translate_under(&mut self, proc: &Path, namespace: u32, pid: Pid, tid: Tid, now: Instant) -> Option<(Pid, Tid)> {
+        let is_it = |ours: Pid| {
             let folder = proc.join(ours.to_string());
-            of_process(&folder) == Some(namespace) && innermost(&folder) == Some(pid)
+            of_process(&folder) == Some(namespace) && innermost(&folder) == Some(pid.0)
         };
         let known = self.processes.get(&(namespace, pid)).copied().filter(|ours| is_it(*ours));
         let ours = match known {
             Some(ours) => ours,
             None if self.failed.get(&namespace).is_some_and(|then| now.duration_since(*then) < PAUSE) => return None,
             None => {
-                let Some(ours) = numbered(proc).find(|ours| is_it(*ours)) else {
+                let Some(ours) = numbered(proc).map(Pid).find(|ours| is_it(*ours)) else {
                     self.failed.insert(namespace, now);
                     return None;
                 };
@@ -67,7 +70,8 @@ impl Namespaces {
             }
         };
         let tasks = proc.join(ours.to_string()).join("task");
-        numbered(&tasks).find(|task| innermost(&tasks.join(task.to_string())) == Some(tid)).map(|task| (ours, task))
+        let task = numbered(&tasks).find(|task| innermost(&tasks.join(task.to_string())) == Some(tid.0))?;
+        Some((ours, Tid(task)))
     }
 }
 
@@ -77,9 +81,9 @@ mod tests {
 
     #[test]
     fn a_thread_of_our_own_namespace_has_its_own_numbers() {
-        let own_pid = std::process::id();
+        let own_pid = Pid::own();
         // SAFETY: gettid has no conditions.
-        let tid = u32::try_from(unsafe { libc::gettid() }).unwrap();
+        let tid = Tid(u32::try_from(unsafe { libc::gettid() }).unwrap());
         let mut names = Namespaces::default();
         assert_ne!(own(), 0);
         assert_eq!(names.translate(own(), own_pid, tid), Some((own_pid, tid)));
@@ -104,10 +108,10 @@ mod tests {
         let namespace = of_process(&folder.path().join("200")).unwrap();
         let now = Instant::now();
         let mut names = Namespaces::default();
-        assert_eq!(names.translate_under(folder.path(), namespace, 1, 5, now), Some((200, 207)));
-        assert_eq!(names.translate_under(folder.path(), namespace, 1, 9, now), None, "no such thread");
+        assert_eq!(names.translate_under(folder.path(), namespace, Pid(1), Tid(5), now), Some((Pid(200), Tid(207))));
+        assert_eq!(names.translate_under(folder.path(), namespace, Pid(1), Tid(9), now), None, "no such thread");
         fs::remove_dir_all(folder.path().join("200")).unwrap();
-        assert_eq!(names.translate_under(folder.path(), namespace, 1, 5, now), None, "it has gone");
+        assert_eq!(names.translate_under(folder.path(), namespace, Pid(1), Tid(5), now), None, "it has gone");
         assert!(names.failed.contains_key(&namespace));
     }
 }

@@ -15,6 +15,7 @@ use numapilot_apply::PlanImage;
 use numapilot_apply::Purpose;
 use numapilot_apply::compile;
 use numapilot_emulator::Emulator;
+use numapilot_host::Pid;
 use numapilot_launch::Exit;
 use numapilot_launch::Launch;
 use numapilot_launch::Program;
@@ -527,8 +528,8 @@ impl Watch<'_, '_> {
     fn look_at_times(&mut self) {
         let slots = (0..self.arena.slots_used()).map(|index| self.arena.slot(index));
         let live = slots.filter(|slot| slot.state() == wire::layout::SLOT_LIVE && slot.is_of_our_namespace());
-        let live = live.map(|slot| slot.pid().cast_signed());
-        let pids: BTreeSet<i32> = live.filter(|pid| *pid > 0).collect();
+        let live = live.map(|slot| Pid(slot.pid()));
+        let pids: BTreeSet<Pid> = live.filter(|pid| pid.raw().is_some_and(|number| number > 0)).collect();
         pids.into_iter().for_each(|pid| self.program.times.look(pid));
     }
 

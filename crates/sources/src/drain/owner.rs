@@ -6,6 +6,7 @@
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_host::now_ticks;
 use numapilot_kernel::task;
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// Process and thread id, as they are here.
-    Known(u32, u32),
+    Known(Pid, Tid),
     /// A thread of another namespace of process numbers that was not to be found: nothing is known of its life.
     Hidden,
 }
@@ -32,7 +33,7 @@ pub(super) enum Owner {
 impl Owner {
     /// The owner of a slot that says (pid, tid).
     pub(super) fn of(slot: &Slot<'_>, namespaces: &mut Namespaces) -> Owner {
-        let (pid, tid, namespace) = (slot.pid(), slot.tid(), slot.pid_namespace());
+        let (pid, tid, namespace) = (Pid(slot.pid()), Tid(slot.tid()), slot.pid_namespace());
         if slot.is_of_our_namespace() || (namespace == 0 && !is_gone(pid, tid)) {
             return Owner::Known(pid, tid);
         }
@@ -49,8 +50,8 @@ impl Owner {
 }
 
 /// Whether the system knows no such thread.
-fn is_gone(pid: u32, tid: u32) -> bool {
-    let (Ok(pid), Ok(tid)) = (i32::try_from(pid), i32::try_from(tid)) else { return false };
+fn is_gone(pid: Pid, tid: Tid) -> bool {
+    let (Some(pid), Ok(tid)) = (pid.raw(), libc::pid_t::try_from(tid.0)) else { return false };
     if pid <= 0 || tid <= 0 {
         return false;
     }
@@ -84,9 +85,7 @@ impl Closed {
         }
         self.next_look = now + LOOK;
         let shown = match owner {
-            Owner::Known(pid, tid) => {
-                task::stat_of_thread(pid, Tid(tid)).ok().map(|stat| (stat.state, stat.start_ticks))
-            }
+            Owner::Known(pid, tid) => task::stat_of_thread(pid, tid).ok().map(|stat| (stat.state, stat.start_ticks)),
             Owner::Hidden => None,
         };
         has_left(shown, self.ticks)
@@ -124,29 +123,31 @@ mod tests {
     /// Make sure that a thread which is slow keeps its slot beyond the time without questions, and not for ever.
     #[test]
     fn patience_ends_with_the_thread_or_at_the_limit() {
-        let own = std::process::id();
+        let own = Pid::own();
+        let main = Tid::first_of(own);
         let start = Instant::now();
         let mut closed = Closed::seen(start);
         for seconds in [0, 1, 2, 30, 59] {
-            assert!(!closed.is_over(Owner::Known(own, own), start + Duration::from_secs(seconds)), "{seconds} s");
+            assert!(!closed.is_over(Owner::Known(own, main), start + Duration::from_secs(seconds)), "{seconds} s");
         }
-        assert!(closed.is_over(Owner::Known(own, own), start + LONGEST));
+        assert!(closed.is_over(Owner::Known(own, main), start + LONGEST));
         let mut hidden = Closed::seen(start);
         assert!(!hidden.is_over(Owner::Hidden, start));
         assert!(hidden.is_over(Owner::Hidden, start + PATIENCE), "nothing is known of it");
 
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let (pid, deadline) = (child.id(), Instant::now() + Duration::from_secs(10));
+        let (pid, deadline) = (Pid::of_child(&child), Instant::now() + Duration::from_secs(10));
         while task::stat(pid).is_ok_and(|stat| stat.state != b'Z') && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }
+        let main = Tid::first_of(pid);
         let mut closed = Closed::seen(start);
         assert!(
-            !closed.is_over(Owner::Known(pid, pid), start),
+            !closed.is_over(Owner::Known(pid, main), start),
             "a zombie's slot is its own for a while: the id alone does not show it"
         );
-        assert!(closed.is_over(Owner::Known(pid, pid), start + PATIENCE));
+        assert!(closed.is_over(Owner::Known(pid, main), start + PATIENCE));
         child.wait().unwrap();
-        assert!(Closed::seen(start).is_over(Owner::Known(pid, pid), start));
+        assert!(Closed::seen(start).is_over(Owner::Known(pid, main), start));
     }
 }

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
@@ -193,7 +194,7 @@ fn members_of(who: &Running) -> Result<Option<Members>, SourceError> {
 fn named(members: &Members) -> Option<String> {
     let pids = members.pids();
     let mut buffer = Vec::new();
-    let words = |pid: &u32| format!("{pid} ({})", title(&Root::default(), *pid, &mut buffer));
+    let words = |pid: &Pid| format!("{pid} ({})", title(&Root::default(), *pid, &mut buffer));
     let names: Vec<String> = pids.iter().take(NAMED_MAX).map(words).collect();
     let more = if pids.len() > NAMED_MAX { format!(" and {} more", pids.len() - NAMED_MAX) } else { String::new() };
     (pids.len() > 1).then(|| format!("recorded processes: {}{more}", names.join(", ")))
@@ -248,7 +249,7 @@ fn session(
     }
 }
 
-fn command_of(pid: u32) -> String {
+fn command_of(pid: Pid) -> String {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
     let text = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ");
@@ -332,7 +333,7 @@ impl<'a> Watch<'a> {
             return false;
         }
         self.looked_at = Instant::now();
-        let strangers: Vec<u32> = members
+        let strangers: Vec<Pid> = members
             .refresh(&Root::default())
             .iter()
             .filter(|member| !member.is_child)

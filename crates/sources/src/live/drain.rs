@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_perf::Header;
 use numapilot_perf::MemoryAccess;
 use numapilot_perf::Record;
@@ -69,12 +70,12 @@ pub struct LiveTotals {
     /// Bytes of the trace's files.
     pub disk_bytes: AtomicU64,
     /// Processes that have joined, and whose events the reader has yet to open.
-    joining: Mutex<Vec<u32>>,
+    joining: Mutex<Vec<Pid>>,
 }
 
 impl LiveTotals {
     /// Has the reader open the events of processes that joined without having inherited them.
-    pub fn join(&self, pids: impl IntoIterator<Item = u32>) {
+    pub fn join(&self, pids: impl IntoIterator<Item = Pid>) {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner).extend(pids);
     }
 
@@ -108,7 +109,7 @@ pub struct LiveOutcome {
     /// Samples whose times are by the clock of another program's event.
     pub filled_for_others: u64,
     /// Processes that joined and that this user may not observe.
-    pub refused: Vec<u32>,
+    pub refused: Vec<Pid>,
     /// Why events of processes that joined could not be opened: the first error.
     pub not_joined: Option<String>,
     /// CPUs that came online meanwhile, and that no event observes.
@@ -176,7 +177,7 @@ impl<'a> Reader<'a> {
             reading;
         if !events.of_cpus {
             // Turned on again, SPE counts in the thread that started the program, too.
-            samples.leave_out(std::process::id());
+            samples.leave_out(Pid::own());
         }
         let mut queue = Queue::default();
         if let Some(tables) = spe {
@@ -465,11 +466,11 @@ impl<'a> Reader<'a> {
 }
 
 /// The access of a sample, with its process.
-fn sampled<'a>(events: &EventSet, queue: &'a Queue, entry: &Entry) -> Option<(u32, MemoryAccess<'a>)> {
+fn sampled<'a>(events: &EventSet, queue: &'a Queue, entry: &Entry) -> Option<(Pid, MemoryAccess<'a>)> {
     let header = entry.header.filter(|header| header.kind == kind::SAMPLE)?;
     let Ok(Record::Sample(event, sample)) = events.session.decode(header, queue.body(entry), 0) else { return None };
     let access = MemoryAccess::of_sample(&events.session.events()[event], &sample)?;
-    Some((access.pid.filter(|&pid| pid != 0)?, access))
+    Some((access.pid.filter(|&pid| pid != Pid(0))?, access))
 }
 
 /// Times within records, in the record's own stamp's terms.

@@ -10,6 +10,8 @@ use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_sampled::Announcement;
 use numapilot_trace::chunk::RingId;
 use numapilot_trace::ids::ProcessIndex;
@@ -101,8 +103,8 @@ impl Ring {
         }
         if kind == wire::REC_THREAD_START {
             let announcement = Announcement {
-                pid: low(at(2)),
-                tid: high(at(2)),
+                pid: Pid(low(at(2))),
+                tid: Tid(high(at(2))),
                 thread: ThreadIndex(low(first >> 16)),
                 process: ProcessIndex(high(at(3))),
                 ready: self.order,
@@ -147,8 +149,8 @@ mod tests {
     fn start(parent: Option<u32>) -> Event {
         Event::ThreadStart {
             index: ThreadIndex(7),
-            pid: 100,
-            tid: 101,
+            pid: Pid(100),
+            tid: Tid(101),
             parent: parent.map(ThreadIndex),
             process: ProcessIndex(3),
             cpu: None,
@@ -178,7 +180,7 @@ mod tests {
     fn taken(news: &News, all: bool) -> Vec<(u32, u32, u32, u32, u64)> {
         let mut out = Vec::new();
         news.take(all, &mut out);
-        out.iter().map(|a| (a.pid, a.tid, a.thread.0, a.process.0, a.ready)).collect()
+        out.iter().map(|a| (a.pid.0, a.tid.0, a.thread.0, a.process.0, a.ready)).collect()
     }
 
     const RING: RingId = RingId { slot: 1, generation: 0 };

@@ -2,6 +2,8 @@
 //! lists which pages are in memory.
 
 use numapilot_host::Members;
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::maps;
@@ -66,7 +68,7 @@ impl Reader<'_> {
     /// # Errors
     /// The trace cannot be written. Processes that cannot be inspected are counted; a process that has ended is not an error.
     pub fn synthesize(&mut self, members: Option<&Members>, order: u64) -> Result<Known, ChunkError> {
-        let own = std::process::id();
+        let own = Pid::own();
         let all = || task::processes().unwrap_or_default().into_iter().filter(|&pid| pid != own).collect();
         self.synthesize_processes(&members.map_or_else(all, Members::pids), order)
     }
@@ -75,7 +77,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// As of [`Reader::synthesize`].
-    pub fn synthesize_processes(&mut self, pids: &[u32], order: u64) -> Result<Known, ChunkError> {
+    pub fn synthesize_processes(&mut self, pids: &[Pid], order: u64) -> Result<Known, ChunkError> {
         let mut look = Look::default();
         for &pid in pids {
             self.process(pid, order, &mut look)?;
@@ -83,7 +85,7 @@ impl Reader<'_> {
         Ok(look.known)
     }
 
-    fn process(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), ChunkError> {
+    fn process(&mut self, pid: Pid, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         // What happens later is in the kernel's records, which are on already; what happened before, /proc shows.
         let began = ClockPair::now().order;
         let Ok(threads) = task::threads_of(pid) else { return Ok(()) };
@@ -100,7 +102,7 @@ impl Reader<'_> {
         look.known.threads += threads.len() as u64;
         for tid in threads {
             let name = task::name_of(pid, tid);
-            let record = SideBand::Comm { pid, tid: tid.0, name: name.as_bytes(), by_exec: false };
+            let record = SideBand::Comm { pid, tid, name: name.as_bytes(), by_exec: false };
             self.tell(&record, order)?;
         }
         let text = std::mem::take(&mut look.text);
@@ -110,7 +112,7 @@ impl Reader<'_> {
         for (line, used) in maps::uses(&text) {
             let mapping = Mapping {
                 pid,
-                tid: pid,
+                tid: Tid::first_of(pid),
                 addr: line.start,
                 len: line.end - line.start,
                 file_offset: line.offset,
@@ -134,7 +136,7 @@ impl Reader<'_> {
     }
 
     /// Tells of the pages of a mapping that are in memory.
-    fn pages(&mut self, pid: u32, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), ChunkError> {
+    fn pages(&mut self, pid: Pid, start: u64, end: u64, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         let Ok(mut map) = PageMap::open(pid) else { return Ok(()) };
         let size = page_bytes();
         let (mut page, end) = (start / size, end / size);
@@ -155,7 +157,7 @@ impl Reader<'_> {
     }
 
     /// Writes where the pages at `look.addresses` are, runs of one node together.
-    fn place(&mut self, pid: u32, order: u64, look: &mut Look) -> Result<(), ChunkError> {
+    fn place(&mut self, pid: Pid, order: u64, look: &mut Look) -> Result<(), ChunkError> {
         look.states.clear();
         match self.samples().only_node() {
             Some(node) => look.states.resize(look.addresses.len(), PageState::On(node)),
@@ -192,11 +194,11 @@ mod tests {
     /// Also after a process that may not be inspected: system-wide, each later thread of the kernel's was counted as a process.
     #[test]
     fn threads_of_the_kernel_are_no_processes() {
-        let denied = Err(KernelError::Denied { pid: 7, source: std::io::ErrorKind::PermissionDenied.into() });
+        let denied = Err(KernelError::Denied { pid: Pid(7), source: std::io::ErrorKind::PermissionDenied.into() });
         let seen = [(Ok(()), "7f00-7f01 rw-p"), (denied, ""), (Ok(()), "")];
         let seen = seen.map(|(read, text)| Inspected::of(&read, text.as_bytes()));
         assert_eq!(seen, [Inspected::Open, Inspected::Closed, Inspected::Absent]);
-        assert_eq!(Inspected::of(&Err(KernelError::Gone { pid: 7 }), b""), Inspected::Absent);
+        assert_eq!(Inspected::of(&Err(KernelError::Gone { pid: Pid(7) }), b""), Inspected::Absent);
     }
 
     #[test]

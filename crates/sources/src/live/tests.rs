@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use numapilot_flows::Trace;
+use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use numapilot_perf::abi::{aux_flag, kind, sample};
 use numapilot_perf::testing::streams::{self, Truth};
@@ -104,7 +106,7 @@ impl Kernel {
     fn write_aux(
         &mut self,
         bytes: &[u8],
-        (flags, task): (u64, Option<(u32, u32)>),
+        (flags, task): (u64, Option<(Pid, Tid)>),
         attr: &EventAttr,
         time: u64,
     ) -> bool {
@@ -265,7 +267,7 @@ fn compare(name: &str, trace: &Trace, truths: &[Truth], tells_fills: bool) {
         let home = if truth.is_remote { 1 - node } else { node };
         let thread = trace.thread(access.thread).unwrap();
         assert_eq!(
-            (thread.tid, access.is_write, access.weight),
+            (thread.tid.0, access.is_write, access.weight),
             (truth.tid, truth.is_write, PERIOD),
             "{name}: {truth:?}"
         );
@@ -338,7 +340,7 @@ fn packets_through_aux_areas(by_packet: bool) {
     std::thread::sleep(Duration::from_millis(5));
     let dir = lab.folder.path().join("t");
     let (attr, shift, order, khz) = (lab.attr.clone(), lab.shift, lab.start.order, u64::from(lab.khz));
-    let process = truths.iter().map(|truth| truth.tid).min().unwrap();
+    let process = truths.iter().map(|truth| Pid(truth.tid)).min().unwrap();
     let mut kernels = std::mem::take(&mut lab.kernels);
     let (mut reader, writer) = lab.reader(EventFact::default());
     // The beginning: process, mappings, second thread. (The first two records describe the trace in a file.)
@@ -351,7 +353,7 @@ fn packets_through_aux_areas(by_packet: bool) {
             let ticks = |truth: &Truth| order + (truth.time + shift - truths[0].time) % 1_000_000_000 * khz / 1_000_000;
             let own = some.iter().filter(|truth| truth.cpu == kernel.cpu);
             let packets = |truth: &Truth| streams::packets(truth, ticks(truth));
-            let task = own.clone().next().filter(|_| !by_packet).map(|truth| (process, truth.tid));
+            let task = own.clone().next().filter(|_| !by_packet).map(|truth| (process, Tid(truth.tid)));
             let bytes: Vec<u8> = match by_packet {
                 true => own.flat_map(packets).collect(),
                 false => own.flat_map(|truth| without_context(packets(truth))).collect(),
