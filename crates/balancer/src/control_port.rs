@@ -33,6 +33,8 @@ pub(crate) mod tests {
 
     use std::collections::VecDeque;
 
+    use numapilot_host::Pid;
+
     use super::*;
     use crate::event::Event;
     use crate::status::Command;
@@ -85,11 +87,11 @@ pub(crate) mod tests {
             self.kept.unbound(threads);
         }
 
-        fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+        fn claim(&mut self, pid: Option<Pid>) -> Result<(), String> {
             self.kept.claim(pid)
         }
 
-        fn unclaim(&mut self, pid: u32) {
+        fn unclaim(&mut self, pid: Pid) {
             self.kept.unclaim(pid);
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! A long decision is one [`Event::Decision`] and several [`Event::Orders`] of at most [`ORDERS_PER_LINE`] batches, so that no line grows without limit.
 
+use numapilot_host::Pid;
 pub use numapilot_kernel::actuator::PageOutcomes;
 use serde::Deserialize;
 use serde::Serialize;
@@ -103,7 +104,7 @@ pub struct Start {
     /// Release of the kernel, as `uname -r`.
     pub kernel: String,
     /// Process id of the loop.
-    pub pid: u32,
+    pub pid: Pid,
     /// User of the loop.
     pub uid: u32,
     /// Name of the machine.
@@ -137,7 +138,7 @@ pub struct NodeFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`); with the process id it identifies the process.
     pub start_ticks: u64,
     /// Real user of the process.
@@ -243,7 +244,7 @@ pub struct Orders {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
@@ -317,7 +318,7 @@ pub struct SeenFrom {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadOrder {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread id; `None`: all threads of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
@@ -355,7 +356,7 @@ pub struct Action {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stayed {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
@@ -380,7 +381,7 @@ pub struct Copies {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyTold {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// The node whose copy the mapping was to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
@@ -494,7 +495,7 @@ pub struct PingPong {
     /// Number of the decision that would have moved the pages again.
     pub decision: u64,
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Address of the first byte.
     #[serde(with = "hexadecimal")]
     pub first: u64,
@@ -660,7 +661,7 @@ mod tests {
     #[test]
     fn a_line_reads_back() {
         let batch = Batch {
-            pid: 4711,
+            pid: Pid(4711),
             first: 0x7fff_ffff_f000,
             pages: 3,
             page_bytes: 4096,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::NodeId;
 use numapilot_placement::Action as Order;
@@ -34,7 +35,7 @@ pub fn page_of(order: &Order) -> Option<PageKey> {
 pub fn batches(
     orders: &[Order],
     ids: &[NodeId],
-    pid_of: impl Fn(u32) -> u32,
+    pid_of: impl Fn(u32) -> Pid,
     known: impl Fn(&PageKey) -> Option<Known>,
 ) -> Vec<Batch> {
     let mut sorted: Vec<(&Order, PageKey)> = orders.iter().filter_map(|order| Some((order, page_of(order)?))).collect();
@@ -92,7 +93,7 @@ fn add(sums: &mut Vec<SeenFrom>, more: &[SeenFrom]) {
 }
 
 /// Converts orders about threads. `task_of` returns process id and thread id of a policy's thread number.
-pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(u32, Tid)>) -> Vec<ThreadOrder> {
+pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option<(Pid, Tid)>) -> Vec<ThreadOrder> {
     let order = |order: &Order| match order {
         Order::MoveThread { thread, to } => {
             let (pid, tid) = task_of(*thread)?;
@@ -146,14 +147,14 @@ mod tests {
             [12, 10, 11, 20].map(|number| Order::Migrate { page: page(number), to: NodeIndex(1) }).into();
         let known =
             |page: &PageKey| Some(Known { users: vec![(1, 3)], home: (page.page < 20).then_some(0), bounces: 0 });
-        let told = batches(&orders, &ids, |_| 77, known);
+        let told = batches(&orders, &ids, |_| Pid(77), known);
         assert_eq!(told.len(), 2);
-        assert_eq!((told[0].pid, told[0].first, told[0].pages), (77, 10 * 4096, 3));
+        assert_eq!((told[0].pid, told[0].first, told[0].pages), (Pid(77), 10 * 4096, 3));
         assert_eq!(told[0].fate, PageDecision::Move { from: Some(0), to: 2 });
         assert_eq!(told[0].seen, [SeenFrom { node: 2, reads: 9.0, writes: 0.0 }]);
         assert_eq!(told[1].fate, PageDecision::Move { from: None, to: 2 });
         let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
-        let told = threads(&moves, &ids, |thread| (thread == 3).then_some((77, Tid(78))));
+        let told = threads(&moves, &ids, |thread| (thread == 3).then_some((Pid(77), Tid(78))));
         assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(78), vec![2]));
     }
 

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::mpsc::Sender;
 
+use numapilot_host::Pid;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ pub struct Status {
     /// Name of the run, as in the journal.
     pub run: String,
     /// Process id of the loop.
-    pub pid: u32,
+    pub pid: Pid,
     /// User of the loop.
     pub uid: u32,
     /// Start time in nanoseconds since 1970.

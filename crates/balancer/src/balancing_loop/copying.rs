@@ -1,5 +1,6 @@
 //! The loop's handling of file copies: collects evidence, carries out orders, and undoes copies of a batch that slowed the targets down.
 
+use numapilot_host::Pid;
 use numapilot_placement::Action as Order;
 
 use super::Balancer;
@@ -34,7 +35,7 @@ impl Balancer {
     }
 
     /// Maps a use of a page of a copied file to the page that policies know.
-    pub(super) fn as_file_use(&self, pid: u32, used: Use) -> Use {
+    pub(super) fn as_file_use(&self, pid: Pid, used: Use) -> Use {
         let owner = self.copies.as_ref().and_then(|copies| copies.page(pid, used.page));
         let owner = owner.and_then(|(pid, page)| Some((self.targets.all.get(&pid)?.number(), page)));
         match owner {

@@ -91,6 +91,7 @@ fn permission(
 mod tests {
     //! This process, with a cpuset made up and a policy of its own.
 
+    use numapilot_host::Pid;
     use numapilot_kernel::numa_memory::NumaMemory;
     use numapilot_placement::PageSize;
 
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_node_that_the_cpuset_forbids_is_refused_with_the_reason_until_it_allows_it() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         let managed = targets.all.get_mut(&pid).unwrap();
@@ -127,7 +128,7 @@ mod tests {
     /// Samples of the processor showed their uses, and each counted as 4 KiB of the rate.
     #[test]
     fn hugetlb_pages_stay_whatever_is_asked() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         let managed = targets.all.get_mut(&pid).unwrap();
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn pages_whose_node_the_program_has_chosen_stay() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         let managed = targets.all.get_mut(&pid).unwrap();

@@ -6,6 +6,7 @@ use std::fs;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::now_ticks;
 use numapilot_kernel::KernelError;
@@ -83,8 +84,8 @@ impl Balancer {
         {
             return Err(KernelError::Gone { pid: *gone }.into());
         }
-        let own = std::process::id();
-        let pids: Vec<u32> = members.pids().into_iter().filter(|pid| *pid != own && has_memory(*pid)).collect();
+        let own = Pid::own();
+        let pids: Vec<Pid> = members.pids().into_iter().filter(|pid| *pid != own && has_memory(*pid)).collect();
         if !pids.is_empty() {
             let scope = Scope::Processes(pids.clone());
             self.denied = self.fault_sampler.open(&scope)?;
@@ -107,7 +108,7 @@ impl Balancer {
     }
 
     /// A process that has ended meanwhile is no error.
-    fn add_member(&mut self, pid: u32) -> Result<(), BalancerError> {
+    fn add_member(&mut self, pid: Pid) -> Result<(), BalancerError> {
         match self.add_process(pid) {
             Ok(()) | Err(BalancerError::Kernel(KernelError::Gone { .. })) => Ok(()),
             Err(BalancerError::Source(EventsError::NoProcess { .. })) => Ok(()),
@@ -116,7 +117,7 @@ impl Balancer {
     }
 
     /// Members of the group that have joined. What a member has started inherits its events.
-    fn joined(&mut self) -> Vec<u32> {
+    fn joined(&mut self) -> Vec<Pid> {
         let Some(members) = &mut self.members else { return Vec::new() };
         let joined = members.refresh(&Root::default());
         for member in joined.iter().filter(|member| member.is_child) {
@@ -144,16 +145,16 @@ impl Balancer {
             Err(error) => return self.trouble(error.to_string(), control_port),
         };
         self.removed.retain(|(pid, start)| task::stat(*pid).is_ok_and(|stat| stat.start_ticks == *start));
-        let is_removed = |pid: &u32| self.removed.range((*pid, 0)..=(*pid, u64::MAX)).next().is_some();
-        let own = std::process::id();
+        let is_removed = |pid: &Pid| self.removed.range((*pid, 0)..=(*pid, u64::MAX)).next().is_some();
+        let own = Pid::own();
         // Members of a group are told once, when they join.
         let is_listing = self.options.who == Who::System;
         let listing = self.run_stats.looks() / LIST_EVERY;
         if is_listing {
             self.unfit.keep_listed(&pids);
         }
-        let is_left_out = |pid: u32| is_listing && self.unfit.is_left_out(pid, listing);
-        let new: Vec<u32> = pids
+        let is_left_out = |pid: Pid| is_listing && self.unfit.is_left_out(pid, listing);
+        let new: Vec<Pid> = pids
             .into_iter()
             .filter(|pid| *pid != own && !self.targets.all.contains_key(pid) && !is_removed(pid) && !is_left_out(*pid))
             .collect();
@@ -173,7 +174,7 @@ impl Balancer {
     }
 
     /// Adds a process that was found, and claims it: what another numapilot manages is none of the targets for a moment either. `None`: it cannot be managed.
-    fn add_found(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Option<Target> {
+    fn add_found(&mut self, pid: Pid, control_port: &mut dyn ControlPort) -> Option<Target> {
         if !has_memory(pid) {
             return None;
         }
@@ -236,7 +237,7 @@ impl Balancer {
     /// only set home nodes.
     pub(super) fn uses(&mut self, faults: &[Fault]) -> (Vec<Use>, u64) {
         let mut uses = Vec::with_capacity(faults.len());
-        let mut ask: Vec<(u32, u64)> = Vec::new();
+        let mut ask: Vec<(Pid, u64)> = Vec::new();
         let turn = self.run_stats.looks() % ASKED_IF_LOCAL;
         let weighed = if self.gate.is_calm() { WEIGHED_IF_CALM } else { 1 };
         let mut passed_over = 0;
@@ -291,7 +292,7 @@ impl Balancer {
             uses.push(used);
         }
         if self.copies.is_some() {
-            let pid_of: BTreeMap<u32, u32> =
+            let pid_of: BTreeMap<u32, Pid> =
                 self.targets.all.iter().map(|(pid, managed)| (managed.number(), *pid)).collect();
             let as_known = |used: Use| pid_of.get(&used.process).map_or(used, |pid| self.as_file_use(*pid, used));
             uses = uses.into_iter().map(as_known).collect();
@@ -304,7 +305,7 @@ impl Balancer {
     }
 
     /// Reads the present home nodes of these pages: the kernel may have moved them at the fault.
-    fn ask_homes(&mut self, ask: &[(u32, u64)]) {
+    fn ask_homes(&mut self, ask: &[(Pid, u64)]) {
         let (mut addresses, mut states) = (Vec::new(), Vec::new());
         for part in ask.chunk_by(|a, b| a.0 == b.0) {
             let pid = part[0].0;
@@ -333,7 +334,7 @@ impl Balancer {
 }
 
 /// Kernel threads have no memory of their own.
-fn has_memory(pid: u32) -> bool {
+fn has_memory(pid: Pid) -> bool {
     fs::read_to_string(format!("/proc/{pid}/statm"))
         .ok()
         .and_then(|text| text.split_ascii_whitespace().next()?.parse::<u64>().ok())

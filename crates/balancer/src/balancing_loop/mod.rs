@@ -19,6 +19,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_kernel::actuator::free_memory::NodeFreeMemory;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::actuator::page_bytes;
@@ -110,11 +111,11 @@ pub struct Balancer {
     /// The processes of [`Who::Group`].
     members: Option<Members>,
     /// Processes that a user removed, by process id and start time: they are not found again.
-    removed: BTreeSet<(u32, u64)>,
+    removed: BTreeSet<(Pid, u64)>,
     /// Processes that were found and cannot be managed.
     unfit: Unfit,
     /// Processes of these that this user may not observe: not managed.
-    denied: Vec<u32>,
+    denied: Vec<Pid>,
     /// Nanoseconds for which targets ran without a sample.
     silent_ns: f64,
     /// Number of processor samples since the last decision.
@@ -293,7 +294,7 @@ impl Balancer {
     ///
     /// # Errors
     /// The process has ended already.
-    pub fn child(&mut self, pid: u32) -> Result<(), BalancerError> {
+    pub fn child(&mut self, pid: Pid) -> Result<(), BalancerError> {
         self.fault_sampler.inherits(pid, None);
         if let Some(samples) = &mut self.samples {
             samples.inherits(pid, None);
@@ -310,7 +311,7 @@ impl Balancer {
         if self.options.who == Who::System && !self.options.dry_run {
             control_port.claim(None).map_err(BalancerError::Claimed)?;
         }
-        let pids: Vec<u32> = self.targets.all.keys().copied().collect();
+        let pids: Vec<Pid> = self.targets.all.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.claim(pid, control_port).map_err(BalancerError::Claimed))?;
         control_port.record(Event::Start(self.run_stats.start(
             &self.machine,
@@ -448,7 +449,7 @@ impl Balancer {
     }
 
     /// Claims a process for this loop; a dry run claims none, because it moves nothing.
-    fn claim(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Result<(), String> {
+    fn claim(&mut self, pid: Pid, control_port: &mut dyn ControlPort) -> Result<(), String> {
         if !self.options.dry_run
             && let Some(managed) = self.targets.all.get_mut(&pid).filter(|managed| !managed.is_claimed)
         {
@@ -461,7 +462,7 @@ impl Balancer {
     /// Claims the processes that were added since the last time. A process that another numapilot manages is removed, and that is recorded.
     fn claim_new(&mut self, control_port: &mut dyn ControlPort) {
         let new = |managed: &&ManagedProcess| !managed.is_claimed;
-        let pids: Vec<u32> = self.targets.all.values().filter(new).map(|managed| managed.target.pid).collect();
+        let pids: Vec<Pid> = self.targets.all.values().filter(new).map(|managed| managed.target.pid).collect();
         for pid in pids {
             if let Err(why) = self.claim(pid, control_port) {
                 self.targets.all.remove(&pid);
@@ -485,7 +486,7 @@ impl Balancer {
     }
 
     /// Adds a process, and opens events for it unless it inherited them.
-    fn add_process(&mut self, pid: u32) -> Result<(), BalancerError> {
+    fn add_process(&mut self, pid: Pid) -> Result<(), BalancerError> {
         let mut refused = None;
         let needs_events = !self.fault_sampler.sees(pid);
         if needs_events {
@@ -575,7 +576,7 @@ mod tests {
     #[test]
     fn a_process_that_is_removed_is_sampled_no_longer() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = child.id();
+        let pid = Pid::of_child(&child);
         let machine = crate::estimate::completed(&Machine::live().unwrap()).unwrap().0;
         let policy = numapilot_placement::policy_by_name("first-touch", &machine, 1).unwrap();
         let who = Who::Group(Group::Processes(vec![pid]));

@@ -1,5 +1,7 @@
 //! The loop's status for its readers, and its losses for the journal.
 
+use numapilot_host::Pid;
+
 use super::Balancer;
 use crate::control_port::ControlPort;
 use crate::estimate;
@@ -68,7 +70,7 @@ impl Balancer {
         control_port.status(Status {
             v: status::VERSION,
             run: run_stats.run.clone(),
-            pid: std::process::id(),
+            pid: Pid::own(),
             uid: run_stats.uid,
             started_unix_ns: run_stats.started_unix_ns,
             unix_ns: unix_ns(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use numapilot_host::Group;
+use numapilot_host::Pid;
 use numapilot_kernel::balancing::BalancingMoves;
 use numapilot_machine::Machine;
 use numapilot_placement::Observation as Observed;
@@ -61,8 +62,8 @@ impl RunStats {
     pub fn new(options: &Options) -> RunStats {
         let now = unix_ns();
         RunStats {
-            run: format!("{:x}-{}", now / 1000, std::process::id()),
-            uid: numapilot_kernel::task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            run: format!("{:x}-{}", now / 1000, Pid::own()),
+            uid: numapilot_kernel::task::user_of(Pid::own()).unwrap_or(u32::MAX),
             policy: options.policy.clone(),
             dry_run: options.dry_run,
             started_unix_ns: now,
@@ -92,7 +93,7 @@ impl RunStats {
             run: self.run.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
-            pid: std::process::id(),
+            pid: Pid::own(),
             uid: self.uid,
             machine: machine.name().to_owned(),
             nodes: machine.nodes().iter().map(node).collect(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::Action as Order;
@@ -376,7 +377,7 @@ impl Balancer {
             }
         });
         for (page, pages, bounces, rest) in order_events::ranges_left_alone(resting) {
-            let pid = self.targets.by_number(page.process).map_or(0, |managed| managed.target.pid);
+            let pid = self.targets.by_number(page.process).map_or(Pid(0), |managed| managed.target.pid);
             let left_alone_ns = Some(u64::from(rest) * self.options.tunables.interval.as_nanos() as u64);
             let moves = u64::from(bounces);
             let first = page.page * 4096;
@@ -389,7 +390,7 @@ impl Balancer {
     fn record_orders(&mut self, decision: u64, orders: &[Order], held_back: &str, control_port: &mut dyn ControlPort) {
         let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
         let targets = &self.targets;
-        let pid_of = |number| targets.by_number(number).map_or(0, |managed| managed.target.pid);
+        let pid_of = |number| targets.by_number(number).map_or(Pid(0), |managed| managed.target.pid);
         let known = |page: &PageKey| self.known(page);
         let batches = order_events::batches(orders, &ids, pid_of, known);
         let threads = order_events::threads(orders, &ids, |number| {

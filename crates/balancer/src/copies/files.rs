@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::maps;
 use numapilot_kernel::maps::MapLine;
@@ -44,7 +45,7 @@ pub struct Found {
 ///
 /// # Errors
 /// The process has ended, or may not be inspected.
-pub fn read(pid: u32, folder: &Path, buffer: &mut Vec<u8>) -> Result<Option<Vec<Found>>, KernelError> {
+pub fn read(pid: Pid, folder: &Path, buffer: &mut Vec<u8>) -> Result<Option<Vec<Found>>, KernelError> {
     maps::read(pid, "smaps", buffer)?;
     Ok(found_in(buffer, folder))
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_kernel::actuator::free_memory::NodeMemory;
 use numapilot_kernel::maps;
 use numapilot_kernel::memory::PageQuery;
@@ -79,7 +80,7 @@ impl Residence {
 }
 
 /// A process id, the node whose copy it is to show, and the file.
-type Wanted = (u32, NodeIndex, u64);
+type Wanted = (Pid, NodeIndex, u64);
 
 /// The outcome of a batch of orders.
 #[derive(Clone, Debug, Default)]
@@ -104,9 +105,9 @@ pub struct Copies {
     keep_bytes: u64,
     registry: CopyRegistry,
     /// The nodes on which processes run, by process id.
-    nodes: BTreeMap<u32, Residence>,
+    nodes: BTreeMap<Pid, Residence>,
     /// Processes that were read before, so that their uses since then are known.
-    asked: BTreeSet<u32>,
+    asked: BTreeSet<Pid>,
     /// The state that was last sent to the libraries.
     sent: BTreeSet<Wanted>,
     log_offset: u64,
@@ -141,16 +142,15 @@ impl Copies {
 
     /// Maps a page to the file page that policies know: process id and page; `None`: it is not a page of such a file.
     #[must_use]
-    pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+    pub fn page(&self, pid: Pid, page: u64) -> Option<(Pid, u64)> {
         self.registry.page(pid, page)
     }
 
     /// Ranges that are mapped read-only and the nodes that have copies of them, ascending; processes by the numbers that policies use.
     #[must_use]
     pub fn ranges(&self, targets: &Targets) -> Vec<ReadOnlyRange> {
-        let with_number =
-            |range: ReadOnlyRange| Some(ReadOnlyRange { process: targets.all.get(&range.process)?.number(), ..range });
-        let mut ranges: Vec<ReadOnlyRange> = self.registry.ranges().filter_map(with_number).collect();
+        let number_of = |pid: Pid| targets.all.get(&pid).map(ManagedProcess::number);
+        let mut ranges: Vec<ReadOnlyRange> = self.registry.ranges(number_of).collect();
         ranges.sort_unstable_by_key(|range| (range.process, range.first));
         ranges
     }
@@ -200,7 +200,7 @@ impl Copies {
         (uses, events, troubles)
     }
 
-    fn look_at(&mut self, pid: u32, managed: &ManagedProcess) -> Result<(), String> {
+    fn look_at(&mut self, pid: Pid, managed: &ManagedProcess) -> Result<(), String> {
         // A process that has ended is noticed at the next observation.
         let Ok(Some(found)) = files::read(pid, self.mappings.folder(), &mut self.text) else { return Ok(()) };
         self.registry.saw(pid, found);
@@ -219,7 +219,7 @@ impl Copies {
     /// Converts a process's uses of files to uses of pages: of each mapping, the share of sampled pages that was used.
     fn uses_of(
         &self,
-        pid: u32,
+        pid: Pid,
         managed: &ManagedProcess,
         targets: &Targets,
         query: &mut PageQuery,
@@ -398,7 +398,7 @@ impl Copies {
     /// Waits until every process has answered, at most [`ANSWERS_WITHIN`].
     fn wait(&mut self, decision: u64, changed: Vec<Wanted>, targets: &Targets) -> Vec<event::Copies> {
         let until = Instant::now() + ANSWERS_WITHIN;
-        let mut expected: BTreeSet<(u32, u64)> = changed.into_iter().map(|(pid, _, file)| (pid, file)).collect();
+        let mut expected: BTreeSet<(Pid, u64)> = changed.into_iter().map(|(pid, _, file)| (pid, file)).collect();
         let mut events: Vec<event::Copies> = Vec::new();
         while !expected.is_empty() && Instant::now() < until {
             for event in self.read_answers(decision, targets) {
@@ -499,7 +499,10 @@ mod tests {
         std::fs::write(log, "7\t1\treplaced\t4096\t7f0000000000\t-\t/tmp/data\n").unwrap();
         let told = copies.last_answers(&targets);
         let [event::Copies { file, processes, .. }] = &told[..] else { panic!("{told:?}") };
-        assert_eq!((file.as_str(), processes[0].pid, processes[0].done), ("/tmp/data", 7, event::CopyDone::Copied));
+        assert_eq!(
+            (file.as_str(), processes[0].pid, processes[0].done),
+            ("/tmp/data", Pid(7), event::CopyDone::Copied)
+        );
         assert!(copies.last_answers(&targets).is_empty());
     }
 
@@ -508,7 +511,7 @@ mod tests {
     fn files_of_one_batch_share_what_a_node_has_left() {
         let mappings = Mappings::prepare(Rules { by_order: true, ..Rules::default() }).unwrap();
         let mut copies = Copies::new(mappings, &Machine::live().unwrap(), 0);
-        let (pid, mut targets) = (std::process::id(), Targets::default());
+        let (pid, mut targets) = (Pid::own(), Targets::default());
         targets.add(pid).unwrap();
         let process = targets.all[&pid].number();
         let found = |inode: u64| files::Found {

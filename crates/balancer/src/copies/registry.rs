@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeIndex;
 use numapilot_placement::ReadOnlyRange;
 
@@ -17,7 +18,7 @@ pub const SAMPLED: u64 = 64;
 const WANTED_SHARE: usize = 4;
 
 /// A mapping: process id, and first address.
-pub type Place = (u32, u64);
+pub type Place = (Pid, u64);
 
 /// State of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub enum CopyDecision {
 
 impl CopyRegistry {
     /// Updates the mappings of a process.
-    pub fn saw(&mut self, pid: u32, found: Vec<Found>) {
+    pub fn saw(&mut self, pid: Pid, found: Vec<Found>) {
         let old: Vec<Place> = self.places_of(pid).collect();
         let fresh: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
         for place in old.into_iter().filter(|place| !fresh.contains(&place.1)) {
@@ -72,7 +73,7 @@ impl CopyRegistry {
     }
 
     /// Keeps the processes for which `is_there` is true, and drops the mappings of all others.
-    pub fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
+    pub fn keep(&mut self, is_there: impl Fn(Pid) -> bool) {
         let before = self.shown.len();
         self.shown.retain(|place, _| is_there(place.0));
         if self.shown.len() != before {
@@ -90,12 +91,12 @@ impl CopyRegistry {
         self.files.retain(|inode, _| inodes.contains(inode));
     }
 
-    fn places_of(&self, pid: u32) -> impl Iterator<Item = Place> + '_ {
+    fn places_of(&self, pid: Pid) -> impl Iterator<Item = Place> + '_ {
         self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(place, _)| *place)
     }
 
     /// The mappings of a process that provide evidence.
-    pub fn mappings_of(&self, pid: u32) -> impl Iterator<Item = &Found> {
+    pub fn mappings_of(&self, pid: Pid) -> impl Iterator<Item = &Found> {
         let all = self.shown.range((pid, 0)..=(pid, u64::MAX)).map(|(_, one)| one);
         all.filter(|one| self.files.get(&one.part.inode).is_some_and(|file| !file.is_refused))
     }
@@ -103,7 +104,7 @@ impl CopyRegistry {
     /// Maps a page (address divided by 4,096) of a process to the page that policies know: the owner's process id and page. `None`: it is not of such a
     /// mapping.
     #[must_use]
-    pub fn page(&self, pid: u32, page: u64) -> Option<(u32, u64)> {
+    pub fn page(&self, pid: Pid, page: u64) -> Option<(Pid, u64)> {
         let address = page * 4096;
         let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
         if place.0 != pid || address >= one.start + one.part.bytes || self.files.get(&one.part.inode)?.is_refused {
@@ -115,14 +116,14 @@ impl CopyRegistry {
 
     /// Inode of the file of a page that policies know.
     #[must_use]
-    pub fn file_of(&self, pid: u32, page: u64) -> Option<u64> {
+    pub fn file_of(&self, pid: Pid, page: u64) -> Option<u64> {
         let address = page * 4096;
         let (place, one) = self.shown.range(..=(pid, address)).next_back()?;
         (place.0 == pid && address < one.start + one.part.bytes).then_some(one.part.inode)
     }
 
     /// Registers that a policy ordered a page copied.
-    pub fn want(&mut self, pid: u32, page: u64) -> CopyDecision {
+    pub fn want(&mut self, pid: Pid, page: u64) -> CopyDecision {
         let Some(inode) = self.file_of(pid, page) else { return CopyDecision::Unknown };
         let pages: u64 = self.owners.keys().filter(|part| part.inode == inode).map(sampled_pages).sum();
         let Some(file) = self.files.get_mut(&inode).filter(|file| !file.is_refused) else {
@@ -179,7 +180,7 @@ impl CopyRegistry {
 
     /// The wanted state: (process, node, file) for each process that maps a file with copies and runs on a node that has one.
     #[must_use]
-    pub fn wanted(&self, node_of: impl Fn(u32) -> Option<NodeIndex>) -> BTreeSet<(u32, NodeIndex, u64)> {
+    pub fn wanted(&self, node_of: impl Fn(Pid) -> Option<NodeIndex>) -> BTreeSet<(Pid, NodeIndex, u64)> {
         let mut all = BTreeSet::new();
         for ((pid, _), one) in &self.shown {
             let copies = self.files.get(&one.part.inode).map(|file| &file.copies);
@@ -192,18 +193,18 @@ impl CopyRegistry {
         all
     }
 
-    /// The ranges of these pages as policies know them, with the owner's process id as the process.
-    pub fn ranges(&self) -> impl Iterator<Item = ReadOnlyRange> + '_ {
-        self.owners.iter().filter_map(|(part, (pid, start))| {
+    /// The ranges of these pages as policies know them. `number_of`: the number that policies use for a process.
+    pub fn ranges(&self, number_of: impl Fn(Pid) -> Option<u32>) -> impl Iterator<Item = ReadOnlyRange> {
+        self.owners.iter().filter_map(move |(part, (pid, start))| {
             let file = self.files.get(&part.inode).filter(|file| !file.is_refused)?;
             let copies = file.copies.iter().copied().collect();
-            Some(ReadOnlyRange { process: *pid, first: start / 4096, pages: part.bytes / 4096, copies })
+            Some(ReadOnlyRange { process: number_of(*pid)?, first: start / 4096, pages: part.bytes / 4096, copies })
         })
     }
 
     /// Pages of a file, as policies know them, for which copies were ordered: used to report to policies that the copies are gone.
     #[must_use]
-    pub fn wanted_pages(&self, inode: u64) -> Vec<(u32, u64)> {
+    pub fn wanted_pages(&self, inode: u64) -> Vec<(Pid, u64)> {
         let Some(file) = self.files.get(&inode) else { return Vec::new() };
         let owner = self.owners.iter().find(|(part, _)| part.inode == inode).map(|(_, place)| place.0);
         owner.map_or_else(Vec::new, |pid| file.wanted.iter().map(|page| (pid, *page)).collect())
@@ -231,19 +232,19 @@ mod tests {
 
     fn two_processes() -> CopyRegistry {
         let mut registry = CopyRegistry::default();
-        registry.saw(7, vec![found(0x10000, None)]);
-        registry.saw(8, vec![found(0x90000, None)]);
+        registry.saw(Pid(7), vec![found(0x10000, None)]);
+        registry.saw(Pid(8), vec![found(0x90000, None)]);
         registry
     }
 
     #[test]
     fn all_processes_pages_of_a_file_are_the_owners() {
         let mut registry = two_processes();
-        assert_eq!(registry.page(8, 0x92), Some((7, 0x12)));
-        assert_eq!(registry.page(8, 0x90 + 64), None, "behind its end");
-        assert_eq!(registry.page(8, 0x8f), None);
-        registry.keep(|pid| pid != 7);
-        assert_eq!(registry.page(8, 0x92), Some((8, 0x92)), "the owner has ended");
+        assert_eq!(registry.page(Pid(8), 0x92), Some((Pid(7), 0x12)));
+        assert_eq!(registry.page(Pid(8), 0x90 + 64), None, "behind its end");
+        assert_eq!(registry.page(Pid(8), 0x8f), None);
+        registry.keep(|pid| pid != Pid(7));
+        assert_eq!(registry.page(Pid(8), 0x92), Some((Pid(8), 0x92)), "the owner has ended");
         registry.keep(|_| false);
         assert_eq!(registry.path(42), None);
     }
@@ -252,22 +253,22 @@ mod tests {
     fn a_file_is_copied_once_a_quarter_of_its_pages_is_wanted() {
         let mut registry = two_processes();
         for page in 0..15 {
-            assert_eq!(registry.want(7, 0x10 + page), CopyDecision::TooFew);
+            assert_eq!(registry.want(Pid(7), 0x10 + page), CopyDecision::TooFew);
         }
-        assert_eq!(registry.want(7, 0x10), CopyDecision::TooFew, "the same once more");
-        assert_eq!(registry.want(7, 0x1f), CopyDecision::Enough);
+        assert_eq!(registry.want(Pid(7), 0x10), CopyDecision::TooFew, "the same once more");
+        assert_eq!(registry.want(Pid(7), 0x1f), CopyDecision::Enough);
         registry.set_copies(42, BTreeSet::from([0, 1].map(NodeIndex)));
-        assert_eq!(registry.want(7, 0x500), CopyDecision::Unknown);
-        let node_of = |pid| Some(NodeIndex(pid as usize - 7));
-        assert_eq!(registry.wanted(node_of), BTreeSet::from([(7, NodeIndex(0), 42), (8, NodeIndex(1), 42)]));
+        assert_eq!(registry.want(Pid(7), 0x500), CopyDecision::Unknown);
+        let node_of = |pid: Pid| Some(NodeIndex(pid.0 as usize - 7));
+        assert_eq!(registry.wanted(node_of), BTreeSet::from([(Pid(7), NodeIndex(0), 42), (Pid(8), NodeIndex(1), 42)]));
         assert_eq!(registry.wanted(|_| Some(NodeIndex(2))), BTreeSet::new(), "nobody runs where a copy is");
         let range = ReadOnlyRange { process: 7, first: 0x10, pages: 64, copies: NodeSet(0b11) };
         assert_eq!(
-            registry.ranges().collect::<Vec<_>>(),
+            registry.ranges(|pid| Some(pid.0)).collect::<Vec<_>>(),
             [range],
             "all its pages have copies, not only those that were ordered"
         );
-        registry.saw(8, vec![found(0x90000, Some(1))]);
+        registry.saw(Pid(8), vec![found(0x90000, Some(1))]);
         assert_eq!(registry.wanted(node_of).len(), 2, "who shows its copy goes on to");
         assert_eq!(registry.wanted_pages(42).len(), 16);
         registry.set_copies(42, BTreeSet::new());
@@ -278,10 +279,10 @@ mod tests {
     fn what_cannot_be_copied_is_no_evidence_any_more() {
         let mut registry = two_processes();
         registry.refuse(42);
-        assert_eq!((registry.page(8, 0x92), registry.mappings_of(8).count()), (None, 0));
-        assert_eq!(registry.want(7, 0x10), CopyDecision::Unknown);
+        assert_eq!((registry.page(Pid(8), 0x92), registry.mappings_of(Pid(8)).count()), (None, 0));
+        assert_eq!(registry.want(Pid(7), 0x10), CopyDecision::Unknown);
         let other = Found { path: Some(PathBuf::from("/other")), ..found(0x10000, None) };
-        registry.saw(7, vec![other]);
-        assert_eq!(registry.mappings_of(7).count(), 1, "the number came again for another file");
+        registry.saw(Pid(7), vec![other]);
+        assert_eq!(registry.mappings_of(Pid(7)).count(), 1, "the number came again for another file");
     }
 }

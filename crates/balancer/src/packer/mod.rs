@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use numapilot_host::Group;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::actuator::page_bytes;
@@ -78,10 +79,10 @@ pub struct Packer {
     machine: Machine,
     options: Options,
     settings: PackingSettings,
-    watched: BTreeMap<u32, Watched>,
+    watched: BTreeMap<Pid, Watched>,
     held: BTreeMap<Unit, Held>,
     /// Processes to leave alone, because another numapilot manages them or a user removed them: process id and start time.
-    foreign: BTreeSet<(u32, u64)>,
+    foreign: BTreeSet<(Pid, u64)>,
     /// Processes of the machine without memory of their own.
     unfit: Unfit,
     looker: Looker,
@@ -129,7 +130,7 @@ impl Packer {
             is_paused: false,
             says: String::new(),
             troubles: BTreeSet::new(),
-            run: format!("{:x}-{}", now / 1000, std::process::id()),
+            run: format!("{:x}-{}", now / 1000, Pid::own()),
             started_unix_ns: now,
             machine,
             members,
@@ -155,7 +156,7 @@ impl Packer {
         control_port.record(Event::Start(Start {
             run: self.run.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
+            pid: Pid::own(),
             machine: self.machine.name().to_owned(),
             policy: "packing".to_owned(),
             dry_run: self.options.dry_run,
@@ -170,7 +171,7 @@ impl Packer {
     }
 
     /// Sets the process id of the program that was started.
-    pub fn child(&mut self, pid: u32) {
+    pub fn child(&mut self, pid: Pid) {
         let group = Group::Trees(vec![pid]);
         self.members = Some(Members::new(group.clone()));
         self.options.who = Who::Group(group);
@@ -265,7 +266,7 @@ impl Packer {
     }
 
     /// Adds a process.
-    fn watch(&mut self, pid: u32, control_port: &mut dyn ControlPort) -> Result<(), String> {
+    fn watch(&mut self, pid: Pid, control_port: &mut dyn ControlPort) -> Result<(), String> {
         if self.watched.contains_key(&pid) {
             return Ok(());
         }
@@ -282,8 +283,8 @@ impl Packer {
 
     /// Restores the affinities that processes without a unit of their own have inherited from their parent's unit (`None`: any): idle ones, and, where
     /// children are not managed, all of them.
-    fn release_children(&self, of: Option<u32>) {
-        let is_unit = |pid: &u32| self.held.contains_key(&Unit::Process(*pid));
+    fn release_children(&self, of: Option<Pid>) {
+        let is_unit = |pid: &Pid| self.held.contains_key(&Unit::Process(*pid));
         if !of.map_or(!self.held.is_empty(), |of| is_unit(&of)) {
             return;
         }
@@ -295,7 +296,7 @@ impl Packer {
         }
     }
 
-    fn release_process(&mut self, pid: u32, control_port: &mut dyn ControlPort) {
+    fn release_process(&mut self, pid: Pid, control_port: &mut dyn ControlPort) {
         self.release_children(Some(pid));
         if self.watched.remove(&pid).is_some() {
             control_port.unclaim(pid);
@@ -309,7 +310,7 @@ impl Packer {
         self.last = Instant::now();
         self.counters.observations += 1;
         self.find(control_port);
-        let ended: Vec<u32> = self.watched.iter_mut().filter_map(|(pid, one)| (!one.look()).then_some(*pid)).collect();
+        let ended: Vec<Pid> = self.watched.iter_mut().filter_map(|(pid, one)| (!one.look()).then_some(*pid)).collect();
         if !ended.is_empty() {
             let removed: Vec<Target> =
                 ended.iter().filter_map(|pid| self.watched.get(pid).map(|one| one.target.clone())).collect();
@@ -338,7 +339,7 @@ impl Packer {
             Who::Child => Vec::new(),
         };
         missing.into_iter().for_each(|what| self.trouble(what, control_port));
-        let own = std::process::id();
+        let own = Pid::own();
         let is_listing = self.options.who == Who::System;
         if is_listing {
             self.unfit.keep_listed(&pids);
@@ -409,7 +410,7 @@ impl Packer {
     }
 
     /// Reads the memory of processes, as often as its cost allows. False: a stop or pause came meanwhile.
-    fn look_at_memory(&mut self, pids: &[u32], control_port: &mut dyn ControlPort) -> bool {
+    fn look_at_memory(&mut self, pids: &[Pid], control_port: &mut dyn ControlPort) -> bool {
         let mut progress = StepProgress::new(control_port, &mut self.waiting);
         for pid in pids {
             if !progress.goes_on() {
@@ -423,7 +424,7 @@ impl Packer {
     }
 
     /// Moves what a stop or pause has left.
-    fn finish(&mut self, found: &[(Unit, Vec<u32>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
+    fn finish(&mut self, found: &[(Unit, Vec<Pid>, Demand, units::Allowed)], control_port: &mut dyn ControlPort) {
         for (unit, pids, ..) in found {
             if self.held.get(unit).is_some_and(|held| held.is_unfinished) {
                 let placed = self.place(unit, pids, control_port);
@@ -433,7 +434,7 @@ impl Packer {
     }
 
     /// Registers children of placed processes: they inherit the placement, and get back their parent's previous affinity later.
-    fn adopt(&mut self, units: &BTreeMap<Unit, Vec<u32>>) {
+    fn adopt(&mut self, units: &BTreeMap<Unit, Vec<Pid>>) {
         for unit in units.keys().filter(|unit| !self.held.contains_key(unit)).cloned().collect::<Vec<_>>() {
             let Unit::Process(pid) = unit else { continue };
             let parent = task::parent_of(pid).and_then(|parent| self.held.get(&Unit::Process(parent)));
@@ -446,7 +447,7 @@ impl Packer {
     /// Carries out a packing.
     fn carry_out(
         &mut self,
-        found: Vec<(Unit, Vec<u32>, Demand, units::Allowed)>,
+        found: Vec<(Unit, Vec<Pid>, Demand, units::Allowed)>,
         packing: &Packing,
         control_port: &mut dyn ControlPort,
     ) {
@@ -496,7 +497,7 @@ impl Packer {
     }
 
     /// Places a unit on its nodes. A stop or pause ends it: what has moved is in the account, and the rest is done later ([`Packer::finish`]).
-    fn place(&mut self, unit: &Unit, pids: &[u32], control_port: &mut dyn ControlPort) -> Placed {
+    fn place(&mut self, unit: &Unit, pids: &[Pid], control_port: &mut dyn ControlPort) -> Placed {
         let mut placed = Placed::default();
         let Some(mut held) = self.held.remove(unit) else { return placed };
         held.is_unfinished = false;
@@ -530,7 +531,7 @@ impl Packer {
     /// No unit moves: new threads are bound like the threads that created them.
     fn bind_new_threads(
         &mut self,
-        found: &[(Unit, Vec<u32>, Demand, units::Allowed)],
+        found: &[(Unit, Vec<Pid>, Demand, units::Allowed)],
         control_port: &mut dyn ControlPort,
     ) {
         let online = if self.held.is_empty() { None } else { affinity::online() };
@@ -585,8 +586,8 @@ impl Packer {
         control_port.status(Status {
             v: status::VERSION,
             run: self.run.clone(),
-            pid: std::process::id(),
-            uid: task::user_of(std::process::id()).unwrap_or(u32::MAX),
+            pid: Pid::own(),
+            uid: task::user_of(Pid::own()).unwrap_or(u32::MAX),
             started_unix_ns: self.started_unix_ns,
             unix_ns: unix_ns(),
             state: if self.is_paused { State::Paused } else { State::Running },
@@ -616,7 +617,7 @@ fn words(packing: &Packing, units: usize) -> String {
 }
 
 /// Kernel threads have no memory of their own.
-fn has_memory(pid: u32) -> bool {
+fn has_memory(pid: Pid) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     text.split_ascii_whitespace().next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages > 0)
 }
@@ -630,7 +631,7 @@ mod tests {
 
     #[test]
     fn a_stop_within_a_step_ends_its_work_and_what_is_left_is_done_by_the_next() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let who = Who::Group(Group::Processes(vec![pid]));
         let mut packer =
             Packer::new(Machine::live().unwrap(), Options { who, dry_run: true, ..Options::default() }).unwrap();
@@ -662,7 +663,7 @@ mod tests {
         use numapilot_host::Tid;
 
         use crate::system::binding;
-        let all = affinity::of_thread(Tid::first_of(std::process::id())).unwrap();
+        let all = affinity::of_thread(Tid::first_of(Pid::own())).unwrap();
         if all.cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
@@ -671,7 +672,7 @@ mod tests {
         shell.args(["-c", "read x; sleep 100 & echo $!; wait"]);
         shell.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let mut shell = shell.spawn().unwrap();
-        let pid = shell.id();
+        let pid = Pid::of_child(&shell);
         let mut desk = Desk::default();
         let first = all.cpus().into_iter().take(1).collect();
         let start_ticks = task::stat(pid).unwrap().start_ticks;
@@ -682,7 +683,7 @@ mod tests {
         std::io::Write::write_all(shell.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
-        let child: u32 = line.trim().parse().unwrap();
+        let child: Pid = line.trim().parse().unwrap();
         assert_eq!(affinity::of_thread(Tid::first_of(child)).unwrap(), first, "inherited");
         let who = Who::Group(Group::Processes(vec![pid]));
         let mut packer =
@@ -691,7 +692,7 @@ mod tests {
         packer.end("the test is over".to_owned(), &mut desk);
         let now = [pid, child].map(|pid| affinity::of_thread(Tid::first_of(pid)).unwrap());
         // SAFETY: a signal to the shell's child, which nobody has waited for: the shell waits in vain.
-        unsafe { libc::kill(child.cast_signed(), libc::SIGKILL) };
+        unsafe { libc::kill(child.0.cast_signed(), libc::SIGKILL) };
         shell.kill().unwrap();
         shell.wait().unwrap();
         assert_eq!(now, [all.clone(), all]);

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::actuator::Mover;
 use numapilot_kernel::affinity::CpuMask;
@@ -122,7 +123,7 @@ impl Held {
     }
 
     /// Reads again what the unit is allowed to use, apart from what this program has written: its administrator may have changed the cpuset, or one above it.
-    pub fn look_at_allowed(&mut self, root: &Path, unit: &Unit, first: Option<u32>) {
+    pub fn look_at_allowed(&mut self, root: &Path, unit: &Unit, first: Option<Pid>) {
         let Some(before) = &mut self.allowed else { return };
         self.allowed_now = match unit {
             Unit::Process(_) => first.and_then(|pid| before.now(root, pid)),
@@ -141,7 +142,7 @@ impl Held {
     /// Binds the threads of a process to the CPUs of the nodes that it may use. `online`: the CPUs that are, read once for many threads.
     pub fn by_affinity(
         &mut self,
-        pid: u32,
+        pid: Pid,
         machine: &Machine,
         online: Option<&CpuMask>,
         undo_log: &mut dyn UndoLog,
@@ -201,7 +202,7 @@ impl Held {
     }
 
     /// Restores the affinities that a process's threads have inherited from this unit, if it is a child that is no unit itself.
-    pub fn release_child(&self, pid: u32) {
+    pub fn release_child(&self, pid: Pid) {
         binding::release_unseen(pid, |_| false, &self.bindings());
     }
 
@@ -221,7 +222,7 @@ impl Held {
         let (mut free, bindings) = (Vec::new(), self.bindings());
         let threads = std::mem::take(&mut self.threads);
         let known: BTreeSet<Tid> = threads.keys().map(|id| id.tid).collect();
-        let pids: BTreeSet<u32> = threads.keys().map(|id| id.pid).collect();
+        let pids: BTreeSet<Pid> = threads.keys().map(|id| id.pid).collect();
         for (id, bound) in threads {
             if !binding::is_ours(id, &bound) || thread_cpus::restore(id.pid, id.tid, &bound.before).is_ok() {
                 free.push(id);
@@ -235,7 +236,7 @@ impl Held {
     }
 }
 
-fn threads_of(pid: u32) -> Vec<ThreadId> {
+fn threads_of(pid: Pid) -> Vec<ThreadId> {
     let tids = task::threads_of(pid).unwrap_or_default();
     let id = |tid: Tid| {
         let stat = task::stat_of_thread(pid, tid).ok()?;
@@ -362,7 +363,7 @@ mod tests {
     #[test]
     fn a_gathering_that_is_ended_says_so_and_what_it_has_looked_at() {
         let machine = Machine::live().unwrap();
-        let mut one = Watched::new(std::process::id()).unwrap();
+        let mut one = Watched::new(Pid::own()).unwrap();
         let (mut mover, mut placed) = (Mover::new(MoveOptions::default()), Placed::default());
         let mut progress = Until::default();
         // From every node to none that this machine has: where there is one node, the route would else be empty.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
@@ -58,7 +59,7 @@ impl Watched {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn new(pid: u32) -> Result<Watched, KernelError> {
+    pub fn new(pid: Pid) -> Result<Watched, KernelError> {
         let process = task::Process::open(pid)?;
         let stat = task::stat(pid)?;
         let users = task::users_of(pid).ok_or(KernelError::Gone { pid })?;
@@ -108,7 +109,7 @@ pub enum Unit {
     /// All processes of a cgroup, by its cpuset.
     Cgroup(PathBuf),
     /// One process, by the affinities of its threads.
-    Process(u32),
+    Process(Pid),
 }
 
 impl std::fmt::Display for Unit {
@@ -121,10 +122,10 @@ impl std::fmt::Display for Unit {
 }
 
 /// Groups the processes that use processors, and those in `held`, which are placed already, into units. `root` is the root of the file system.
-pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit>) -> BTreeMap<Unit, Vec<u32>> {
-    let mut units: BTreeMap<Unit, Vec<u32>> = BTreeMap::new();
+pub fn units(root: &Path, watched: &BTreeMap<Pid, Watched>, held: &BTreeSet<Unit>) -> BTreeMap<Unit, Vec<Pid>> {
+    let mut units: BTreeMap<Unit, Vec<Pid>> = BTreeMap::new();
     let mut groups: BTreeMap<PathBuf, bool> = BTreeMap::new();
-    let is_busy = |pid: &u32| watched.get(pid).is_some_and(|one| one.cpus >= LEAST_CPUS);
+    let is_busy = |pid: &Pid| watched.get(pid).is_some_and(|one| one.cpus >= LEAST_CPUS);
     for pid in watched.keys() {
         let folder = cgroup::of_process(root, *pid).filter(|folder| {
             *groups
@@ -147,20 +148,20 @@ pub fn units(root: &Path, watched: &BTreeMap<u32, Watched>, held: &BTreeSet<Unit
 /// Whether a cgroup can be placed as a unit: a leaf with a cpuset of its own, all of whose processes are managed here, and whose threads are not bound more
 /// narrowly, because older kernels forget such masks when the cpuset changes. An inherited cpuset is not touched, because the kernel does not allow emptying it
 /// again (ENOSPC); nor is a partition, whose CPUs its administrator has set apart.
-fn is_to_itself(folder: &Path, watched: &BTreeMap<u32, Watched>) -> bool {
+fn is_to_itself(folder: &Path, watched: &BTreeMap<Pid, Watched>) -> bool {
     let Some(cpuset) = cgroup::cpuset(folder).filter(|_| !cgroup::has_children(folder)) else { return false };
     if cpuset.cpus.is_empty() || cpuset.mems.is_empty() || cpuset.is_partition {
         return false;
     }
     let members = cgroup::members(folder);
-    let cpus_of = |pid: u32| affinity::of_thread(Tid::first_of(pid));
-    let is_free = |pid: &u32| is_uniform(*pid) && cpus_of(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
+    let cpus_of = |pid: Pid| affinity::of_thread(Tid::first_of(pid));
+    let is_free = |pid: &Pid| is_uniform(*pid) && cpus_of(*pid).is_ok_and(|mask| mask == cpuset.effective_cpus);
     !members.is_empty() && members.iter().all(|pid| watched.contains_key(pid) && is_free(pid))
 }
 
 /// Whether all threads have the same affinity, and none has a real-time policy. A program with differing affinities places its threads itself, and one with
 /// deadlines may miss them on fewer CPUs, or while its memory moves: neither is moved.
-fn is_uniform(pid: u32) -> bool {
+fn is_uniform(pid: Pid) -> bool {
     let tids = task::threads_of(pid).unwrap_or_default();
     if tids.iter().any(|tid| affinity::is_real_time(*tid)) {
         return false;
@@ -175,8 +176,8 @@ fn is_uniform(pid: u32) -> bool {
 /// placed, as far as it is now ([`Allowed::now`]).
 pub fn demand(
     machine: &Machine,
-    pids: &[u32],
-    watched: &BTreeMap<u32, Watched>,
+    pids: &[Pid],
+    watched: &BTreeMap<Pid, Watched>,
     before: Option<&Allowed>,
     bound: NodeSet,
 ) -> Option<(Demand, Allowed)> {
@@ -212,7 +213,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    fn of_process(pid: u32) -> Option<Allowed> {
+    fn of_process(pid: Pid) -> Option<Allowed> {
         let cpus = affinity::of_thread(Tid::first_of(pid)).ok()?;
         Some(Allowed { cpus, mems: cgroup::allowed_nodes(Path::new("/"), pid)? })
     }
@@ -220,7 +221,7 @@ impl Allowed {
     /// What is left now of what a process was allowed before its threads were bound: its cpuset may have been changed meanwhile. This program changes no
     /// cpuset of a process that it places by affinities.
     #[must_use]
-    pub fn now(&self, root: &Path, pid: u32) -> Option<Allowed> {
+    pub fn now(&self, root: &Path, pid: Pid) -> Option<Allowed> {
         let mems = cgroup::allowed_nodes(root, pid)?;
         let cpuset = cgroup::of_process(root, pid).and_then(|folder| cgroup::nearest_cpuset(&folder));
         let cpus = cpuset.map_or_else(|| self.cpus.clone(), |cpuset| self.cpus.and(&cpuset.effective_cpus));
@@ -253,7 +254,7 @@ impl Allowed {
 /// Nodes that this process may use.
 #[must_use]
 pub fn allowed_here(machine: &Machine) -> NodeSet {
-    let allowed = Allowed::of_process(std::process::id());
+    let allowed = Allowed::of_process(Pid::own());
     allowed.map_or(NodeSet::all(machine.nodes().len()), |allowed| allowed.nodes(machine))
 }
 
@@ -269,7 +270,7 @@ mod tests {
     #[test]
     fn policies_are_read_anew_after_an_exec() {
         let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
-        let pid = child.0.id();
+        let pid = Pid::of_child(&child.0);
         let mut one = Watched::new(pid).unwrap();
         let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
         let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
@@ -287,8 +288,8 @@ mod tests {
     struct Running(std::process::Child);
 
     impl Running {
-        fn watched(&self) -> BTreeMap<u32, Watched> {
-            BTreeMap::from([(self.0.id(), Watched::new(self.0.id()).unwrap())])
+        fn watched(&self) -> BTreeMap<Pid, Watched> {
+            BTreeMap::from([(Pid::of_child(&self.0), Watched::new(Pid::of_child(&self.0)).unwrap())])
         }
     }
 
@@ -300,7 +301,7 @@ mod tests {
     }
 
     /// A cgroup made up, with a cpuset of this process alone; a file of it can be written.
-    fn cgroup_of(pid: u32) -> (tempfile::TempDir, impl Fn(&str, &str)) {
+    fn cgroup_of(pid: Pid) -> (tempfile::TempDir, impl Fn(&str, &str)) {
         let cpus = affinity::of_thread(Tid::first_of(pid)).unwrap();
         let cpus = numapilot_machine::format_cpu_list(cpus.cpus().iter().map(|cpu| cpu.0));
         let folder = tempfile::tempdir().unwrap();
@@ -317,7 +318,7 @@ mod tests {
     #[test]
     fn a_cgroup_with_cpus_set_apart_is_left_to_its_administrator() {
         let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
-        let (folder, put) = cgroup_of(child.0.id());
+        let (folder, put) = cgroup_of(Pid::of_child(&child.0));
         assert!(is_to_itself(folder.path(), &child.watched()), "old kernels have no partitions");
         for (kind, is_unit) in [("member", true), ("isolated", false), ("root", false)] {
             put("cpuset.cpus.partition", kind);
@@ -339,21 +340,21 @@ mod tests {
         let mut bound = Running(Command::new(&program).stdout(std::process::Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(bound.0.stdout.take().unwrap()), &mut line).unwrap();
-        let pid = bound.0.id();
+        let pid = Pid::of_child(&bound.0);
         if affinity::of_thread(Tid::first_of(pid)).unwrap().cpus().len() < 2 {
             return numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
         }
         let (folder, _) = cgroup_of(pid);
         assert!(!is_uniform(pid) && !is_to_itself(folder.path(), &bound.watched()), "{line}");
         let child = Running(Command::new("sleep").arg("100").spawn().unwrap());
-        assert!(is_uniform(child.0.id()));
+        assert!(is_uniform(Pid::of_child(&child.0)));
         let fifo = libc::sched_param { sched_priority: 1 };
         // SAFETY: changes the policy of a child of this test, which sleeps; the parameter is only read.
         if unsafe { libc::sched_setscheduler(child.0.id().cast_signed(), libc::SCHED_FIFO, &raw const fifo) } != 0 {
             return numapilot_not_run::not_run!(Root, "no real-time policy may be set");
         }
-        let (folder, _) = cgroup_of(child.0.id());
-        assert!(!is_uniform(child.0.id()) && !is_to_itself(folder.path(), &child.watched()));
+        let (folder, _) = cgroup_of(Pid::of_child(&child.0));
+        assert!(!is_uniform(Pid::of_child(&child.0)) && !is_to_itself(folder.path(), &child.watched()));
     }
 
     #[test]
@@ -361,18 +362,20 @@ mod tests {
         let machine = Machine::live().unwrap();
         let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let mut idle = Command::new("sleep").arg("100").spawn().unwrap();
-        let mut watched: BTreeMap<u32, Watched> =
-            [busy.id(), idle.id()].into_iter().map(|pid| (pid, Watched::new(pid).unwrap())).collect();
+        let mut watched: BTreeMap<Pid, Watched> = [Pid::of_child(&busy), Pid::of_child(&idle)]
+            .into_iter()
+            .map(|pid| (pid, Watched::new(pid).unwrap()))
+            .collect();
         let begun = Instant::now();
         // However busy this machine is, some of its time is the child's.
-        while watched[&busy.id()].cpus < LEAST_CPUS && begun.elapsed() < Duration::from_secs(60) {
+        while watched[&Pid::of_child(&busy)].cpus < LEAST_CPUS && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(300));
             assert!(watched.values_mut().all(|one| one.look()));
         }
         let none = tempfile::tempdir().unwrap();
         let found = units(none.path(), &watched, &BTreeSet::new());
-        assert_eq!(found, BTreeMap::from([(Unit::Process(busy.id()), vec![busy.id()])]));
-        let (demand, allowed) = demand(&machine, &[busy.id()], &watched, None, NodeSet::default()).unwrap();
+        assert_eq!(found, BTreeMap::from([(Unit::Process(Pid::of_child(&busy)), vec![Pid::of_child(&busy)])]));
+        let (demand, allowed) = demand(&machine, &[Pid::of_child(&busy)], &watched, None, NodeSet::default()).unwrap();
         assert!(demand.cpus > 0.0 && !demand.allowed.is_empty() && demand.allowed == allowed.nodes(&machine));
         // A cpuset that was changed since is read again.
         let root = tempfile::tempdir().unwrap();
@@ -380,13 +383,13 @@ mod tests {
         let status = root.path().join("proc/7/status");
         std::fs::write(&status, "Mems_allowed_list:\t0-3\n").unwrap();
         let before = Allowed { cpus: allowed.cpus.clone(), mems: (0..8).map(NodeId).collect() };
-        assert_eq!(before.now(root.path(), 7).unwrap().mems, (0..4).map(NodeId).collect::<Vec<_>>());
+        assert_eq!(before.now(root.path(), Pid(7)).unwrap().mems, (0..4).map(NodeId).collect::<Vec<_>>());
         std::fs::write(&status, "Mems_allowed_list:\t1\n").unwrap();
-        assert_eq!(before.now(root.path(), 7), Some(Allowed { mems: vec![NodeId(1)], ..before.clone() }));
+        assert_eq!(before.now(root.path(), Pid(7)), Some(Allowed { mems: vec![NodeId(1)], ..before.clone() }));
         for child in [&mut busy, &mut idle] {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        assert!(!watched.get_mut(&busy.id()).unwrap().look());
+        assert!(!watched.get_mut(&Pid::of_child(&busy)).unwrap().look());
     }
 }

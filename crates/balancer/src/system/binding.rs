@@ -6,6 +6,7 @@
 
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::affinity;
@@ -145,7 +146,7 @@ impl Binder {
     }
 
     /// Restores the affinities of the threads of one process (`None`: of all), and those that others inherited from them. Returns the number of the former.
-    pub fn release(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+    pub fn release(&self, pid: Option<Pid>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         let (mut released, mut free, mut given_up) = (0, Vec::new(), Vec::new());
         for (_, managed) in targets.all.iter_mut().filter(|(number, _)| pid.is_none_or(|pid| pid == **number)) {
             let bindings = std::mem::take(&mut managed.bindings);
@@ -221,7 +222,7 @@ pub fn adopt(targets: &mut Targets, undo_log: &mut dyn UndoLog) -> Vec<String> {
 
 /// Restores the affinities that other threads inherited from a binding of a process that is no more: those of the process, and of the processes that it
 /// started. While another thread of the process is bound alike, any of them may be that thread's, and they stay.
-fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<ThreadId>) {
+fn release_heirs(pid: Pid, gone: &Bound, targets: &mut Targets, free: &mut Vec<ThreadId>) {
     let is_bound_alike = |managed: &ManagedProcess| {
         let mut bindings = managed.threads.values().filter_map(|thread| thread.bound.as_ref());
         bindings.any(|bound| !bound.is_inherited && bound.ours == gone.ours)
@@ -229,7 +230,7 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
     if targets.all.get(&pid).is_some_and(is_bound_alike) {
         return;
     }
-    let heirs: Vec<u32> = targets.all.keys().copied().filter(|heir| targets.is_of(*heir, pid)).collect();
+    let heirs: Vec<Pid> = targets.all.keys().copied().filter(|heir| targets.is_of(*heir, pid)).collect();
     for heir in heirs {
         let Some(managed) = targets.all.get_mut(&heir) else { continue };
         for (tid, thread) in &mut managed.threads {
@@ -248,7 +249,7 @@ fn release_heirs(pid: u32, gone: &Bound, targets: &mut Targets, free: &mut Vec<T
 
 /// Restores the affinities of a process's threads that have inherited one of these bindings and are not `known`: they were created since the last look, or
 /// their process was never looked at.
-pub(crate) fn release_unseen(pid: u32, known: impl Fn(Tid) -> bool, bindings: &[Bound]) {
+pub(crate) fn release_unseen(pid: Pid, known: impl Fn(Tid) -> bool, bindings: &[Bound]) {
     let passes = if bindings.is_empty() { 0 } else { PASSES };
     for _ in 0..passes {
         let mut restored = 0;
@@ -367,7 +368,7 @@ impl<'b> Aim<'b> {
 
 pub(crate) fn bind(binding: &Binding) -> Result<(), KernelError> {
     if !is_that(binding.thread) {
-        return Err(KernelError::Gone { pid: binding.thread.tid.0 });
+        return Err(KernelError::Gone { pid: Pid::of_task(binding.thread.tid) });
     }
     affinity::set_thread(binding.thread.tid, &binding.now)
 }
@@ -404,15 +405,15 @@ mod tests {
     /// A managed child; `None`: this machine has one CPU, so nothing can be bound.
     fn sleeper() -> Option<(Sleeper, Targets, CpuMask, u32)> {
         let child = Sleeper(Command::new("sleep").arg("100").spawn().unwrap());
-        let all = affinity::of_thread(Tid::first_of(child.0.id())).unwrap();
+        let all = affinity::of_thread(Tid::first_of(Pid::of_child(&child.0))).unwrap();
         if all.cpus().len() < 2 {
             numapilot_not_run::not_run!(TwoCpus, "one CPU leaves nothing to bind");
             return None;
         }
         let mut targets = Targets::default();
-        targets.add(child.0.id()).unwrap();
+        targets.add(Pid::of_child(&child.0)).unwrap();
         targets.look(&Machine::live().unwrap());
-        let number = targets.all[&child.0.id()].threads[&Tid::first_of(child.0.id())].number;
+        let number = targets.all[&Pid::of_child(&child.0)].threads[&Tid::first_of(Pid::of_child(&child.0))].number;
         Some((child, targets, all, number))
     }
 
@@ -424,7 +425,7 @@ mod tests {
     #[test]
     fn a_binding_is_known_after_one_of_its_cpus_went_offline() {
         let Some((child, _, all, _)) = sleeper() else { return };
-        let (pid, cpus) = (child.0.id(), all.cpus());
+        let (pid, cpus) = (Pid::of_child(&child.0), all.cpus());
         let tid = Tid::first_of(pid);
         let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
         affinity::set_thread(tid, &mask(&cpus[..1])).unwrap();
@@ -451,14 +452,14 @@ mod tests {
         let (binder, mut undo_log) = (binder(&[&all.cpus()[..1]]), Kept::default());
         let moves = binder.carry_out(&[ThreadOrder { thread, to: NodeIndex(0) }], &mut targets, &mut undo_log);
         assert_eq!((moves.results, undo_log.threads.len()), (vec![Err(Refusal::Unsupported)], 0));
-        assert_eq!(affinity::of_thread(Tid::first_of(child.0.id())).unwrap(), all);
+        assert_eq!(affinity::of_thread(Tid::first_of(Pid::of_child(&child.0))).unwrap(), all);
     }
 
     /// The list of online CPUs was read for every thread at every look, and the status of each thread, although nothing was to be bound.
     #[test]
     fn what_is_online_is_handed_down_and_a_thread_that_is_where_it_should_be_is_left() {
         let Some((child, _, all, _)) = sleeper() else { return };
-        let (pid, cpus) = (child.0.id(), all.cpus());
+        let (pid, cpus) = (Pid::of_child(&child.0), all.cpus());
         let tid = Tid::first_of(pid);
         let mask = |cpus: &[CpuId]| -> CpuMask { cpus.iter().copied().collect() };
         let id = ThreadId { pid, tid, start_ticks: task::stat(pid).unwrap().start_ticks };
@@ -482,7 +483,7 @@ mod tests {
     #[test]
     fn threads_are_kept_moved_taken_back_and_released() {
         let Some((child, mut targets, all, thread)) = sleeper() else { return };
-        let tid = Tid::first_of(child.0.id());
+        let tid = Tid::first_of(Pid::of_child(&child.0));
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2], &[CpuId(8000)]]);
         let mut undo_log = Kept::default();
@@ -509,7 +510,7 @@ mod tests {
     #[test]
     fn what_somebody_else_bound_is_left_alone_and_without_a_record_nothing_moves() {
         let Some((child, mut targets, all, thread)) = sleeper() else { return };
-        let tid = Tid::first_of(child.0.id());
+        let tid = Tid::first_of(Pid::of_child(&child.0));
         let cpus = all.cpus();
         let binder = binder(&[&cpus[..1], &cpus[1..2]]);
         let mut full = Kept { is_full: true, ..Kept::default() };
@@ -537,14 +538,14 @@ mod tests {
         command.args(["-c", words]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
         let child = Sleeper(command.spawn().unwrap());
         let mut targets = Targets::default();
-        targets.add(child.0.id()).unwrap();
+        targets.add(Pid::of_child(&child.0)).unwrap();
         targets.look(&Machine::live().unwrap());
-        let number = targets.all[&child.0.id()].threads[&Tid::first_of(child.0.id())].number;
+        let number = targets.all[&Pid::of_child(&child.0)].threads[&Tid::first_of(Pid::of_child(&child.0))].number;
         Some((child, targets, all, number))
     }
 
     /// Lets the shell go on; the process id that it prints.
-    fn started_by(shell: &mut Sleeper) -> u32 {
+    fn started_by(shell: &mut Sleeper) -> Pid {
         use std::io::BufRead;
         use std::io::Write;
         shell.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
@@ -554,12 +555,12 @@ mod tests {
     }
 
     /// Ends a process that the shell has started.
-    struct Killed(u32);
+    struct Killed(Pid);
 
     impl Drop for Killed {
         fn drop(&mut self) {
             // SAFETY: a signal to a process that this test has started and nobody has waited for: the shell sleeps.
-            unsafe { libc::kill(self.0.cast_signed(), libc::SIGKILL) };
+            unsafe { libc::kill(self.0.0.cast_signed(), libc::SIGKILL) };
         }
     }
 
@@ -573,7 +574,7 @@ mod tests {
         assert_eq!(moves.moved.len(), 1);
         let heir = Killed(started_by(&mut child));
         assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap().cpus(), cpus[..1], "the kernel's rule");
-        targets.add_child(heir.0, Some(child.0.id())).unwrap();
+        targets.add_child(heir.0, Some(Pid::of_child(&child.0))).unwrap();
         targets.look(&Machine::live().unwrap());
         assert_eq!(adopt(&mut targets, &mut undo_log), Vec::<String>::new());
         let kept =
@@ -594,7 +595,7 @@ mod tests {
         let heir = Killed(started_by(&mut child));
         // Never looked at before the release: a process that was found in the rings at the end.
         targets.add(heir.0).unwrap();
-        assert_eq!(targets.all[&heir.0].parent, Some(child.0.id()));
+        assert_eq!(targets.all[&heir.0].parent, Some(Pid::of_child(&child.0)));
         assert_eq!(binder.release(None, &mut targets, &mut undo_log), 1);
         assert_eq!((affinity::of_thread(Tid::first_of(heir.0)).unwrap(), undo_log.threads.len()), (all.clone(), 0));
 
@@ -604,7 +605,7 @@ mod tests {
         affinity::set_thread(Tid::first_of(heir.0), &theirs).unwrap();
         let mut others = Targets::default();
         others.add(heir.0).unwrap();
-        others.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
+        others.all.get_mut(&heir.0).unwrap().bindings = targets.all[&Pid::of_child(&child.0)].bindings.clone();
         others.look(&Machine::live().unwrap());
         assert!(adopt(&mut others, &mut undo_log).is_empty());
         assert!(others.all[&heir.0].threads[&Tid::first_of(heir.0)].bound.is_none());
@@ -615,7 +616,7 @@ mod tests {
         affinity::set_thread(Tid::first_of(heir.0), &cpus[..1].iter().copied().collect()).unwrap();
         let mut late = Targets::default();
         late.add(heir.0).unwrap();
-        late.all.get_mut(&heir.0).unwrap().bindings = targets.all[&child.0.id()].bindings.clone();
+        late.all.get_mut(&heir.0).unwrap().bindings = targets.all[&Pid::of_child(&child.0)].bindings.clone();
         late.look(&Machine::live().unwrap());
         assert!(adopt(&mut late, &mut undo_log).is_empty());
         assert_eq!(affinity::of_thread(Tid::first_of(heir.0)).unwrap(), all);

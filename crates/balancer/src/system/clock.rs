@@ -31,12 +31,14 @@ pub fn own_cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::Pid;
+
     use super::*;
 
     /// What reading mappings costs is limited by this clock.
     #[test]
     fn reading_mappings_takes_time_on_the_own_clock() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let (thread, own) = (read(libc::CLOCK_THREAD_CPUTIME_ID), own_cpu());
         for _ in 0..100 {
             numapilot_kernel::census::residents(pid).unwrap();

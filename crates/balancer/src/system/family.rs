@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
+use numapilot_host::Pid;
 use numapilot_perf_events::open::Scope;
 
 /// Processes of a set of events; `None`: all processes.
 #[derive(Debug)]
-pub(super) struct Family(Option<HashSet<u32>>);
+pub(super) struct Family(Option<HashSet<Pid>>);
 
 impl Family {
     /// All processes, present and future.
@@ -25,12 +26,12 @@ impl Family {
     }
 
     /// Whether this process belongs to the set.
-    pub fn has(&self, pid: u32) -> bool {
+    pub fn has(&self, pid: Pid) -> bool {
         self.0.as_ref().is_none_or(|pids| pids.contains(&pid))
     }
 
     /// Adds a process that was started by one in the set, or (without a parent) by this thread.
-    pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
+    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>) {
         if let Some(pids) = &mut self.0
             && parent.map_or(pids.is_empty(), |parent| pids.contains(&parent))
         {
@@ -39,7 +40,7 @@ impl Family {
     }
 
     /// Whether any process of the set runs.
-    pub fn runs(&self, runs: impl Fn(u32) -> bool) -> bool {
+    pub fn runs(&self, runs: impl Fn(Pid) -> bool) -> bool {
         self.0.as_ref().is_none_or(|pids| pids.iter().any(|pid| runs(*pid)))
     }
 }

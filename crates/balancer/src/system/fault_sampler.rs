@@ -1,6 +1,7 @@
 //! Evidence from the kernel's ring buffers: page faults with address, thread and CPU, and the side-band records of new processes, threads, programs and
 //! mappings. With NUMA balancing, which unmaps pages periodically, later faults are uses of pages (docs/fault.md).
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
@@ -35,7 +36,7 @@ pub struct Fault {
     /// Nanoseconds on the kernel's raw monotonic clock.
     pub time_ns: u64,
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread id.
     pub tid: Tid,
     /// Node on which the thread ran.
@@ -52,14 +53,14 @@ pub enum News {
     /// A process was created by another.
     Fork {
         /// Process id of the child.
-        pid: u32,
+        pid: Pid,
         /// Process id of the parent.
-        parent: u32,
+        parent: Pid,
     },
     /// A process executes another program.
     Exec {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
 }
 
@@ -107,7 +108,7 @@ impl FaultSampler {
     ///
     /// # Errors
     /// The kernel refuses; the error contains the reason and the remedy.
-    pub fn open(&mut self, scope: &Scope) -> Result<Vec<u32>, EventsError> {
+    pub fn open(&mut self, scope: &Scope) -> Result<Vec<Pid>, EventsError> {
         let mut request = EventRequest::page_faults(true, 1);
         request.attr.sample_type &= !sample::CALLCHAIN;
         let so_far = self.sets.iter().map(|watched| watched.set.count()).sum();
@@ -122,17 +123,17 @@ impl FaultSampler {
 
     /// Whether a process's faults are sampled.
     #[must_use]
-    pub fn sees(&self, pid: u32) -> bool {
+    pub fn sees(&self, pid: Pid) -> bool {
         self.sets.iter().any(|watched| watched.family.has(pid))
     }
 
     /// Adds a process that was started by a sampled one (or, without a parent, by this thread) and inherited its events.
-    pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
+    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>) {
         self.sets.iter_mut().for_each(|watched| watched.family.inherits(pid, parent));
     }
 
     /// Closes the events of processes that have all ended.
-    pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
+    pub fn close_ended(&mut self, runs: impl Fn(Pid) -> bool) {
         let before = self.sets.len();
         self.sets.retain(|watched| watched.family.runs(&runs));
         if self.sets.len() != before {
@@ -177,7 +178,7 @@ fn take(record: &Record<'_>, node_of_cpu: &[Option<NodeIndex>], seen: &mut Seen)
             if address != 0 && address >> 56 == 0 {
                 let Some(node) = node_of_cpu.get(cpu as usize).copied().flatten() else { return seen.bad += 1 };
                 let time_ns = sample.time.unwrap_or(0);
-                seen.faults.push(Fault { time_ns, pid, tid: Tid(tid), node, page: address / 4096, access: None });
+                seen.faults.push(Fault { time_ns, pid, tid, node, page: address / 4096, access: None });
             }
         }
         Record::SideBand(band, id) => {
@@ -211,7 +212,8 @@ mod tests {
     fn a_fault_on_a_cpu_whose_node_is_not_known_is_counted_and_left_out() {
         let (node_of_cpu, mut seen) = ([Some(NodeIndex(1)), None], Seen::default());
         for cpu in [0, 1, 9] {
-            let sample = Sample { pid_tid: Some((7, 8)), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
+            let sample =
+                Sample { pid_tid: Some((Pid(7), Tid(8))), cpu: Some(cpu), addr: Some(0x5000), ..Sample::default() };
             take(&Record::Sample(0, sample), &node_of_cpu, &mut seen);
         }
         let nodes: Vec<NodeIndex> = seen.faults.iter().map(|fault| fault.node).collect();
@@ -223,16 +225,18 @@ mod tests {
         let script = "read x; for i in 1 2 3; do /bin/true; done";
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
         let mut fault_sampler = FaultSampler::new(&Machine::live().unwrap());
-        let opened = fault_sampler.open(&Scope::Processes(vec![child.id()]));
+        let opened = fault_sampler.open(&Scope::Processes(vec![Pid::of_child(&child)]));
         child.stdin.take().unwrap().write_all(b"\n").unwrap();
         child.wait().unwrap();
         if let Err(error) = opened {
             return numapilot_not_run::not_run!(PageFaultEvents, "{error}");
         }
         let seen = fault_sampler.look();
-        assert!(fault_sampler.sees(child.id()) && seen.bad == 0);
-        let forks =
-            seen.news.iter().filter(|(_, news)| matches!(news, News::Fork { parent, .. } if *parent == child.id()));
+        assert!(fault_sampler.sees(Pid::of_child(&child)) && seen.bad == 0);
+        let forks = seen
+            .news
+            .iter()
+            .filter(|(_, news)| matches!(news, News::Fork { parent, .. } if *parent == Pid::of_child(&child)));
         assert_eq!(forks.count(), 3);
         assert!(seen.news.iter().any(|(_, news)| matches!(news, News::Exec { .. })));
         assert!(seen.faults.len() > 50 && seen.faults.is_sorted_by_key(|fault| fault.time_ns));

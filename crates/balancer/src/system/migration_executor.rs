@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::actuator::MoveOptions;
 use numapilot_kernel::actuator::MoveOutcome;
@@ -213,7 +214,7 @@ impl MigrationExecutor {
     }
 
     /// Restores the affinities of the threads of one process (`None`: of all). Returns their number.
-    pub fn release_threads(&self, pid: Option<u32>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
+    pub fn release_threads(&self, pid: Option<Pid>, targets: &mut Targets, undo_log: &mut dyn UndoLog) -> u64 {
         self.binder.release(pid, targets, undo_log)
     }
 }
@@ -248,9 +249,9 @@ mod tests {
     fn every_order_has_an_outcome() {
         let machine = Machine::live().unwrap();
         let mut targets = Targets::default();
-        targets.add(std::process::id()).unwrap();
+        targets.add(Pid::own()).unwrap();
         targets.look(&machine);
-        let number = targets.all[&std::process::id()].number();
+        let number = targets.all[&Pid::own()].number();
         let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
         let page = |process| PageKey { process, page: 16, size: PageSize::Small };
         let orders = vec![
@@ -272,9 +273,9 @@ mod tests {
     fn an_end_of_the_work_is_heeded_and_accounted_for() {
         let machine = Machine::live().unwrap();
         let mut targets = Targets::default();
-        targets.add(std::process::id()).unwrap();
+        targets.add(Pid::own()).unwrap();
         targets.look(&machine);
-        let number = targets.all[&std::process::id()].number();
+        let number = targets.all[&Pid::own()].number();
         let mut migration_executor = MigrationExecutor::new(&machine, MoveOptions::default());
         let order =
             |page| Action::Migrate { page: PageKey { process: number, page, size: PageSize::Small }, to: NodeIndex(0) };

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::numa_memory::NumaMemory;
 
@@ -33,7 +34,7 @@ impl From<NumaMemory> for NumaLook {
 impl NumaLook {
     /// The memory of a process, read anew if the last reading is `least` old and older than its cost asks for. Where it cannot be read, the memory is that of
     /// the reading before, if any ([`NumaLook::why_unread`]).
-    pub fn of(&mut self, pid: u32, least: Duration) -> &NumaMemory {
+    pub fn of(&mut self, pid: Pid, least: Duration) -> &NumaMemory {
         let keep = least.max((self.took * COST_SHARE).min(LATEST));
         if self.read_at.is_none_or(|then| then.elapsed() >= keep) {
             let begun = Instant::now();
@@ -60,7 +61,7 @@ impl NumaLook {
 
     /// What to tell of a process whose memory policies are not known, with the reason; `None`: they are known.
     #[must_use]
-    pub fn why_unread(&self, pid: u32) -> Option<String> {
+    pub fn why_unread(&self, pid: Pid) -> Option<String> {
         let why = self.unread.as_ref()?;
         Some(format!("the memory of process {pid} stays in place, because its memory policies cannot be read: {why}"))
     }
@@ -83,7 +84,7 @@ impl NumaLook {
     }
 
     /// What to tell of a process's chosen memory, if there is more than twice of what was told; `None`: nothing new.
-    pub fn news(&mut self, pid: u32, name: &str) -> Option<String> {
+    pub fn news(&mut self, pid: Pid, name: &str) -> Option<String> {
         let bytes = self.chosen_bytes();
         if bytes == 0 || bytes < self.told_bytes.saturating_mul(2) {
             return None;
@@ -116,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_reading_is_kept_for_a_time_that_grows_with_its_cost() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let mut look = NumaLook::default();
         look.of(pid, Duration::ZERO);
         let first = look.read_at.unwrap();
@@ -128,7 +129,7 @@ mod tests {
         look.is_outdated();
         look.of(pid, Duration::from_secs(3600));
         assert_ne!(look.read_at, Some(first));
-        assert!(look.of(u32::MAX, Duration::from_secs(3600)).chosen.is_empty());
+        assert!(look.of(Pid(u32::MAX), Duration::from_secs(3600)).chosen.is_empty());
     }
 
     /// A file that could not be read was taken for a program without policies, whose memory may be moved.
@@ -138,27 +139,27 @@ mod tests {
         let mut memory = NumaMemory::default();
         memory.chosen.push((0x1000, 0x2000));
         look.take(Ok(memory.clone()));
-        assert_eq!(look.why_unread(7), None);
+        assert_eq!(look.why_unread(Pid(7)), None);
         let path = std::path::PathBuf::from("/proc/7/numa_maps");
         look.take(Err(KernelError::File { path, source: std::io::Error::from_raw_os_error(libc::ENOMEM) }));
-        let why = look.why_unread(7).unwrap();
+        let why = look.why_unread(Pid(7)).unwrap();
         assert!(why.contains("process 7") && why.contains("numa_maps") && look.last().is_chosen(0x1800), "{why}");
         look.take(Ok(memory));
-        assert_eq!(look.why_unread(7), None);
-        look.take(Err(KernelError::Gone { pid: 7 }));
-        assert!(look.why_unread(7).is_none() && look.last().chosen.is_empty());
+        assert_eq!(look.why_unread(Pid(7)), None);
+        look.take(Err(KernelError::Gone { pid: Pid(7) }));
+        assert!(look.why_unread(Pid(7)).is_none() && look.last().chosen.is_empty());
     }
 
     #[test]
     fn chosen_memory_is_told_with_its_bytes_and_policy_and_again_once_it_has_doubled() {
         let mut look = NumaLook::default();
-        assert_eq!(look.news(7, "db"), None);
+        assert_eq!(look.news(Pid(7), "db"), None);
         look.memory.chosen_bytes.insert("bind", 3 << 20);
-        let told = look.news(7, "db").unwrap();
+        let told = look.news(Pid(7), "db").unwrap();
         assert!(told.contains("process 7 (db): 3.0 MiB") && told.contains("3.0 MiB by bind"), "{told}");
         look.memory.chosen_bytes.insert("interleave", 2 << 20);
-        assert_eq!(look.news(7, "db"), None);
+        assert_eq!(look.news(Pid(7), "db"), None);
         look.memory.chosen_bytes.insert("interleave", 3 << 20);
-        assert!(look.news(7, "db").unwrap().contains("3.0 MiB by bind, 3.0 MiB by interleave"));
+        assert!(look.news(Pid(7), "db").unwrap().contains("3.0 MiB by bind, 3.0 MiB by interleave"));
     }
 }

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::affinity;
 use numapilot_kernel::affinity::CpuMask;
@@ -88,7 +89,7 @@ impl Ring {
         let first = self.base.as_ptr() as u64;
         let addresses: Vec<u64> = (0..BUFFER_BYTES as u64).step_by(4096).map(|at| first + at).collect();
         let mut states = Vec::with_capacity(addresses.len());
-        PageQuery::new().states(0, &addresses, &mut states).map_err(io::Error::other)?;
+        PageQuery::new().states(Pid::CALLING, &addresses, &mut states).map_err(io::Error::other)?;
         Ok(states.iter().all(|state| state.node() == Some(node)))
     }
 
@@ -211,7 +212,7 @@ mod tests {
             Err(error) => return numapilot_not_run::not_run!(BoundMemory, "{error}"),
         };
         let (start, mut text, mut policy) = (ring.base.as_ptr() as u64, Vec::new(), Vec::new());
-        numapilot_kernel::maps::read(std::process::id(), "numa_maps", &mut text).unwrap();
+        numapilot_kernel::maps::read(Pid::own(), "numa_maps", &mut text).unwrap();
         numapilot_kernel::maps::numa_maps(&text, |line, _| {
             // Neighbours under the same policy are one mapping.
             if line.start <= start {

@@ -1,7 +1,7 @@
 //! Evidence from the processor: memory accesses of targets, sampled by AMD's IBS or Intel's PEBS ([`LiveSampler`]). They show how often a page is accessed,
 //! while page faults show only by which nodes; and they need no unmapping of pages.
 
-use numapilot_host::Tid;
+use numapilot_host::Pid;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::EventsError;
@@ -37,7 +37,7 @@ impl Samples {
     /// # Errors
     /// The machine has none, or this user may not use it; the message gives the reason.
     pub fn best(is_system: bool, machine: &Machine) -> Result<Samples, String> {
-        let own = Scope::Processes(vec![std::process::id()]);
+        let own = Scope::Processes(vec![Pid::own()]);
         let of_all = || LiveSampler::of_accesses(&Scope::System, machine).map_err(|error| error.to_string());
         let of_own = (!is_system).then(|| LiveSampler::of_accesses(&own, machine));
         let (live_sampler, is_shared) = match of_own {
@@ -75,12 +75,12 @@ impl Samples {
     }
 
     /// Adds a process that was started by a sampled one, or by this thread.
-    pub fn inherits(&mut self, pid: u32, parent: Option<u32>) {
+    pub fn inherits(&mut self, pid: Pid, parent: Option<Pid>) {
         self.sets.iter_mut().for_each(|set| set.family.inherits(pid, parent));
     }
 
     /// Closes the events of processes that have all ended.
-    pub fn close_ended(&mut self, runs: impl Fn(u32) -> bool) {
+    pub fn close_ended(&mut self, runs: impl Fn(Pid) -> bool) {
         let before = self.sets.len();
         self.sets.retain(|set| set.family.runs(&runs));
         if self.sets.len() != before {
@@ -95,7 +95,7 @@ impl Samples {
         let time_ns = clock::raw_ns();
         let index = |node: Option<NodeId>| node.and_then(|node| machine.node_index(node));
         let accesses = found.iter().filter(|one| one.is_memory != Some(false)).filter_map(|one| {
-            let (pid, tid) = one.task.map(|(pid, tid)| (pid, Tid(tid)))?;
+            let (pid, tid) = one.task?;
             let access = Access { home: index(one.home).map(|home| home.0 as u8), weight: one.weight };
             Some(Fault { time_ns, pid, tid, node: index(one.node)?, page: one.address / 4096, access: Some(access) })
         });

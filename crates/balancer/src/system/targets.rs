@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::KernelError;
 use numapilot_kernel::census;
@@ -106,7 +107,7 @@ pub struct ManagedProcess {
     /// The user who has added it, or the process that started it, and who may not add as many as there is room for.
     pub guest_of: Option<u32>,
     /// The process that started it.
-    pub parent: Option<u32>,
+    pub parent: Option<Pid>,
     /// Bindings that its new threads may have inherited: those of its threads so far, the ended ones too, and of the process that started it.
     pub bindings: Vec<Bound>,
     /// Its memory by the program's own memory policies.
@@ -172,14 +173,14 @@ pub struct Changes {
     /// Processes that executed another program.
     pub execs: Vec<Target>,
     /// Of those that ended: process ids and bindings of the ones that run on, and belong to another user. Their threads are to get back their affinities.
-    pub left: Vec<(u32, Vec<Bound>)>,
+    pub left: Vec<(Pid, Vec<Bound>)>,
 }
 
 /// All managed processes.
 #[derive(Debug)]
 pub struct Targets {
     /// The processes by process id.
-    pub all: BTreeMap<u32, ManagedProcess>,
+    pub all: BTreeMap<Pid, ManagedProcess>,
     next_slot: u16,
     next_thread: u32,
     looked_at: Option<Instant>,
@@ -212,7 +213,7 @@ impl Targets {
     ///
     /// # Errors
     /// The process has ended, or may not be inspected.
-    pub fn add(&mut self, pid: u32) -> Result<Option<Target>, KernelError> {
+    pub fn add(&mut self, pid: Pid) -> Result<Option<Target>, KernelError> {
         self.add_child(pid, task::parent_of(pid))
     }
 
@@ -220,7 +221,7 @@ impl Targets {
     ///
     /// # Errors
     /// As [`Targets::add`].
-    pub fn add_child(&mut self, pid: u32, parent: Option<u32>) -> Result<Option<Target>, KernelError> {
+    pub fn add_child(&mut self, pid: Pid, parent: Option<Pid>) -> Result<Option<Target>, KernelError> {
         if self.all.contains_key(&pid) {
             return Ok(None);
         }
@@ -264,11 +265,11 @@ impl Targets {
 
     /// Whether a process that this one starts is managed, too: not if its user has filled the places of guests.
     #[must_use]
-    pub fn takes_children_of(&self, parent: u32) -> bool {
+    pub fn takes_children_of(&self, parent: Pid) -> bool {
         self.takes_children_within(parent, GUESTS_MAX)
     }
 
-    fn takes_children_within(&self, parent: u32, most: usize) -> bool {
+    fn takes_children_within(&self, parent: Pid, most: usize) -> bool {
         let Some(parent) = self.all.get(&parent) else { return false };
         let alike = || self.all.values().filter(|managed| managed.guest_of == parent.guest_of).count();
         parent.guest_of.is_none() || alike() < most
@@ -290,8 +291,8 @@ impl Targets {
 
     /// Whether a process is another, or was started by it, or by one that it started, as far as these are managed.
     #[must_use]
-    pub fn is_of(&self, pid: u32, ancestor: u32) -> bool {
-        let parent = |pid: &u32| self.all.get(pid).and_then(|managed| managed.parent);
+    pub fn is_of(&self, pid: Pid, ancestor: Pid) -> bool {
+        let parent = |pid: &Pid| self.all.get(pid).and_then(|managed| managed.parent);
         // Numbers of processes are reused, so that a chain could lead round.
         std::iter::successors(Some(pid), parent).take(LINEAGE_MAX).any(|pid| pid == ancestor)
     }
@@ -518,8 +519,8 @@ mod tests {
         let machine = Machine::live().unwrap();
         let memory = std::hint::black_box(vec![7_u8; 4 << 20]);
         let mut targets = Targets::default();
-        let target = targets.add(std::process::id()).unwrap().unwrap();
-        assert!(targets.add(std::process::id()).unwrap().is_none());
+        let target = targets.add(Pid::own()).unwrap().unwrap();
+        assert!(targets.add(Pid::own()).unwrap().is_none());
         let (changes, since) = targets.look(&machine);
         assert!(changes.ended.is_empty() && since.is_some());
         let managed = &targets.all[&target.pid];
@@ -556,7 +557,7 @@ mod tests {
     fn new_processes_are_read_as_the_time_allows_and_somebody_hears_of_each() {
         let machine = Machine::live().unwrap();
         let mut targets = Targets::default();
-        let pid = targets.add(std::process::id()).unwrap().unwrap().pid;
+        let pid = targets.add(Pid::own()).unwrap().unwrap().pid;
         targets.new_maps_allowance = Allowance::new(Duration::ZERO, 0.0);
         let mut heard = 0;
         targets.look_at_all(&machine, &mut || heard += 1);
@@ -582,7 +583,7 @@ mod tests {
     fn a_changed_cpuset_is_seen_between_two_readings_of_the_mappings() {
         let machine = Machine::live().unwrap();
         let mut targets = Targets::default();
-        let pid = targets.add(std::process::id()).unwrap().unwrap().pid;
+        let pid = targets.add(Pid::own()).unwrap().unwrap().pid;
         targets.look(&machine);
         let nodes = cgroup::allowed_nodes(Path::new("/"), pid);
         assert_eq!(targets.all[&pid].allowed_nodes, nodes);
@@ -605,7 +606,7 @@ mod tests {
     fn a_process_of_another_user_by_now_is_let_go_and_named_with_its_bindings() {
         let machine = Machine::live().unwrap();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = child.id();
+        let pid = Pid::of_child(&child);
         let mut targets = Targets::default();
         targets.add(pid).unwrap();
         assert!(targets.look(&machine).0.ended.is_empty());
@@ -627,7 +628,7 @@ mod tests {
     #[test]
     fn what_a_users_process_starts_has_a_bound_and_roots_has_none() {
         let mut children: Vec<_> = (0..2).map(|_| Command::new("sleep").arg("100").spawn().unwrap()).collect();
-        let (this, first, second) = (std::process::id(), children[0].id(), children[1].id());
+        let (this, first, second) = (Pid::own(), Pid::of_child(&children[0]), Pid::of_child(&children[1]));
         let mut targets = Targets::default();
         targets.add(this).unwrap();
         assert!(targets.takes_children_within(this, 1) && !targets.takes_children_within(first, 9), "not managed");
@@ -649,16 +650,16 @@ mod tests {
         let machine = Machine::live().unwrap();
         let mut child = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let mut targets = Targets::default();
-        while targets.add(child.id()).unwrap().is_some_and(|target| target.name != "sh") {
+        while targets.add(Pid::of_child(&child)).unwrap().is_some_and(|target| target.name != "sh") {
             targets = Targets::default();
         }
         targets.look(&machine);
-        let number = targets.all[&child.id()].number();
+        let number = targets.all[&Pid::of_child(&child)].number();
         // The policies of the first program were taken for those of the second, for minutes if they took long to read.
         let text = b"7f0000010000 bind:0 anon=3 N0=3 kernelpagesize_kB=4\n";
         let maps = b"7f0000010000-7f0000020000 rw-p 00000000 00:00 0\n";
         let numa = numapilot_kernel::numa_memory::NumaMemory::of_texts(text, maps);
-        targets.all.get_mut(&child.id()).unwrap().numa = numa.into();
+        targets.all.get_mut(&Pid::of_child(&child)).unwrap().numa = numa.into();
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"\n").unwrap();
         let mut execs = Vec::new();
         for _ in 0..500 {
@@ -670,13 +671,13 @@ mod tests {
             }
         }
         assert_eq!((execs.len(), execs[0].name.as_str()), (1, "cat"));
-        assert_ne!(targets.all[&child.id()].number(), number);
-        let numa = &mut targets.all.get_mut(&child.id()).unwrap().numa;
-        assert!(!numa.of(child.id(), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
+        assert_ne!(targets.all[&Pid::of_child(&child)].number(), number);
+        let numa = &mut targets.all.get_mut(&Pid::of_child(&child)).unwrap().numa;
+        assert!(!numa.of(Pid::of_child(&child), Duration::from_secs(3600)).is_chosen(0x7f00_0001_2000));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(targets.look(&machine).0.ended.len(), 1);
         assert!(targets.all.is_empty());
-        assert!(matches!(targets.add(child.id()), Err(KernelError::Gone { .. })));
+        assert!(matches!(targets.add(Pid::of_child(&child)), Err(KernelError::Gone { .. })));
     }
 }

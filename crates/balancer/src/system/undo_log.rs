@@ -1,6 +1,7 @@
 //! The record of previous values of what the loop changes, from which they are restored even if this process is killed; and claims on processes against other
 //! numapilot daemons.
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::affinity::CpuMask;
 
@@ -8,7 +9,7 @@ use numapilot_kernel::affinity::CpuMask;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ThreadId {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Thread id.
     pub tid: Tid,
     /// Start time in clock ticks since boot.
@@ -51,10 +52,10 @@ pub trait UndoLog {
     ///
     /// # Errors
     /// Another numapilot manages it; the message names that one.
-    fn claim(&mut self, pid: Option<u32>) -> Result<(), String>;
+    fn claim(&mut self, pid: Option<Pid>) -> Result<(), String>;
 
     /// Releases the claim on a process.
-    fn unclaim(&mut self, pid: u32);
+    fn unclaim(&mut self, pid: Pid);
 }
 
 #[cfg(test)]
@@ -108,10 +109,10 @@ pub(crate) mod tests {
             self.threads.retain(|(kept, _)| !threads.contains(kept));
         }
 
-        fn claim(&mut self, _: Option<u32>) -> Result<(), String> {
+        fn claim(&mut self, _: Option<Pid>) -> Result<(), String> {
             Ok(())
         }
 
-        fn unclaim(&mut self, _: u32) {}
+        fn unclaim(&mut self, _: Pid) {}
     }
 }
