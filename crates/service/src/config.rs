@@ -5,6 +5,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use numapilot_host::Pid;
 use numapilot_text::quantity;
 use serde::Deserialize;
 use toml::Spanned;
@@ -25,7 +26,7 @@ pub enum Who {
     /// The processes of these systemd units, whenever they run.
     Units(Vec<String>),
     /// The processes with these ids.
-    Processes(Vec<u32>),
+    Processes(Vec<Pid>),
 }
 
 /// Settings that may change while the loop runs (SIGHUP, `ctl reload`).
@@ -95,7 +96,7 @@ struct Raw {
     system: Option<bool>,
     cgroup: Option<PathBuf>,
     unit: Option<Spanned<Vec<String>>>,
-    pid: Option<Vec<u32>>,
+    pid: Option<Vec<Pid>>,
     pack: Option<Spanned<bool>>,
     policy: Option<Spanned<String>>,
     max_harm: Option<Spanned<String>>,
@@ -409,7 +410,7 @@ mod tests {
              [metrics]\nlisten = \"0.0.0.0:9105\"\nallow-remote = true\nper-process = true\n[state]\nfolder = \"/s\"\n",
         )
         .unwrap();
-        assert_eq!(config.who, Who::Processes(vec![1, 2]));
+        assert_eq!(config.who, Who::Processes(vec![Pid(1), Pid(2)]));
         assert_eq!(config.tunables.bytes_per_s, Some(200 << 20));
         assert_eq!((config.tunables.interval, config.tunables.keep_bytes), (Duration::from_millis(250), 1 << 30));
         assert_eq!(config.journal.as_ref().unwrap().max_bytes, 1 << 20);

@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
+
 /// Interval at which a wait checks whether the server is stopping.
 const SLICE: Duration = Duration::from_millis(100);
 
@@ -23,7 +25,7 @@ pub struct Peer {
     /// Effective group id.
     pub gid: u32,
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
 }
 
 /// A connection with a deadline.
@@ -132,7 +134,7 @@ fn peer_of(fd: &OwnedFd) -> Option<Peer> {
     (result == 0 && credentials.uid != u32::MAX).then(|| Peer {
         uid: credentials.uid,
         gid: credentials.gid,
-        pid: u32::try_from(credentials.pid).unwrap_or(0),
+        pid: u32::try_from(credentials.pid).map(Pid).unwrap_or_default(),
     })
 }
 

@@ -22,6 +22,7 @@ use numapilot_balancer::status::Steering;
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
+use numapilot_host::Pid;
 
 use crate::address::Address;
 use crate::config::MetricsSettings;
@@ -102,7 +103,7 @@ impl Daemon {
             restored.iter().for_each(|done| journal.record(event_of(done)));
         }
         let board = Board::new();
-        board.put(Status { pid: std::process::id(), ..Status::default() });
+        board.put(Status { pid: Pid::own(), ..Status::default() });
         let health = journal.as_ref().map(Journal::health);
         let (steering, commands) = line(Arc::new(wake));
         let control = match &settings.control {
@@ -234,7 +235,7 @@ impl UndoLog for Daemon {
         }
     }
 
-    fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+    fn claim(&mut self, pid: Option<Pid>) -> Result<(), String> {
         // Without a record, no system-wide setting is changed and no thread bound; moves of pages need no record, because they do not conflict.
         let Ok(record) = &mut self.record else { return Ok(()) };
         let restored = record.claim(pid)?;
@@ -242,7 +243,7 @@ impl UndoLog for Daemon {
         Ok(())
     }
 
-    fn unclaim(&mut self, pid: u32) {
+    fn unclaim(&mut self, pid: Pid) {
         if let Ok(record) = &mut self.record {
             record.unclaim(pid);
         }
@@ -333,7 +334,7 @@ mod tests {
     #[test]
     fn a_loop_that_panics_leaves_no_thread_bound() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = child.id();
+        let pid = Pid::of_child(&child);
         let was = affinity::of_thread(Tid::first_of(pid)).unwrap();
         let now: CpuMask = was.cpus().into_iter().take(1).collect();
         let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use thiserror::Error;
 
 /// An error of the service.
@@ -61,7 +62,7 @@ pub enum ServiceError {
         /// The state folder.
         path: PathBuf,
         /// Process id of the other; 0: unknown.
-        pid: u32,
+        pid: Pid,
     },
     /// The daemon refuses; the message is its answer.
     #[error("{0}")]

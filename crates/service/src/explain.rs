@@ -18,6 +18,7 @@ use numapilot_balancer::event::PingPong;
 use numapilot_balancer::event::Start;
 use numapilot_balancer::event::Stop;
 use numapilot_balancer::event::ThreadOrder;
+use numapilot_host::Pid;
 use serde::Serialize;
 
 use crate::error::ServiceError;
@@ -32,7 +33,7 @@ pub struct Question {
     /// Beginning of a run's name. Without it, a decision's number refers to the last run that has it.
     pub run: Option<String>,
     /// Selects orders about this process.
-    pub pid: Option<u32>,
+    pub pid: Option<Pid>,
     /// Selects orders about the page of this address.
     pub address: Option<u64>,
     /// Selects events from this time on, in nanoseconds since 1970.
@@ -328,7 +329,7 @@ mod tests {
                 }));
                 put(Event::Decision(Decision { decision, observation: decision, pages: 10, ..Decision::default() }));
                 let batch = Batch {
-                    pid: 100 + decision as u32,
+                    pid: Pid(100 + decision as u32),
                     first: 0x1000_0000 * decision,
                     pages: 10,
                     page_bytes: 4096,
@@ -337,7 +338,7 @@ mod tests {
                     because: String::new(),
                     predicted_gain_ns_per_s: None,
                 };
-                let thread = ThreadOrder { pid: 100 + decision as u32, tid: Some(7), ..ThreadOrder::default() };
+                let thread = ThreadOrder { pid: Pid(100 + decision as u32), tid: Some(7), ..ThreadOrder::default() };
                 put(Event::Orders(Orders { decision, batches: vec![batch], threads: vec![thread] }));
                 put(Event::Action(Action { decision, ..Action::default() }));
             }
@@ -389,7 +390,7 @@ mod tests {
 
     #[test]
     fn processes_pages_and_times_select() {
-        let of_process = ask(Question { pid: Some(103), ..all() });
+        let of_process = ask(Question { pid: Some(Pid(103)), ..all() });
         assert_eq!(of_process.decisions.iter().map(|s| s.decision.decision).collect::<Vec<_>>(), [3, 3]);
         let of_page = ask(Question { address: Some(0x2000_9fff), ..all() });
         assert_eq!(of_page.decisions.iter().map(|s| s.decision.decision).collect::<Vec<_>>(), [2, 2]);

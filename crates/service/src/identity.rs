@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use numapilot_balancer::event::Target;
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::task;
 
@@ -10,19 +11,19 @@ use crate::control::authority::ProcessFacts;
 
 /// Start time of a thread in clock ticks since boot; `None`: it has ended.
 #[must_use]
-pub(crate) fn start_of_thread(pid: u32, tid: Tid) -> Option<u64> {
+pub(crate) fn start_of_thread(pid: Pid, tid: Tid) -> Option<u64> {
     task::stat_of_thread(pid, tid).ok().map(|stat| stat.start_ticks)
 }
 
 /// Reads the facts about a process; `None`: there is none. The start time is read before and after the users, so that reuse of the id in between is noticed.
 #[must_use]
-pub fn process(pid: u32) -> Option<ProcessFacts> {
+pub fn process(pid: Pid) -> Option<ProcessFacts> {
     let folder = format!("/proc/{pid}");
     let before = task::stat(pid).ok()?.start_ticks;
     let owner = std::fs::metadata(&folder).ok()?.uid();
     let status = std::fs::read_to_string(format!("{folder}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    if field("Tgid:")?.parse() != Ok(pid) {
+    if field("Tgid:")?.parse::<Pid>() != Ok(pid) {
         // A thread id does not name a process.
         return None;
     }
@@ -41,7 +42,7 @@ mod tests {
 
     #[test]
     fn this_process_is_known_and_its_threads_are_none() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let facts = process(pid).unwrap();
         // SAFETY: has no preconditions.
         let uid = unsafe { libc::getuid() };
@@ -49,14 +50,14 @@ mod tests {
         assert!(facts.target.start_ticks > 0 && !facts.target.name.is_empty());
         std::thread::spawn(move || {
             // SAFETY: has no preconditions.
-            let tid = unsafe { libc::gettid() } as u32;
-            assert_eq!(process(tid), None);
-            assert!(start_of_thread(pid, Tid(tid)).unwrap() >= facts.target.start_ticks);
+            let tid = Tid(unsafe { libc::gettid() } as u32);
+            assert_eq!(process(Pid::of_task(tid)), None);
+            assert!(start_of_thread(pid, tid).unwrap() >= facts.target.start_ticks);
         })
         .join()
         .unwrap();
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(process(child.id()), None);
+        assert_eq!(process(Pid::of_child(&child)), None);
     }
 }

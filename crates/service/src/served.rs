@@ -22,6 +22,7 @@ use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
 use numapilot_balancer::system::undo_log::UndoLog;
 use numapilot_host::Group;
+use numapilot_host::Pid;
 
 /// The settings of a run of `balance`, from its arguments or from a configuration file.
 pub struct Plan {
@@ -151,11 +152,11 @@ impl<C: LocalPort> UndoLog for Served<C> {
         self.daemon.unbound(threads);
     }
 
-    fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+    fn claim(&mut self, pid: Option<Pid>) -> Result<(), String> {
         self.daemon.claim(pid)
     }
 
-    fn unclaim(&mut self, pid: u32) {
+    fn unclaim(&mut self, pid: Pid) {
         self.daemon.unclaim(pid);
     }
 }

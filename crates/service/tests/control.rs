@@ -19,6 +19,7 @@ use numapilot_balancer::status::Command;
 use numapilot_balancer::status::State;
 use numapilot_balancer::status::Status;
 use numapilot_balancer::status::TargetStatus;
+use numapilot_host::Pid;
 use numapilot_service::control::Client;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;
@@ -87,14 +88,14 @@ impl Daemon {
     }
 
     /// A process that runs until the test ends.
-    fn sleeper(&mut self, uid: Option<u32>) -> u32 {
+    fn sleeper(&mut self, uid: Option<u32>) -> Pid {
         let mut program = Program::new("sleep");
         program.arg("600");
         if let Some(uid) = uid {
             program.uid(uid).gid(uid);
         }
         self.children.push(program.spawn().unwrap());
-        let pid = self.children.last().unwrap().id();
+        let pid = Pid::of_child(self.children.last().unwrap());
         let start = Instant::now();
         // The child needs some time to become `sleep`.
         while numapilot_service::identity::process(pid).is_none_or(|facts| facts.target.name != "sleep") {
@@ -167,7 +168,7 @@ fn a_master_sees_and_steers_everything() {
     let refusal = client.demand(Request::Reload).unwrap_err().to_string();
     assert_eq!(refusal, "n.toml, line 3: no");
     client.demand(Request::Remove { pid }).unwrap();
-    let refusal = client.demand(Request::Add { pid: 4_000_000_000 }).unwrap_err().to_string();
+    let refusal = client.demand(Request::Add { pid: Pid(4_000_000_000) }).unwrap_err().to_string();
     assert!(refusal.contains("there is no process"), "{refusal}");
     assert_eq!(daemon.commands().len(), 4);
 }
@@ -183,7 +184,7 @@ fn a_stranger_sees_and_names_only_their_own() {
         let refusals = [Request::Pause, Request::Resume, Request::Reload, Request::Stop]
             .map(|request| client.ask(request).unwrap())
             .map(|answer| (answer.ok, answer.says));
-        let named = [others, 4_000_000, std::process::id()]
+        let named = [others, Pid(4_000_000), Pid::own()]
             .map(|pid| client.ask(Request::Add { pid }).unwrap())
             .map(|answer| (answer.ok, answer.says));
         let removed = client.ask(Request::Remove { pid: others }).unwrap().ok;
@@ -193,7 +194,7 @@ fn a_stranger_sees_and_names_only_their_own() {
         return numapilot_not_run::not_run!(Root, "only root can be another user");
     };
     assert!(refusals.iter().all(|(ok, says)| !ok && says.contains("only root")), "{refusals:?}");
-    for ((ok, says), pid) in named.iter().zip([others, 4_000_000, std::process::id()]) {
+    for ((ok, says), pid) in named.iter().zip([others, Pid(4_000_000), Pid::own()]) {
         assert_eq!((*ok, says.clone()), (false, format!("you have no process {pid}")));
     }
     assert!(!removed && report.only_own && report.pilot.targets.is_empty());

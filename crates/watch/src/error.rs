@@ -1,6 +1,7 @@
 //! The error type of this crate.
 
 use numapilot_host::FileError;
+use numapilot_host::Pid;
 use numapilot_kernel::KernelError;
 use thiserror::Error;
 
@@ -17,7 +18,7 @@ pub enum WatchError {
     #[error("there is no process {pid}; `pgrep` and `ps` show the ids of processes")]
     NoProcess {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
     /// The kernel does not report memory by node.
     #[error(
@@ -25,7 +26,7 @@ pub enum WatchError {
     )]
     NoNumaMaps {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
     /// An option's value cannot be used.
     #[error("{option}: {why}")]

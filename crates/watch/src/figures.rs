@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use numapilot_host::Pid;
 use numapilot_machine::CpuId;
 use numapilot_machine::NodeId;
 use numapilot_traffic::Imbalance;
@@ -294,7 +295,7 @@ pub struct ThreadFigures {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessFigures {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Name of the process (`comm`).
     pub name: Arc<str>,
     /// Number of threads.

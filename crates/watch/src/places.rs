@@ -11,6 +11,7 @@ use numapilot_machine::CpuId;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeId;
 
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::Tid;
@@ -43,7 +44,7 @@ impl Places {
     ///
     /// # Errors
     /// The process has ended, or may not be inspected.
-    pub fn look(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<(), KernelError> {
+    pub fn look(&mut self, root: &Root, machine: &Machine, pid: Pid) -> Result<(), KernelError> {
         let mut found = BTreeMap::new();
         for Tid(tid) in task::threads_under(root.path(), pid)? {
             // A thread that ended since it was listed is no error.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::path::Path;
 
+use numapilot_host::Pid;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
@@ -70,9 +71,9 @@ pub struct Frame {
     /// Figures of the interval.
     pub interval: Interval,
     /// By process id: its memory according to each source, the most informative first.
-    pub views: BTreeMap<u32, Vec<MemoryView>>,
+    pub views: BTreeMap<Pid, Vec<MemoryView>>,
     /// By process id: its threads.
-    pub threads: BTreeMap<u32, Vec<ThreadFigures>>,
+    pub threads: BTreeMap<Pid, Vec<ThreadFigures>>,
     /// Sum of the listed processes, where they are a group.
     pub total: Option<ProcessFigures>,
 }
@@ -306,7 +307,7 @@ impl Scene<'_> {
             if threads.is_empty() {
                 continue;
             }
-            let pid = number + 1;
+            let pid = Pid(number + 1);
             let work = Work::of(threads.iter().copied());
             let all: f64 = of.samples(number).map(|(_, weight)| weight).sum();
             let is_local = |(sample, _): &(&Sample, f64)| sample.from == sample.home;

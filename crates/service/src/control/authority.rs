@@ -7,6 +7,7 @@
 
 use numapilot_balancer::event::Target;
 use numapilot_balancer::status::Status;
+use numapilot_host::Pid;
 
 use super::Request;
 use crate::connection::Peer;
@@ -63,7 +64,7 @@ impl Authority {
     ///
     /// # Errors
     /// The same message for other users' processes as for no process.
-    pub fn may_name(&self, pid: u32, process: Option<ProcessFacts>) -> Result<Target, String> {
+    pub fn may_name(&self, pid: Pid, process: Option<ProcessFacts>) -> Result<Target, String> {
         match process {
             Some(process) if self.is_master || process.is_wholly_of(self.uid) => Ok(process.target),
             _ if self.is_master => Err(format!("there is no process {pid}")),
@@ -73,7 +74,7 @@ impl Authority {
 
     /// The part of a status that this client may see. `is_own`: whether a process belongs to the client entirely.
     #[must_use]
-    pub fn view(&self, status: &Status, is_own: impl Fn(u32) -> bool) -> Status {
+    pub fn view(&self, status: &Status, is_own: impl Fn(Pid) -> bool) -> Status {
         let mut status = status.clone();
         if !self.is_master {
             status.targets.retain(|target| target.target.uid == self.uid);
@@ -98,11 +99,11 @@ mod tests {
     use super::*;
 
     fn peer(uid: u32) -> Peer {
-        Peer { uid, gid: uid, pid: 1 }
+        Peer { uid, gid: uid, pid: Pid(1) }
     }
 
     fn process(uids: [u32; 4], owner: u32) -> Option<ProcessFacts> {
-        let target = Target { pid: 7, start_ticks: 5, uid: uids[0], name: "n".to_owned() };
+        let target = Target { pid: Pid(7), start_ticks: 5, uid: uids[0], name: "n".to_owned() };
         Some(ProcessFacts { target, uids, owner })
     }
 
@@ -112,8 +113,8 @@ mod tests {
         Request::Resume,
         Request::Reload,
         Request::Stop,
-        Request::Add { pid: 7 },
-        Request::Remove { pid: 7 },
+        Request::Add { pid: Pid(7) },
+        Request::Remove { pid: Pid(7) },
     ];
 
     #[test]
@@ -131,8 +132,8 @@ mod tests {
     #[test]
     fn only_processes_wholly_ones_own_can_be_named() {
         let user = Authority::of(peer(1000), 500);
-        assert!(user.may_name(7, process([1000; 4], 1000)).is_ok());
-        let none = user.may_name(7, None).unwrap_err();
+        assert!(user.may_name(Pid(7), process([1000; 4], 1000)).is_ok());
+        let none = user.may_name(Pid(7), None).unwrap_err();
         for (uids, owner) in [
             ([1001; 4], 1001),
             ([0; 4], 0),
@@ -144,14 +145,14 @@ mod tests {
             ([1000; 4], 0),
         ] {
             assert_eq!(
-                user.may_name(7, process(uids, owner)).unwrap_err(),
+                user.may_name(Pid(7), process(uids, owner)).unwrap_err(),
                 none,
                 "{uids:?} {owner}: as if there were none"
             );
         }
         let root = Authority::of(peer(0), 0);
-        assert!(root.may_name(7, process([1001; 4], 0)).is_ok());
-        assert!(root.may_name(7, None).is_err());
+        assert!(root.may_name(Pid(7), process([1001; 4], 0)).is_ok());
+        assert!(root.may_name(Pid(7), None).is_err());
     }
 
     #[test]
@@ -161,8 +162,8 @@ mod tests {
             hot: vec![HotStretch { address: 0x7f00_0000_0000, uses: 1.0, local_share: 1.0 }],
             ..TargetStatus::default()
         };
-        let status = Status { targets: vec![of(7), of(8)], ..Status::default() };
-        let seen = Authority::of(peer(1000), 0).view(&status, |pid| pid == 8);
+        let status = Status { targets: vec![of(Pid(7)), of(Pid(8))], ..Status::default() };
+        let seen = Authority::of(peer(1000), 0).view(&status, |pid| pid == Pid(8));
         assert_eq!(seen.targets.iter().map(|target| target.hot.len()).collect::<Vec<_>>(), [0, 1]);
     }
 

@@ -9,6 +9,7 @@ mod line;
 mod serve;
 
 use numapilot_balancer::status::Status;
+use numapilot_host::Pid;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -40,12 +41,12 @@ pub enum Request {
     /// Manage another process.
     Add {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
     /// Stop managing a process.
     Remove {
         /// Process id.
-        pid: u32,
+        pid: Pid,
     },
 }
 
@@ -55,7 +56,7 @@ pub enum Request {
 struct Wire {
     command: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
+    pid: Option<Pid>,
 }
 
 impl TryFrom<Wire> for Request {

@@ -13,6 +13,7 @@ use numapilot_balancer::event::Target;
 use numapilot_balancer::status::Board;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Steering;
+use numapilot_host::Pid;
 
 use super::Answer;
 use super::Line;
@@ -162,7 +163,7 @@ impl RequestHandler {
         self.server.upgrade().and_then(|slot| slot.get().map(|server| server.connection_counts().refused)).unwrap_or(0)
     }
 
-    fn addable(&self, authority: Authority, pid: u32) -> Result<Target, String> {
+    fn addable(&self, authority: Authority, pid: Pid) -> Result<Target, String> {
         let target = authority.may_name(pid, identity::process(pid))?;
         let status = self.board.get();
         let own = status.targets.iter().filter(|other| other.target.uid == authority.uid).count();

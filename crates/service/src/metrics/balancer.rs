@@ -196,6 +196,8 @@ mod tests {
     use numapilot_balancer::status::Rates;
     use numapilot_balancer::status::TargetStatus;
 
+    use numapilot_host::Pid;
+
     use super::*;
     use crate::metrics::encode;
     use crate::metrics::problems;
@@ -208,7 +210,7 @@ mod tests {
             local_share: Some(0.5),
             ..NodeStatus::default()
         };
-        let target = Target { pid: 4711, start_ticks: 1, uid: 1000, name: "secret-name".to_owned() };
+        let target = Target { pid: Pid(4711), start_ticks: 1, uid: 1000, name: "secret-name".to_owned() };
         Status {
             state: State::Paused,
             policy: "pilot:max-harm=1".to_owned(),

@@ -20,6 +20,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_kernel::task;
 
 use crate::error::ServiceError;
@@ -38,13 +39,13 @@ pub struct Claims {
     has_all: bool,
     has_settings: bool,
     /// Processes that are claimed one by one.
-    pids: BTreeSet<u32>,
+    pids: BTreeSet<Pid>,
     /// Folders of a user's files; tests set their own.
     places_of: fn(u32) -> Vec<PathBuf>,
 }
 
 /// Process id of a lock's holder; 0 if the kernel does not know it (in another container).
-type Holder = u32;
+type Holder = Pid;
 
 impl Claims {
     /// Opens the file in this user's fixed folder, and creates both if necessary.
@@ -91,7 +92,7 @@ impl Claims {
     ///
     /// # Errors
     /// Another numapilot manages it; the message names that one and the remedy.
-    pub fn claim(&mut self, pid: Option<u32>) -> Result<(), String> {
+    pub fn claim(&mut self, pid: Option<Pid>) -> Result<(), String> {
         let Some(pid) = pid else {
             if self.has_all {
                 return Ok(());
@@ -109,7 +110,7 @@ impl Claims {
         let found = if self.has_all || self.pids.contains(&pid) {
             self.elsewhere(pid)?
         } else {
-            self.lock_unless(i64::from(pid), 1, |claims| claims.elsewhere(pid))?
+            self.lock_unless(i64::from(pid.0), 1, |claims| claims.elsewhere(pid))?
         };
         if let Some(holder) = found {
             return Err(refusal(holder, &format!("process {pid}")));
@@ -140,7 +141,7 @@ impl Claims {
     /// Releases a lock (`length` 0: to the end), but for the claims on single processes that it has taken in: they are held all the time.
     fn unlock_unclaimed(&self, first: i64, length: i64) {
         let mut from = first;
-        for pid in self.pids.iter().map(|pid| i64::from(*pid)).filter(|_| length == 0) {
+        for pid in self.pids.iter().map(|pid| i64::from(pid.0)).filter(|_| length == 0) {
             if pid > from {
                 self.unlock(from, pid - from);
             }
@@ -157,10 +158,10 @@ impl Claims {
     }
 
     /// Releases the claim on a process.
-    pub fn unclaim(&mut self, pid: u32) {
+    pub fn unclaim(&mut self, pid: Pid) {
         if !self.has_all {
             self.pids.remove(&pid);
-            self.unlock(i64::from(pid), 1);
+            self.unlock(i64::from(pid.0), 1);
         }
     }
 
@@ -174,7 +175,7 @@ impl Claims {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EACCES | libc::EAGAIN) => {
-                let holder = holder(&self.file, libc::F_WRLCK, first, length).unwrap_or(0);
+                let holder = holder(&self.file, libc::F_WRLCK, first, length).unwrap_or_default();
                 Ok(Some(holder).filter(|holder| is_valid_holder(*holder, self.uid)))
             }
             _ => Err(format!(
@@ -187,14 +188,14 @@ impl Claims {
     ///
     /// # Errors
     /// Root's file exists and cannot be read. What is wrong with a user's file does not keep root from managing that user's processes.
-    fn elsewhere(&self, pid: u32) -> Result<Option<Holder>, String> {
-        if let Some(holder) = self.in_own_others(i64::from(pid), 1) {
+    fn elsewhere(&self, pid: Pid) -> Result<Option<Holder>, String> {
+        if let Some(holder) = self.in_own_others(i64::from(pid.0), 1) {
             return Ok(Some(holder));
         }
         let other = if self.uid == 0 { task::user_of(pid) } else { Some(0) };
         let Some(other) = other.filter(|other| *other != self.uid) else { return Ok(None) };
         for path in (self.places_of)(other).into_iter().map(|folder| folder.join(FILE)) {
-            match locked_in(&path, other, i64::from(pid), 1) {
+            match locked_in(&path, other, i64::from(pid.0), 1) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
                 Err(error) if self.uid == 0 || error.kind() == io::ErrorKind::NotFound => {}
@@ -245,18 +246,19 @@ fn holder(file: &File, kind: libc::c_int, first: i64, length: i64) -> Option<Hol
     let mut lock = flock(kind, first, length);
     // SAFETY: the descriptor is open and the structure is ours.
     let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) } == 0;
-    (asked && lock.l_type != libc::F_UNLCK as libc::c_short).then(|| u32::try_from(lock.l_pid).unwrap_or(0))
+    (asked && lock.l_type != libc::F_UNLCK as libc::c_short)
+        .then(|| u32::try_from(lock.l_pid).map(Pid).unwrap_or_default())
 }
 
 /// Whether a holder's lock counts: in a user's file those of that user, of root, and of processes that are not visible from here.
 fn is_valid_holder(holder: Holder, uid: u32) -> bool {
     let user = task::user_of(holder);
-    holder == 0 || user.is_none_or(|user| user == uid || user == 0)
+    holder == Pid(0) || user.is_none_or(|user| user == uid || user == 0)
 }
 
 fn named(holder: Holder) -> String {
     match holder {
-        0 => "a numapilot in another container".to_owned(),
+        Pid(0) => "a numapilot in another container".to_owned(),
         pid => format!("numapilot (process {pid})"),
     }
 }
@@ -380,14 +382,15 @@ mod tests {
         let folder = folder.path().join("run");
         let mut claims = open(&folder);
         for (what, claimed) in [("4711", Some(4711)), ("4711", None), ("all", Some(12)), ("all", None)] {
+            let claimed = claimed.map(Pid);
             let other = Other::holding(&folder, what);
             let refused = claims.claim(claimed).unwrap_err();
             assert!(
                 refused.contains(&format!("process {})", other.0.id())) && refused.contains("numapilot ctl"),
                 "{refused}"
             );
-            assert_eq!(claims.claim(Some(4712)).is_ok(), what != "all");
-            claims.unclaim(4712);
+            assert_eq!(claims.claim(Some(Pid(4712))).is_ok(), what != "all");
+            claims.unclaim(Pid(4712));
             drop(other);
             claims.claim(claimed).unwrap();
             claims = open(&folder);
@@ -407,8 +410,9 @@ mod tests {
         let (before, now) = (folder.path().join("before"), folder.path().join("now"));
         BEFORE.set(before.clone()).unwrap();
         let mut claims = Claims { places_of: before_the_session, ..open(&now) };
-        claims.claim(Some(4713)).unwrap();
+        claims.claim(Some(Pid(4713))).unwrap();
         for (what, claimed) in [("4711", Some(4711)), ("4711", None), ("all", Some(4711)), ("settings", None)] {
+            let claimed = claimed.map(Pid);
             let other = Other::holding(&before, what);
             let refused = match what {
                 "settings" => claims.settings().map(drop).unwrap_err(),
@@ -418,11 +422,11 @@ mod tests {
             // What was refused is not held in the own file either.
             drop(Other::holding(&now, if what == "all" { "4711" } else { what }));
         }
-        claims.claim(Some(4711)).unwrap();
+        claims.claim(Some(Pid(4711))).unwrap();
         // The own file by another path: looking into it must not release what is claimed.
         std::fs::remove_dir_all(&before).unwrap();
         std::os::unix::fs::symlink(&now, &before).unwrap();
-        claims.claim(Some(4712)).unwrap();
+        claims.claim(Some(Pid(4712))).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
             .args(["--exact", "state::claims::tests::hold", "--nocapture"])
@@ -457,7 +461,7 @@ mod tests {
             match what {
                 "settings" => assert!(claims.settings().unwrap()),
                 "all" => claims.claim(None).unwrap(),
-                _ => claims.claim(Some(4711)).unwrap(),
+                _ => claims.claim(Some(Pid(4711))).unwrap(),
             }
             let tries = std::mem::take(&mut *COULD_CLAIM.lock().unwrap());
             assert!(!tries.is_empty() && !tries.contains(&true), "{what}: {tries:?}");
@@ -490,12 +494,12 @@ mod tests {
     fn a_user_is_refused_where_roots_claims_cannot_be_read_and_root_does_not_depend_on_a_users() {
         let folder = tempfile::tempdir().unwrap();
         let mut claims = Claims { uid: 4711, places_of: unreadable, ..open(folder.path()) };
-        let refused = claims.claim(Some(std::process::id())).unwrap_err();
+        let refused = claims.claim(Some(Pid::own())).unwrap_err();
         assert!(refused.contains("whether root's numapilot manages"), "{refused}");
         claims.places_of = nowhere;
-        claims.claim(Some(std::process::id())).unwrap();
+        claims.claim(Some(Pid::own())).unwrap();
         (claims.uid, claims.places_of) = (0, unreadable);
-        claims.claim(Some(std::process::id())).unwrap();
+        claims.claim(Some(Pid::own())).unwrap();
         std::fs::remove_dir_all(&unreadable(0)[0]).unwrap();
     }
 

@@ -10,6 +10,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
+
 use super::Done;
 use super::SettingsGuard;
 use super::System;
@@ -96,7 +98,7 @@ fn first_free<S: System + Clone>(wanted: &Path, system: &S) -> Result<(SettingsG
             other => return other,
         }
     }
-    Err(taken.unwrap_or(ServiceError::Taken { path: wanted.to_owned(), pid: 0 }))
+    Err(taken.unwrap_or(ServiceError::Taken { path: wanted.to_owned(), pid: Pid(0) }))
 }
 
 /// Locks the list.

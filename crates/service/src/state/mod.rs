@@ -11,6 +11,7 @@ mod record;
 mod settings_guard;
 mod system;
 
+use numapilot_host::Pid;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -38,7 +39,7 @@ pub enum Setting {
     /// The CPUs on which a thread may run, as a list: `0-3,8`.
     Affinity {
         /// Process id.
-        pid: u32,
+        pid: Pid,
         /// Thread id.
         tid: u32,
         /// Start time in clock ticks since boot; with the ids it identifies the thread.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use numapilot_balancer::system::undo_log::Binding;
 use numapilot_balancer::system::undo_log::ThreadId;
+use numapilot_host::Pid;
 use numapilot_machine::format_cpu_list;
 
 use super::Claims;
@@ -91,13 +92,13 @@ impl Record {
     ///
     /// # Errors
     /// Another daemon manages it; the message names that one.
-    pub fn claim(&mut self, pid: Option<u32>) -> Result<Vec<Done>, String> {
+    pub fn claim(&mut self, pid: Option<Pid>) -> Result<Vec<Done>, String> {
         self.claims.claim(pid)?;
         folders::put_back(&self.machine, &Live).map_err(|error| error.to_string())
     }
 
     /// Releases the claim on a process.
-    pub fn unclaim(&mut self, pid: u32) {
+    pub fn unclaim(&mut self, pid: Pid) {
         self.claims.unclaim(pid);
     }
 

@@ -296,7 +296,7 @@ fn lock(folder: &Path) -> Result<Lock, ServiceError> {
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
         let mut pid = String::new();
         let _ = file.read_to_string(&mut pid);
-        return Err(ServiceError::Taken { path: folder.to_owned(), pid: pid.trim().parse().unwrap_or(0) });
+        return Err(ServiceError::Taken { path: folder.to_owned(), pid: pid.trim().parse().unwrap_or_default() });
     }
     let write = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     write.map_err(|source| ServiceError::file(&path, "take the lock", source))?;
@@ -312,6 +312,8 @@ mod tests {
     use std::rc::Rc;
 
     use proptest::prelude::*;
+
+    use numapilot_host::Pid;
 
     use super::*;
 
@@ -468,7 +470,7 @@ mod tests {
     fn what_was_recorded_and_never_changed_is_no_ones_later_change() {
         let online = super::super::system::numbers(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap());
         let first = online.unwrap().first().copied().unwrap();
-        let setting = Setting::Affinity { pid: 1, tid: 1, start_ticks: 1 };
+        let setting = Setting::Affinity { pid: Pid(1), tid: 1, start_ticks: 1 };
         let folder = tempfile::tempdir().unwrap();
         let system = made(&[]);
         system.values.borrow_mut().insert(setting.clone(), first.to_string());

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
+use numapilot_host::Pid;
 use numapilot_host::Tid;
 use numapilot_kernel::{KernelError, affinity, thread_cpus};
 use numapilot_machine::CpuId;
@@ -129,7 +130,7 @@ fn affinity(tid: Tid) -> io::Result<Option<String>> {
     }
 }
 
-fn set_affinity(pid: u32, tid: Tid, value: &str) -> io::Result<()> {
+fn set_affinity(pid: Pid, tid: Tid, value: &str) -> io::Result<()> {
     let no_list = || io::Error::new(io::ErrorKind::InvalidInput, format!("{value:?} is not a list of CPUs"));
     let cpus = numbers(value).filter(|cpus| cpus.iter().all(|cpu| *cpu < CPUS)).ok_or_else(no_list)?;
     thread_cpus::restore(pid, tid, &cpus.into_iter().map(CpuId).collect()).map_err(answer)
@@ -140,6 +141,7 @@ fn answer(error: KernelError) -> io::Error {
     match error {
         KernelError::Gone { .. } => io::Error::from_raw_os_error(libc::ESRCH),
         KernelError::Denied { source, .. }
+        | KernelError::MayNotBind { source, .. }
         | KernelError::Unavailable { source, .. }
         | KernelError::Call { source, .. } => source,
         other => io::Error::other(other),
@@ -161,7 +163,7 @@ mod tests {
         let setting = Setting::File { file: "x".to_owned() };
         assert!(Live.is_same(&setting, "0-3", "3,2,1,0") && !Live.is_same(&setting, "0-3", "0-2"));
         // No kernel has CPU 8191 online.
-        let affinity = Setting::Affinity { pid: 1, tid: 1, start_ticks: 1 };
+        let affinity = Setting::Affinity { pid: Pid(1), tid: 1, start_ticks: 1 };
         let here = numapilot_kernel::affinity::online().unwrap().cpus()[0].0.to_string();
         let bound = format!("{here},8191");
         assert!(Live.is_still(&affinity, &here, &bound) && !Live.is_same(&affinity, &here, &bound));
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn affinity_is_read_and_written_and_a_thread_that_is_gone_is_none() {
-        let pid = std::process::id();
+        let pid = Pid::own();
         let setting = std::thread::spawn(move || {
             // SAFETY: has no preconditions.
             let tid = unsafe { libc::gettid() } as u32;

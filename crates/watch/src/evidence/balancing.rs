@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use numapilot_host::Pid;
 use numapilot_service::control::Client;
 use numapilot_service::control::Request;
 
@@ -22,7 +23,7 @@ pub struct Balanced {
 
 /// Asks the daemon; `None`: no daemon listens, it does not manage the process, or this user may not see it.
 #[must_use]
-pub fn ask(pid: u32, socket: &Path) -> Option<Balanced> {
+pub fn ask(pid: Pid, socket: &Path) -> Option<Balanced> {
     let answer = Client::connect(socket).ok()?.demand(Request::Status).ok()?;
     let status = answer.status?.pilot;
     let target = status.targets.iter().find(|target| target.target.pid == pid)?;

@@ -12,6 +12,8 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
+
 use crate::figures::MemoryView;
 use balancing::Balanced;
 use recording::Scratch;
@@ -26,9 +28,9 @@ const NICE: libc::c_int = 5;
 /// A question to the thread.
 #[derive(Clone, Debug)]
 struct Question {
-    pid: u32,
+    pid: Pid,
     /// Process ids of possible recorders.
-    recorders: Vec<u32>,
+    recorders: Vec<Pid>,
     socket: PathBuf,
 }
 
@@ -36,7 +38,7 @@ struct Question {
 #[derive(Clone, Debug, Default)]
 pub struct ProcessEvidence {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// Its objects, if it is recorded.
     pub recorded: Option<MemoryView>,
     /// The balancer's evidence, if it is managed.
@@ -69,7 +71,7 @@ impl EvidenceProviders {
     }
 
     /// Returns the last answer about a process; asks again if that is due. Never waits.
-    pub fn of(&mut self, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> ProcessEvidence {
+    pub fn of(&mut self, pid: Pid, recorders: impl FnOnce() -> Vec<Pid>) -> ProcessEvidence {
         if self.questions.is_none() {
             self.questions = start(self.scratch.clone());
         }

@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use numapilot_flows::FlowError;
 use numapilot_flows::Trace;
 use numapilot_flows::finalise;
+use numapilot_host::Pid;
 use numapilot_report::units;
 use numapilot_trace::chunk::RAW_FOLDER;
 
@@ -84,7 +85,7 @@ impl Scratch {
 }
 
 /// The objects of a process, if one of these recorders records it; else `None`.
-pub fn objects(pid: u32, recorders: &[u32], scratch: &Scratch) -> Option<MemoryView> {
+pub fn objects(pid: Pid, recorders: &[Pid], scratch: &Scratch) -> Option<MemoryView> {
     let traces: BTreeSet<PathBuf> = recorders.iter().filter_map(|recorder| trace_of(*recorder)).collect();
     traces.iter().find_map(|trace| view(trace, pid, scratch).transpose()).map(|view| {
         scratch.clear();
@@ -97,7 +98,7 @@ pub fn objects(pid: u32, recorders: &[u32], scratch: &Scratch) -> Option<MemoryV
 }
 
 /// Path of the trace that a process is writing.
-fn trace_of(recorder: u32) -> Option<PathBuf> {
+fn trace_of(recorder: Pid) -> Option<PathBuf> {
     let files = fs::read_dir(format!("/proc/{recorder}/fd")).ok()?;
     files.flatten().find_map(|file| {
         let path = fs::read_link(file.path()).ok()?;
@@ -108,7 +109,7 @@ fn trace_of(recorder: u32) -> Option<PathBuf> {
 }
 
 /// The recording's view of the process; `None`: the process is not in it.
-fn view(trace: &Path, pid: u32, scratch: &Scratch) -> Result<Option<MemoryView>, String> {
+fn view(trace: &Path, pid: Pid, scratch: &Scratch) -> Result<Option<MemoryView>, String> {
     let name = trace.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let raw = trace.join(RAW_FOLDER);
     let cannot = |what: &str, why: &dyn ToString| {
@@ -149,7 +150,7 @@ impl Sum {
 }
 
 /// Objects of a process: the most accessed first, then the largest.
-fn of_trace(trace: &Trace, pid: u32, name: &str) -> Option<MemoryView> {
+fn of_trace(trace: &Trace, pid: Pid, name: &str) -> Option<MemoryView> {
     let processes: BTreeSet<u32> =
         trace.processes().iter().filter(|process| process.pid == pid).map(|process| process.index.0).collect();
     if processes.is_empty() {

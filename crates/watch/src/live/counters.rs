@@ -23,6 +23,7 @@ use crate::figures::MetricValue;
 use crate::live::layout::Layout;
 use crate::live::layout::Size;
 use crate::live::layout::has_kinds_of_cores;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 
 /// Numbers of `enum perf_hw_cache_id`, `_op_id` and `_result_id` for memory reads by node: all, or the remote ones.
@@ -122,7 +123,7 @@ struct Open {
     /// Index of its sum.
     sum: usize,
     /// The process for which it was opened; `None`: not for a single one.
-    process: Option<u32>,
+    process: Option<Pid>,
 }
 
 /// Events of one kind, whose counts are added up. It stays when they are closed.
@@ -178,7 +179,7 @@ pub struct Counters {
     /// The processor's events count nothing that virtual machines of this host do ([`guests_have_the_counters`]).
     host_only: bool,
     /// Processes that this user may not observe.
-    denied: BTreeSet<u32>,
+    denied: BTreeSet<Pid>,
 }
 
 /// Counts at one moment, in the order of the sums: those of what was opened later are at the end.
@@ -244,7 +245,7 @@ impl Counters {
     }
 
     /// Counts these processes too, which joined without having inherited the events. One that has ended, or may not be observed, is no error.
-    pub fn join(&mut self, machine: &Machine, pids: &[u32]) {
+    pub fn join(&mut self, machine: &Machine, pids: &[Pid]) {
         let scope = Scope::Processes(pids.to_vec());
         if let Some(size) = &mut self.tasks {
             size.threads += threads_in(&scope);
@@ -259,7 +260,7 @@ impl Counters {
 
     /// Closes the events that were opened for these processes, none of which runs any more, nor anything that inherited their events. What these counted stays
     /// in all sums.
-    pub fn close(&mut self, pids: &[u32]) {
+    pub fn close(&mut self, pids: &[Pid]) {
         let Counters { open, sums, tasks, .. } = self;
         let mut threads = 0;
         open.retain(|open| {
@@ -278,7 +279,7 @@ impl Counters {
     }
 
     /// Processes that this user may not observe, by process id.
-    pub fn denied(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn denied(&self) -> impl Iterator<Item = Pid> + '_ {
         self.denied.iter().copied()
     }
 

@@ -4,27 +4,28 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use numapilot_host::Member;
+use numapilot_host::Pid;
 
 /// A process, with the one from which it has its events.
 #[derive(Clone, Copy, Debug)]
 struct Heir {
     start_ticks: u64,
     /// The process for which they were opened; `None`: not known.
-    root: Option<u32>,
+    root: Option<Pid>,
 }
 
 /// The processes that have events, by process id.
 #[derive(Debug, Default)]
 pub struct Lineages {
-    heirs: BTreeMap<u32, Heir>,
+    heirs: BTreeMap<Pid, Heir>,
 }
 
 impl Lineages {
     /// Takes what a look at the group found: who is a member, and who of them has joined since the last look. Returns the processes for which events were
     /// opened that nobody has any more. While it is not known from whom a member has its events, there are none.
-    pub fn update(&mut self, members: &[Member], joined: &[Member]) -> Vec<u32> {
+    pub fn update(&mut self, members: &[Member], joined: &[Member]) -> Vec<Pid> {
         let before = self.roots();
-        let started: BTreeMap<u32, u64> = members.iter().map(|member| (member.pid, member.start_ticks)).collect();
+        let started: BTreeMap<Pid, u64> = members.iter().map(|member| (member.pid, member.start_ticks)).collect();
         self.heirs.retain(|pid, heir| started.get(pid) == Some(&heir.start_ticks));
         // Of those that are new together, parents come before their children.
         let mut joined = joined.to_vec();
@@ -44,7 +45,7 @@ impl Lineages {
         before.difference(&now).copied().collect()
     }
 
-    fn roots(&self) -> BTreeSet<u32> {
+    fn roots(&self) -> BTreeSet<Pid> {
         self.heirs.values().filter_map(|heir| heir.root).collect()
     }
 }
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     fn member(pid: u32, parent: u32, start_ticks: u64, is_child: bool) -> Member {
-        Member { pid, parent, start_ticks, is_child }
+        Member { pid: Pid(pid), parent: Pid(parent), start_ticks, is_child }
     }
 
     #[test]
@@ -66,8 +67,8 @@ mod tests {
         let grandchild = member(5, 11, 130, true);
         assert!(lineages.update(&[grandchild, server, worker, other], &[grandchild, worker, other]).is_empty());
         assert!(lineages.update(&[grandchild, other], &[]).is_empty(), "the grandchild has the server's events");
-        assert_eq!(lineages.update(&[other], &[]), [10]);
-        assert_eq!(lineages.update(&[], &[]), [20]);
+        assert_eq!(lineages.update(&[other], &[]), [Pid(10)]);
+        assert_eq!(lineages.update(&[], &[]), [Pid(20)]);
         assert!(lineages.update(&[], &[]).is_empty(), "once");
     }
 
@@ -77,7 +78,7 @@ mod tests {
         let (first, again) = (member(10, 1, 100, false), member(10, 1, 900, false));
         lineages.update(&[first], &[first]);
         assert!(lineages.update(&[again], &[again]).is_empty(), "what is opened by that id now is its own, too");
-        assert_eq!(lineages.update(&[], &[]), [10]);
+        assert_eq!(lineages.update(&[], &[]), [Pid(10)]);
     }
 
     #[test]

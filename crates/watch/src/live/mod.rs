@@ -32,6 +32,7 @@ use counters::Counters;
 use counters::CountersReading;
 use counters::Scope;
 use kernel::KernelReading;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::hidden_processes;
 use resctrl::Resctrl;
@@ -159,7 +160,7 @@ impl Live {
     }
 
     /// Counts and samples these processes too, which joined without having inherited the events. One that has ended is no error.
-    pub fn join(&mut self, pids: &[u32]) {
+    pub fn join(&mut self, pids: &[Pid]) {
         self.counters.join(&self.machine, pids);
         for pid in pids {
             if let Some(Err(error)) = self.sampler.as_mut().map(|sampler| sampler.join(*pid)) {
@@ -169,7 +170,7 @@ impl Live {
     }
 
     /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`Lineages`]). What they did stays counted.
-    pub fn leave(&mut self, pids: &[u32]) {
+    pub fn leave(&mut self, pids: &[Pid]) {
         self.counters.close(pids);
         if let Some(sampler) = &mut self.sampler {
             sampler.leave(pids);
@@ -233,8 +234,8 @@ impl Live {
         interval.notes.extend(self.sampler.iter().flat_map(Sampler::notes));
         let refused =
             self.counters.denied().chain(self.sampler.iter().flat_map(|sampler| sampler.refused().iter().copied()));
-        let refused: BTreeSet<u32> = refused.collect();
-        let refused: Vec<u32> = refused.into_iter().collect();
+        let refused: BTreeSet<Pid> = refused.collect();
+        let refused: Vec<Pid> = refused.into_iter().collect();
         interval.notes.extend(refused_note(&refused).map(|note| format!("{note}.")));
         interval
             .notes

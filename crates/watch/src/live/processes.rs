@@ -23,6 +23,7 @@ use numapilot_machine::Machine;
 
 use crate::figures::MetricValue;
 use crate::figures::ProcessFigures;
+use numapilot_host::Pid;
 use numapilot_host::ProcessLine;
 use numapilot_host::ProcessTable;
 use numapilot_host::Root;
@@ -57,7 +58,7 @@ struct Known {
     threads: u32,
     resident_pages: u64,
     cpu: CpuId,
-    parent: u32,
+    parent: Pid,
     is_zombie: bool,
     /// Time of the last reading in seconds.
     read_at_s: f64,
@@ -103,7 +104,7 @@ pub struct ScanCost {
 /// The processes, kept between refreshes.
 #[derive(Default)]
 pub struct Processes {
-    known: BTreeMap<u32, Known>,
+    known: BTreeMap<Pid, Known>,
     open: usize,
     forks: Option<u64>,
     /// The id that was assigned last.
@@ -180,7 +181,7 @@ impl Processes {
         let before = std::mem::replace(&mut self.last_number, last);
         let given_out = before.zip(last).filter(|(before, last)| before <= last && last - before <= TRIED_MAX);
         let Some((before, last)) = given_out.filter(|_| self.since_list < LIST_EVERY) else { return self.list(root) };
-        for pid in before + 1..=last {
+        for pid in (before + 1..=last).map(Pid) {
             if is_process(root, pid, &mut self.buffer) {
                 self.known.entry(pid).or_insert_with(Known::fresh);
             }
@@ -191,7 +192,7 @@ impl Processes {
     fn list(&mut self, root: &Root) -> io::Result<()> {
         (self.cost.listed, self.since_list) = (true, 0);
         let pids = task::processes_under(root.path()).map_err(io::Error::other)?;
-        let there: BTreeSet<u32> = pids.into_iter().collect();
+        let there: BTreeSet<Pid> = pids.into_iter().collect();
         self.known.retain(|pid, _| there.contains(pid));
         self.open = self.known.values().filter(|known| known.file.is_some()).count();
         for pid in there {
@@ -214,7 +215,7 @@ impl Processes {
                     known.due_in = known.due_in.saturating_sub(1);
                     known.due_in == 0
                 }
-                Due::Slice(slice) => pid % SLICES == slice,
+                Due::Slice(slice) => pid.0 % SLICES == slice,
                 Due::All => true,
             };
             if !is_due {
@@ -239,7 +240,7 @@ impl Processes {
     #[must_use]
     pub fn figures(&self, machine: &Machine) -> Vec<ProcessFigures> {
         let page = page_bytes();
-        let of = |(&pid, known): (&u32, &Known)| ProcessFigures {
+        let of = |(&pid, known): (&Pid, &Known)| ProcessFigures {
             pid,
             name: known.name.clone(),
             threads: known.threads,
@@ -255,29 +256,29 @@ impl Processes {
 
     /// Ids of the processes with this name.
     #[must_use]
-    pub fn named(&self, name: &str) -> Vec<u32> {
+    pub fn named(&self, name: &str) -> Vec<Pid> {
         self.known.iter().filter(|(_, known)| *known.name == *name).map(|(pid, _)| *pid).collect()
     }
 
     /// Process id of a process's parent, if known.
     #[must_use]
-    pub fn parent(&self, pid: u32) -> Option<u32> {
+    pub fn parent(&self, pid: Pid) -> Option<Pid> {
         self.known.get(&pid).map(|known| known.parent)
     }
 }
 
 /// A group of processes is found in what was read anyway: nothing is read for it, whatever the number of processes.
 impl ProcessTable for Processes {
-    fn list(&mut self) -> Vec<u32> {
+    fn list(&mut self) -> Vec<Pid> {
         self.known.keys().copied().collect()
     }
 
-    fn line(&mut self, pid: u32) -> Option<ProcessLine> {
+    fn line(&mut self, pid: Pid) -> Option<ProcessLine> {
         let known = self.known.get(&pid).filter(|known| known.start_ticks != u64::MAX && !known.is_zombie)?;
         Some(ProcessLine { parent: known.parent, start_ticks: known.start_ticks })
     }
 
-    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<u32> {
+    fn of_cgroups(&mut self, folders: &[PathBuf]) -> Vec<Pid> {
         cgroups::processes(folders)
     }
 }
@@ -293,7 +294,7 @@ impl Known {
             threads: 0,
             resident_pages: 0,
             cpu: CpuId(0),
-            parent: 0,
+            parent: Pid(0),
             is_zombie: false,
             read_at_s: f64::NEG_INFINITY,
             cpus: 0.0,
@@ -304,7 +305,7 @@ impl Known {
     }
 
     /// Reads its line; `None`: it has ended. An open descriptor keeps referring to the process for which it was opened, even if the id is reused.
-    fn read(&mut self, root: &Root, pid: u32, line: &mut [u8], may_hold: bool) -> Option<usize> {
+    fn read(&mut self, root: &Root, pid: Pid, line: &mut [u8], may_hold: bool) -> Option<usize> {
         if let Some(file) = &self.file {
             match file.read_at(line, 0) {
                 Ok(length) if length > 0 => return Some(length),
@@ -354,10 +355,10 @@ impl Known {
 }
 
 /// Whether an id is that of a process, not of a thread or of none.
-fn is_process(root: &Root, pid: u32, buffer: &mut Vec<u8>) -> bool {
+fn is_process(root: &Root, pid: Pid, buffer: &mut Vec<u8>) -> bool {
     let Ok(text) = root.read(&format!("proc/{pid}/status"), buffer) else { return false };
     let line = text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"Tgid:"));
-    line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid))
+    line.and_then(|rest| number(rest.trim_ascii())) == Some(u64::from(pid.0))
 }
 
 #[cfg(test)]
@@ -395,7 +396,7 @@ mod tests {
 
         fn cpus(&self, pid: u32) -> Option<f64> {
             let figures = self.processes.figures(&self.tree.machine());
-            figures.iter().find(|process| process.pid == pid).map(|process| process.cpus)
+            figures.iter().find(|process| process.pid == Pid(pid)).map(|process| process.cpus)
         }
     }
 
@@ -468,7 +469,7 @@ mod tests {
         processes.refresh(&Root::default(), 1.0).unwrap();
         let machine = Machine::live().unwrap();
         let figures = processes.figures(&machine);
-        let own = figures.iter().find(|process| process.pid == std::process::id()).unwrap();
+        let own = figures.iter().find(|process| process.pid == Pid::own()).unwrap();
         assert!(own.resident_bytes > 1 << 20 && own.threads >= 1);
         assert!(processes.parent(own.pid).is_some());
     }

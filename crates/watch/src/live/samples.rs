@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 
+use numapilot_host::Pid;
 use numapilot_kernel::sysctl;
 use numapilot_machine::Machine;
 use numapilot_perf_events::EventsError;
@@ -60,7 +61,7 @@ pub struct SamplesReading {
 }
 
 /// Memory accesses by process since the last figures: those whose page's home node is known, and the local ones.
-type Shares = HashMap<u32, (f64, f64)>;
+type Shares = HashMap<Pid, (f64, f64)>;
 
 /// Opened events and their results.
 pub struct Sampler {
@@ -69,11 +70,11 @@ pub struct Sampler {
     machine: Machine,
     seen: Vec<Seen>,
     tally: SamplesReading,
-    known_pages: HashSet<(u32, u64)>,
+    known_pages: HashSet<(Pid, u64)>,
     /// Whether the kernel takes hinting faults on slow memory alone (`kernel.numa_balancing` without its bit 0), which show nothing of the rest.
     is_of_tiers: bool,
     processes: Shares,
-    focus: Option<(u32, Heat)>,
+    focus: Option<(Pid, Heat)>,
 }
 
 impl Sampler {
@@ -110,12 +111,12 @@ impl Sampler {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn join(&mut self, pid: u32) -> Result<bool, EventsError> {
+    pub fn join(&mut self, pid: Pid) -> Result<bool, EventsError> {
         self.live_sampler.add(pid)
     }
 
     /// Ends the sampling of processes that joined and have ended, with all that inherited their events.
-    pub fn leave(&mut self, pids: &[u32]) {
+    pub fn leave(&mut self, pids: &[Pid]) {
         self.live_sampler.leave(pids);
     }
 
@@ -146,12 +147,12 @@ impl Sampler {
 
     /// Processes that this user may not observe.
     #[must_use]
-    pub fn refused(&self) -> &[u32] {
+    pub fn refused(&self) -> &[Pid] {
         self.live_sampler.refused()
     }
 
     /// Selects the process whose samples are kept by page.
-    pub fn select_process(&mut self, pid: Option<u32>) {
+    pub fn select_process(&mut self, pid: Option<Pid>) {
         if self.focus.as_ref().map(|(of, _)| *of) != pid {
             self.focus = pid.map(|pid| (pid, Heat::default()));
         }
@@ -229,7 +230,7 @@ impl Sampler {
     }
 
     /// Local access ratio of each process since the last call.
-    pub fn take_processes(&mut self) -> HashMap<u32, f64> {
+    pub fn take_processes(&mut self) -> HashMap<Pid, f64> {
         let shares = std::mem::take(&mut self.processes);
         shares.into_iter().map(|(pid, (all, local))| (pid, local / all)).collect()
     }
@@ -304,6 +305,7 @@ mod tests {
 
     use std::process::Command;
 
+    use numapilot_host::Tid;
     use numapilot_machine::NodeId;
 
     use super::*;
@@ -317,7 +319,7 @@ mod tests {
 
     fn sample(page: u64, node: u16, home: Option<u16>) -> Seen {
         Seen {
-            task: Some((7, 7)),
+            task: Some((Pid(7), Tid(7))),
             address: page << PAGE_SHIFT,
             node: Some(NodeId(node)),
             home: home.map(NodeId),
@@ -368,7 +370,7 @@ mod tests {
         sampler.is_of_tiers = false;
         sampler.tally = SamplesReading { nodes: vec![NodeTally::default(); 2], ..SamplesReading::default() };
         let before = sampler.tally.clone();
-        sampler.select_process(Some(7));
+        sampler.select_process(Some(Pid(7)));
         for seen in [sample(1, 0, Some(0)), sample(2, 0, Some(0)), sample(3, 1, None)] {
             sampler.add(&seen);
         }
@@ -380,7 +382,7 @@ mod tests {
         assert_eq!((share(None), share(Some(0)), share(Some(1))), (Some(0.25), Some(1.0), Some(0.0)));
         let of = sampler.of_node(&before, &sampler.tally, 1, 2.0);
         assert_eq!((of.local_per_s, of.remote_per_s, of.unknown_per_s, of.latency_cycles), (0.0, 15.0, 5.0, None));
-        assert_eq!(sampler.take_processes(), HashMap::from([(7, 0.25)]));
+        assert_eq!(sampler.take_processes(), HashMap::from([(Pid(7), 0.25)]));
         let (inside, outside) = sampler.heat(0.0).unwrap().by_stretch(&[(0x2000, 0x3000)]);
         assert_eq!((inside[0].all, inside[0].local_share(), outside.all), (30.0, Some(0.5), 40.0));
         // Those of slow memory alone say nothing of the rest.

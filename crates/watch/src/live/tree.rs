@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::title;
@@ -31,13 +32,13 @@ pub struct TreeReading {
     at: Instant,
     /// Clock ticks since boot; `None`: not known.
     boot_ticks: Option<u64>,
-    seen: BTreeMap<u32, Seen>,
+    seen: BTreeMap<Pid, Seen>,
 }
 
 impl TreeReading {
     /// Reads the processes; those that have ended are left out.
     #[must_use]
-    pub fn read(root: &Root, pids: &[u32]) -> TreeReading {
+    pub fn read(root: &Root, pids: &[Pid]) -> TreeReading {
         let (mut seen, mut buffer) = (BTreeMap::new(), Vec::new());
         for &pid in pids {
             let Ok(text) = root.read(&format!("proc/{pid}/stat"), &mut buffer) else { continue };
@@ -59,7 +60,7 @@ impl TreeReading {
     }
 
     /// Adds processes that join the group later but ran at this reading already, as they are now: what they did before was not the group's.
-    pub fn join(&mut self, root: &Root, pids: &[u32]) {
+    pub fn join(&mut self, root: &Root, pids: &[Pid]) {
         let Some(boot_ticks) = self.boot_ticks else { return };
         for (pid, now) in TreeReading::read(root, pids).seen {
             let is_new = self.seen.get(&pid).is_none_or(|known| known.start_ticks != now.start_ticks);
@@ -105,7 +106,7 @@ fn boot_ticks(root: &Root) -> Option<u64> {
 }
 
 /// Resident pages of a process whose first thread has ended, whose line says 0.
-fn resident_of_others(root: &Root, pid: u32) -> u64 {
+fn resident_of_others(root: &Root, pid: Pid) -> u64 {
     let tid = task::stand_in(root.path(), pid);
     let text = tid.and_then(|tid| root.text(&format!("proc/{pid}/task/{tid}/stat"))).unwrap_or_default();
     TaskStat::parse(text.as_bytes()).map_or(0, |stat| stat.resident_pages)
@@ -125,11 +126,11 @@ mod tests {
         tree.process(80, "new", &[(80, 0, 2)]);
         let (root, machine) = (tree.root(), tree.machine());
         let mut before = TreeReading::read(&root, &[]);
-        before.join(&root, &[40, 80]);
+        before.join(&root, &[40, 80].map(Pid));
         std::thread::sleep(std::time::Duration::from_millis(20));
         tree.process(40, "old", &[(40, 0, 100_001)]);
-        let rows = TreeReading::read(&root, &[40, 80]).since(&before, &root, &machine);
-        assert_eq!((rows[0].pid, rows[1].pid), (80, 40));
+        let rows = TreeReading::read(&root, &[40, 80].map(Pid)).since(&before, &root, &machine);
+        assert_eq!((rows[0].pid, rows[1].pid), (Pid(80), Pid(40)));
         assert!((rows[0].cpus / rows[1].cpus - 2.0).abs() < 1e-9, "{rows:?}");
     }
 
@@ -140,11 +141,11 @@ mod tests {
         tree.process(41, "postgres", &[(41, 2, 50), (42, 2, 0)]);
         tree.put("proc/41/cmdline", "postgres: checkpointer \0\0");
         let (root, machine) = (tree.root(), tree.machine());
-        let before = TreeReading::read(&root, &[40, 41, 99]);
+        let before = TreeReading::read(&root, &[40, 41, 99].map(Pid));
         std::thread::sleep(std::time::Duration::from_millis(20));
         tree.process(41, "postgres", &[(41, 2, 90), (42, 2, 0)]);
-        let rows = TreeReading::read(&root, &[40, 41]).since(&before, &root, &machine);
-        let told: Vec<(u32, &str, u32)> = rows.iter().map(|row| (row.pid, &*row.name, row.threads)).collect();
+        let rows = TreeReading::read(&root, &[40, 41].map(Pid)).since(&before, &root, &machine);
+        let told: Vec<(u32, &str, u32)> = rows.iter().map(|row| (row.pid.0, &*row.name, row.threads)).collect();
         assert_eq!(told, [(41, "postgres: checkpointer", 2), (40, "postgres", 1)], "the busiest first");
         assert!(rows[0].cpus > 0.0 && rows[1].cpus == 0.0);
         assert_eq!(rows[0].node.map(|node| node.0), Some(1));

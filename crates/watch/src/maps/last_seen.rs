@@ -13,6 +13,7 @@ use numapilot_machine::Machine;
 use super::MemoryMap;
 use super::Reader;
 use crate::error::WatchError;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 
 /// Pause between two readings, in multiples of the time of a reading: watching costs at most 1 % of the time.
@@ -25,9 +26,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub struct LastSeen {
     reader: Reader,
     began: Instant,
-    seen: BTreeMap<u32, (Duration, MemoryMap)>,
+    seen: BTreeMap<Pid, (Duration, MemoryMap)>,
     /// Processes for which the kernel did not answer at the last reading: they have not ended.
-    locked: BTreeSet<u32>,
+    locked: BTreeSet<Pid>,
     due: Duration,
 }
 
@@ -45,14 +46,14 @@ impl Default for LastSeen {
 
 impl LastSeen {
     /// Reads the processes, if the last reading is long enough ago.
-    pub fn look_if_due(&mut self, root: &Root, machine: &Machine, pids: &[u32]) {
+    pub fn look_if_due(&mut self, root: &Root, machine: &Machine, pids: &[Pid]) {
         if self.began.elapsed() >= self.due {
             self.look(root, machine, pids);
         }
     }
 
     /// Present memory of the processes; for one that has ended, the last reading with a note of its time.
-    pub fn now(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Vec<MemoryMap> {
+    pub fn now(&mut self, root: &Root, machine: &Machine, pids: &[Pid]) -> Vec<MemoryMap> {
         let looked_at = self.look(root, machine, pids);
         let told = |(at, map): &(Duration, MemoryMap)| {
             let mut map = map.clone();
@@ -70,10 +71,10 @@ impl LastSeen {
         pids.iter().filter_map(|pid| self.seen.get(pid)).map(told).collect()
     }
 
-    fn look(&mut self, root: &Root, machine: &Machine, pids: &[u32]) -> Duration {
+    fn look(&mut self, root: &Root, machine: &Machine, pids: &[Pid]) -> Duration {
         let at = self.began.elapsed();
         // Nobody asks for others any more: those of a unit come and go for months.
-        let wanted: BTreeSet<u32> = pids.iter().copied().collect();
+        let wanted: BTreeSet<Pid> = pids.iter().copied().collect();
         self.seen.retain(|pid, _| wanted.contains(pid));
         self.reader.keep(&wanted);
         self.locked.clear();
@@ -114,23 +115,23 @@ mod tests {
         }
         let (root, machine) = (tree.root(), tree.machine());
         let mut seen = LastSeen::default();
-        assert_eq!(seen.now(&root, &machine, &[40, 41]).len(), 2);
+        assert_eq!(seen.now(&root, &machine, &[40, 41].map(Pid)).len(), 2);
         // A pipe that nobody writes to: it answers as a process does whose address space is locked.
         tree.remove("proc/41/numa_maps");
         let pipe = root.path().join("proc/41/numa_maps");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let shown = seen.now(&root, &machine, &[41]);
+        let shown = seen.now(&root, &machine, &[Pid(41)]);
         assert!(shown[0].notes.last().is_some_and(|note| note.contains("does not answer")), "{:?}", shown[0].notes);
         assert_eq!(shown[0].bytes_by_node(), [9 * 4096]);
-        assert_eq!(seen.seen.keys().copied().collect::<Vec<_>>(), [41]);
-        assert_eq!(seen.reader.places.keys().copied().collect::<Vec<_>>(), [41]);
+        assert_eq!(seen.seen.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
+        assert_eq!(seen.reader.places.keys().copied().collect::<Vec<_>>(), [Pid(41)]);
     }
 
     #[test]
     fn a_process_that_has_ended_is_told_as_it_was_last_seen() {
         let (root, machine) = (Root::default(), Machine::live().unwrap());
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let pids = [child.id()];
+        let pids = [Pid::of_child(&child)];
         let mut seen = LastSeen::default();
         // Until the kernel has put the program in place of this one's copy.
         while seen.now(&root, &machine, &pids).first().is_none_or(|map| map.name != "sleep") {

@@ -37,13 +37,14 @@ use numapilot_machine::NodeId;
 
 use crate::error::WatchError;
 use crate::places::Places;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 
 /// A process's memory at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryMap {
     /// Process id.
-    pub pid: u32,
+    pub pid: Pid,
     /// The process's title, or its name (`comm`).
     pub name: String,
     /// All mappings, by address.
@@ -63,7 +64,7 @@ pub struct MemoryMap {
 /// Reads processes' memory. It keeps buffers, and the threads' previous readings, between calls.
 #[derive(Debug, Default)]
 pub struct Reader {
-    places: BTreeMap<u32, Places>,
+    places: BTreeMap<Pid, Places>,
     numa_maps: Vec<u8>,
     smaps: Vec<u8>,
 }
@@ -73,7 +74,7 @@ impl Reader {
     ///
     /// # Errors
     /// The process has ended ([`KernelError::Gone`]) or may not be inspected, or the kernel has no numa_maps.
-    pub fn read(&mut self, root: &Root, machine: &Machine, pid: u32) -> Result<MemoryMap, WatchError> {
+    pub fn read(&mut self, root: &Root, machine: &Machine, pid: Pid) -> Result<MemoryMap, WatchError> {
         let name = self.name(root, pid)?;
         match maps::read_under(root.path(), pid, "numa_maps", &mut self.numa_maps) {
             Err(KernelError::Gone { .. }) if root.has(&format!("proc/{pid}/stat")) => {
@@ -108,11 +109,11 @@ impl Reader {
     }
 
     /// Forgets the previous readings of all but these processes.
-    pub fn keep(&mut self, pids: &BTreeSet<u32>) {
+    pub fn keep(&mut self, pids: &BTreeSet<Pid>) {
         self.places.retain(|pid, _| pids.contains(pid));
     }
 
-    fn name(&mut self, root: &Root, pid: u32) -> Result<String, WatchError> {
+    fn name(&mut self, root: &Root, pid: Pid) -> Result<String, WatchError> {
         match root.read(&format!("proc/{pid}/comm"), &mut self.smaps) {
             Ok(_) => Ok(numapilot_host::title(root, pid, &mut self.smaps)),
             Err(error) if numapilot_host::is_gone(&error.source) => Err(KernelError::Gone { pid }.into()),

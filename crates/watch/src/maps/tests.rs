@@ -1,5 +1,6 @@
 //! Processes on machines of testdata/sysfs: to the page, whatever the machine looks like.
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_report::text::Look;
 
@@ -50,7 +51,7 @@ fn tree() -> Tree {
 }
 
 fn read(tree: &Tree) -> MemoryMap {
-    Reader::default().read(&tree.root(), &tree.machine(), 40).unwrap()
+    Reader::default().read(&tree.root(), &tree.machine(), Pid(40)).unwrap()
 }
 
 #[test]
@@ -116,10 +117,10 @@ fn without_smaps_pages_are_still_told_and_without_numa_maps_the_reason_is() {
     assert_eq!(map.objects(Key::Size, false)[0].name, "/anon_hugepage (deleted)");
     assert_eq!(map.notes.len(), 1, "{:?}", map.notes);
     tree.remove("proc/40/numa_maps");
-    let answer = Reader::default().read(&tree.root(), &tree.machine(), 40);
-    assert!(matches!(answer, Err(WatchError::NoNumaMaps { pid: 40 })), "{answer:?}");
-    let answer = Reader::default().read(&tree.root(), &tree.machine(), 39);
-    assert!(matches!(answer, Err(WatchError::Kernel(KernelError::Gone { pid: 39 }))), "{answer:?}");
+    let answer = Reader::default().read(&tree.root(), &tree.machine(), Pid(40));
+    assert!(matches!(answer, Err(WatchError::NoNumaMaps { pid: Pid(40) })), "{answer:?}");
+    let answer = Reader::default().read(&tree.root(), &tree.machine(), Pid(39));
+    assert!(matches!(answer, Err(WatchError::Kernel(KernelError::Gone { pid: Pid(39) }))), "{answer:?}");
 }
 
 /// A process whose only thread runs on `cpu`, with `pages` by node.

@@ -62,6 +62,8 @@ pub fn tree_text(maps: &[MemoryMap], look: Look) -> String {
 
 #[cfg(test)]
 mod tests {
+    use numapilot_host::Pid;
+
     use super::*;
     use crate::fixture::Tree;
     use crate::maps::Reader;
@@ -80,7 +82,8 @@ mod tests {
             tree.put(&format!("proc/{pid}/smaps"), sizes);
         }
         let mut reader = Reader::default();
-        let maps: Vec<MemoryMap> = [40, 41].map(|pid| reader.read(&tree.root(), &tree.machine(), pid).unwrap()).into();
+        let maps: Vec<MemoryMap> =
+            [40, 41].map(|pid| reader.read(&tree.root(), &tree.machine(), Pid(pid)).unwrap()).into();
         assert_eq!(maps[1].name, "postgres: checkpointer");
         assert_eq!(total_by_node(&maps), BTreeMap::from([(NodeId(0), 80 << 10), (NodeId(1), 400 << 10)]));
         let text = tree_text(&maps, Look { width: 100, colour: false });

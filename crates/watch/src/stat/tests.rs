@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use numapilot_host::Pid;
 use numapilot_report::text::Look;
 use serde_json::Value;
 
@@ -39,7 +40,7 @@ pub fn captured() -> Stat {
     put(2);
     let mut interval = live.interval();
     (interval.from_ns, interval.to_ns) = (0, 1_000_000_000);
-    let map = Reader::default().read(live.root(), live.machine(), 40).unwrap();
+    let map = Reader::default().read(live.root(), live.machine(), Pid(40)).unwrap();
     Stat { interval, memory: vec![map] }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use numapilot_host::Pid;
 use numapilot_machine::Machine;
 
 use crate::figures::MemoryView;
@@ -23,7 +24,7 @@ pub enum View {
     /// Processes only.
     Processes,
     /// One process: its threads and where its memory is.
-    Process(u32),
+    Process(Pid),
 }
 
 /// Sort key of processes.
@@ -177,7 +178,7 @@ impl App {
 
     /// Id of the process that is shown in detail.
     #[must_use]
-    pub fn detail(&self) -> Option<u32> {
+    pub fn detail(&self) -> Option<Pid> {
         if let View::Process(pid) = self.view { Some(pid) } else { None }
     }
 
@@ -236,7 +237,7 @@ impl App {
 
     /// The selected view of a process's memory.
     #[must_use]
-    pub fn memory(&self, pid: u32) -> Option<&MemoryView> {
+    pub fn memory(&self, pid: Pid) -> Option<&MemoryView> {
         let views = self.frame.views.get(&pid)?;
         views.get(self.memory_view % views.len().max(1))
     }

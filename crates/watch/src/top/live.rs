@@ -24,6 +24,7 @@ use crate::figures::ThreadFigures;
 use crate::live::Live;
 use crate::live::Processes;
 use crate::replay::Frame;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::TaskStat;
 use numapilot_host::Tid;
@@ -44,12 +45,12 @@ pub struct LiveSource {
     /// The processes that are listed; `None`: all.
     members: Option<Members>,
     /// By process id: its name, and the title that it had when it last did something.
-    titles: HashMap<u32, (Arc<str>, Arc<str>)>,
+    titles: HashMap<Pid, (Arc<str>, Arc<str>)>,
     looked_at: Instant,
     /// Clock ticks by thread id of the process shown in detail.
     ticks: BTreeMap<u32, u64>,
     /// That process, and when its threads were read.
-    ticks_at: Option<(u32, Instant)>,
+    ticks_at: Option<(Pid, Instant)>,
     buffer: Vec<u8>,
 }
 
@@ -130,7 +131,7 @@ impl LiveSource {
         self.titles = kept;
     }
 
-    fn threads(&mut self, pid: u32) -> Vec<ThreadFigures> {
+    fn threads(&mut self, pid: Pid) -> Vec<ThreadFigures> {
         let root = self.live.root().clone();
         let now = Instant::now();
         let elapsed = self.ticks_at.filter(|(of, _)| *of == pid).map(|(_, at)| now.duration_since(at).as_secs_f64());
@@ -172,7 +173,7 @@ impl Source for LiveSource {
         self.live.hidden().map(str::to_owned).into_iter().collect()
     }
 
-    fn next(&mut self, detail: Option<u32>) -> Option<Frame> {
+    fn next(&mut self, detail: Option<Pid>) -> Option<Frame> {
         let mut frame = Frame { interval: self.live.interval(), ..Frame::default() };
         let root = self.live.root().clone();
         if let Err(error) = self.processes.refresh(&root, self.began.elapsed().as_secs_f64()) {

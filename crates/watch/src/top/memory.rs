@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::time::Instant;
 
+use numapilot_host::Pid;
 use numapilot_kernel::task;
 use numapilot_machine::NodeId;
 use numapilot_perf_events::open::Scope;
@@ -34,11 +35,11 @@ const EVENTS_MAX: usize = 4096;
 /// State between frames.
 pub struct Memory {
     reader: Reader,
-    map: Option<(u32, Result<MemoryMap, String>)>,
+    map: Option<(Pid, Result<MemoryMap, String>)>,
     /// Time at which the mappings may be read again.
     due: Instant,
     /// Sampler of that process alone, or the reason why there is none; unused if the whole machine's accesses are sampled.
-    close: Option<(u32, Result<Sampler, String>)>,
+    close: Option<(Pid, Result<Sampler, String>)>,
     providers: EvidenceProviders,
     looked_at: Instant,
 }
@@ -67,7 +68,7 @@ impl Memory {
     }
 
     /// All views of a process's memory, the most informative first. `recorders`: returns the processes that may be recording it.
-    pub fn views(&mut self, live: &mut Live, pid: u32, recorders: impl FnOnce() -> Vec<u32>) -> Vec<MemoryView> {
+    pub fn views(&mut self, live: &mut Live, pid: Pid, recorders: impl FnOnce() -> Vec<Pid>) -> Vec<MemoryView> {
         let is_live = live.root().is_live();
         let evidence_of_process = if is_live { self.providers.of(pid, recorders) } else { Default::default() };
         let seconds = std::mem::replace(&mut self.looked_at, Instant::now()).elapsed().as_secs_f64();
@@ -99,7 +100,7 @@ impl Memory {
         views
     }
 
-    fn read_map(&mut self, live: &Live, pid: u32) {
+    fn read_map(&mut self, live: &Live, pid: Pid) {
         if Instant::now() < self.due && self.map.as_ref().is_some_and(|(of, _)| *of == pid) {
             return;
         }
@@ -112,9 +113,9 @@ impl Memory {
 
 /// The sampler for this process: the whole machine's, or one of its own, which is opened if necessary.
 fn closest<'a>(
-    close: &'a mut Option<(u32, Result<Sampler, String>)>,
+    close: &'a mut Option<(Pid, Result<Sampler, String>)>,
     live: &'a mut Live,
-    pid: u32,
+    pid: Pid,
     is_live: bool,
 ) -> Result<&'a mut Sampler, String> {
     if !is_live {

@@ -16,6 +16,7 @@ mod terminal;
 
 use std::time::Duration;
 
+use numapilot_host::Pid;
 use numapilot_machine::Machine;
 
 pub use app::App;
@@ -41,7 +42,7 @@ pub trait Source {
     fn label(&self) -> String;
 
     /// The frame since the last call; `detail`: the process shown in detail. `None`: the source has ended, and the last frame stays.
-    fn next(&mut self, detail: Option<u32>) -> Option<Frame>;
+    fn next(&mut self, detail: Option<Pid>) -> Option<Frame>;
 
     /// Called between two frames, several times a second, for work that must not wait for the next frame.
     fn idle(&mut self) {}
@@ -77,7 +78,7 @@ impl Source for ReplaySource {
         format!("SIMULATED {}", title.unwrap_or_default())
     }
 
-    fn next(&mut self, _: Option<u32>) -> Option<Frame> {
+    fn next(&mut self, _: Option<Pid>) -> Option<Frame> {
         let frame = self.replay.frames.get(self.next).cloned();
         self.next += 1;
         frame

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use numapilot_host::Pid;
 use numapilot_machine::NodeId;
 use numapilot_report::text::clean;
 use numapilot_report::text::shorten;
@@ -31,7 +32,7 @@ const BAR_END: u16 = 18;
 const NOTE_ROWS: usize = 4;
 
 /// Draws the view of one process.
-pub fn draw(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+pub fn draw(app: &mut App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let [head, rest] = Layout::vertical([Constraint::Length(2), Constraint::Min(2)]).areas(area);
     heading(app, pid, palette, head, buffer);
     let threads = app.frame.threads.get(&pid).map_or(0, Vec::len);
@@ -41,7 +42,7 @@ pub fn draw(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut 
     draw_areas(app, pid, palette, areas_at, buffer);
 }
 
-fn heading(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+fn heading(app: &App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let Some(process) = app.frame.interval.processes.iter().find(|process| process.pid == pid) else {
         let words = format!("process {pid} did nothing in this interval, or has ended (Esc goes back)");
         return Line::styled(words, palette.warning()).render(area, buffer);
@@ -70,7 +71,7 @@ fn heading(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffe
     Line::styled(format!("runs on {}", words.join(", ")), palette.faint()).render(at, buffer);
 }
 
-fn draw_threads(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+fn draw_threads(app: &App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let block = Block::new().borders(Borders::TOP).title(" threads ").border_style(palette.faint());
     let inner = block.inner(area);
     block.render(area, buffer);
@@ -88,7 +89,7 @@ fn draw_threads(app: &App, pid: u32, palette: Palette, area: Rect, buffer: &mut 
     Paragraph::new(lines.collect::<Vec<_>>()).render(inner, buffer);
 }
 
-fn draw_areas(app: &mut App, pid: u32, palette: Palette, area: Rect, buffer: &mut Buffer) {
+fn draw_areas(app: &mut App, pid: Pid, palette: Palette, area: Rect, buffer: &mut Buffer) {
     let count = app.frame.views.get(&pid).map_or(0, Vec::len);
     let view = app.memory(pid).cloned().unwrap_or_default();
     let more = if count > 1 { format!("{} of {count}, o: next ", app.memory_view % count + 1) } else { String::new() };

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use numapilot_host::Group;
+use numapilot_host::Pid;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
@@ -210,10 +211,10 @@ fn many_new_processes_have_their_titles_a_part_at_a_time_and_a_group_is_found_am
         (processes.iter().filter(titled).count(), processes.len())
     };
     assert_eq!((titles(), titles(), titles()), ((256, 400), (400, 400), (400, 400)));
-    let mut named = LiveSource::new(open(), PathBuf::new()).with_group(Some(Group::Trees(vec![123, 77])));
+    let mut named = LiveSource::new(open(), PathBuf::new()).with_group(Some(Group::Trees(vec![Pid(123), Pid(77)])));
     let frame = named.next(None).unwrap();
     let shown: Vec<(u32, &str)> =
-        frame.interval.processes.iter().map(|process| (process.pid, &*process.name)).collect();
+        frame.interval.processes.iter().map(|process| (process.pid.0, &*process.name)).collect();
     assert_eq!(shown, [(123, "worker: number 123")]);
     assert_eq!(frame.total.map(|total| total.threads), Some(1));
 }
@@ -224,13 +225,18 @@ fn keys_and_the_mouse_order_filter_and_open() {
     let mut one = app.frame.clone();
     let first = one.interval.processes[0].clone();
     for (pid, name, cpus, bytes) in [(7, "alpha", 0.1, 900), (8, "beta", 0.9, 5), (9, "gamma", 0.5, 100)] {
-        let process =
-            crate::figures::ProcessFigures { pid, name: name.into(), cpus, resident_bytes: bytes, ..first.clone() };
+        let process = crate::figures::ProcessFigures {
+            pid: Pid(pid),
+            name: name.into(),
+            cpus,
+            resident_bytes: bytes,
+            ..first.clone()
+        };
         one.interval.processes.push(process);
     }
     one.interval.processes.remove(0);
     app.update(one);
-    let order = |app: &App| -> Vec<u32> { app.processes().iter().map(|process| process.pid).collect() };
+    let order = |app: &App| -> Vec<u32> { app.processes().iter().map(|process| process.pid.0).collect() };
     assert_eq!(order(&app), [8, 9, 7]);
     app.input(Input::Key('s'));
     assert_eq!((app.sort, order(&app)), (SortKey::Memory, vec![7, 9, 8]));
@@ -250,7 +256,7 @@ fn keys_and_the_mouse_order_filter_and_open() {
     app.input(Input::Click(3, row + 2));
     assert_eq!((app.selected, app.detail()), (1, None));
     app.input(Input::Click(3, row + 2));
-    assert_eq!(app.detail(), Some(8));
+    assert_eq!(app.detail(), Some(Pid(8)));
     app.input(Input::Escape);
     assert_eq!((app.view, app.selected), (View::Overview, 1));
     app.input(Input::Key('/'));

@@ -1,5 +1,7 @@
 //! Arithmetic of counts, and events of this machine.
 
+use numapilot_host::Pid;
+
 use super::*;
 use crate::fixture::Tree;
 
@@ -163,7 +165,7 @@ fn what_was_closed_stays_counted_and_holds_no_descriptor() {
         child.wait().unwrap();
     };
     let mut first = start();
-    let mut counters = Counters::open(&root, &machine, &Scope::Processes(vec![first.id()]), None);
+    let mut counters = Counters::open(&root, &machine, &Scope::Processes(vec![Pid::of_child(&first)]), None);
     if let Some(why) = counters.refused[faults].clone() {
         end(&mut first);
         return numapilot_not_run::not_run!(PageFaultEvents, "{why}");
@@ -175,11 +177,11 @@ fn what_was_closed_stays_counted_and_holds_no_descriptor() {
     };
     for _ in 0..20 {
         let mut joined = start();
-        counters.join(&machine, &[joined.id()]);
+        counters.join(&machine, &[Pid::of_child(&joined)]);
         assert!(counters.open.len() > of_first, "it is counted");
         end(&mut joined);
         let before = count(&counters);
-        counters.close(&[joined.id()]);
+        counters.close(&[Pid::of_child(&joined)]);
         assert_eq!(counters.open.len(), of_first, "its events are closed");
         assert!(count(&counters) >= before, "what it had done is counted on");
     }
