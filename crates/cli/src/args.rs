@@ -22,6 +22,7 @@ use clap::Subcommand;
 use clap::ValueEnum;
 use clap::builder::PossibleValuesParser;
 use clap::builder::TypedValueParser;
+use numapilot_host::Pid;
 use numapilot_report::export::Table;
 use numapilot_report::pictures::View;
 
@@ -52,7 +53,7 @@ pub use watch::PrometheusArgs;
 pub use watch::StatArgs;
 pub use watch::TopArgs;
 
-use common::{percentage, time};
+use common::{percentage, process, time};
 
 /// See, explain and fix memory placement on NUMA machines.
 #[derive(Debug, Parser)]
@@ -330,8 +331,8 @@ pub struct RecordArgs {
     pub quiet: bool,
     /// Record running processes, with their child processes, until they end or Ctrl-C: by samples of their accesses where the processor takes them, else by
     /// their page faults
-    #[arg(long, value_name = "PID,...", value_delimiter = ',', conflicts_with_all = ["system", "command"])]
-    pub pid: Vec<u32>,
+    #[arg(long, value_name = "PID,...", value_delimiter = ',', conflicts_with_all = ["system", "command"], value_parser = process())]
+    pub pid: Vec<Pid>,
     #[command(flatten)]
     pub group: GroupArgs,
     /// Record everything on this machine, in the same way, until Ctrl-C

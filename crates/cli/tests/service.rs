@@ -10,6 +10,7 @@ use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Sink;
 use numapilot_balancer::status;
 use numapilot_balancer::status::Board;
+use numapilot_host::Pid;
 use numapilot_service::control::Control;
 use numapilot_service::control::ControlSettings;
 use numapilot_service::control::line;
@@ -29,7 +30,7 @@ fn text(output: &Output) -> String {
 fn write_journal(folder: &std::path::Path) -> String {
     let file = folder.join("journal.jsonl");
     let mut journal = Journal::start(JournalSettings::new(file.clone())).unwrap();
-    let target = event::Target { pid: 4711, start_ticks: 99, uid: 1000, name: "app\u{1b}[31m".to_owned() };
+    let target = event::Target { pid: Pid(4711), start_ticks: 99, uid: 1000, name: "app\u{1b}[31m".to_owned() };
     journal.record(Event::Start(event::Start {
         run: "r1".to_owned(),
         policy: "pilot".to_owned(),
@@ -61,7 +62,7 @@ fn write_journal(folder: &std::path::Path) -> String {
         ..event::Decision::default()
     }));
     let batch = event::Batch {
-        pid: 4711,
+        pid: Pid(4711),
         first: 0x7f00_0000_0000,
         pages: 512,
         page_bytes: 4096,
@@ -147,7 +148,7 @@ fn ctl_asks_and_steers() {
     let socket = folder.path().join("control");
     let path = socket.display().to_string();
     let board = Board::new();
-    let target = event::Target { pid: 4711, start_ticks: 1, uid: 0, name: "app".to_owned() };
+    let target = event::Target { pid: Pid(4711), start_ticks: 1, uid: 0, name: "app".to_owned() };
     board.put(status::Status {
         state: status::State::Running,
         policy: "pilot".to_owned(),

@@ -4,6 +4,7 @@ use std::io;
 
 use numapilot_kernel::actuator::page_bytes;
 use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task::Pid;
 use numapilot_machine::{CpuId, NodeId};
 
 use crate::error::MeasureError;
@@ -215,7 +216,7 @@ impl Region {
         let pages = self.bytes / base_page();
         let addresses: Vec<u64> = (0..pages).map(|index| (self.base as usize + index * base_page()) as u64).collect();
         let mut states = Vec::with_capacity(pages);
-        if let Err(error) = PageQuery::new().states(0, &addresses, &mut states) {
+        if let Err(error) = PageQuery::new().states(Pid::CALLING, &addresses, &mut states) {
             if wanted.single_node {
                 return Ok(Proof::OnlyNode);
             }

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use clap::Args;
+use numapilot_host::Pid;
 use numapilot_service::Address;
 use numapilot_text::quantity::unit_of_bytes;
 
 use super::GroupArgs;
 use super::LookArgs;
+use super::process;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -26,8 +28,8 @@ CAP_SYS_NICE. Another user's process needs root, or CAP_SYS_NICE and CAP_SYS_PTR
 The exit status is 0 if every page that could move has moved, 3 if some stayed (busy, no room, shared), 1 on failure (docs/balance.md).")]
 pub struct MoveArgs {
     /// Process whose pages move
-    #[arg(value_name = "PID")]
-    pub pid: u32,
+    #[arg(value_name = "PID", value_parser = process())]
+    pub pid: Pid,
     /// Nodes whose pages move: numbers, ranges, `all`
     #[arg(long, value_name = "NODES")]
     pub from: String,
@@ -78,8 +80,9 @@ users' processes needs CAP_SYS_NICE, reading their memory maps CAP_SYS_PTRACE, t
 kernel.perf_event_paranoid), the settings CAP_SYS_ADMIN or root. Ctrl-C ends it; moved pages stay. docs/balance.md, docs/policies.md.")]
 pub struct BalanceArgs {
     /// Processes to manage, with their child processes
-    #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',', conflicts_with_all = ["unit", "cgroup", "command", "config"])]
-    pub pids: Vec<u32>,
+    #[arg(long = "pid", short = 'p', value_name = "PID", value_delimiter = ',', conflicts_with_all = ["unit", "cgroup", "command", "config"],
+        value_parser = process())]
+    pub pids: Vec<Pid>,
     #[command(flatten)]
     pub group: GroupArgs,
     /// Manage every process of this machine

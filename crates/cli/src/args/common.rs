@@ -2,6 +2,8 @@
 
 use clap::Args;
 use clap::ValueEnum;
+use clap::builder::TypedValueParser;
+use numapilot_host::Pid;
 pub use numapilot_text::quantity::time;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,6 +34,11 @@ pub enum Colour {
     Always,
     /// Never use colour
     Never,
+}
+
+/// A process's id, with the bounds and messages of a plain number.
+pub fn process() -> impl TypedValueParser<Value = Pid> {
+    clap::value_parser!(u32).map(Pid)
 }
 
 /// `30%` or `30`: a percentage, as a share.

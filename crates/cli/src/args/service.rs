@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::Subcommand;
+use numapilot_host::Pid;
 
 use super::LookArgs;
+use super::process;
 use super::time;
 
 #[derive(Debug, Args)]
@@ -30,8 +32,8 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "RUN")]
     pub run: Option<String>,
     /// Show decisions about this process
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
+    #[arg(long, value_name = "PID", value_parser = process())]
+    pub pid: Option<Pid>,
     /// Show decisions about the page at this address
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub page: Option<u64>,
@@ -90,14 +92,14 @@ pub enum CtlCommand {
     /// Manage one more process
     Add {
         /// Process to add
-        #[arg(value_name = "PID")]
-        pid: u32,
+        #[arg(value_name = "PID", value_parser = process())]
+        pid: Pid,
     },
     /// Stop managing a process; its pages stay where they are
     Remove {
         /// Process to remove
-        #[arg(value_name = "PID")]
-        pid: u32,
+        #[arg(value_name = "PID", value_parser = process())]
+        pid: Pid,
     },
 }
 

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::ValueEnum;
+use numapilot_host::Pid;
 use numapilot_watch::maps::Key;
 
 use super::GroupArgs;
 use super::LookArgs;
+use super::process;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -24,8 +26,8 @@ Pages by node are those of /proc/PID/numa_maps. \"Far\" is memory on nodes where
 nearer to its threads; with --watch, only the time between two readings counts. Several processes are first compared in a table. docs/watch.md says more.")]
 pub struct MapsArgs {
     /// Processes, with their child processes
-    #[arg(value_name = "PID", required_unless_present_any = ["unit", "cgroup"])]
-    pub pids: Vec<u32>,
+    #[arg(value_name = "PID", required_unless_present_any = ["unit", "cgroup"], value_parser = process())]
+    pub pids: Vec<Pid>,
     #[command(flatten)]
     pub group: GroupArgs,
     /// Order of the rows
@@ -111,8 +113,8 @@ metric without a source is shown with the reason.
 docs/watch.md defines each figure. Exit status: the command's own; else 0.")]
 pub struct StatArgs {
     /// Watch these processes, with their child processes
-    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["system", "command", "replay"])]
-    pub pid: Vec<u32>,
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with_all = ["system", "command", "replay"], value_parser = process())]
+    pub pid: Vec<Pid>,
     #[command(flatten)]
     pub group: GroupArgs,
     /// Watch the whole machine
@@ -172,8 +174,8 @@ Examples:
 Press ? for the keys. Without a PMU it shows the kernel's counters. `--color never` or NO_COLOR turns colours off. docs/watch.md defines each figure.")]
 pub struct TopArgs {
     /// List these processes, with their child processes, and their total
-    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "replay")]
-    pub pid: Vec<u32>,
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', conflicts_with = "replay", value_parser = process())]
+    pub pid: Vec<Pid>,
     #[command(flatten)]
     pub group: GroupArgs,
     /// Time between two updates (1, 500ms); in a replay, also the simulated time of each
@@ -236,8 +238,8 @@ pub struct PrometheusArgs {
     #[arg(long, conflicts_with = "once")]
     pub allow_remote: bool,
     /// Also serve the memory by node of these processes
-    #[arg(long, short, value_name = "PID", value_delimiter = ',')]
-    pub pid: Vec<u32>,
+    #[arg(long, short, value_name = "PID", value_delimiter = ',', value_parser = process())]
+    pub pid: Vec<Pid>,
     /// Also serve this many processes: those that use most processor time
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub processes: usize,

@@ -21,6 +21,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use indicatif::ProgressBar;
+use numapilot_host::Pid;
 use numapilot_kernel::inherited;
 use numapilot_kernel::task;
 use numapilot_kernel::task::Process;
@@ -127,7 +128,7 @@ fn without_detach(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 /// Whether the child has begun to write the trace.
 fn records(folder: &Path, child: &Child) -> bool {
-    matches!(activity(folder), Activity::Recording(recorder) if recorder.pid == child.id())
+    matches!(activity(folder), Activity::Recording(recorder) if recorder.pid == Pid::of_child(child))
 }
 
 /// Removes the messages of a recorder that completed no trace: they have been shown.
@@ -201,7 +202,7 @@ fn opened(recorder: &Recorder) -> Result<Process> {
 }
 
 /// The signal that ends a recorder: an interrupt, or where the recorder was started with interrupts ignored (`nohup`, a script's background job), SIGTERM.
-fn interrupt_of(pid: u32) -> i32 {
+fn interrupt_of(pid: Pid) -> i32 {
     if task::ignores(pid, libc::SIGINT) { libc::SIGTERM } else { libc::SIGINT }
 }
 

@@ -29,6 +29,7 @@ use numapilot_balancer::packer::Packer;
 use numapilot_balancer::status::Command;
 use numapilot_balancer::status::Status;
 use numapilot_balancer::status::Steering;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
 use numapilot_launch::signals;
@@ -117,7 +118,7 @@ pub fn run(arguments: &BalanceArgs) -> Result<ExitCode> {
     if !arguments.command.is_empty() {
         match start(&arguments.command, preload.as_ref(), &port.inner.signals) {
             Ok(child) => {
-                runner.child(child.id());
+                runner.child(Pid::of_child(&child));
                 port.inner.child = Some(child);
             }
             Err(error) => {
@@ -160,7 +161,7 @@ trait Runner {
     /// Changes the settings that the loop needs, before its first observation.
     fn begin(&mut self, control_port: &mut dyn ControlPort) -> Result<(), BalancerError>;
     /// Manages the process that was started, by its process ID.
-    fn child(&mut self, pid: u32);
+    fn child(&mut self, pid: Pid);
     /// Ends without running, and undoes what `begin` changed.
     fn give_up(&mut self, because: &str, control_port: &mut dyn ControlPort);
     /// Runs until it is stopped, its time is over or its processes have ended.
@@ -172,7 +173,7 @@ impl Runner for Balancer {
         Balancer::begin(self, control_port)
     }
 
-    fn child(&mut self, pid: u32) {
+    fn child(&mut self, pid: Pid) {
         // A child that has ended already cannot be managed: the loop then ends at once.
         let _ = Balancer::child(self, pid);
     }
@@ -191,7 +192,7 @@ impl Runner for Packer {
         Packer::begin(self, control_port)
     }
 
-    fn child(&mut self, pid: u32) {
+    fn child(&mut self, pid: Pid) {
         Packer::child(self, pid);
     }
 

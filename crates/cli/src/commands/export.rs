@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_machine::Machine;
 use numapilot_service::Address;
@@ -56,7 +57,7 @@ struct Exporter {
     live: Live,
     processes: Option<(Processes, usize)>,
     reader: Reader,
-    pids: Vec<u32>,
+    pids: Vec<Pid>,
     began: Instant,
     last: Option<(Instant, Vec<MetricFamily>)>,
 }

@@ -5,6 +5,7 @@ use anyhow::anyhow;
 use anyhow::bail;
 use numapilot_host::Group;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::cgroups;
 use numapilot_kernel::task::why_absent;
@@ -16,7 +17,7 @@ use crate::output::tell;
 ///
 /// # Errors
 /// The first named process that was not found, and why.
-pub fn all_found(pids: &[u32], members: &Members) -> Result<()> {
+pub fn all_found(pids: &[Pid], members: &Members) -> Result<()> {
     let absent = pids.iter().find(|pid| !members.contains(**pid));
     absent.map_or(Ok(()), |pid| Err(anyhow!(why_absent(*pid))))
 }
@@ -25,7 +26,7 @@ pub fn all_found(pids: &[u32], members: &Members) -> Result<()> {
 ///
 /// # Errors
 /// Both processes and a unit or cgroup are named, or there is no such unit or cgroup, or it has no processes.
-pub fn group(root: &Root, pids: &[u32], named: &GroupArgs, is_quiet: bool) -> Result<Option<Group>> {
+pub fn group(root: &Root, pids: &[Pid], named: &GroupArgs, is_quiet: bool) -> Result<Option<Group>> {
     if !named.is_named() {
         return Ok(match (pids.is_empty(), named.no_children) {
             (true, true) => bail!("--no-children needs --pid; name the processes with --pid"),

@@ -9,6 +9,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_host::title;
 use numapilot_kernel::KernelError;
@@ -72,7 +73,7 @@ fn read(
     reader: &mut Reader,
     root: &Root,
     machine: &Machine,
-    pids: &[u32],
+    pids: &[Pid],
     arguments: &MapsArgs,
 ) -> Result<Vec<MemoryMap>> {
     let (mut shown, mut closed, mut locked) = (Vec::new(), Vec::new(), Vec::new());
@@ -114,7 +115,7 @@ fn read(
 }
 
 /// Processes by id and title.
-fn titles(root: &Root, pids: &[u32]) -> String {
+fn titles(root: &Root, pids: &[Pid]) -> String {
     let mut buffer = Vec::new();
     let named: Vec<String> = pids.iter().map(|pid| format!("{pid} ({})", title(root, *pid, &mut buffer))).collect();
     named.join(", ")

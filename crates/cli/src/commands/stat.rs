@@ -13,6 +13,7 @@ use anyhow::Context;
 use anyhow::Result;
 use numapilot_host::Member;
 use numapilot_host::Members;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_kernel::inherited;
 use numapilot_kernel::task::Process;
@@ -94,8 +95,8 @@ fn run_command(arguments: &StatArgs, out: &mut Output) -> Result<ExitCode> {
     for _ in 0..arguments.repeat {
         let mut watched = Watched::open(arguments, Scope::Children)?;
         let mut child = start(arguments)?;
-        watched.pids = vec![child.id()];
-        let process = Process::open(child.id())?;
+        watched.pids = vec![Pid::of_child(&child)];
+        let process = Process::open(Pid::of_child(&child))?;
         let whole = watched.follow(arguments, out, &[process], arguments.run_for)?;
         code = status_of(&mut child)?;
         repeats.add(&whole);
@@ -139,7 +140,7 @@ struct Watched {
     live: Live,
     seen: LastSeen,
     /// Processes whose memory is shown.
-    pids: Vec<u32>,
+    pids: Vec<Pid>,
     /// The processes that were named, with those below them.
     members: Option<Members>,
     /// Whose events the members have.
@@ -196,7 +197,7 @@ impl Watched {
             let all: Vec<Member> = members.all().copied().collect();
             self.live.leave(&self.lineages.update(&all, &joined));
         }
-        let strangers: Vec<u32> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
+        let strangers: Vec<Pid> = joined.iter().filter(|member| !member.is_child).map(|member| member.pid).collect();
         if !strangers.is_empty() {
             self.live.join(&strangers);
             self.first.join(self.live.root(), &strangers);

@@ -8,6 +8,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
+use numapilot_host::Pid;
 use numapilot_host::Root;
 use numapilot_kernel::task::Process;
 use numapilot_kernel::task::why_absent;
@@ -46,7 +47,7 @@ pub fn run(arguments: &TopArgs) -> Result<ExitCode> {
         None => {
             let socket = arguments.socket.clone().unwrap_or_else(default_socket);
             let group = group(&Root::default(), &arguments.pid, &arguments.group, false)?;
-            let is_shown = |pid: u32| Root::default().text(&format!("proc/{pid}/stat")).is_some();
+            let is_shown = |pid: Pid| Root::default().text(&format!("proc/{pid}/stat")).is_some();
             if let Some(pid) = arguments.pid.iter().copied().find(|pid| !is_shown(*pid)) {
                 let is_hidden = Process::open(pid).is_ok_and(|process| process.is_running());
                 return Err(if is_hidden { anyhow!(why_absent(pid)) } else { WatchError::NoProcess { pid }.into() });

@@ -212,6 +212,6 @@ fn object_at(trace: &Path, truth: &Truth) -> Result<Option<Recorded>, String> {
     Ok(found.map(|object| Recorded {
         object: u64::from(object.id.0),
         bytes: object.bytes,
-        thread: object.thread.and_then(|thread| trace.thread(thread)).map(|thread| u64::from(thread.tid)),
+        thread: object.thread.and_then(|thread| trace.thread(thread)).map(|thread| u64::from(thread.tid.0)),
     }))
 }

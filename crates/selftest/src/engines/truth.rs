@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use numapilot_kernel::affinity::{CpuMask, set_thread};
 use numapilot_kernel::memory::PageQuery;
-use numapilot_kernel::task::Tid;
+use numapilot_kernel::task::{Pid, Tid};
 use numapilot_machine::{CpuId, NodeId};
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +125,7 @@ fn homes_of(block: &[u64]) -> Option<BTreeMap<NodeId, u64>> {
     let address = block.as_ptr() as u64;
     let pages: Vec<u64> = (address..address + size_of_val(block) as u64).step_by(PAGE).collect();
     let mut states = Vec::new();
-    let answer = PageQuery::new().states(0, &pages, &mut states);
+    let answer = PageQuery::new().states(Pid::CALLING, &pages, &mut states);
     let mut homes = BTreeMap::new();
     states.iter().filter_map(|state| state.node()).for_each(|node| *homes.entry(node).or_insert(0) += 1);
     answer.is_ok().then_some(homes)

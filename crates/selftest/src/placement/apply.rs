@@ -6,6 +6,7 @@ use std::io;
 use numapilot_apply::{MemoryPolicy, ProcessPolicy, apply_here};
 use numapilot_kernel::KernelError;
 use numapilot_kernel::memory::PageQuery;
+use numapilot_kernel::task::Pid;
 use numapilot_machine::NodeId;
 use thiserror::Error;
 
@@ -52,7 +53,7 @@ pub fn pages_under(policy: &Policy) -> Result<BTreeMap<Option<NodeId>, usize>, A
         let pages = FreshPages::map()?;
         pages.touch();
         let mut states = Vec::with_capacity(PAGES);
-        PageQuery::new().states(0, &pages.addresses(), &mut states)?;
+        PageQuery::new().states(Pid::CALLING, &pages.addresses(), &mut states)?;
         let mut found = BTreeMap::new();
         states.iter().for_each(|state| *found.entry(state.node()).or_insert(0) += 1);
         Ok(found)

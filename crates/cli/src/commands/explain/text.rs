@@ -10,6 +10,7 @@ use numapilot_balancer::event::Event;
 use numapilot_balancer::event::Observation;
 use numapilot_balancer::event::PageDecision;
 use numapilot_balancer::event::by_group;
+use numapilot_host::Pid;
 use numapilot_report::text::Align;
 use numapilot_report::text::Look;
 use numapilot_report::text::Table;
@@ -184,7 +185,7 @@ fn story_text(story: &Story, answer: &Explanation, look: Look) -> String {
     if !decision.held_back.is_empty() {
         let _ = writeln!(out, "  Withheld not carried out: {}", clean(&decision.held_back));
     }
-    let name = |pid: u32| names(answer, story, pid);
+    let name = |pid: Pid| names(answer, story, pid);
     for batch in story.batches.iter().take(RANGES) {
         let _ = writeln!(out, "    {}", range(batch, &name(batch.pid)));
     }
@@ -320,7 +321,7 @@ fn judged(comparison: &Comparison) -> String {
 }
 
 /// The name of a process as ` (name)`, if the journal has it; else empty.
-fn names(answer: &Explanation, story: &Story, pid: u32) -> String {
+fn names(answer: &Explanation, story: &Story, pid: Pid) -> String {
     let Some(run) = answer.runs.iter().find(|run| run.start.run == story.run) else { return String::new() };
     let came =
         run.notes.iter().rev().filter(|note| note.unix_ns <= story.unix_ns).filter_map(|note| match &note.event {
