@@ -7,6 +7,7 @@
 //! A long decision is one [`Event::Decision`] and several [`Event::Orders`] of at most [`ORDERS_PER_LINE`] batches, so that no line grows without limit.
 
 use numapilot_host::Pid;
+use numapilot_host::Tid;
 pub use numapilot_kernel::actuator::PageOutcomes;
 use serde::Deserialize;
 use serde::Serialize;
@@ -321,7 +322,7 @@ pub struct ThreadOrder {
     pub pid: Pid,
     /// Thread id; `None`: all threads of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tid: Option<u32>,
+    pub tid: Option<Tid>,
     /// Nodes whose CPUs the thread may use from now on.
     pub nodes: Vec<u16>,
     /// The reason, in a few words.

@@ -97,7 +97,7 @@ pub fn threads(orders: &[Order], ids: &[NodeId], task_of: impl Fn(u32) -> Option
     let order = |order: &Order| match order {
         Order::MoveThread { thread, to } => {
             let (pid, tid) = task_of(*thread)?;
-            Some(ThreadOrder { pid, tid: Some(tid.0), nodes: vec![ids[*to].0], because: String::new() })
+            Some(ThreadOrder { pid, tid: Some(tid), nodes: vec![ids[*to].0], because: String::new() })
         }
         _ => None,
     };
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(told[1].fate, PageDecision::Move { from: None, to: 2 });
         let moves = [3, 4].map(|thread| Order::MoveThread { thread, to: NodeIndex(1) });
         let told = threads(&moves, &ids, |thread| (thread == 3).then_some((Pid(77), Tid(78))));
-        assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(78), vec![2]));
+        assert_eq!((told.len(), told[0].tid, told[0].nodes.clone()), (1, Some(Tid(78)), vec![2]));
     }
 
     #[test]

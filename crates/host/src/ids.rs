@@ -58,11 +58,13 @@ impl FromStr for Pid {
     }
 }
 
-/// A thread's id, as `gettid(2)` and `/proc/PID/task` have it: from 1 to below 2^22 (`PID_MAX_LIMIT`), and used again after the thread's end.
+/// A thread's id, as `gettid(2)` and `/proc/PID/task` have it: from 1 to below 2^22 (`PID_MAX_LIMIT`), and used again after the thread's end. In files and JSON
+/// it is a plain number.
 ///
 /// The kernel numbers processes and threads alike: the id of a process is that of its first thread. A call that is about one thread affects only the first one
 /// where it is given the id of a process, so the two do not have the same type here ([`Pid`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Tid(pub u32);
 
 impl Tid {
