@@ -303,6 +303,7 @@ mod tests {
     use numapilot_balancer::event::Trouble;
     use numapilot_balancer::event::VERSION;
     use numapilot_balancer::event::Verdict;
+    use numapilot_host::Tid;
 
     use super::*;
 
@@ -338,7 +339,8 @@ mod tests {
                     because: String::new(),
                     predicted_gain_ns_per_s: None,
                 };
-                let thread = ThreadOrder { pid: Pid(100 + decision as u32), tid: Some(7), ..ThreadOrder::default() };
+                let thread =
+                    ThreadOrder { pid: Pid(100 + decision as u32), tid: Some(Tid(7)), ..ThreadOrder::default() };
                 put(Event::Orders(Orders { decision, batches: vec![batch], threads: vec![thread] }));
                 put(Event::Action(Action { decision, ..Action::default() }));
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::CpuId;
 use numapilot_machine::NodeId;
 use numapilot_traffic::Imbalance;
@@ -280,7 +281,7 @@ pub struct Sampled {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadFigures {
     /// Thread id.
-    pub tid: u32,
+    pub tid: Tid,
     /// Name of the thread (`comm`).
     pub name: String,
     /// Node on which it last ran.

@@ -33,7 +33,7 @@ struct Seen {
 /// The nodes on which a process's threads run, to be kept between readings.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    threads: BTreeMap<u32, Seen>,
+    threads: BTreeMap<Tid, Seen>,
     /// Share of processor time by node; the sum is 1 if any thread's node is known.
     shares: BTreeMap<NodeId, f64>,
     buffer: Vec<u8>,
@@ -46,7 +46,7 @@ impl Places {
     /// The process has ended, or may not be inspected.
     pub fn look(&mut self, root: &Root, machine: &Machine, pid: Pid) -> Result<(), KernelError> {
         let mut found = BTreeMap::new();
-        for Tid(tid) in task::threads_under(root.path(), pid)? {
+        for tid in task::threads_under(root.path(), pid)? {
             // A thread that ended since it was listed is no error.
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
@@ -104,12 +104,12 @@ impl Places {
 
 /// Shares of processor time between two readings by node. If there was none (all threads slept), the shares of the threads' whole lives; if there was none at
 /// all, all threads count equally.
-fn shares(before: &BTreeMap<u32, Seen>, now: &BTreeMap<u32, Seen>) -> BTreeMap<NodeId, f64> {
-    let since = |tid: &u32, seen: &Seen| match before.get(tid) {
+fn shares(before: &BTreeMap<Tid, Seen>, now: &BTreeMap<Tid, Seen>) -> BTreeMap<NodeId, f64> {
+    let since = |tid: &Tid, seen: &Seen| match before.get(tid) {
         Some(old) if old.start_ticks == seen.start_ticks => seen.cpu_ticks.saturating_sub(old.cpu_ticks),
         _ => seen.cpu_ticks,
     };
-    let weigh = |weight: &dyn Fn(&u32, &Seen) -> u64| {
+    let weigh = |weight: &dyn Fn(&Tid, &Seen) -> u64| {
         let mut sums: BTreeMap<NodeId, u64> = BTreeMap::new();
         for (tid, seen) in now {
             let Some(node) = seen.node else { continue };
@@ -143,15 +143,15 @@ mod tests {
 
     #[test]
     fn time_since_the_last_look_counts_and_else_that_of_lives_and_else_heads() {
-        let now = BTreeMap::from([(1, seen(0, 100)), (2, seen(1, 300))]);
+        let now = BTreeMap::from([(Tid(1), seen(0, 100)), (Tid(2), seen(1, 300))]);
         assert_eq!(shares(&BTreeMap::new(), &now), BTreeMap::from([(NodeId(0), 0.25), (NodeId(1), 0.75)]));
-        let before = BTreeMap::from([(1, seen(0, 90)), (2, seen(0, 300))]);
+        let before = BTreeMap::from([(Tid(1), seen(0, 90)), (Tid(2), seen(0, 300))]);
         assert_eq!(shares(&before, &now), BTreeMap::from([(NodeId(0), 1.0)]));
         assert_eq!(shares(&now, &now)[&NodeId(1)], 0.75, "nobody ran since");
-        let fresh = BTreeMap::from([(1, seen(0, 0)), (2, seen(1, 0))]);
+        let fresh = BTreeMap::from([(Tid(1), seen(0, 0)), (Tid(2), seen(1, 0))]);
         assert_eq!(shares(&BTreeMap::new(), &fresh)[&NodeId(0)], 0.5);
         // The number of an ended thread given to a new one: its time is not the difference.
-        let reborn = BTreeMap::from([(1, Seen { start_ticks: 99, ..seen(1, 95) })]);
+        let reborn = BTreeMap::from([(Tid(1), Seen { start_ticks: 99, ..seen(1, 95) })]);
         assert_eq!(shares(&now, &reborn)[&NodeId(1)], 1.0);
     }
 

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use numapilot_host::Pid;
+use numapilot_host::Tid;
 use numapilot_machine::Endpoint;
 use numapilot_machine::Machine;
 use numapilot_machine::NodeIndex;
@@ -333,7 +334,7 @@ impl Scene<'_> {
                 ..ProcessFigures::default()
             });
             let figures = threads.iter().map(|thread| ThreadFigures {
-                tid: thread.thread + 1,
+                tid: Tid(thread.thread + 1),
                 name: self.program.threads.get(thread.thread as usize).map_or(String::new(), |it| it.name.clone()),
                 node: self.machine.nodes().get(thread.node.0).map(|node| node.id),
                 cpu: None,

@@ -12,6 +12,7 @@ mod settings_guard;
 mod system;
 
 use numapilot_host::Pid;
+use numapilot_host::Tid;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -41,7 +42,7 @@ pub enum Setting {
         /// Process id.
         pid: Pid,
         /// Thread id.
-        tid: u32,
+        tid: Tid,
         /// Start time in clock ticks since boot; with the ids it identifies the thread.
         start_ticks: u64,
     },

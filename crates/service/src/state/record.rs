@@ -120,5 +120,5 @@ fn setting_of(file: &str) -> Setting {
 }
 
 fn affinity_of(thread: &ThreadId) -> Setting {
-    Setting::Affinity { pid: thread.pid, tid: thread.tid.0, start_ticks: thread.start_ticks }
+    Setting::Affinity { pid: thread.pid, tid: thread.tid, start_ticks: thread.start_ticks }
 }

@@ -314,6 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use numapilot_host::Pid;
+    use numapilot_host::Tid;
 
     use super::*;
 
@@ -470,7 +471,7 @@ mod tests {
     fn what_was_recorded_and_never_changed_is_no_ones_later_change() {
         let online = super::super::system::numbers(&std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap());
         let first = online.unwrap().first().copied().unwrap();
-        let setting = Setting::Affinity { pid: Pid(1), tid: 1, start_ticks: 1 };
+        let setting = Setting::Affinity { pid: Pid(1), tid: Tid(1), start_ticks: 1 };
         let folder = tempfile::tempdir().unwrap();
         let system = made(&[]);
         system.values.borrow_mut().insert(setting.clone(), first.to_string());

@@ -76,10 +76,10 @@ impl System for Live {
                 Err(error) => Err(error),
             },
             Setting::Affinity { pid, tid, start_ticks } => {
-                if identity::start_of_thread(*pid, Tid(*tid)) != Some(*start_ticks) {
+                if identity::start_of_thread(*pid, *tid) != Some(*start_ticks) {
                     return Ok(None);
                 }
-                affinity(Tid(*tid))
+                affinity(*tid)
             }
         }
     }
@@ -91,7 +91,7 @@ impl System for Live {
                 let mut file = std::fs::OpenOptions::new().write(true).open(file(setting))?;
                 io::Write::write_all(&mut file, format!("{value}\n").as_bytes())
             }
-            Setting::Affinity { pid, tid, .. } => set_affinity(*pid, Tid(*tid), value),
+            Setting::Affinity { pid, tid, .. } => set_affinity(*pid, *tid, value),
         }
     }
 
@@ -163,7 +163,7 @@ mod tests {
         let setting = Setting::File { file: "x".to_owned() };
         assert!(Live.is_same(&setting, "0-3", "3,2,1,0") && !Live.is_same(&setting, "0-3", "0-2"));
         // No kernel has CPU 8191 online.
-        let affinity = Setting::Affinity { pid: Pid(1), tid: 1, start_ticks: 1 };
+        let affinity = Setting::Affinity { pid: Pid(1), tid: Tid(1), start_ticks: 1 };
         let here = numapilot_kernel::affinity::online().unwrap().cpus()[0].0.to_string();
         let bound = format!("{here},8191");
         assert!(Live.is_still(&affinity, &here, &bound) && !Live.is_same(&affinity, &here, &bound));
@@ -177,8 +177,8 @@ mod tests {
         let pid = Pid::own();
         let setting = std::thread::spawn(move || {
             // SAFETY: has no preconditions.
-            let tid = unsafe { libc::gettid() } as u32;
-            let start_ticks = identity::start_of_thread(pid, Tid(tid)).unwrap();
+            let tid = Tid(unsafe { libc::gettid() } as u32);
+            let start_ticks = identity::start_of_thread(pid, tid).unwrap();
             let setting = Setting::Affinity { pid, tid, start_ticks };
             let before = Live.read(&setting).unwrap().unwrap();
             let first = before.split(',').next().unwrap();

@@ -48,7 +48,7 @@ pub struct LiveSource {
     titles: HashMap<Pid, (Arc<str>, Arc<str>)>,
     looked_at: Instant,
     /// Clock ticks by thread id of the process shown in detail.
-    ticks: BTreeMap<u32, u64>,
+    ticks: BTreeMap<Tid, u64>,
     /// That process, and when its threads were read.
     ticks_at: Option<(Pid, Instant)>,
     buffer: Vec<u8>,
@@ -137,7 +137,7 @@ impl LiveSource {
         let elapsed = self.ticks_at.filter(|(of, _)| *of == pid).map(|(_, at)| now.duration_since(at).as_secs_f64());
         let mut seen = BTreeMap::new();
         let mut out = Vec::new();
-        for Tid(tid) in task::threads_under(root.path(), pid).unwrap_or_default() {
+        for tid in task::threads_under(root.path(), pid).unwrap_or_default() {
             let Ok(text) = root.read(&format!("proc/{pid}/task/{tid}/stat"), &mut self.buffer) else { continue };
             let Some(stat) = TaskStat::parse(text) else { continue };
             seen.insert(tid, stat.cpu_ticks());
