@@ -235,6 +235,15 @@ pub struct Traffic {
     pub metrics: Metrics,
 }
 
+/// Predicted times of a program as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedRun {
+    /// Run time, ns.
+    pub run_ns: f64,
+    /// Sum of the times in which its threads worked, ns.
+    pub worked_ns: f64,
+}
+
 /// The predicted effect of the changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
@@ -307,14 +316,15 @@ impl Analysis<'_> {
         })
     }
 
-    /// Predicted run time of the program as it was recorded, ns: what [`Analysis::what_if`] compares a change with.
+    /// Predicted times of the program as it was recorded: what [`Analysis::what_if`] compares a change with.
     ///
     /// # Errors
     /// If the recording has no prices.
-    pub fn run_time_ns(&self, machine: &Machine) -> Result<f64, WhatIfError> {
+    pub fn predicted_run(&self, machine: &Machine) -> Result<PredictedRun, WhatIfError> {
         self.check_priced()?;
         let usage = Usage::of(self, machine, &BTreeMap::new());
-        Ok(Pricer::new(machine, &usage)?.now()?.run_ns)
+        let now = Pricer::new(machine, &usage)?.now()?;
+        Ok(PredictedRun { run_ns: now.run_ns, worked_ns: now.worked_ns })
     }
 
     /// Checks that the recording has prices; the sums over its accesses.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use numapilot_flows::{Filter, Trace};
 use numapilot_insight::Analysis;
-use numapilot_insight::compare::{RunSummary, RunTime, TimeSource};
+use numapilot_insight::compare::{RunSummary, RunTime};
 
 /// Reads a trace that the user named: every error names it. Without `with_model`, recordings on a simulated machine get no run time.
 pub fn summarise_named(path: &Path, with_model: bool) -> Result<RunSummary> {
@@ -28,17 +28,13 @@ fn summary_of(trace: &Trace, path: &Path, with_model: bool) -> Result<RunSummary
             path.display()
         );
     }
-    let measured = !meta.simulated && meta.duration_ns > 0;
-    let (simulated, clock_ns) = (meta.simulated, meta.duration_ns as f64);
+    let simulated = meta.simulated;
     let analysis = Analysis::on(trace, trace.machine().as_ref(), Filter::default());
     refuse_blind(&analysis)?;
-    let time = measured.then_some(RunTime { ns: clock_ns, source: TimeSource::Measured });
-    let mut summary = RunSummary::new(&analysis, &path.display().to_string(), time);
+    let mut summary = RunSummary::new(&analysis, &path.display().to_string(), RunTime::measured(trace));
     if simulated && with_model && summary.part_of_run.is_none() {
         let machine = trace.machine().context("the trace holds no description of its machine")?;
-        // The program as it was, by the function that prices findings and `whatif`.
-        let ns = analysis.run_time_ns(&machine).context("its run time cannot be predicted")?;
-        summary.time = Some(RunTime { ns, source: TimeSource::Modelled });
+        summary.time = Some(RunTime::modelled(&analysis, &machine).context("its run time cannot be predicted")?);
     }
     Ok(summary)
 }

@@ -68,8 +68,10 @@ pub(crate) struct Priced {
     pub parts_ns: [f64; PARTS],
     /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
     pub members_ns: Vec<f64>,
-    /// Sum of the busy times of all threads, ns.
+    /// Sum of the busy times of all threads, ns. Sleeps count as busy.
     pub busy_ns: f64,
+    /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep.
+    pub worked_ns: f64,
     /// The part of `busy_ns` spent waiting for memory.
     pub memory_ns: f64,
     /// Memory accesses by accessing (row) and answering node (column), and the sum of their latencies, ns.
@@ -240,11 +242,18 @@ impl<'a> Pricer<'a> {
             parts_ns,
             members_ns,
             busy_ns,
+            worked_ns: self.worked_ns(&busy),
             memory_ns,
             accesses,
             latency_ns,
             windows,
         })
+    }
+
+    /// Sum of the times in which threads worked, from their busy times (`[window * threads + thread]`, ns).
+    fn worked_ns(&self, busy: &[f64]) -> f64 {
+        let worked = self.usage.course.worked_ns.iter().zip(&self.usage.paces).zip(busy);
+        worked.map(|((worked, was), busy)| (worked + was.stretch * (busy - was.busy_ns)).max(0.0)).sum()
     }
 
     fn gather(&self, change: &Change<'_>) -> Gathered {
