@@ -23,15 +23,15 @@ pub struct Remedy {
 impl Remedy {
     /// The remedy for one recording of each side.
     pub(super) fn of(before: &RunSummary, after: &RunSummary) -> Remedy {
-        let (old, new) = (more_names(&before.trace, "before"), more_names(&after.trace, "after"));
+        let (first, second) = (bare(&before.trace, "before"), bare(&after.trace, "after"));
+        let (old, new) = (more_names(first), more_names(second));
         let is_simulated = before.is_simulated && after.is_simulated;
         let how = format!(
             "Record each side {MORE} more times, as it was, with {} before the change and {} after it; then compare all:",
             options(&old, is_simulated),
             options(&new, is_simulated)
         );
-        let mut command: Vec<String> =
-            ["numapilot", "compare", before.trace.as_str(), after.trace.as_str(), "--before"].map(str::to_owned).into();
+        let mut command: Vec<String> = ["numapilot", "compare", first, second, "--before"].map(str::to_owned).into();
         command.extend(old);
         command.push("--after".to_owned());
         command.extend(new);
@@ -48,11 +48,15 @@ impl Remedy {
 /// What folders of traces end in.
 const SUFFIX: &str = ".numatrace";
 
-/// Names of further recordings beside this one: `before-2.numatrace` and so on. `side`: for a path that names nothing.
-fn more_names(trace: &str, side: &str) -> Vec<String> {
+/// The name of a recording as `record -o` takes it: without the ending, which every command finds by itself. `side`: for a path that names nothing.
+fn bare<'a>(trace: &'a str, side: &'a str) -> &'a str {
     let stem = trace.trim_end_matches('/').trim_end_matches(SUFFIX);
-    let stem = if stem.is_empty() { side } else { stem };
-    (2..2 + MORE).map(|number| format!("{stem}-{number}{SUFFIX}")).collect()
+    if stem.is_empty() { side } else { stem }
+}
+
+/// Names of further recordings beside this one: `before-2` and so on.
+fn more_names(name: &str) -> Vec<String> {
+    (2..2 + MORE).map(|number| format!("{name}-{number}")).collect()
 }
 
 /// Options of `numapilot record` that name the recordings. On a simulated machine the seed draws the samples: with the same one, two recordings may
@@ -60,7 +64,7 @@ fn more_names(trace: &str, side: &str) -> Vec<String> {
 fn options(names: &[String], is_simulated: bool) -> String {
     let of = |(name, seed): (&String, usize)| {
         let seed = if is_simulated { format!("--seed {seed} ") } else { String::new() };
-        format!("`{seed}-o {}`", quoted(name.trim_end_matches(SUFFIX)))
+        format!("`{seed}-o {}`", quoted(name))
     };
     names.iter().zip(2..).map(of).collect::<Vec<_>>().join(" and ")
 }
@@ -144,7 +148,7 @@ mod tests {
         let remedy = Remedy::of(&lasting("a b/old.numatrace/", 1.0, 0.0), &lasting("new", 1.0, 0.0));
         assert_eq!(
             remedy.typed().join(" "),
-            "numapilot compare 'a b/old.numatrace/' new --before 'a b/old-2.numatrace' 'a b/old-3.numatrace' --after new-2.numatrace new-3.numatrace"
+            "numapilot compare 'a b/old' new --before 'a b/old-2' 'a b/old-3' --after new-2 new-3"
         );
         assert!(
             remedy.how.contains("with `--seed 2 -o 'a b/old-2'` and `--seed 3 -o 'a b/old-3'` before the change"),

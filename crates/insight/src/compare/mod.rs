@@ -175,7 +175,7 @@ fn judged(predicted: Prediction, gain: Option<Estimate>, time: Option<&Change>) 
 /// What one recording of each side leaves open, and that run times contain waiting.
 fn doubts(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange]) -> Vec<String> {
     let idle = doubt::idle_note(before, after);
-    let ([old], [new]) = (before, after) else { return idle.into_iter().collect() };
+    let ([old], [new]) = (before, after) else { return idle.into_iter().chain(few(before, after, metrics)).collect() };
     let mut said = vec![
         "One recording of each does not show how much runs differ by themselves. Intervals cover the sampling alone, and no difference below 5 % (of \
          shares: 3 points) counts as better or worse."
@@ -184,6 +184,17 @@ fn doubts(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange])
     let is_in_doubt = metrics.iter().any(|line| line.change.verdict == ChangeVerdict::InDoubt);
     said.extend(if is_in_doubt { doubt::why_in_doubt(old, new) } else { idle });
     said
+}
+
+/// That a third recording of a side would narrow what two leave open, where the run times are no evidence.
+fn few(before: &[RunSummary], after: &[RunSummary], metrics: &[MetricChange]) -> Option<String> {
+    let is_open =
+        |line: &MetricChange| line.metric == Metric::RunTime && line.change.verdict == ChangeVerdict::NoEvidence;
+    (before.len().max(after.len()) == 2 && metrics.iter().any(is_open)).then(|| {
+        "Two recordings of a side show little of how much runs differ: by Student's t the interval of their mean is 9 standard deviations to either side, \
+         that of three 2.5. A third of each may tell."
+            .to_owned()
+    })
 }
 
 /// That some of many verdicts on objects are chance: each interval holds the truth with 95 %. With one recording of each side a verdict takes more than that.
@@ -477,6 +488,18 @@ mod tests {
         }
         // Twenty times as fast is beyond all that may be waiting.
         assert_eq!((judged(1.03e9, 20.0).agrees, judged(1.03e9, 20.0).in_doubt), (Some(false), false));
+    }
+
+    #[test]
+    fn a_third_recording_is_asked_for_where_two_do_not_tell() {
+        let side = |times: &[f64]| -> Vec<RunSummary> {
+            times.iter().map(|ns| RunSummary { time: Some(lasting(*ns)), ..run("t") }).collect()
+        };
+        let notes = |before: &[f64], after: &[f64]| compare(side(before), side(after), None).unwrap().notes.join(" ");
+        let (two, three) = (notes(&[1e9, 1.1e9], &[0.7e9, 0.8e9]), notes(&[1e9, 1.1e9, 1e9], &[0.9e9, 1e9, 1e9]));
+        assert!(two.contains("A third of each may tell") && !three.contains("A third of each"), "{two} / {three}");
+        let told = notes(&[1e9, 1.0001e9], &[0.5e9, 0.5001e9]);
+        assert!(!told.contains("A third of each"), "{told}");
     }
 
     /// A recording of one access for each of these latencies, in cycles.
