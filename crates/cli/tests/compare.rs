@@ -333,6 +333,9 @@ fn wrong_input_is_answered_with_what_to_do() {
     answered(&["compare", &trace, "/nonexistent"], 1, &["/nonexistent"]);
     answered(&["compare", &trace, &trace, "--prediction", &bad], 1, &["bad.json", "whatif --json"]);
     answered(&["compare", &trace, &trace, "--no-model", "--max-slowdown", "2%"], 1, &["--no-model"]);
+    let bare = trace.trim_end_matches(".numatrace");
+    answered(&["compare", &trace, &trace, "--before", bare], 1, &["given twice", "another recording"]);
+    answered(&["check", "--max-remote", "90%", "--trace", &trace, &trace], 1, &["given twice"]);
     answered(&["check", "--trace", &trace], 2, &["--max-remote <PERCENT>"]);
     answered(&["check", "--max-remote", "many", "--trace", &trace], 2, &["percentage"]);
     answered(&["check", "--max-remote-of", "nothing=3%", "--trace", &trace], 1, &["could not be judged", "no access"]);

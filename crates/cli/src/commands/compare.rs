@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::exit::BEYOND_LIMITS;
 use super::simulate::progress;
-use super::summary::summarise_named;
+use super::summary::{refuse_twice, summarise_named};
 use crate::args::CompareArgs;
 use crate::output;
 
@@ -20,6 +20,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (prediction, foretold_on) = arguments.prediction.as_deref().map(prediction).transpose()?.unzip();
     let before = side(&arguments.before, &arguments.more_before);
     let after = side(&arguments.after, &arguments.more_after);
+    [&before, &after].into_iter().try_for_each(|side| refuse_twice(side))?;
     let bar = progress(arguments.quiet, "comparing");
     let total = before.len() + after.len();
     let mut done = 0;

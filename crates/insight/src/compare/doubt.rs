@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn idle_time_is_named_where_it_is_a_part_of_the_run() {
         let (idle, busy) = (lasting("a", 1.41e9, 1.39e9), lasting("b", 1e9, 0.0));
-        let note = idle_note(&[idle.clone()], &[lasting("c", 1.03e9, 1.0e9)]).expect("a note");
+        let note = idle_note(&[idle], &[lasting("c", 1.03e9, 1.0e9)]).expect("a note");
         assert!(note.contains("no thread worked in 97 to 99 % of the run times"), "{note}");
-        assert_eq!(idle_note(&[busy.clone()], &[lasting("d", 1e9, 4e7)]), None);
+        assert_eq!(idle_note(std::slice::from_ref(&busy), &[lasting("d", 1e9, 4e7)]), None);
         let why = why_in_doubt(&busy, &lasting("d", 1e9, 4e7)).expect("a reason");
         assert!(why.starts_with("In doubt: no thread worked in 0 to 4 %"), "{why}");
         let real = RunSummary { is_simulated: false, ..busy.clone() };

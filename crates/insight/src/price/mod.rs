@@ -612,6 +612,28 @@ mod tests {
         assert!(unsettled(f64::NAN, 0.0).is_nan(), "no number is no convergence");
     }
 
+    /// Sixteen threads meet at barriers: what they work is less than their lifetimes, and becomes more where their accesses take longer.
+    #[test]
+    fn the_work_of_threads_leaves_out_their_waits() {
+        let (trace, machine) = multigrid();
+        let analysis = crate::Analysis::on(&trace, Some(&machine), numapilot_flows::Filter::default());
+        let usage = Usage::of(&analysis, &machine, &std::collections::BTreeMap::new());
+        let pricer = Pricer::new(&machine, &usage).expect("a pricer");
+        let recorded: Vec<f64> = usage.paces.iter().map(|pace| pace.busy_ns).collect();
+        let worked_ns = pricer.worked_ns(&recorded);
+        // Their lifetimes less their recorded waits, by a query of the tables.
+        assert!((worked_ns / 705.7e6 - 1.0).abs() < 0.01, "{worked_ns} ns");
+        let longer: Vec<f64> = recorded.iter().map(|ns| ns + 1e3).collect();
+        assert!(pricer.worked_ns(&longer) > worked_ns);
+        let now = pricer.now().expect("a price");
+        assert!(
+            now.worked_ns > worked_ns && now.worked_ns < 16.0 * now.run_ns,
+            "{} of {} ns",
+            now.worked_ns,
+            now.run_ns
+        );
+    }
+
     /// A round that is cut short leaves what its last step changed.
     #[test]
     fn a_price_that_did_not_converge_says_so() {
