@@ -50,6 +50,12 @@ impl Repeatability {
         Repeatability { open, ..self }
     }
 
+    /// The same for the sum over so many threads: the clock of each differs by itself.
+    #[must_use]
+    pub fn summed(self, threads: f64) -> Repeatability {
+        Repeatability { amount: self.amount * threads, ..self }
+    }
+
     /// What equal runs were found to differ by.
     fn between(self, before: f64, after: f64) -> f64 {
         self.share * before.abs().max(after.abs()) + self.amount

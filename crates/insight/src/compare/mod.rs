@@ -136,8 +136,9 @@ pub fn compare(
 
 /// How far equal runs of the recordings' program may differ in a figure.
 pub(crate) fn repeatability(metric: Metric, before: &[RunSummary], after: &[RunSummary]) -> Repeatability {
-    let open = before.iter().chain(after).map(|run| run.open(metric)).fold(0.0, f64::max);
-    metric.repeatability().with_open(open)
+    let most = |of: &dyn Fn(&RunSummary) -> f64| before.iter().chain(after).map(of).fold(0.0, f64::max);
+    let threads = if metric == Metric::ProcessorTime { most(&RunSummary::threads_at_work) } else { 1.0 };
+    metric.repeatability().summed(threads).with_open(most(&|run| run.open(metric)))
 }
 
 /// Why two sides cannot be compared.
@@ -453,6 +454,23 @@ mod tests {
             "{:?}",
             found.notes
         );
+    }
+
+    #[test]
+    fn processor_times_of_many_threads_may_differ_by_as_many_clocks() {
+        // Four threads that race for all of their work, for 6 ms: equal runs were found to differ by as much.
+        let racing = |processor_ns: f64| {
+            let time = RunTime { processor_ns: Some(processor_ns), ..lasting(6e6) };
+            RunSummary { time: Some(time), ..run("t") }
+        };
+        let verdict = |before: f64, after: f64| {
+            let found = compare(vec![racing(before)], vec![racing(after)], None).unwrap();
+            (verdicts(&found)[1], found.metrics[1].change.untold.expect("a bound"))
+        };
+        let (near, untold) = verdict(15.4e6, 18e6);
+        assert_eq!(near, (Metric::ProcessorTime, ChangeVerdict::NoEvidence));
+        assert!((untold - (0.05 * 18e6 + 3.0 * 1e6)).abs() < 1e-3, "{untold}");
+        assert_eq!(verdict(15.4e6, 24e6).0, (Metric::ProcessorTime, ChangeVerdict::Worse));
     }
 
     #[test]

@@ -243,6 +243,13 @@ impl RunSummary {
         }
     }
 
+    /// Mean number of threads that worked while any did; at least 1, also where it is not known.
+    #[must_use]
+    pub fn threads_at_work(&self) -> f64 {
+        let of = |time: RunTime| Some(time.processor_ns? / (time.ns - time.idle_ns.unwrap_or(0.0)));
+        self.time.and_then(of).filter(|threads| threads.is_finite()).unwrap_or(1.0).max(1.0)
+    }
+
     /// By how much an equal run may differ in the figure beyond what was ever measured, in its unit: without bound on a real machine, where other programs, the
     /// scheduler and the clock rate change with each run; on a simulated one by the time in which no thread worked.
     #[must_use]
@@ -522,6 +529,11 @@ mod tests {
     fn what_equal_runs_may_differ_by_is_open_on_real_machines_and_where_time_is_idle() {
         let time = RunTime { ns: 1e9, source: TimeSource::Modelled, idle_ns: Some(9e8), processor_ns: Some(1e8) };
         let simulated = RunSummary { time: Some(time), ..run(Vec::new()) };
+        assert!(
+            (simulated.threads_at_work() - 1.0).abs() < 1e-9 && (run(Vec::new()).threads_at_work() - 1.0).abs() < 1e-9
+        );
+        let four = RunTime { processor_ns: Some(4e8), ..time };
+        assert!((RunSummary { time: Some(four), ..run(Vec::new()) }.threads_at_work() - 4.0).abs() < 1e-9);
         assert_eq!(simulated.open(Metric::RunTime), 9e8);
         assert_eq!([Metric::ProcessorTime, Metric::RemoteShare].map(|metric| simulated.open(metric)), [0.0, 0.0]);
         let real = RunSummary { is_simulated: false, ..simulated };
