@@ -160,6 +160,14 @@ impl Samples {
         self.tasks.map(&mut self.out, mapping, Sighting::Found { inode }, time).map(drop)
     }
 
+    /// Build ids of files, with their paths, that come after records of the files' mappings.
+    ///
+    /// # Errors
+    /// The trace's files cannot be written.
+    pub fn know_build_ids(&mut self, found: &[(Vec<u8>, String)], time: u64) -> Result<(), ChunkError> {
+        self.tasks.know_build_ids(&mut self.out, found, time)
+    }
+
     /// Accesses of this process in AUX traces are not part of the recording.
     pub fn leave_out(&mut self, pid: u32) {
         self.left_out = Some(pid);
