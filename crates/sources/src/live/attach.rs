@@ -15,6 +15,7 @@ use numapilot_host::Members;
 use numapilot_host::Root;
 use numapilot_host::hidden_processes;
 use numapilot_host::now_ticks;
+use numapilot_host::read_patiently;
 use numapilot_host::title;
 use numapilot_kernel::task::why_absent;
 use numapilot_launch::Exit;
@@ -60,6 +61,8 @@ const JOIN_LATEST: Duration = Duration::from_secs(5);
 const LOOK_PARTS: u32 = 20;
 /// A cgroup that has been empty for this long has ended: a unit that restarts is empty for a moment.
 const EMPTY_MAX: Duration = Duration::from_secs(2);
+/// Bytes of a command line that are read: what the kernel takes as one argument, at most.
+const COMMAND_MAX: u64 = 128 << 10;
 /// Processes that a note names.
 const NAMED_MAX: usize = 8;
 
@@ -219,7 +222,7 @@ fn session(
     let pids = members.map(Members::pids);
     let command = match (members.map(Members::group), &pids) {
         (Some(Group::Processes(named) | Group::Trees(named)), _) => {
-            named.iter().map(|&pid| command_of(pid)).collect::<Vec<_>>().join(" + ")
+            named.iter().map(|&pid| command_of(&Root::default(), pid)).collect::<Vec<_>>().join(" + ")
         }
         (Some(Group::Cgroups(folders)), _) => {
             let name = |folder: &std::path::PathBuf| folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -253,8 +256,12 @@ fn session(
     }
 }
 
-fn command_of(pid: u32) -> String {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+/// The command line of a process, or its number where that cannot be read, or not in time.
+fn command_of(root: &Root, pid: u32) -> String {
+    let mut line = Vec::new();
+    if read_patiently(&root.path().join(format!("proc/{pid}/cmdline")), COMMAND_MAX, &mut line).is_err() {
+        line.clear();
+    }
     let words = line.split(|&byte| byte == 0).filter(|word| !word.is_empty());
     let text = words.map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>().join(" ");
     if text.is_empty() { format!("process {pid}") } else { text }
@@ -519,6 +526,22 @@ mod tests {
         end(11);
         are("10\n");
         assert_eq!(followed.look(&root), change(&[], &[11, 20]));
+    }
+
+    /// A thread that has its address space locked, and waits for a file server, kept `record --pid` waiting as long.
+    #[test]
+    fn a_process_that_does_not_answer_has_its_number_for_a_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        for pid in [7, 8] {
+            fs::create_dir_all(folder.path().join(format!("proc/{pid}"))).unwrap();
+        }
+        // Nobody writes to it: whoever opens it waits.
+        assert!(
+            std::process::Command::new("mkfifo").arg(folder.path().join("proc/7/cmdline")).status().unwrap().success()
+        );
+        fs::write(folder.path().join("proc/8/cmdline"), "server\0--port\x0080\0").unwrap();
+        let root = Root::new(folder.path());
+        assert_eq!([7, 8, 9].map(|pid| command_of(&root, pid)), ["process 7", "server --port 80", "process 9"]);
     }
 
     #[test]
