@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
+use std::time::Duration;
+use std::time::Instant;
 
 use numapilot_perf::EventAttr;
 use numapilot_perf::Sample;
@@ -18,8 +21,12 @@ use crate::event::EventRequest;
 use crate::ring::Ring;
 use crate::syscall::IOC_DISABLE;
 use crate::syscall::IOC_ENABLE;
+use crate::syscall::event_id;
 use crate::syscall::lost_by;
 use crate::syscall::order;
+
+/// Time after which no record of a closed event waits any more: rings are read many times a second, and what was read waits for some seconds at most.
+const RECORDS_WAIT: Duration = Duration::from_secs(60);
 
 /// What the id in a record says about its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +73,8 @@ pub struct EventSet {
     pub(super) with_aux: Vec<(u32, RawFd)>,
     pub(super) others: Vec<OwnedFd>,
     pub(super) joined: Joined,
+    /// Ids of events that were closed, and when: records of them may wait.
+    pub(super) closed: VecDeque<(Instant, Vec<u64>)>,
     pub(super) recipe: Option<Recipe>,
 }
 
@@ -114,6 +123,21 @@ impl EventSet {
         let is_open = |fd: RawFd| closed.iter().all(|closed| closed.as_raw_fd() != fd);
         self.side_band.retain(|fd| is_open(*fd));
         self.with_aux.retain(|(_, fd)| is_open(*fd));
+        let ids: Vec<u64> = closed.iter().filter_map(|fd| event_id(fd).ok()).collect();
+        if !ids.is_empty() {
+            self.closed.push_back((Instant::now(), ids));
+        }
+        self.forget_closed(RECORDS_WAIT);
+    }
+
+    /// Forgets the ids of events that were closed so long ago: of processes that come and go there is no end.
+    pub(super) fn forget_closed(&mut self, age: Duration) {
+        while self.closed.front().is_some_and(|(then, _)| then.elapsed() >= age) {
+            for id in self.closed.pop_front().into_iter().flat_map(|(_, ids)| ids) {
+                self.origins.remove(&id);
+                self.session.remove_id(id);
+            }
+        }
     }
 
     /// Descriptors of all events.
