@@ -166,7 +166,8 @@ impl Live {
         }
     }
 
-    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`numapilot_host::Lineages`]). What they did stays counted.
+    /// Ends the counting and sampling of processes that have ended, with all that inherited their events ([`numapilot_host::Lineages`]). What they did stays
+    /// counted.
     pub fn leave(&mut self, pids: &[u32]) {
         self.counters.close(pids);
         if let Some(sampler) = &mut self.sampler {
