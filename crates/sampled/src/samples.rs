@@ -2,7 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_machine::{CpuId, NodeId};
-use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
+use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, CONTEXT_USER_DEFERRED, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
 use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBand, Words};
 use numapilot_trace::chunk::ChunkError;
@@ -506,6 +506,7 @@ impl Samples {
         for entry in callchain.iter() {
             if entry >= CONTEXT_MAX {
                 is_user = entry == CONTEXT_USER;
+                self.counts.deferred_stacks += u64::from(entry == CONTEXT_USER_DEFERRED);
             } else if is_user && entry < LOWEST_CODE {
                 // A frame pointer led astray: what follows is no better.
                 break;
