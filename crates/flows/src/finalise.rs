@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
+use numapilot_text::units::short_percent;
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
@@ -515,9 +516,9 @@ fn remedy(module: &str, why: Unresolved) -> String {
 
 /// What is uncertain about the memory that forked processes have from their parents.
 fn inherited_note(remote: u64, samples: u64) -> String {
-    let share = 100.0 * remote as f64 / samples.max(1) as f64;
+    let share = short_percent(remote as f64 / samples.max(1) as f64);
     format!(
-        "{share:.0} % of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
+        "{share} of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
          copy on its own node, which is not followed, so that some of these accesses may be local"
     )
 }
@@ -579,4 +580,16 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
         ExitInfo { process: process.index.0, pid: process.pid, code: code.filter(|_| signal.is_none()), signal }
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_is_not_all_does_not_read_as_all_nor_one_that_is_something_as_nothing() {
+        for (remote, words) in [(1, "0.1 % of"), (370, "37 % of"), (996, ">99 % of"), (1000, "100 % of")] {
+            assert!(inherited_note(remote, 1000).starts_with(words), "{}", inherited_note(remote, 1000));
+        }
+    }
 }

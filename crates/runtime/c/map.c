@@ -144,9 +144,14 @@ static void record_mmap(const struct mmap_call *call, void *result, uint64_t bef
     np_leave(slot);
 }
 
+static long ask_for(const struct mmap_call *call) {
+    return NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
+}
+
 static void *do_mmap(const struct mmap_call *call, struct np_regs caller) {
     uint64_t before = np_order_kept();
-    long result = NP_SYS6(SYS_mmap, call->address, call->bytes, call->protection, call->flags, call->fd, call->offset);
+    long result = ask_for(call);
+    if (np_unlikely(result == -ENOMEM) && np_planner_gives_way()) result = ask_for(call);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
         return MAP_FAILED;
@@ -225,6 +230,8 @@ NP_EXPORT void *mremap(void *old, size_t old_bytes, size_t new_bytes, int flags,
     struct np_regs caller = NP_CALLER_REGS();
     uint64_t before = np_order_kept();
     long result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
+    if (np_unlikely(result == -ENOMEM) && np_planner_gives_way())
+        result = np_sys(SYS_mremap, (long)old, (long)old_bytes, (long)new_bytes, flags, (long)wanted, 0);
     if (result < 0 && result > -4096) {
         errno = (int)-result;
         return MAP_FAILED;

@@ -264,8 +264,9 @@ struct np_planner_abi {
     void (*before_lookup)(void); /* the program asks for a function by its name: the tracker's search goes past the planner's hook of dlsym */
     /* The program has mapped memory: the tracker asks the kernel itself, past the planner's hook of mmap. */
     void (*mapped)(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
+    bool (*gives_way)(void); /* such a call found no memory: whether it is to be tried again, because the planner has let go of addresses or memory */
 };
-#define NP_PLANNER_ABI 5u
+#define NP_PLANNER_ABI 6u
 /* Exported by the call-outs under this name; the tracker looks it up with dlsym. */
 #define NP_CALLOUTS_SYMBOL "numapilot_callouts"
 /* The same table of the tracker's own, for the call-outs of a library that is loaded later into a program without any: no table of theirs was there

@@ -99,6 +99,8 @@ void np_thread_meet_planner(struct np_planner_abi *planner);
 void np_planner_before_lookup(void);
 /* The program has mapped memory, which a plan may place. */
 void np_planner_mapped(void *address, size_t bytes, int protection, int flags, int fd, struct np_regs caller);
+/* The kernel has no memory for a mapping of the program's. True: a plan's planner has let go of some that it had reserved; try again. */
+bool np_planner_gives_way(void);
 
 /* A lock that is held for a few hundred instructions, never while anything else is waited for; given up on rather than waited for without end, because a
  * signal handler may have come in between. A forked child starts with it free. */

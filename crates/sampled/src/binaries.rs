@@ -61,6 +61,8 @@ pub(crate) struct Placed {
 pub(crate) struct LoadedBinary {
     /// The kernel's name of its file.
     pub path: String,
+    /// Build id with which it was told; empty: none was known.
+    pub build_id: Vec<u8>,
     /// Where it lies.
     pub placed: Placed,
     /// Its zeroed data; `None`: the file is not here, so that no more of it is known than its mappings.
@@ -150,11 +152,12 @@ impl Binaries {
         self.file(path).map(|file| file.build_id.clone()).unwrap_or_default()
     }
 
-    /// The binary at `path` that lies so, as [`Binaries::place`] has just found. `shown`: the path by which it was asked for.
-    pub fn loaded(&self, path: String, shown: &str, placed: Placed) -> LoadedBinary {
+    /// The binary at `path` that lies so, as [`Binaries::place`] has just found. `shown`, `build_id`: path and build id by which it was asked for.
+    pub fn loaded(&self, path: String, (shown, build_id): (&str, &[u8]), placed: Placed) -> LoadedBinary {
         let file = self.known.get(shown).and_then(|known| known.file.as_ref()).filter(|_| placed.is_by_file);
         let segments = file.map(|file| file.segments.clone());
-        LoadedBinary { path, placed, zeroed: segments.as_deref().map(|all| zeroed(all, placed.bias)), segments }
+        let zeroed = segments.as_deref().map(|all| zeroed(all, placed.bias));
+        LoadedBinary { path, build_id: build_id.to_vec(), placed, zeroed, segments }
     }
 }
 
@@ -302,7 +305,7 @@ mod tests {
     fn a_file_that_is_not_there_leaves_the_mapping() {
         let placed = Binaries::default().place("/nowhere/lib.so", &[1], 0x5000, 0x1000, 0x3000);
         assert_eq!(placed, Placed { start: 0x5000, bytes: 0x1000, bias: 0x2000, is_by_file: false });
-        let loaded = Binaries::default().loaded("/nowhere/lib.so".to_owned(), "/nowhere/lib.so", placed);
+        let loaded = Binaries::default().loaded("/nowhere/lib.so".to_owned(), ("/nowhere/lib.so", &[]), placed);
         assert_eq!((loaded.zeroed, loaded.segments), (None, None));
     }
 

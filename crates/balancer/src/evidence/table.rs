@@ -11,7 +11,8 @@ const USERS: usize = 4;
 const HALF_LIFE: u16 = 100;
 /// Halvings after which a count is 0.
 const GONE_AFTER: u16 = 8;
-/// A move back to the previous node within this many ticks is a bounce.
+/// A move back to the previous node within this many ticks is a bounce; so is another move away from it, because somebody has taken the page back meanwhile:
+/// the kernel's own balancing, say.
 const BOUNCE_TICKS: u16 = 600;
 /// Bounces after which a page is not moved for a time.
 const BOUNCES: u8 = 2;
@@ -66,7 +67,7 @@ struct Entry {
     home: u8,
     /// Home node before the last move.
     before: u8,
-    /// Number of moves back within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
+    /// Number of moves back, whoever made them, within [`BOUNCE_TICKS`]; the top bit is set once the page has moved.
     bounces: u8,
     /// Number of attempts to move it that failed, since the last move.
     stayed: u8,
@@ -264,8 +265,8 @@ impl PageTable {
         let tick = self.tick;
         let Some(at) = self.slot_for(id) else { return };
         let entry = &mut self.entries[at];
-        let is_bounce =
-            entry.bounces & MOVED != 0 && entry.before == to && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
+        let is_again = entry.before == to || entry.before == from;
+        let is_bounce = entry.bounces & MOVED != 0 && is_again && tick.wrapping_sub(entry.moved) <= BOUNCE_TICKS;
         let bounces = (entry.bounces & !MOVED).saturating_add(u8::from(is_bounce)).min(20);
         entry.bounces = MOVED | bounces;
         entry.stayed = 0;
@@ -493,6 +494,27 @@ mod tests {
         }
         assert!(rests.len() >= 2 && rests.is_sorted() && rests[0] == REST_TICKS, "{rests:?}");
         assert_eq!(table.permission(page(2)), MovePermission::Granted);
+    }
+
+    /// The kernel's balancing and this one moved a page to and fro without end: only moves back by this one were counted.
+    #[test]
+    fn a_page_that_the_kernel_takes_back_is_left_alone() {
+        let mut table = PageTable::new(4, 100);
+        for _ in 0..=BOUNCES {
+            assert_eq!(table.permission(page(1)), MovePermission::Granted);
+            table.moved(page(1), 0, 1);
+            table.tick();
+            table.is_at(page(1), 0);
+        }
+        assert!(matches!(table.permission(page(1)), MovePermission::LeftAlone(BOUNCES, _)));
+        // One that goes on from where it was moved to, or is moved again much later, does not go to and fro.
+        (0..3).for_each(|node| table.moved(page(2), node, node + 1));
+        for _ in 0..3 {
+            table.moved(page(3), 0, 1);
+            (0..=BOUNCE_TICKS).for_each(|_| table.tick());
+            table.is_at(page(3), 0);
+        }
+        assert_eq!([2, 3].map(|number| table.permission(page(number))), [MovePermission::Granted; 2]);
     }
 
     /// A page that is pinned was ordered, unmapped and mapped again at every decision.

@@ -2,6 +2,7 @@
 
 use numapilot_flows::Evidence;
 use numapilot_machine::Machine;
+use numapilot_text::units::{part_percent, short_percent};
 use numapilot_trace::engine::Engine;
 use numapilot_traffic::TrafficError;
 
@@ -109,8 +110,8 @@ fn homes_unknown(sums: &AllSums) -> Option<String> {
     let share = 1.0 - sums.known.share_of(&sums.all).value;
     (share >= UNKNOWN_MATERIAL).then(|| {
         format!(
-            "The home node of {:.0} % of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
-            share * 100.0
+            "The home node of {} of the accesses is unknown, so it is not known whether they are remote. No finding and no gain covers them.",
+            short_percent(share)
         )
     })
 }
@@ -257,7 +258,7 @@ fn confidence(criterion: &Criterion, gains: bool) -> (Confidence, String) {
 }
 
 fn percent(share: f64) -> String {
-    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { format!("{:.1} %", share * 100.0) }
+    if share.abs() < 0.01 { format!("{:.3} %", share * 100.0) } else { part_percent(share) }
 }
 
 /// What limits findings or a prediction, in whole sentences. `what`: their name with "do" or "does".

@@ -188,7 +188,7 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
         .column("NARROWED BY", Align::Left);
     for source in shown {
         let range = source.range.map_or_else(String::new, |(_, low, high)| format!(" ({})", range(low, high)));
-        table.row([format!("{}{range}", source.words), units::percent(source.share), source.narrowed_by.clone()]);
+        table.row([format!("{}{range}", source.words), units::part_percent(source.share), source.narrowed_by.clone()]);
     }
     format!("\n{}", table.render(look, 2))
 }

@@ -10,7 +10,7 @@ use numapilot_trace::record::Event;
 use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
 
 use super::Tasks;
-use crate::binaries::LoadedBinary;
+use crate::binaries::{LoadedBinary, Placed};
 use crate::extents::Changes;
 use crate::files::MappedFile;
 use crate::output::Output;
@@ -177,23 +177,43 @@ impl Tasks {
         if self.images[image].exe.is_empty() {
             self.images[image].exe.clone_from(&path);
         }
-        let binary = self.binaries.loaded(path, &shown, placed);
+        let binary = self.binaries.loaded(path, (&shown, &build_id), placed);
         let is_absent = binary.zeroed.is_none();
         // The kernel does not record that binaries are unmapped: what overlaps is not there any more.
         let modules = &mut self.images[image].modules;
         modules.retain(|old| !old.overlaps(placed.start, placed.start.saturating_add(placed.bytes)));
         modules.push(binary);
-        let id: ModuleId = out.new_module();
-        let event = Event::Module {
-            id,
-            address: VirtAddr(placed.start),
-            bytes: placed.bytes,
-            bias: placed.bias,
-            path: shown,
-            build_id,
-        };
+        let event = module_event(out.new_module(), placed, shown, build_id);
         self.tell(out, image, time, event)?;
         Ok(is_absent)
+    }
+
+    /// Takes in build ids of files that are told behind the files' mappings: `perf inject` writes a file's before the first sample in it. Binaries that were
+    /// told without one are told again: otherwise their functions would be looked up in whatever file is at the path here.
+    pub(crate) fn know_build_ids(
+        &mut self,
+        out: &mut Output,
+        found: &[(Vec<u8>, String)],
+        time: u64,
+    ) -> Result<(), ChunkError> {
+        for (build_id, path) in found {
+            self.known.build_ids.insert(path.clone(), build_id.clone());
+            for image in 0..self.images.len() {
+                let modules = self.images[image].modules.iter_mut();
+                let without = modules.filter(|binary| binary.path == *path && binary.build_id.is_empty());
+                let again: Vec<Placed> = without
+                    .map(|binary| {
+                        binary.build_id.clone_from(build_id);
+                        binary.placed
+                    })
+                    .collect();
+                for placed in again {
+                    let event = module_event(out.new_module(), placed, path.clone(), build_id.clone());
+                    self.tell(out, image, time, event)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Path and build id of a binary, as they are told. A file that is known not to be the one at its path here has another name, so that its addresses are not
@@ -261,6 +281,11 @@ impl Tasks {
             _ => PageKey::Own(image, address >> PAGE_SHIFT),
         }
     }
+}
+
+fn module_event(id: ModuleId, placed: Placed, path: String, build_id: Vec<u8>) -> Event {
+    let Placed { start, bytes, bias, .. } = placed;
+    Event::Module { id, address: VirtAddr(start), bytes, bias, path, build_id }
 }
 
 fn map_event((start, end): (u64, u64), flags: u32, file_offset: u64, path: &str) -> Event {

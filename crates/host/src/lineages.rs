@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use numapilot_host::Member;
+use crate::Member;
 
 /// A process, with the one from which it has its events.
 #[derive(Clone, Copy, Debug)]
