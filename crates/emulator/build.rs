@@ -11,6 +11,7 @@ use std::process::Command;
 /// Source files of the plugin itself.
 const PLUGIN_FILES: &[&str] = &[
     "access.c",
+    "allocator_go.c",
     "allocator_names.c",
     "allocator_symbols.c",
     "allocators.c",

@@ -1,4 +1,5 @@
-/* allocator_symbols.c: where a mapped ELF file has allocation functions: by its symbol table, else by the symbols that it offers to the loader.
+/* allocator_symbols.c: where a mapped ELF file has allocation functions: by its symbol table, else by the symbols that it offers to the loader; those of Go's
+ * heap also by Go's own table.
  *
  * The file is read, not mapped: another program may cut it short at any time, and nothing here may fault. Whatever is wrong with it, it has no such
  * functions. */
@@ -84,6 +85,12 @@ static uint64_t address_of(const struct search *search, uint64_t value) {
     return 0;
 }
 
+static void add(struct search *search, uint64_t address, const struct np_allocation_function *function, bool is_standard) {
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->found[i].address == address) return; /* another name of it */
+    if (search->count < search->room) search->found[search->count++] = (struct np_allocator_entry){address, function, is_standard};
+}
+
 static void take(struct search *search, const Elf64_Sym *symbol, const char *name) {
     if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || symbol->st_shndx == SHN_UNDEF) return;
     bool is_standard;
@@ -97,9 +104,7 @@ static void take(struct search *search, const Elf64_Sym *symbol, const char *nam
     uint64_t address = address_of(search, symbol->st_value);
     if (address == 0) return;
     if (is_standard && np_is_malloc(function)) search->has_malloc = true;
-    for (unsigned i = 0; i < search->count; i++)
-        if (search->found[i].address == address) return; /* another name of it */
-    if (search->count < search->room) search->found[search->count++] = (struct np_allocator_entry){address, function, is_standard};
+    add(search, address, function, is_standard);
 }
 
 static void take_all(struct search *search, const Elf64_Shdr *table, const char *names, uint64_t names_bytes, Elf64_Sym *symbols) {
@@ -135,6 +140,58 @@ static bool take_table(struct search *search, uint32_t type) {
     return is_read;
 }
 
+/* -- Go -- */
+
+/* Linkers write the table among constants, or, where its addresses are the loader's to fill in, among what is constant from then on. */
+static const char *const go_tables[] = {".gopclntab", ".data.rel.ro.gopclntab"};
+#define GO_MODULE ".go.module"
+#define SECTION_NAME_BYTES 32u
+
+/* A section that is in memory. */
+static bool section_named(const struct file *file, const char *name, Elf64_Shdr *section) {
+    Elf64_Shdr names;
+    char own[SECTION_NAME_BYTES];
+    size_t bytes = strlen(name) + 1;
+    if (bytes > sizeof own || !section_at(file, file->header.e_shstrndx, &names)) return false;
+    for (uint32_t i = 0; i < file->header.e_shnum && section_at(file, i, section); i++) {
+        if (section->sh_type != SHT_PROGBITS || !(section->sh_flags & SHF_ALLOC)) continue;
+        if (read_at(file->fd, own, bytes, names.sh_offset + section->sh_name) && memcmp(own, name, bytes) == 0) return true;
+    }
+    return false;
+}
+
+/* What is added to the addresses in the file's headers. False: the mapping is of no code. */
+static bool find_bias(const struct search *search, uint64_t *bias) {
+    const struct file *file = search->file;
+    for (unsigned i = 0; i < file->header.e_phnum; i++) {
+        const Elf64_Phdr *segment = &file->segments[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
+        if (segment->p_offset + segment->p_filesz <= search->offset || segment->p_offset >= search->offset + (search->hi - search->lo)) continue;
+        *bias = search->lo - search->offset + segment->p_offset - segment->p_vaddr;
+        return true;
+    }
+    return false;
+}
+
+static void take_go(void *context, const struct np_allocation_function *function, uint64_t address) {
+    struct search *search = context;
+    if (address - search->lo >= search->hi - search->lo) return;
+    search->has_go_registers = true;
+    add(search, address, function, false);
+}
+
+static void take_go_table(struct search *search) {
+    Elf64_Shdr table, module;
+    uint64_t bias;
+    for (unsigned i = 0; i < search->count; i++)
+        if (search->found[i].function->is_go) return;
+    unsigned kind = 0;
+    while (kind < sizeof go_tables / sizeof *go_tables && !section_named(search->file, go_tables[kind], &table)) kind++;
+    if (kind == sizeof go_tables / sizeof *go_tables || !find_bias(search, &bias)) return;
+    bool has_module = section_named(search->file, GO_MODULE, &module);
+    np_go_table_each(bias + table.sh_addr, table.sh_size, has_module ? bias + module.sh_addr : 0, take_go, search);
+}
+
 /* Without a malloc of its own an executable's other functions of these names are no allocator's; and arguments must be where they are looked for. */
 static unsigned keep_sound(const struct search *search) {
     unsigned kept = 0;
@@ -152,6 +209,7 @@ unsigned np_allocators_in_file(const char *path, uint64_t lo, uint64_t hi, uint6
     if (read_headers(&file)) {
         search.is_program = is_program(&file);
         if (!take_table(&search, SHT_SYMTAB)) take_table(&search, SHT_DYNSYM);
+        take_go_table(&search);
     }
     close(file.fd);
     return keep_sound(&search);
