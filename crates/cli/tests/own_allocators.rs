@@ -178,6 +178,33 @@ fn blocks_of_gos_heap_end_where_others_begin() {
     assert_eq!(trace.losses().reentrant, 0);
 }
 
+/// What `strip` leaves is Go's own table of functions: by it the heap's function is found, wherever the table says that the code begins.
+#[test]
+fn gos_heap_is_followed_in_stripped_programs() {
+    if !cfg!(target_arch = "x86_64") {
+        numapilot_not_run::not_run!(QemuPlugins, "the program is written for x86-64");
+        return;
+    }
+    let folder = scratch();
+    for (table, position) in [("-DTABLE=1", "-no-pie"), ("-DTABLE=2", "-pie")] {
+        let flags = ["-fno-omit-frame-pointer", "-mno-red-zone", "-fno-toplevel-reorder", table, position];
+        let program = build_plain(folder.path(), "go_stripped", GO_SOURCE, &flags);
+        finish(Command::new("strip").arg(&program)).succeeded();
+        let path = folder.path().join("stripped.numatrace");
+        let ran = record::<&str>(&path, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+        if has_no_emulator(&ran) {
+            return;
+        }
+        assert_eq!(ran.succeeded().stdout, "6\n");
+        let trace = Trace::open(&path).expect("the trace opens");
+        let blocks = objects_at(&trace, |site| site.place() == "main.go:12" && site.kind == ObjectKind::Pool);
+        let sizes: Vec<u64> = blocks.iter().map(|block| block.bytes).collect();
+        assert_eq!(sizes, [BYTES, BYTES, 2 * BYTES], "{table} {position}: {:?}", trace.sites());
+        let site = trace.site(blocks[0].site).expect("a site");
+        assert!(site.name.to_string().ends_with("in Go's heap"), "{table} {position}: {site:?}");
+    }
+}
+
 /// Path of a library of this architecture, whatever its version.
 fn installed(library: &str) -> String {
     let known = finish(Command::new("/sbin/ldconfig").arg("-p")).succeeded().stdout;
