@@ -36,6 +36,7 @@ const RUNTIME_FILES: &[&str] = &[
     "numa_cpus.c",
     "overlap.c",
     "pages.c",
+    "python.c",
     "residency.c",
     "ring.c",
     "sample.c",
