@@ -62,9 +62,24 @@ void *_PyThreadState_UncheckedGet(void) {
     return strcmp(mode, "unlocked") == 0 ? NULL : state;
 }
 
+static void write_to(volatile char *block, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) block[i] = 1;
+}
+
+/* What the interpreter calls. */
+__attribute__((noinline)) static void called(char *block, size_t bytes) { write_to(block, bytes); }
+
 __attribute__((noinline)) void *_PyEval_EvalFrameDefault(size_t bytes) {
     void *volatile block = malloc(bytes); /* LINE block */
+    called(block, bytes / 2);
+    write_to((char *)block + bytes / 2, bytes / 2);
     return block;
+}
+
+/* What the interpreter has no part in. */
+__attribute__((noinline)) static void outside(void) {
+    static char other[1 << 16];
+    write_to(other, sizeof other);
 }
 
 int main(int argc, char **argv) {
@@ -77,6 +92,7 @@ int main(int argc, char **argv) {
         sum += (size_t)block[7];
         free(block);
     }
+    outside();
     printf("%zu\n", sum);
     return 0;
 }
