@@ -101,7 +101,7 @@ fn an_emulated_programs_own_allocator_is_followed() {
         let marks: Vec<&String> = opened.marks().iter().map(|(_, text)| text).collect();
         assert!(!marks.iter().any(|text| text.contains("its own malloc")), "{what}: {marks:?}");
         let notes = report_json(&trace, &[]).to_string();
-        assert!(!notes.contains("allocator of its own"), "{what}: {notes}");
+        assert!(!notes.contains("allocator of its own") && !notes.contains("code without a name"), "{what}: {notes}");
     }
 }
 
@@ -127,6 +127,22 @@ fn blocks_of_a_malloc_that_wraps_the_next_are_recorded_once() {
         let losses = trace.losses();
         assert_eq!((losses.reentrant, losses.inconsistent_records, losses.unmatched_frees), (0, 0, 0), "{engine}");
     }
+}
+
+/// Its functions have no names by which they could be found, and the report says what that means.
+#[test]
+fn a_stripped_program_may_carry_an_allocator_that_is_not_found() {
+    let folder = scratch();
+    let program = program(folder.path(), false);
+    finish(Command::new("strip").arg(&program)).succeeded();
+    let trace = folder.path().join("stripped.numatrace");
+    let ran = record::<&str>(&trace, &["--engine", "emulate", "--machine", "opteron-8385"], &program, &[]);
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "3\n");
+    let report = report_json(&trace, &[]).to_string();
+    assert!(report.contains("most accesses are to memory that code without a name in prefixed has mapped"), "{report}");
 }
 
 #[test]

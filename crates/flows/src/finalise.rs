@@ -241,6 +241,9 @@ impl Made {
         if !allocators.is_empty() {
             meta.more.insert(own_allocators::KEY.to_owned(), serde_json::json!(allocators));
         }
+        if let Some(program) = own_allocators::nameless(&joined, &names, weight) {
+            meta.more.insert(own_allocators::NAMELESS_KEY.to_owned(), serde_json::json!(program));
+        }
         if joined.homes_of_others > 0 {
             meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
             add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);

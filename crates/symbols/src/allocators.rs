@@ -6,8 +6,9 @@
 use std::fs::File;
 
 use object::read::ReadCache;
-use object::{Object, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
+use crate::go_table::{self, GoTable};
 use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// A function of each allocator by which it is known.
@@ -22,9 +23,12 @@ const NAMES: [&[u8]; 7] = [
 ];
 /// The C library's function.
 const STANDARD: &[u8] = b"malloc";
+/// The function of Go's heap.
+const GO: &str = "runtime.mallocgc";
 
 /// The allocation function by which the binary at `path` is known to carry an allocator that is called directly: a name of its own (`je_malloc`), or `malloc`
-/// of a program. `None` if there is none, also of a library that replaces `malloc`: what calls `malloc` reaches it through the loader.
+/// of a program, or Go's
+/// (`runtime.mallocgc`) of one into which a library can be loaded. `None` if there is none, also of a library that replaces `malloc`: what calls `malloc` reaches it through the loader.
 ///
 /// # Errors
 /// If the file does not exist, is no ELF file, or is not the recorded binary.
@@ -46,5 +50,23 @@ pub fn own_allocator(path: &str, build_id: &[u8], is_program: bool) -> Result<Op
             own = Some(String::from_utf8_lossy(name).into_owned());
         }
     }
-    Ok(own)
+    Ok(own.or_else(|| has_go_heap(&file).then(|| GO.to_owned())))
+}
+
+fn has_go_heap<'d>(file: &impl Object<'d>) -> bool {
+    let is_dynamic = file.section_by_name(".interp").is_some();
+    let table = go_table::SECTIONS.iter().find_map(|name| file.section_by_name(name));
+    is_dynamic && table.and_then(|table| table.data().ok()).is_some_and(GoTable::is_recent)
+}
+
+/// Whether the binary at `path` has a symbol table, in which an allocator would be found.
+///
+/// # Errors
+/// If the file does not exist, is no ELF file, or is not the recorded binary.
+pub fn has_symbols(path: &str, build_id: &[u8]) -> Result<bool, Unresolved> {
+    check_path(path)?;
+    let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
+    let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
+    check_build_id(file.build_id().ok().flatten(), build_id)?;
+    Ok(file.symbols().next().is_some())
 }

@@ -3,6 +3,8 @@
 //! Layouts of Go 1.2, 1.16, 1.18 and 1.20 and later, by Go's sources (`debug/gosym/pclntab.go`, `internal/abi/symtab.go`). The table names the function
 //! whose code it is; calls inlined into it are not told apart, and their lines are those of the inlined code. A damaged table gives no names beyond the damage.
 
+/// Sections of the table, the second in position-independent programs of older versions.
+pub(crate) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Most functions of one binary; a table that claims more is damaged.
 const FUNCTIONS_MAX: u64 = 4 << 20;
 /// Most steps that are read in one function's line table.
@@ -66,6 +68,11 @@ impl<'d> GoTable<'d> {
             table.text = text;
         }
         Some(table)
+    }
+
+    /// Whether `data` begins as the tables of Go 1.18 and later do, of programs whose functions have their arguments in registers (on x86-64).
+    pub(crate) fn is_recent(data: &'d [u8]) -> bool {
+        GoTable::parse(data).is_some_and(|table| table.layout == Layout::Go118)
     }
 
     fn parse(data: &'d [u8]) -> Option<GoTable<'d>> {

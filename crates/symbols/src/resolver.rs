@@ -10,15 +10,13 @@ use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSegment, RelocationTarget};
 
 use crate::demangle::{short_function, tidy};
-use crate::go_table::GoTable;
+use crate::go_table::{self, GoTable};
 use crate::separate::{DebugFolders, has_plausible_sizes};
 use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// Upper limit on code offsets: no binary has code beyond it, and the symbol library overflows on such addresses.
 const OFFSET_END: u64 = 1 << 48;
 
-/// Sections of Go's table of functions, the second in position-independent programs.
-const GO_TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Where the table's header has the address of the code (Go 1.18 to 1.25).
 const GO_TEXT_IN_TABLE: u64 = 24;
 /// Section of what Go's runtime knows of the binary (`moduledata` in Go's `runtime/symtab.go`, since Go 1.26). It begins with the table's address.
@@ -151,7 +149,7 @@ impl Symbolizer for ElfSymbolizer {
 fn add_go_functions(path: &str, offsets: &[u64], resolved: &mut [Resolved]) -> Option<()> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = object::File::parse(&cache).ok()?;
-    let section = GO_TABLES.iter().find_map(|name| file.section_by_name(name))?;
+    let section = go_table::SECTIONS.iter().find_map(|name| file.section_by_name(name))?;
     let data = section.data().ok()?;
     let table = go_text(&file, section.address()).and_then(|text| GoTable::read_at(data, text));
     let from_text = || GoTable::read(data, file.section_by_name(".text")?.address(), file.entry());
