@@ -1,5 +1,7 @@
 //! The heap: its totals in sentences, a table of allocation sites and one of threads.
 
+use numapilot_flows::Object;
+use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 use numapilot_insight::HeapProfile;
 use numapilot_insight::HeapRow;
@@ -23,7 +25,8 @@ const LEGEND: &str = "AT PEAK: bytes of the site that were live when the whole h
 #[must_use]
 pub fn heap(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> String {
     let mut text = String::new();
-    for line in wrap(&sentences(profile), look.width.saturating_sub(2)) {
+    let says = [Some(sentences(profile)), left_out(trace)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    for line in wrap(&says, look.width.saturating_sub(2)) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push('\n');
@@ -44,6 +47,19 @@ pub fn heap_headline(engine: &str, look: Look) -> String {
          use it, record accesses: `numapilot doctor` says which engines can here; `--engine emulate` needs neither a PMU nor several nodes."
     );
     wrap(&says, look.width).iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Blocks that no function of malloc's family returned: of pools, and of Go's heap. Those of which only a sample is recorded have a table of their own.
+fn left_out(trace: &Trace) -> Option<String> {
+    let is_pools = |object: &&Object| {
+        object.sample.is_none() && trace.site(object.site).is_some_and(|site| site.kind == ObjectKind::Pool)
+    };
+    let count = trace.objects().iter().filter(is_pools).count() as u64;
+    let are = if count == 1 { "is" } else { "are" };
+    (count > 0).then(|| {
+        let blocks = units::counted(count, "block", "blocks");
+        format!("{blocks} of pools, or of a heap that is not malloc's, {are} not counted here: objects of kind pool.")
+    })
 }
 
 /// How much, how often, and what happened to it.
