@@ -138,6 +138,10 @@ fn what_only_looks_like_an_interpreter_does_no_harm() {
         let sites = heap["sites"].as_array().expect("sites");
         assert!(sites.iter().any(|row| row["place"] == "made.py:16"), "{mode}: {heap}");
     }
+    for (mode, function) in [("latin", "trouvé"), ("wide", "trouvé€")] {
+        let heap = fake(folder.path(), &program, mode);
+        assert_eq!(blocks(&heap, function), 100, "{mode}: {heap}");
+    }
     // Its interpreter passes the block on, so that it is its caller's.
     for mode in ["wild", "odd", "other", "threaded"] {
         let heap = fake(folder.path(), &program, mode);

@@ -150,7 +150,7 @@ static unsigned put_utf8(char *to, uint32_t c) {
     if (c < 0x80) return (unsigned)(to[0] = (char)c, 1);
     unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     for (unsigned i = more; i > 0; i--, c >>= 6) to[i] = (char)(0x80 | (c & 0x3f));
-    to[0] = (char)((0xf00 >> more & 0xff) | c);
+    to[0] = (char)((0xf00 >> (more + 1) & 0xff) | c);
     return more + 1;
 }
 
