@@ -26,9 +26,9 @@ const STANDARD: &[u8] = b"malloc";
 /// The function of Go's heap.
 const GO: &str = "runtime.mallocgc";
 
-/// The allocation function by which the binary at `path` is known to carry an allocator that is called directly: a name of its own (`je_malloc`), or `malloc`
-/// of a program, or Go's
-/// (`runtime.mallocgc`) of one into which a library can be loaded. `None` if there is none, also of a library that replaces `malloc`: what calls `malloc` reaches it through the loader.
+/// The allocation function by which the binary at `path` is known to carry an allocator that is called directly: a name of its own (`je_malloc`), `malloc` of a
+/// program, or Go's `runtime.mallocgc` of one into which a library can be loaded. `None` if there is none, also of a library that replaces `malloc`: what
+/// calls `malloc` reaches it through the loader.
 ///
 /// # Errors
 /// If the file does not exist, is no ELF file, or is not the recorded binary.
