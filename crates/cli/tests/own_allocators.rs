@@ -1,5 +1,6 @@
 //! Allocators that a program carries itself: engine `emulate` records each of their blocks, and the others say which allocator they cannot see.
 
+use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -143,6 +144,30 @@ fn a_stripped_program_may_carry_an_allocator_that_is_not_found() {
     assert_eq!(ran.succeeded().stdout, "3\n");
     let report = report_json(&trace, &[]).to_string();
     assert!(report.contains("most accesses are to memory that code without a name in prefixed has mapped"), "{report}");
+}
+
+/// As distributions package it.
+#[test]
+fn a_debug_file_tells_where_a_stripped_program_has_its_allocator() {
+    let folder = scratch();
+    let program = build_plain(folder.path(), "prefixed", SOURCE, &["-fno-builtin", "-Wl,--build-id"]);
+    let notes = finish(Command::new("readelf").env("LC_ALL", "C").arg("-n").arg(&program)).succeeded().stdout;
+    let id = notes.split_once("Build ID: ").expect("a build id").1;
+    let id = id.split_whitespace().next().expect("its digits");
+    let own = folder.path().join("debug/.build-id").join(&id[..2]);
+    fs::create_dir_all(&own).expect("a folder");
+    let debug = own.join(format!("{}.debug", &id[2..]));
+    finish(Command::new("objcopy").arg("--only-keep-debug").args([&program, &debug])).succeeded();
+    finish(Command::new("strip").arg(&program)).succeeded();
+    let trace = folder.path().join("debug.numatrace");
+    let mut command = numapilot(&["record", "--quiet", "--force", "--engine", "emulate", "--machine", "opteron-8385"]);
+    command.env("NUMAPILOT_DEBUG_DIRS", folder.path().join("debug"));
+    let ran = finish(command.arg("-o").arg(&trace).arg("--").arg(&program));
+    if has_no_emulator(&ran) {
+        return;
+    }
+    assert_eq!(ran.succeeded().stdout, "3\n");
+    check_blocks(&Trace::open(&trace).expect("the trace opens"), "prefixed");
 }
 
 #[test]

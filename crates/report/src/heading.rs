@@ -287,8 +287,8 @@ fn nameless(program: &NamelessProgram, holds_faults: bool) -> String {
     let samples = if holds_faults { "page faults" } else { "accesses" };
     format!(
         "most {samples} are to memory that code without a name in {} has mapped, and that program has no symbol table: if an allocator is linked into it, its \
-         blocks are not recorded as objects; record a build that was not stripped with --engine emulate, or have the program report its blocks \
-         (docs/guides/pools.md)",
+         blocks are not recorded as objects; install its debug file, or take a build that was not stripped, and record with --engine emulate, or have the \
+         program report its blocks (docs/guides/pools.md)",
         program.name()
     )
 }

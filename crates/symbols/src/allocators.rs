@@ -4,11 +4,13 @@
 //! in the emulator (`crates/emulator/c/allocator_names.c`, which has all of their names).
 
 use std::fs::File;
+use std::path::Path;
 
 use object::read::ReadCache;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use crate::go_table::{self, GoTable};
+use crate::separate::DebugFolders;
 use crate::unresolved::{Unresolved, check_build_id, check_path};
 
 /// A function of each allocator by which it is known.
@@ -37,20 +39,44 @@ pub fn own_allocator(path: &str, build_id: &[u8], is_program: bool) -> Result<Op
     let cache = ReadCache::new(File::open(path).map_err(|_| Unresolved::NoFile)?);
     let file = object::File::parse(&cache).map_err(|_| Unresolved::NotElf)?;
     check_build_id(file.build_id().ok().flatten(), build_id)?;
-    let mut own = None;
+    let mut names = names_in(&file);
+    if names == Names::default() && file.symbols().next().is_none() {
+        names = names_in_debug_file(path);
+    }
+    if names.has_malloc {
+        return Ok(is_program.then(|| "malloc".to_owned()));
+    }
+    Ok(names.own.or_else(|| has_go_heap(&file).then(|| GO.to_owned())))
+}
+
+/// What the symbols of a file tell.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
+    /// It replaces the C library's function.
+    has_malloc: bool,
+    own: Option<String>,
+}
+
+fn names_in<'d>(file: &impl Object<'d>) -> Names {
+    let mut names = Names::default();
     for symbol in file.symbols().chain(file.dynamic_symbols()) {
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             continue;
         }
         let Ok(name) = symbol.name_bytes() else { continue };
-        if name == STANDARD && symbol.is_global() {
-            return Ok(is_program.then(|| "malloc".to_owned()));
-        }
-        if own.is_none() && NAMES.contains(&name) {
-            own = Some(String::from_utf8_lossy(name).into_owned());
+        names.has_malloc |= name == STANDARD && symbol.is_global();
+        if names.own.is_none() && NAMES.contains(&name) {
+            names.own = Some(String::from_utf8_lossy(name).into_owned());
         }
     }
-    Ok(own.or_else(|| has_go_heap(&file).then(|| GO.to_owned())))
+    names
+}
+
+fn names_in_debug_file(path: &str) -> Names {
+    let Some(debug) = DebugFolders::default().find(Path::new(path)).file else { return Names::default() };
+    let Ok(file) = File::open(debug) else { return Names::default() };
+    let cache = ReadCache::new(file);
+    object::File::parse(&cache).map(|file| names_in(&file)).unwrap_or_default()
 }
 
 fn has_go_heap<'d>(file: &impl Object<'d>) -> bool {
@@ -59,7 +85,7 @@ fn has_go_heap<'d>(file: &impl Object<'d>) -> bool {
     is_dynamic && table.and_then(|table| table.data().ok()).is_some_and(GoTable::is_recent)
 }
 
-/// Whether the binary at `path` has a symbol table, in which an allocator would be found.
+/// Whether the binary at `path` has a symbol table of its own, in which an allocator would be found.
 ///
 /// # Errors
 /// If the file does not exist, is no ELF file, or is not the recorded binary.

@@ -78,3 +78,17 @@ fn stripped_binaries_have_no_symbols() {
     assert_eq!(has_symbols(path, &[]), Ok(false));
     assert_eq!(has_symbols("/nonexistent", &[]), Err(Unresolved::NoFile));
 }
+
+#[test]
+fn the_debug_file_of_a_stripped_binary_tells_of_its_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let hidden = format!("static __attribute__((used)) void *je_malloc{BODY}{MAIN}");
+    let binary = compiled(folder.path(), "server", &hidden, &[]);
+    let debug = folder.path().join("server.debug");
+    let run = |command: &mut Command| assert!(command.status().expect("binutils").success());
+    run(Command::new("objcopy").arg("--only-keep-debug").args([&binary, &debug]));
+    run(Command::new("strip").arg(&binary));
+    assert_eq!(found(&binary, true), None);
+    run(Command::new("objcopy").arg(format!("--add-gnu-debuglink={}", debug.display())).arg(&binary));
+    assert_eq!(found(&binary, true).as_deref(), Some("je_malloc"));
+}
