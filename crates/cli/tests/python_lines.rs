@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::common::*;
+use numapilot_flows::ObjectKind;
 use numapilot_flows::Trace;
 use numapilot_not_run::not_run;
 use numapilot_trace::ids::StackId;
@@ -171,21 +172,21 @@ fn accesses_have_the_functions_that_the_interpreter_runs() {
         }
         assert_eq!(ran.succeeded().stdout, "4950\n", "{engine}, {mode}");
         let trace = Trace::open(&path).expect("the trace opens");
-        let frames_of = |function: &str| {
+        let frames_of = |function: &str, kind: ObjectKind| {
             let accesses = trace.accesses().filter(|access| {
                 let frames = &trace.location(access.location).frames;
-                frames.iter().any(|frame| &*frame.function == function)
+                trace.kind_of(access.object) == kind && frames.iter().any(|frame| &*frame.function == function)
             });
             accesses.map(|access| python_frames(&trace, access.stack)).collect::<Vec<_>>()
         };
         let expected: &[(String, u32)] = if mode == "good" { &invented } else { &[] };
         for function in ["called", "_PyEval_EvalFrameDefault"] {
-            let found = frames_of(function);
+            let found = frames_of(function, ObjectKind::Heap);
             assert!(found.len() > 10, "{engine}, {mode}, {function}: {}", found.len());
             assert!(found.iter().all(|frames| frames == expected), "{engine}, {mode}, {function}: {found:?}");
         }
         if engine == "emulate" {
-            let found = frames_of("outside");
+            let found = frames_of("outside", ObjectKind::Static);
             assert!(found.len() > 500 && found.iter().all(Vec::is_empty), "{mode}: {found:?}");
         }
     }
