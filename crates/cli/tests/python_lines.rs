@@ -109,8 +109,11 @@ fn arrays_have_the_lines_that_made_them() {
         assert_eq!((name.as_str(), blocks, threads), ("table", 3, 3), "{engine}");
         assert!(near(bytes, 3 * 8 * 10_000), "{engine}: {bytes}");
     }
-    let stacks =
-        run(&["report", folder.path().join("track.numatrace").to_str().expect("UTF-8"), "--svg", "-"]).succeeded();
+    let track = folder.path().join("track.numatrace");
+    let text = run(&["report", track.to_str().expect("UTF-8"), "--heap"]).succeeded().stdout;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Python's small objects are not counted here: the interpreter has mapped up to"), "{text}");
+    let stacks = run(&["report", track.to_str().expect("UTF-8"), "--svg", "-"]).succeeded();
     assert!(
         stacks.stdout.contains("fill") && stacks.stdout.contains("blocks"),
         "Python's functions are in the call stacks"

@@ -2,6 +2,8 @@
 
 use numapilot_flows::Object;
 use numapilot_flows::ObjectKind;
+use numapilot_flows::Site;
+use numapilot_flows::SiteId;
 use numapilot_flows::Trace;
 use numapilot_insight::HeapProfile;
 use numapilot_insight::HeapRow;
@@ -25,7 +27,7 @@ const LEGEND: &str = "AT PEAK: bytes of the site that were live when the whole h
 #[must_use]
 pub fn heap(profile: &HeapProfile, trace: &Trace, top: usize, look: Look) -> String {
     let mut text = String::new();
-    let says = [Some(sentences(profile)), left_out(trace)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let says = [vec![sentences(profile)], left_out(trace)].concat().join(" ");
     for line in wrap(&says, look.width.saturating_sub(2)) {
         text.push_str(&format!("  {line}\n"));
     }
@@ -49,17 +51,30 @@ pub fn heap_headline(engine: &str, look: Look) -> String {
     wrap(&says, look.width).iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Blocks that no function of malloc's family returned: of pools, and of Go's heap. Those of which only a sample is recorded have a table of their own.
-fn left_out(trace: &Trace) -> Option<String> {
-    let is_pools = |object: &&Object| {
-        object.sample.is_none() && trace.site(object.site).is_some_and(|site| site.kind == ObjectKind::Pool)
-    };
+/// Memory that is a heap's, and not of malloc's family: blocks of pools, and of Go's heap; arenas of a Python interpreter. Blocks of which only a sample is
+/// recorded have a table of their own.
+fn left_out(trace: &Trace) -> Vec<String> {
+    let kind_of = |object: &Object| trace.site(object.site).map(|site| site.kind);
+    let is_pools = |object: &&Object| object.sample.is_none() && kind_of(object) == Some(ObjectKind::Pool);
     let count = trace.objects().iter().filter(is_pools).count() as u64;
-    let are = if count == 1 { "is" } else { "are" };
-    (count > 0).then(|| {
+    let mut parts = Vec::new();
+    if count > 0 {
         let blocks = units::counted(count, "block", "blocks");
-        format!("{blocks} of pools, or of a heap that is not malloc's, {are} not counted here: objects of kind pool.")
-    })
+        let are = if count == 1 { "is" } else { "are" };
+        parts.push(format!(
+            "{blocks} of pools, or of a heap that is not malloc's, {are} not counted here: objects of kind pool."
+        ));
+    }
+    let arenas = (0..).map(SiteId).zip(trace.sites()).filter(|(_, site)| &*site.name == Site::PYTHON_ARENAS);
+    let bytes: u64 = arenas.map(|(id, _)| trace.site_size(id).peak_live_bytes).sum();
+    if bytes > 0 {
+        parts.push(format!(
+            "{} are not counted here: the interpreter has mapped up to {} at a time for them.",
+            Site::PYTHON_ARENAS,
+            units::bytes(bytes)
+        ));
+    }
+    parts
 }
 
 /// How much, how often, and what happened to it.
