@@ -20,6 +20,7 @@ use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, 
 use crate::error::{FlowError, StreamError};
 use crate::instrumentation::{self, Instrumentation};
 use crate::join::{Conventions, Generated, Joined, JoinedAccess, Joiner};
+use crate::model::Location;
 use crate::own_allocators;
 use crate::rows;
 use crate::symbolise::{ElfLayouts, Names, resolve};
@@ -36,6 +37,9 @@ const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: \
                                     totals by node are estimated from samples, whose homes are right; times in the recording charge for \
                                     latencies as counted";
+
+const NO_PYTHON_NOTE: &str = "call stacks of page faults and samples have no functions of Python, as those of allocations do, because the kernel sees native \
+                              code only: record with --engine emulate, or run Python 3.12 or later, built with frame pointers, with -X perf";
 
 /// Forked processes' remote accesses to memory that they inherited are noted if they are more than one sample in this many.
 const INHERITED_PARTS: u64 = 100;
@@ -242,9 +246,15 @@ impl Made {
         if !allocators.is_empty() {
             meta.more.insert(own_allocators::KEY.to_owned(), serde_json::json!(allocators));
         }
+        if let Some(program) = own_allocators::nameless(&joined, &names, weight) {
+            meta.more.insert(own_allocators::NAMELESS_KEY.to_owned(), serde_json::json!(program));
+        }
         if joined.homes_of_others > 0 {
             meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
             add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);
+        }
+        if lacks_python(meta.engine.known(), &names.locations) {
+            add_note(&mut meta.more, NO_PYTHON_NOTE);
         }
         if joined.inherited_remote.saturating_mul(INHERITED_PARTS) > samples {
             add_note(&mut meta.more, &inherited_note(joined.inherited_remote, samples));
@@ -523,6 +533,16 @@ fn inherited_note(remote: u64, samples: u64) -> String {
     )
 }
 
+/// Whether stacks of samples are without the Python functions that stacks of allocations show: those that Python itself names for perf begin with `py::`.
+fn lacks_python(engine: Option<Engine>, locations: &[Location]) -> bool {
+    let is_named_for_perf = |location: &Location| {
+        location.is_generated() && location.frames.iter().any(|frame| frame.function.starts_with("py::"))
+    };
+    matches!(engine, Some(Engine::Fault | Engine::Pmu))
+        && locations.iter().any(|location| &*location.module == Location::PYTHON)
+        && !locations.iter().any(is_named_for_perf)
+}
+
 /// Adds to the notes, which reports show.
 fn add_note(more: &mut serde_json::Map<String, serde_json::Value>, note: &str) {
     let notes = more.entry("notes").or_insert_with(|| serde_json::Value::Array(Vec::new()));
@@ -585,6 +605,22 @@ fn exits(session: &SessionFacts<'_>, joined: &Joined) -> Vec<ExitInfo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Frame;
+
+    #[test]
+    fn stacks_of_samples_lack_python_unless_it_names_its_functions_for_perf() {
+        let location = |module: &str, function: &str| Location {
+            module: module.into(),
+            frames: vec![Frame { function: function.into(), ..Frame::default() }],
+            ..Location::default()
+        };
+        let python = [location("/usr/bin/python3", "main"), location("[python]", "fill")];
+        assert!(lacks_python(Some(Engine::Fault), &python) && lacks_python(Some(Engine::Pmu), &python));
+        assert!(!lacks_python(Some(Engine::Emulate), &python) && !lacks_python(Some(Engine::Track), &python));
+        assert!(!lacks_python(Some(Engine::Fault), &python[..1]));
+        let named = [&python[..], &[location("[jit]", "py::fill:/srv/a.py")]].concat();
+        assert!(!lacks_python(Some(Engine::Fault), &named));
+    }
 
     #[test]
     fn a_share_that_is_not_all_does_not_read_as_all_nor_one_that_is_something_as_nothing() {

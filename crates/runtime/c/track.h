@@ -31,6 +31,7 @@ struct np_tls {
     void *nested_last;     /* the last of those blocks */
     size_t nested_bytes;   /* and its size */
     void *outer_block;     /* the block that the outermost hook gives back */
+    uintptr_t python_state; /* of the Python interpreter, when the thread was last seen there (python.h) */
     uint32_t end_rounds;   /* rounds of key destructors seen */
     uint32_t forked_pid;   /* the child process that this thread has already been made anew in */
     uint64_t fork_order;   /* stamp before the fork under way */

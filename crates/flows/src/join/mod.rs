@@ -173,6 +173,8 @@ pub(crate) struct Joined {
     pub objects: Vec<Object>,
     pub lifetimes: Vec<Lifetime>,
     pub sites: Vec<SiteKey>,
+    /// Accesses to objects of each site, by their samples' weights; sites at the end without any are left out.
+    pub site_accesses: Vec<u64>,
     pub threads: Vec<Thread>,
     pub thread_extras: Vec<ThreadExtra>,
     pub processes: Vec<Process>,
@@ -196,6 +198,16 @@ pub(crate) struct Joined {
     /// Accesses of forked processes to memory that they have from their parent, and that is taken to be on another node, as the parent's is.
     pub inherited_remote: u64,
     pub end: TimeNs,
+}
+
+impl Joined {
+    fn note_access(&mut self, object: u32, weight: u32) {
+        let site = self.objects[object as usize].site.0 as usize;
+        if self.site_accesses.len() <= site {
+            self.site_accesses.resize(site + 1, 0);
+        }
+        self.site_accesses[site] += u64::from(weight);
+    }
 }
 
 /// State of one thread during the join.
@@ -392,8 +404,9 @@ impl<L: Layouts> Joiner<L> {
         let is_there = access.cpu.is_none() || access.cpu == cpu;
         let node = access.node.or(node.filter(|_| is_there));
         let found = self.find(process, address);
-        if found.is_none() {
-            self.out.losses.accesses_without_object += 1;
+        match found {
+            Some(object) => self.out.note_access(object, access.weight),
+            None => self.out.losses.accesses_without_object += 1,
         }
         let home = if self.conventions.accesses_are_faults {
             self.placed_by_fault(record, access, (process, node), found)
