@@ -30,6 +30,37 @@ fn a_fleet_answers_as_its_traces_do_together() {
     }
 }
 
+/// Which files each hash join of a plan keeps in memory: its first input's, by the plan's indentation.
+fn kept_in_memory(plan: &str) -> Vec<String> {
+    let lines: Vec<&str> = plan.lines().collect();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let joins = (0..lines.len()).filter(|&at| lines[at].trim_start().starts_with("HashJoinExec"));
+    let first_input = |at: usize| {
+        let inner = indent(lines[at]) + 2;
+        let end = (at + 2..lines.len()).find(|&next| indent(lines[next]) <= inner).unwrap_or(lines.len());
+        lines[at + 1..end].join("\n")
+    };
+    joins.map(first_input).collect()
+}
+
+/// Make sure that memory does not grow with the accesses of a fleet, but with its objects and threads, of which there are far fewer.
+#[test]
+fn joins_keep_objects_and_threads_in_memory_and_not_accesses() {
+    let folder = scratch();
+    fleet(4, folder.path());
+    for name in ["fleet-remote", "fleet-types"] {
+        let plan = answer(&[text(folder.path()), "--run", name, "--explain"]);
+        let kept = kept_in_memory(&plan);
+        assert_eq!(kept.len(), 2, "{name}:\n{plan}");
+        for side in &kept {
+            assert!(
+                side.contains(".parquet") && !side.contains("accesses.parquet"),
+                "{name} keeps:\n{side}\nin\n{plan}"
+            );
+        }
+    }
+}
+
 #[test]
 fn conditions_on_hosts_and_runs_choose_files() {
     let folder = scratch();
