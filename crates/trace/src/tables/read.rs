@@ -46,6 +46,15 @@ impl TraceReader {
         Ok(TraceReader { folder: folder.to_path_buf(), meta: Meta::read(folder)? })
     }
 
+    /// As [`TraceReader::open`], for a reader of many traces: what it knows of each is the [`Meta::brief`] part.
+    ///
+    /// # Errors
+    /// As [`TraceReader::open`].
+    pub fn open_brief(folder: &Path) -> Result<TraceReader, TableError> {
+        let TraceReader { folder, meta } = TraceReader::open(folder)?;
+        Ok(TraceReader { folder, meta: meta.brief() })
+    }
+
     /// What is known about the recording as a whole.
     #[must_use]
     pub fn meta(&self) -> &Meta {
