@@ -244,13 +244,22 @@ impl Accesses {
     /// Computes the weight of each row's cluster: all samples of one cache line in one address space. `space` gives a thread's
     /// address space. Call it when the rows have their final order.
     pub(crate) fn cluster_by_line(&mut self, space: impl Fn(ThreadIndex) -> u32) {
-        let key = |row: &Row| (space(ThreadIndex(row.thread)), row.address / LINE_BYTES);
-        let mut weights: HashMap<(u32, u64), f32> = HashMap::new();
+        let mut clusters: HashMap<(u32, u64), u32> = HashMap::new();
+        let mut weights: Vec<f32> = Vec::new();
+        // A row's cluster is remembered: looking it up once more would cost another miss of the caches for each row.
+        let mut cluster_of: Vec<u32> = Vec::with_capacity(self.rows.len());
         for row in &self.rows {
-            *weights.entry(key(row)).or_default() += row.weight as f32;
+            let next = weights.len() as u32;
+            let key = (space(ThreadIndex(row.thread)), row.address / LINE_BYTES);
+            let cluster = *clusters.entry(key).or_insert(next);
+            if cluster == next {
+                weights.push(0.0);
+            }
+            weights[cluster as usize] += row.weight as f32;
+            cluster_of.push(cluster);
         }
-        for row in &mut self.rows {
-            row.cluster = weights[&key(row)];
+        for (row, cluster) in self.rows.iter_mut().zip(cluster_of) {
+            row.cluster = weights[cluster as usize];
         }
     }
 
