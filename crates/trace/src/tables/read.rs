@@ -166,6 +166,27 @@ impl<T: Table> TableReader<T> {
         self.rows
     }
 
+    /// Number of row groups.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.reader.num_row_groups()
+    }
+
+    /// The file. Several readers of it can read different groups at the same time; each must open it for itself, because a file has one position.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the row group of this number, from 0; `None` if there are not so many. [`TableReader::next_group`] goes on behind it.
+    ///
+    /// # Errors
+    /// If the row group is damaged.
+    pub fn group(&mut self, number: usize) -> Result<Option<T>, TableError> {
+        self.next = number;
+        self.next_group()
+    }
+
     /// Reads the next row group; `None` after the last.
     ///
     /// # Errors
