@@ -122,7 +122,7 @@ class Tables(unittest.TestCase):
 
     def test_the_status_is_of_the_worst(self):
         bench, slow, same = tool(), rows_of([(1, 1.2)] * 6), rows_of([(1, 1)] * 6)
-        failed = {is_new: comparison.Failed("import", is_new, "no perf") for is_new in (False, True)}
+        failed = {is_new: comparison.Failed("import", "no perf", is_new) for is_new in (False, True)}
         self.assertEqual(bench.status_of(slow + same, [], 0.05), 1)
         self.assertEqual(bench.status_of(slow + same, [], 0.25), 0)
         self.assertEqual(bench.status_of(same, [failed[False]], 0.05), 0)
@@ -381,6 +381,14 @@ class Guard(unittest.TestCase):
         found = [(one["name"], one["value"], one["better"]) for one in data["figures"]]
         self.assertEqual(found, [("chunks to a trace", 10, "more"), ("an access at rest", 7, "less")])
         self.assertEqual(data["revision"], self.git("describe", "--always").strip())
+
+    def test_a_benchmark_that_fails_keeps_no_other_from_being_measured(self):
+        out = self.root / "build" / "figures.json"
+        # The library that `flows` needs is not in this project.
+        done = self.compare("flows", "offline", "--json", str(out))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("FAILED: flows:", done.stdout)
+        self.assertEqual([one["benchmark"] for one in json.loads(out.read_text())["figures"]], ["offline", "offline"])
 
 
 if __name__ == "__main__":

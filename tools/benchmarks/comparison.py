@@ -8,11 +8,12 @@ LEAST_ROUNDS = 3
 
 
 class Failed(Exception):
-    """A benchmark that failed on one of the sides. `is_new`: on the new one."""
+    """A benchmark that failed; in a comparison `is_new` says on which side."""
 
-    def __init__(self, benchmark, is_new, reason):
-        super().__init__(f"{benchmark}: on the {'new' if is_new else 'old'} revision: {reason}")
-        self.is_new = is_new
+    def __init__(self, benchmark, reason, is_new=None):
+        where = "" if is_new is None else f" on the {'new' if is_new else 'old'} revision:"
+        super().__init__(f"{benchmark}:{where} {reason}")
+        self.benchmark, self.reason, self.is_new = benchmark, reason, is_new
 
 
 def orders(number):
@@ -20,18 +21,26 @@ def orders(number):
     return ("old", "new", "new", "old") if number % 2 == 0 else ("new", "old", "old", "new")
 
 
-def measured(bench, benchmark, is_new):
-    """The figures of one run; what it prints is left out. Raises `Failed` with what a failing command said."""
+def figures_of(bench, benchmark):
+    """The figures of one run. Raises `Failed` with what a failing command said."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            return bench.measure_one(benchmark)
+        return bench.measure_one(benchmark)
     except SystemExit as error:
         # A signal ends this process with a number; a benchmark that fails, with words.
         if not isinstance(error.code, str):
             raise
-        raise Failed(benchmark, is_new, error.code.removeprefix("bench: ")) from error
+        raise Failed(benchmark, error.code.removeprefix("bench: ")) from error
     except Exception as error:
-        raise Failed(benchmark, is_new, f"{type(error).__name__}: {error}") from error
+        raise Failed(benchmark, f"{type(error).__name__}: {error}") from error
+
+
+def measured(bench, benchmark, is_new):
+    """The figures of one side's run; what it prints is left out."""
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return figures_of(bench, benchmark)
+    except Failed as failure:
+        raise Failed(benchmark, failure.reason, is_new) from failure
 
 
 def round_of(sides, benchmark, number):
