@@ -1,8 +1,10 @@
 """Unit tests of the benchmarks' tools (tools/bench, tools/benchmarks): statistics, tables, the page, and a comparison of two revisions of a project that is
 made here, with a cargo that builds nothing. Run by crates/cli/tests/speed_guard.rs."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -14,12 +16,13 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER))
 sys.dont_write_bytecode = True
 
-from benchmarks import comparison, figures, page, ratios  # noqa: E402
+from benchmarks import analysis, comparison, figures, page, ratios  # noqa: E402
 from benchmarks.figures import Figure  # noqa: E402
 
 
@@ -170,6 +173,90 @@ class Turns(unittest.TestCase):
         self.assertEqual({name for name, *_ in runs}, {"offline"})
         self.assertEqual([str(one) for one in failed], ["import: on the new revision: no such option"])
         self.assertEqual(sides["new"].asked.count("import"), 1)
+
+
+OUTPUTS = {
+    "offline_rate": "finalise: 5000000 accesses in 1.60 s: 3.12 million/s, 4990 locations\nfinalise: 450 ns of CPU time per access\n"
+                    "at rest: 11.9 bytes per access\nopen: 9.50 million/s\niterate: 310 million/s (77 remote)\n",
+    "dictionary_rate": "1048576 values of each column; medians of 5 rounds of 16, both sides in turn\n"
+                       "thread                 3.1         22.4     7.2           10            12\n"
+                       "weight             refused         30.1                             99\nall of a row          41.5        180.2     4.3\n",
+    "speed": "first-touch   48 threads, 8 nodes,  4.2 million pages: 60 s in 7.25 s, 8 simulated seconds per second; 1 epochs, 2 solutions, 3 pages moved\n"
+             "carrefour     16 threads, 4 nodes,  0.3 million pages: 60 s in 0.50 s, 120 simulated seconds per second; 1 epochs, 2 solutions, 3 pages moved\n",
+}
+GROUP_BYS = """way                         start                  matrix                 objects                   pages  pandas / it
+numapilot query              0.00        0.50 (0.45-0.60)      0.40 (0.35-0.50)      2.60 (2.50-2.80)          4.1
+DuckDB                       0.12        0.25 (0.24-0.26)      0.26 (0.25-0.27)      1.24 (1.20-1.30)          8.0
+"""
+FLEET = """ hosts engine     seconds     MiB   from opening the fleet to the answers of fleet-remote, fleet-types
+  1000 ours          4.10     310   1014 rows, the reference
+  1000 duckdb        5.20       -   1014 rows, the same bytes
+"""
+
+
+class Readings(unittest.TestCase):
+    """What is read from the output of what a benchmark runs: a pattern that does not fit would leave a figure out without a word."""
+
+    def found(self, benchmark, output=""):
+        class Bench(analysis.Analysis):
+            def example(self, package, name, *features):
+                return OUTPUTS[name]
+
+            def peers(self):
+                return "python3"
+
+            def query_tool(self):
+                return "numapilot-query"
+
+            def big_trace(self):
+                return "big.numatrace"
+
+            def cargo(self, *words):
+                return ""
+
+        bench = Bench("numapilot", "build")
+        self.addCleanup(bench.close)
+        with mock.patch.object(analysis, "run", lambda *_, **__: output), contextlib.redirect_stdout(io.StringIO()):
+            figures = bench.measure_one(benchmark)
+        return {one.name: (one.value, one.unit, one.better, one.peer_value) for one in figures}
+
+    def test_joining_and_opening(self):
+        rate = "million accesses/s"
+        self.assertEqual(self.found("offline"), {
+            "chunks to a trace": (3.12, rate, "more", None),
+            "CPU time of an access": (450, "ns", "less", None),
+            "an access at rest": (11.9, "bytes", "less", None),
+            "opening a trace": (9.5, rate, "more", None),
+            "walking a trace": (310, rate, "more", None),
+        })
+
+    def test_dictionaries_beside_their_peer(self):
+        self.assertEqual(self.found("dictionary"), {"dictionary columns of a row": (41.5, "ns", "less", 180.2)})
+
+    def test_simulated_minutes(self):
+        self.assertEqual(self.found("simulate"), {
+            "a minute under first-touch, 48 threads, 8 nodes, 4.2 million pages": (7.25, "s", "less", None),
+            "a minute under carrefour, 16 threads, 4 nodes, 0.3 million pages": (0.5, "s", "less", None),
+        })
+
+    def test_group_bys_beside_their_peer(self):
+        self.assertEqual(self.found("query", GROUP_BYS), {
+            "group by matrix": (0.5, "s", "less", 0.25),
+            "group by objects": (0.4, "s", "less", 0.26),
+            "group by pages": (2.6, "s", "less", 1.24),
+        })
+
+    def test_time_and_memory_of_a_fleet(self):
+        self.assertEqual(self.found("fleet", FLEET), {
+            "two questions to 1000 hosts": (4.1, "s", "less", None),
+            "memory for 1000 hosts": (310, "MiB", "less", None),
+        })
+
+    def test_every_figure_of_the_page_is_one_that_a_benchmark_gives(self):
+        kept = {(entry["benchmark"], entry["name"]) for entry in page.load()}
+        for benchmark, output in (("offline", ""), ("dictionary", ""), ("simulate", ""), ("query", GROUP_BYS), ("fleet", FLEET)):
+            for name in self.found(benchmark, output):
+                self.assertIn((benchmark, name), kept)
 
 
 ENTRIES = [
