@@ -189,37 +189,40 @@ fn objects(columns: ObjectColumns) -> Result<(Vec<Object>, Vec<Site>), String> {
     check_ids("objects", &columns.object)?;
     let mut sites: Vec<Option<Site>> = Vec::new();
     let mut objects = Vec::with_capacity(columns.len());
-    for row in columns.rows() {
-        let index = row.site as usize;
+    // Whole rows would copy seven shared texts for each object, and a site has many objects.
+    for row in 0..columns.len() {
+        let (object, site) = (columns.object[row], columns.site[row]);
+        let index = site as usize;
         if index > columns.len() {
-            return Err(format!("object {} has site {}, more than there can be", row.object, row.site));
+            return Err(format!("object {object} has site {site}, more than there can be"));
         }
         if index >= sites.len() {
             sites.resize(index + 1, None);
         }
         sites[index].get_or_insert_with(|| Site {
-            kind: ObjectKind::from_word(&row.kind).unwrap_or_default(),
-            name: row.name.clone(),
-            function: row.site_function.clone(),
-            file: row.site_file.clone(),
-            line: row.site_line,
-            module: row.module.clone(),
+            kind: ObjectKind::from_word(&columns.kind[row]).unwrap_or_default(),
+            name: columns.name[row].clone(),
+            function: columns.site_function[row].clone(),
+            file: columns.site_file[row].clone(),
+            line: columns.site_line[row],
+            module: columns.module[row].clone(),
         });
+        let alloc_kind = columns.alloc_kind[row].as_deref();
         objects.push(Object {
-            id: ObjectId(row.object),
-            site: SiteId(row.site),
-            process: ProcessIndex(row.process),
-            address: VirtAddr(row.address),
-            bytes: row.bytes,
-            birth: TimeNs(row.birth_ns),
-            death: row.death_ns.map(TimeNs),
-            thread: row.thread.map(ThreadIndex),
-            cpu: row.cpu.map(CpuId),
-            node: row.node.map(NodeId),
-            stack: StackId(row.stack),
-            alloc_kind: row.alloc_kind.as_deref().and_then(alloc_kind_from_name),
-            death_thread: row.death_thread.map(ThreadIndex),
-            sample: sample_from_row(row.alloc_kind.as_deref(), row.sample_interval_bytes),
+            id: ObjectId(object),
+            site: SiteId(site),
+            process: ProcessIndex(columns.process[row]),
+            address: VirtAddr(columns.address[row]),
+            bytes: columns.bytes[row],
+            birth: TimeNs(columns.birth_ns[row]),
+            death: columns.death_ns[row].map(TimeNs),
+            thread: columns.thread[row].map(ThreadIndex),
+            cpu: columns.cpu[row].map(CpuId),
+            node: columns.node[row].map(NodeId),
+            stack: StackId(columns.stack[row]),
+            alloc_kind: alloc_kind.and_then(alloc_kind_from_name),
+            death_thread: columns.death_thread[row].map(ThreadIndex),
+            sample: sample_from_row(alloc_kind, columns.sample_interval_bytes[row]),
         });
     }
     Ok((objects, sites.into_iter().map(Option::unwrap_or_default).collect()))
