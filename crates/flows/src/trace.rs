@@ -347,11 +347,14 @@ fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut of_accesses = vec![false; 1 << u16::BITS];
     for access in tables.accesses.iter() {
-        seen.extend(access.node);
-        seen.extend(access.home);
+        for node in access.node.into_iter().chain(access.home) {
+            of_accesses[usize::from(node.0)] = true;
+        }
     }
+    let numbered = (0..=u16::MAX).zip(of_accesses).filter(|&(_, is_seen)| is_seen);
+    let mut seen: std::collections::BTreeSet<NodeId> = numbered.map(|(number, _)| NodeId(number)).collect();
     for thread in &tables.threads {
         seen.extend(thread.node);
         if let Some(counters) = &thread.counters {
