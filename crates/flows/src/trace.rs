@@ -18,6 +18,8 @@ use crate::sizes::{HeapPeak, Life, SiteSize, heap_peak, site_sizes};
 /// Key in `meta.json` of the number of sampled accesses to memory that another process had touched first, elsewhere: what threads count by home node takes them
 /// for accesses to the home that their own process would have given it.
 pub(crate) const HOMES_OF_OTHERS: &str = "homes_of_other_processes";
+/// Number of accesses from which two threads put them in order.
+const PARALLEL_FROM: usize = 1 << 20;
 
 /// The tables of a trace; [`Trace::from_tables`] adds the flows. Row numbers are ids: `objects[3].id` is 3.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +81,7 @@ impl Trace {
         if tables.site_sizes.len() != tables.sites.len() {
             (tables.site_sizes, tables.heap_peak) = sizes_by_program_time(&tables);
         }
-        let by_thread = tables.accesses.thread_order();
-        let by_object = tables.accesses.object_order();
+        let (by_thread, by_object) = orders(&tables.accesses);
         let nodes = nodes_seen(&tables);
         Trace { tables, by_thread, by_object, nodes, meta: Meta::default(), was_rebuilt: false }
     }
@@ -344,6 +345,18 @@ fn sizes_by_program_time(tables: &Tables) -> (Vec<SiteSize>, HeapPeak) {
     let lives: Vec<Life> = lives.collect();
     let sites = tables.sites.len();
     (site_sizes(&lives, sites), heap_peak(&lives, sites))
+}
+
+/// The orders by thread and by object: of many accesses at the same time.
+fn orders(accesses: &Accesses) -> (Order, Order) {
+    if accesses.len() < PARALLEL_FROM {
+        return (accesses.thread_order(), accesses.object_order());
+    }
+    std::thread::scope(|scope| {
+        let by_object = scope.spawn(|| accesses.object_order());
+        let by_thread = accesses.thread_order();
+        (by_thread, by_object.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn nodes_seen(tables: &Tables) -> Vec<NodeId> {
