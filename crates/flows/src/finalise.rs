@@ -1,7 +1,7 @@
 //! Makes tables from records: decode, join, symbolise, write.
 //!
-//! The steps run on several threads: one reads the records, one joins them, and one sorts batches of accesses by time and encodes them. For the raw form the
-//! join's thread also decodes and merges. Memory: some million accesses, the live objects and one row per object.
+//! The steps run on several threads: one reads the records (of the raw form it decodes and merges them), one joins them, and one sorts batches of accesses
+//! by time and encodes them. Memory: some million accesses, the live objects and one row per object.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ use crate::trace::{HOMES_OF_OTHERS, Losses};
 const BATCH_ROWS: usize = 1 << 16;
 /// Most batches of records that are queued for the join.
 const WAITING_BATCHES: usize = 2;
+/// Records of the raw form in a batch: enough that handing over costs nothing, few enough to stay in the caches.
+const MERGED_RECORDS: usize = 1 << 11;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
@@ -101,18 +103,51 @@ fn finalise_under(lock: FolderLock, dir: &Path, progress: Progress<'_>) -> Resul
     // The run cannot be repeated, so the trace must survive a power failure.
     let opened = Opened { start: raw.start(), generated: generated(raw.generated()) };
     let made = make((lock, Durability::Synced), dir, opened, &mut *progress, |feed| {
-        let mut merge = raw.merge();
-        for record in &mut merge {
-            if !feed.push(record?) {
-                break;
-            }
-        }
-        problems.extend_from_slice(merge.problems());
+        problems.extend(feed_merged(&raw, feed, dir)?);
         Ok::<_, FlowError>(())
     })?;
     let missing_chunks = raw.missing_chunks();
     let session = SessionFacts { start: raw.start(), end: raw.end(), problems, missing_chunks };
     made.finish(&session, progress)
+}
+
+/// Feeds the records of all rings, in order, which a thread of its own decodes and merges; the damage that it found.
+fn feed_merged(raw: &RawTrace, feed: &mut Feed<'_>, dir: &Path) -> Result<Vec<Problem>, FlowError> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = sync_channel::<Vec<Record>>(WAITING_BATCHES);
+        let (give_back, empties) = channel::<Vec<Record>>();
+        let merger = scope.spawn(move || merge_all(raw, &sender, &empties));
+        for mut batch in receiver {
+            if !batch.drain(..).all(|record| feed.push(record)) {
+                break;
+            }
+            // The other thread fills it again, or has ended.
+            let _ = give_back.send(batch);
+        }
+        merger.join().map_err(|_| FlowError::Worker(dir.to_path_buf()))?
+    })
+}
+
+/// Decodes and merges all records, and sends them in batches. Returns the damage found.
+fn merge_all(
+    raw: &RawTrace,
+    sender: &SyncSender<Vec<Record>>,
+    empties: &Receiver<Vec<Record>>,
+) -> Result<Vec<Problem>, FlowError> {
+    let mut merge = raw.merge();
+    let mut batch = Vec::with_capacity(MERGED_RECORDS);
+    for record in &mut merge {
+        batch.push(record?);
+        if batch.len() == MERGED_RECORDS {
+            let next = empties.try_recv().unwrap_or_else(|_| Vec::with_capacity(MERGED_RECORDS));
+            // If the join's thread takes no more, the writer has failed, and its own error is returned.
+            if sender.send(std::mem::replace(&mut batch, next)).is_err() {
+                break;
+            }
+        }
+    }
+    let _ = sender.send(batch);
+    Ok(merge.problems().to_vec())
 }
 
 /// Makes the tables and `meta.json` of a recording that is read piece by piece, in `dir`, which is created if necessary. No raw form is written.

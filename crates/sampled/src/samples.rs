@@ -15,7 +15,7 @@ use super::first_touches::FirstTouches;
 use super::order::AuxAccess;
 use super::output::Output;
 use super::running::RunningTasks;
-use super::shared::Sighting;
+use super::shared::{PageKey, Sighting};
 use super::tasks::{Announcement, Tasks};
 use numapilot_perf_events::page_sizes::Sizes;
 use numapilot_perf_events::places::Answers;
@@ -395,7 +395,10 @@ impl Samples {
             }
             Some(home) => Some(home),
             None if self.places.leaves_first_touches => None,
-            None => self.by_first_touch(access, task),
+            None => {
+                let (page, _) = self.tasks.page(self.tasks.image_of(task), access.address);
+                self.by_first_touch(page)
+            }
         };
         if is_fault && self.faults_only_place {
             return Ok(());
@@ -467,9 +470,8 @@ impl Samples {
     }
 
     /// Home node by the page's first touch, if that was seen.
-    fn by_first_touch(&mut self, access: &MemoryAccess<'_>, task: usize) -> Option<NodeId> {
-        let key = self.tasks.page_key(self.tasks.image_of(task), access.address);
-        let home = self.first_touches.get(key);
+    fn by_first_touch(&mut self, page: PageKey) -> Option<NodeId> {
+        let home = self.first_touches.get(page);
         self.counts.home_by_first_touch += u64::from(home.is_some());
         home
     }
@@ -482,18 +484,18 @@ impl Samples {
         (task, thread): (usize, ThreadIndex),
         time: u64,
     ) -> Result<Option<NodeId>, ChunkError> {
-        let image = self.tasks.image_of(task);
+        let (page, is_own) = self.tasks.page(self.tasks.image_of(task), access.address);
         // What was there before, no fault of this recording has placed.
         let was_absent = access.page_bytes.is_none_or(|bytes| bytes == 0);
-        if let (true, Some(home)) = (was_absent && self.tasks.is_own(image, access.address), told.or(node))
-            && self.first_touches.touch(self.tasks.page_key(image, access.address), home)
+        if let (true, Some(home)) = (was_absent && is_own, told.or(node))
+            && self.first_touches.touch(page, home)
         {
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
             let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);
             self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
         }
-        Ok(told.or_else(|| self.by_first_touch(access, task)))
+        Ok(told.or_else(|| self.by_first_touch(page)))
     }
 
     /// Puts the user part of a call chain into `self.chain` as return addresses, from its second place on. Its first entry is the instruction itself (or

@@ -12,6 +12,8 @@ use crate::native::Native;
 
 /// Name of the file in the trace's folder.
 pub const META_FILE: &str = "meta.json";
+/// The field that says of what an import's samples are evidence.
+const EVIDENCE: &str = "evidence";
 /// Major version of the format that this build writes. It increases when tables or columns change in meaning or are removed.
 pub const FORMAT_MAJOR: u32 = 1;
 /// Minor version of the format that this build writes. It increases when tables or columns are added.
@@ -269,12 +271,22 @@ impl Meta {
     /// What the samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
-        let told = self.more.get("evidence").and_then(Value::as_str);
+        let told = self.more.get(EVIDENCE).and_then(Value::as_str);
         match (self.engine.known(), told) {
             (Some(Engine::Fault), _) | (Some(Engine::Import), Some("page-faults")) => Evidence::PageFaults,
             (Some(Engine::Import), Some("none")) => Evidence::Other,
             _ => Evidence::Accesses,
         }
+    }
+
+    /// This without what describes the recording at length (its machine, host, command, settings, how its processes ended): a hundred kilobytes or more, which
+    /// readers of many traces have no use for. [`Meta::evidence`] stays what it was; [`Meta::origin`] and [`Meta::latency_khz`] do not.
+    #[must_use]
+    pub fn brief(self) -> Meta {
+        let Meta { format, tool_version, engine, simulated, duration_ns, interrupted, tables, mut more, .. } = self;
+        let evidence = more.remove(EVIDENCE);
+        let more = evidence.map(|told| (EVIDENCE.to_owned(), told)).into_iter().collect();
+        Meta { format, tool_version, engine, simulated, duration_ns, interrupted, tables, more, ..Meta::default() }
     }
 
     /// Whether it is not known for how many accesses most samples of an imported recording stand, because a clock chose them: each counts as one then, and
@@ -399,6 +411,24 @@ mod tests {
         assert_eq!(khz(json!({ "clock_mhz": null })), None);
         assert_eq!(khz(json!({ "clock_mhz": 3200.0 })), Some(3_200_000));
         assert_eq!(khz(json!({ "clock_mhz": -1.0 })), None);
+    }
+
+    #[test]
+    fn a_brief_one_has_tables_and_evidence_and_no_machine() {
+        let mut meta = Meta {
+            engine: Engine::Import.into(),
+            interrupted: true,
+            machine: json!({ "nodes": [1, 2] }),
+            ..Meta::default()
+        };
+        meta.more.insert("evidence".to_owned(), json!("page-faults"));
+        meta.more.insert("import".to_owned(), json!({ "samples": 7 }));
+        meta.host.insert("arch".to_owned(), json!("x86_64"));
+        meta.tables.insert("accesses".to_owned(), TableInfo { rows: 3, bytes: 4, crc32: 5 });
+        let brief = meta.clone().brief();
+        assert_eq!(brief.evidence(), Evidence::PageFaults);
+        assert_eq!((brief.interrupted, &brief.tables), (true, &meta.tables));
+        assert!(brief.machine.is_null() && brief.host.is_empty() && brief.more.len() == 1, "{brief:?}");
     }
 
     #[test]

@@ -465,8 +465,8 @@ impl<L: Layouts> Joiner<L> {
     fn home(&mut self, process: ProcessIndex, address: u64, weight: u32, node: Option<NodeId>) -> Option<NodeId> {
         let space = &mut self.spaces[process.0 as usize];
         let known = space.homes.get(address);
-        let is_inferred = weight == 1 && self.conventions.infers_first_touch && !space.homes.is_unknowable(address);
-        if known.is_some() || !is_inferred {
+        let may_be_first = weight == 1 && self.conventions.infers_first_touch;
+        if known.is_some() || !may_be_first || space.homes.is_unknowable(address) {
             return known;
         }
         Arc::make_mut(&mut space.homes).set(address, 1, node?);

@@ -262,23 +262,18 @@ impl Tasks {
         self.images[image].owners.get(address).map(|range| range.value)
     }
 
-    /// Whether the first fault on a page at an address is its first touch, which gives it its home under the default policy.
-    pub(crate) fn is_own(&self, image: usize, address: u64) -> bool {
+    /// What identifies the page at an address: the process and its number, or the shared memory and its number there. And whether the first fault on it is
+    /// its first touch, which gives it its home under the default policy.
+    pub(crate) fn page(&self, image: usize, address: u64) -> (PageKey, bool) {
+        let own = PageKey::Own(image, address >> PAGE_SHIFT);
         match self.owner(image, address) {
-            Some(Owner::File) => false,
-            Some(Owner::Process) => true,
-            Some(Owner::Shared(segment)) => segment.is_new,
-            None => self.known.knows_all_mappings,
-        }
-    }
-
-    /// What identifies the page at an address: the process and its number, or the shared memory and its number there.
-    pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
-        match self.owner(image, address) {
+            Some(Owner::File) => (own, false),
+            Some(Owner::Process) => (own, true),
             Some(Owner::Shared(segment)) => {
-                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+                let page = address.wrapping_sub(segment.base) >> PAGE_SHIFT;
+                (PageKey::Shared(segment.number, page), segment.is_new)
             }
-            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+            None => (own, self.known.knows_all_mappings),
         }
     }
 }
