@@ -1,6 +1,7 @@
 //! The kernel's files, read under a root prefix (`/` on the running system, a captured tree in tests): one reader ([`Root`]) and one parser for each format
 //! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); and
 //! whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for are given up ([`read_patiently`]).
+//! And the types of ids that are the kernel's: of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
