@@ -2,22 +2,22 @@
 
 use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use numapilot_flows::{AccessRef, ObjectKind};
+use numapilot_host::PageNumber;
 use numapilot_machine::Machine;
 
 use crate::context::Analysis;
 use crate::estimate::{Estimate, Tally, Weight};
 use crate::usage::{NONE, Usage, index_of};
 
-pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Number of small pages in a large one.
-pub(crate) const PER_LARGE: u64 = 512;
 /// Share of a page's accesses below which a node does not count as a user.
 const PASSER_BY: f64 = 0.1;
 /// Number of pages at each end of an object that are checked for earlier owners, because recycled blocks are small.
 const RECYCLED_PAGES: u64 = 8;
 
 /// A process and a page number.
-pub(crate) type Page = (u32, u64);
+pub(crate) type Page = (u32, PageNumber);
+/// A process and the number of a large page ([`PageNumber::large`]).
+type LargePage = (u32, u64);
 
 /// A page with more accesses than one node's even share.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,9 +100,9 @@ impl Use {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageUse {
     pub small: HashMap<Page, Use>,
-    pub large: HashMap<Page, Use>,
+    pub large: HashMap<LargePage, Use>,
     /// Large pages whose small pages are used by different nodes and all lie on one.
-    mixed_large: HashSet<Page>,
+    mixed_large: HashSet<LargePage>,
     /// Nodes whose threads had a heap block on the page, as bits. Any earlier lifetime counts.
     earlier: HashMap<Page, Vec<(u64, u16)>>,
 }
@@ -121,15 +121,15 @@ impl PageUse {
             |thread: numapilot_trace::ids::ThreadIndex| trace.thread(thread).map_or(0, |thread| thread.process.0);
         let mut pages = PageUse::default();
         let group_of = |access: &AccessRef| access.object.and_then(|id| trace.object(id)).map(|o| usage.group(o));
-        let mut regions: HashSet<Page> = HashSet::new();
+        let mut regions: HashSet<LargePage> = HashSet::new();
         for access in analysis.accesses().filter(|access| group_of(access).is_some_and(|group| wanted.contains(&group)))
         {
-            regions.insert((process_of(access.thread), access.address.0 / PAGE_BYTES / PER_LARGE));
+            regions.insert((process_of(access.thread), PageNumber::of(access.address.0).large()));
         }
         for access in analysis.accesses() {
             let process = process_of(access.thread);
-            let page = access.address.0 / PAGE_BYTES;
-            let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&(process, page / PER_LARGE)))
+            let page = PageNumber::of(access.address.0);
+            let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&(process, page.large())))
             else {
                 continue;
             };
@@ -137,7 +137,7 @@ impl PageUse {
             let home = index_of(machine, access.home).unwrap_or(NONE);
             let weight = Weight::from(&access);
             pages.small.entry((process, page)).or_default().add(from, home, weight, &access);
-            pages.large.entry((process, page / PER_LARGE)).or_default().add(from, home, weight, &access);
+            pages.large.entry((process, page.large())).or_default().add(from, home, weight, &access);
         }
         pages.find_mixed_large();
         pages.find_earlier(analysis, machine, wanted);
@@ -146,10 +146,10 @@ impl PageUse {
 
     /// Large pages: all on one node, while their small pages have each one user, and not all the same.
     fn find_mixed_large(&mut self) {
-        let mut users: HashMap<Page, (u64, f64, f64)> = HashMap::new();
+        let mut users: HashMap<LargePage, (u64, f64, f64)> = HashMap::new();
         for ((process, page), used) in self.small.iter().filter(|(_, used)| used.all.samples > 1) {
             let Some(user) = used.main_user() else { continue };
-            let entry = users.entry((*process, page / PER_LARGE)).or_default();
+            let entry = users.entry((*process, page.large())).or_default();
             entry.0 |= 1 << (user % 64);
             entry.1 += used.from[user].count;
             entry.2 += used.all.weight;
@@ -185,7 +185,7 @@ impl PageUse {
     /// Whether several nodes' objects share the page; at the small size, and at the large one only.
     pub fn mixed(&self, page: Page) -> (bool, bool) {
         let small = self.small.get(&page).is_some_and(Use::is_shared);
-        (small, !small && self.mixed_large.contains(&(page.0, page.1 / PER_LARGE)))
+        (small, !small && self.mixed_large.contains(&(page.0, page.1.large())))
     }
 
     /// Whether a thread of `node` had a heap block on the page before `birth`.
@@ -195,9 +195,9 @@ impl PageUse {
 }
 
 /// The first and last pages of an object.
-fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = u64> {
-    let (first, last) = (address / PAGE_BYTES, (address + bytes.max(1) - 1) / PAGE_BYTES);
+fn end_pages(address: u64, bytes: u64) -> impl Iterator<Item = PageNumber> {
+    let (first, last) = (PageNumber::of(address).0, PageNumber::of(address + bytes.max(1) - 1).0);
     let head = first..(first + RECYCLED_PAGES).min(last + 1);
     let tail = head.end.max(last.saturating_sub(RECYCLED_PAGES - 1))..last + 1;
-    head.chain(tail)
+    head.chain(tail).map(PageNumber)
 }
