@@ -1,6 +1,7 @@
 //! Samples: the access, its thread, its stack and its home.
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::PageNumber;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
@@ -8,7 +9,7 @@ use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBan
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END};
 
 use super::counts::{Counts, EventCounts, Losses};
 use super::first_touches::FirstTouches;
@@ -185,7 +186,7 @@ impl Samples {
     fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), ChunkError> {
         let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
         for (image, start, end) in renewed {
-            self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
+            self.first_touches.renew(image, (PageNumber::of(start), PageNumber::at_or_after(end)));
         }
         Ok(())
     }
@@ -426,7 +427,7 @@ impl Samples {
         if told.is_some() {
             return told;
         }
-        let answer = self.answers.get(&(pid, access.address >> PAGE_SHIFT)).copied();
+        let answer = self.answers.get(&(pid, PageNumber::of(access.address))).copied();
         self.counts.home_by_query += u64::from(answer.is_some());
         answer
     }
@@ -436,7 +437,7 @@ impl Samples {
         match access.page_bytes {
             Some(bytes) if bytes > 0 => FaultedPage::new(Some(true), bytes),
             before => {
-                let bytes = self.sizes.get(&(pid, access.address >> PAGE_SHIFT)).copied().unwrap_or(0);
+                let bytes = self.sizes.get(&(pid, PageNumber::of(access.address))).copied().unwrap_or(0);
                 FaultedPage::new(before.map(|_| false), bytes)
             }
         }
@@ -482,7 +483,7 @@ impl Samples {
         {
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
-            let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);
+            let address = VirtAddr(PageNumber::of(access.address).address());
             self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
         }
         Ok(told.or_else(|| self.by_first_touch(access, task)))
@@ -673,7 +674,7 @@ mod tests {
             switch(&mut samples, tid, out, time);
         }
         let mut put = |time, page: u64, last_task| {
-            let address = page << PAGE_SHIFT;
+            let address = PageNumber(page).address();
             let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
             samples.access(&AuxAccess { access, last_task }, 500).unwrap();
         };
@@ -690,7 +691,8 @@ mod tests {
         assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
         let trace = finished(samples, writer, &dir);
         let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
-        let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
+        let mut seen: Vec<_> =
+            trace.accesses().map(|access| (PageNumber::of(access.address.0).0, tid(&access))).collect();
         seen.sort_unstable();
         assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
     }
@@ -780,7 +782,7 @@ mod tests {
     fn a_later_fault_without_an_answer_places_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (mut samples, writer, dir) = faults(folder.path());
-        samples.answers().insert((7, 0x100), NodeId(0));
+        samples.answers().insert((7, PageNumber(0x100)), NodeId(0));
         samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
         samples.answers();
         samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();

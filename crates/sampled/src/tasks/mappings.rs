@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use numapilot_host::PageNumber;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END};
 
 use super::Tasks;
 use crate::binaries::LoadedBinary;
@@ -256,9 +257,9 @@ impl Tasks {
     pub(crate) fn page_key(&self, image: usize, address: u64) -> PageKey {
         match self.owner(image, address) {
             Some(Owner::Shared(segment)) => {
-                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) >> PAGE_SHIFT)
+                PageKey::Shared(segment.number, address.wrapping_sub(segment.base) / PageNumber::BYTES)
             }
-            _ => PageKey::Own(image, address >> PAGE_SHIFT),
+            _ => PageKey::Own(image, PageNumber::of(address)),
         }
     }
 }
