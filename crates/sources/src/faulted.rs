@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use numapilot_host::PageNumber;
+use numapilot_kernel::actuator::page_bytes;
 use numapilot_perf::Header;
 use numapilot_perf::Record;
 use numapilot_perf::SideBand;
@@ -38,12 +39,16 @@ const REFUSE: &str = "NUMAPILOT_NO_FAULT_EVENTS";
 struct Faults {
     /// By process id and page: thread ids.
     runs: RangeMap<(u32, PageNumber), u32>,
+    /// Pages of 4 KiB in one of the kernel's, which a fault maps together; 0 for 1.
+    each: u64,
 }
 
 impl Faults {
     /// Adds a fault of thread `tid` of process `pid` on `page`, later than all faults before.
     fn fault(&mut self, pid: u32, tid: u32, page: PageNumber) {
-        self.runs.join((pid, page), (pid, page + 1), tid);
+        let each = self.each.max(1);
+        let first = PageNumber(page.0 / each * each);
+        self.runs.join((pid, first), (pid, first + each), tid);
     }
 
     /// The process has ended, or has new memory: what has its number from now on has not faulted yet.
@@ -203,7 +208,9 @@ impl FaultAnswers {
         let set = EventSet::open(&[request], &Scope::Children, RingSize { bytes: RING_BYTES })
             .map_err(|error| error.to_string())?;
         let scope = if user_only { wire::FAULTS_USER } else { wire::FAULTS_ALL };
-        Ok(FaultAnswers { set, scope, course: Course::default(), bytes: Vec::new(), read_ns: raw_ns() })
+        let faults = Faults { each: page_bytes() / PageNumber::BYTES, ..Faults::default() };
+        let course = Course { faults, ..Course::default() };
+        Ok(FaultAnswers { set, scope, course, bytes: Vec::new(), read_ns: raw_ns() })
     }
 
     /// Reads events and answers requests until `done`. Returns counts of what stayed unanswered: threads treat the first touchers of such pages as unknown.
@@ -298,6 +305,19 @@ mod tests {
             prop_assert_eq!(runs.last(7, PageNumber(10)), Some((9, 54)));
         }
     }
+
+    /// A fault on a kernel with pages of 64 KiB (arm64) maps sixteen pages of 4 KiB: the first toucher of fifteen of them was unknown.
+    #[test]
+    fn a_fault_is_one_on_all_of_the_kernels_page() {
+        let mut runs = Faults { each: 16, ..Faults::default() };
+        runs.fault(7, 9, PageNumber(37));
+        assert_eq!(
+            [32, 37, 47].map(|page| runs.last(7, PageNumber(page))),
+            [Some((9, 16)), Some((9, 11)), Some((9, 1))]
+        );
+        assert_eq!([31, 48].map(|page| runs.last(7, PageNumber(page))), [None; 2]);
+    }
+
     /// A fault at 5 goes to a ring that was read already, one at 7 to a ring that is read next.
     #[test]
     fn faults_of_several_rings_count_in_order_of_time() {
