@@ -130,11 +130,14 @@ impl Tasks {
         let image = &mut self.images[image];
         let end = mapping.addr.saturating_add(mapping.len);
         if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
-            && let Some(zeroed) = &module.zeroed
+            && module.zeroed.is_some()
         {
-            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
             let is_its = module.path == path && module.is_part(mapping);
-            return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+            return if is_its || is_anonymous && module.is_zeroed(mapping.addr, end) {
+                Part::Known
+            } else {
+                Part::None
+            };
         }
         if is_anonymous {
             let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
