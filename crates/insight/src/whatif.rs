@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_flows::{NameError, Named, SiteId, Trace};
-use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeId};
 use numapilot_trace::ids::{ObjectId, ProcessIndex, ThreadIndex};
 use numapilot_traffic::{Imbalance, Metrics, TrafficError};
@@ -482,7 +481,7 @@ fn touchers(trace: &Trace, machine: &Machine) -> HashMap<Page, u16> {
             .entry(placement.thread.0)
             .or_insert_with(|| index_of(machine, thread.and_then(|thread| thread.node)));
         let process = thread.map_or(0, |thread| thread.process.0);
-        for page in PageNumber::of(placement.address.0).run(u64::from(placement.pages)) {
+        for page in placement.address.page().run(u64::from(placement.pages)) {
             node.map(|node| *touchers.entry((process, page)).or_insert(node));
         }
     }

@@ -691,8 +691,7 @@ mod tests {
         assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
         let trace = finished(samples, writer, &dir);
         let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
-        let mut seen: Vec<_> =
-            trace.accesses().map(|access| (PageNumber::of(access.address.0).0, tid(&access))).collect();
+        let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.page().0, tid(&access))).collect();
         seen.sort_unstable();
         assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
     }

@@ -84,7 +84,7 @@ fn ranges(trace: &Trace, name: &str) -> Result<Vec<PageRange>, NameError> {
             Named::Object(id) => object.id == id,
         };
         for object in trace.objects().iter().filter(is_wanted) {
-            let first = PageNumber::of(object.address.0);
+            let first = object.address.page();
             let end = PageNumber::at_or_after(object.address.0 + object.bytes);
             // An instance is shared with forked children: their accesses are of the same pages.
             ranges.extend(processes.clone().map(|process| (process, first, end - first)));

@@ -167,11 +167,11 @@ impl PageUse {
         let mut regions: HashSet<LargePage> = HashSet::new();
         for access in analysis.accesses().filter(|access| group_of(access).is_some_and(|group| wanted.contains(&group)))
         {
-            regions.insert((process_of(access.thread), sizes.huge_of(PageNumber::of(access.address.0))));
+            regions.insert((process_of(access.thread), sizes.huge_of(access.address.page())));
         }
         for access in analysis.accesses() {
             let process = process_of(access.thread);
-            let page = sizes.base_of(PageNumber::of(access.address.0));
+            let page = sizes.base_of(access.address.page());
             let huge = (process, sizes.huge_of(page));
             let Some(from) = index_of(machine, access.node).filter(|_| regions.contains(&huge)) else {
                 continue;

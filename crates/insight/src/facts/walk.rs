@@ -136,7 +136,7 @@ fn samples(survey: &Survey<'_>, object: &Object) -> Vec<Sample> {
             seat: survey.seats[access.thread.0 as usize].unwrap_or(from),
             home: index_of(survey.machine, access.home).unwrap_or(NONE),
             process: trace.thread(access.thread).map_or(0, |thread| thread.process.0),
-            page: survey.pages.sizes.base_of(PageNumber::of(access.address.0)),
+            page: survey.pages.sizes.base_of(access.address.page()),
             weight: Weight::from(&access),
         })
     };
@@ -277,7 +277,7 @@ fn refine(
         let row = usage.row(&sample.access, sample.from);
         let mut cell = usage.cell(survey.analysis, survey.machine, &sample.access, row);
         let by_touch = survey.by_touch.groups.contains(&cell.group);
-        let touched = PageNumber::of(sample.access.address.0);
+        let touched = sample.access.address.page();
         let toucher = || survey.by_touch.touchers.get(&(sample.process, touched)).copied();
         cell.users = if by_touch { toucher() } else { user }.unwrap_or(sample.home);
         cell.owner = if index >= opened { user_at(&samples[opened..], index - opened) } else { sample.home };

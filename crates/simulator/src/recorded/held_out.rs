@@ -78,13 +78,13 @@ fn scores(trace: &Trace) -> Vec<(f64, f64)> {
             let threads = threads_of(&seen);
             for object in objects(trace, &labels, unknown, &threads, &seen).into_values() {
                 let of_object = |access: &&AccessRef| {
-                    let page = PageNumber::of(access.address.0);
+                    let page = access.address.page();
                     let process = trace.thread(access.thread).map_or(0, |thread| thread.process.0);
                     is_out(access) && process == object.process && (object.first..object.end).contains(&page)
                 };
                 let known = |access: &AccessRef| {
                     let thread = threads.binary_search(&access.thread.0).ok()?;
-                    (object.all.weights[thread] > 0.0).then_some((thread, PageNumber::of(access.address.0)))
+                    (object.all.weights[thread] > 0.0).then_some((thread, access.address.page()))
                 };
                 let held_out: Vec<(usize, PageNumber)> = window.iter().filter(of_object).filter_map(known).collect();
                 let estimated = log_likelihoods(&runs(&object, threads.len()), &held_out);

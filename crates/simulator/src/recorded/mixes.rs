@@ -149,11 +149,11 @@ pub(super) fn objects(
 ) -> BTreeMap<(u32, PageNumber, PageNumber), Object> {
     let mut objects: BTreeMap<(u32, PageNumber, PageNumber), Object> = BTreeMap::new();
     for access in batch {
-        let page = PageNumber::of(access.address.0);
+        let page = access.address.page();
         let process = trace.thread(access.thread).map_or(0, |thread| thread.process.0);
         let known = access.object.and_then(|id| trace.object(id));
         let (first, end, label) = known.map_or((page, page + 1, unknown), |object| {
-            let first = PageNumber::of(object.address.0);
+            let first = object.address.page();
             let end = PageNumber::at_or_after(object.address.0 + object.bytes.max(1));
             (first.min(page), end.max(page + 1), labels[object.site.0 as usize])
         });

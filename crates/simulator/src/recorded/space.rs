@@ -25,7 +25,7 @@ impl Space {
             runs.push((process_of(row.thread), first, first + u64::from(row.pages)));
         }
         for access in trace.accesses() {
-            let page = PageNumber::of(access.address.0);
+            let page = access.address.page();
             runs.push((process_of(access.thread.0), page, page + 1));
         }
         runs.sort_unstable();
