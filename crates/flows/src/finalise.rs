@@ -12,7 +12,9 @@ use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresol
 use numapilot_text::units::short_percent;
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
-use numapilot_trace::meta::{ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling};
+use numapilot_trace::meta::{
+    ClockInfo, ExitInfo, Format, Losses as MetaLosses, META_FILE, Meta, Sampling, base_page_bytes,
+};
 use numapilot_trace::record::Record;
 use numapilot_trace::stream::RecordSource;
 use numapilot_trace::tables::{AccessColumns, AccessRow, Durability, FolderLock, Table, TraceWriter};
@@ -327,12 +329,6 @@ struct Feed<'a> {
     tied: Vec<Record>,
 }
 
-/// Bytes of a base page of the recording's host; 4096 where the recording does not say.
-fn base_page_bytes(start: &SessionStart) -> u64 {
-    let told = start.host.get("page_bytes").and_then(serde_json::Value::as_u64);
-    told.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)).unwrap_or(4096)
-}
-
 impl<'a> Feed<'a> {
     fn new(
         opened: Opened<'_>,
@@ -348,7 +344,7 @@ impl<'a> Feed<'a> {
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
             Some(Engine::Fault) => {
-                let page_bytes = base_page_bytes(start);
+                let page_bytes = base_page_bytes(&start.host);
                 Conventions { accesses_are_faults: true, page_bytes, ..Conventions::SAMPLED }
             }
             Some(Engine::Track) | None => Conventions { infers_first_touch: true, ..Conventions::SAMPLED },

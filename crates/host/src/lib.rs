@@ -2,6 +2,7 @@
 //! that several crates need ([`TaskStat`], [`meminfo`]); which processes belong together: trees, cgroups and systemd's units ([`Members`], [`cgroups`]); from
 //! whom they inherit their events ([`Lineages`]); and whether this user is shown all of them ([`hidden_processes`]). Files that the kernel may never answer for
 //! are given up ([`read_patiently`]).
+//! And the types of ids that are the kernel's: of threads ([`Tid`]) and, in units of our own, of pages ([`PageNumber`]).
 //!
 //! Owns no policy, and knows nothing of nodes or machines. Parsers take bytes, allocate nothing, and refuse what the kernel never writes. Formats:
 //! `Documentation/filesystems/proc.rst`.
@@ -12,6 +13,7 @@ mod ids;
 mod lineages;
 mod members;
 pub mod meminfo;
+mod page_number;
 mod patient;
 mod root;
 mod task_stat;
@@ -28,6 +30,7 @@ pub use members::Members;
 pub use members::ProcessLine;
 pub use members::ProcessTable;
 pub use members::now_ticks;
+pub use page_number::PageNumber;
 pub use patient::helpers_cpu;
 pub use patient::is_locked;
 pub use patient::locked_error;

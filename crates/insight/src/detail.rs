@@ -16,7 +16,7 @@ use crate::rows::ThreadRow;
 use crate::totals::Series;
 
 /// Bytes of a small page, the unit of placement.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = numapilot_host::PageNumber::BYTES;
 
 /// One thread's part in an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
-use crate::facts::{PAGE_BYTES, Page, SiteFacts};
+use crate::facts::{Page, SiteFacts};
 use crate::fixes::{FixCandidate, FixKind, FixPricer};
 use crate::measured::{self, MeasuredLatency};
 use crate::patterns::{limits_of, why_unpriced};
@@ -491,8 +491,7 @@ fn touchers(trace: &Trace, machine: &Machine) -> HashMap<Page, u16> {
             .entry(placement.thread.0)
             .or_insert_with(|| index_of(machine, thread.and_then(|thread| thread.node)));
         let process = thread.map_or(0, |thread| thread.process.0);
-        let first = placement.address.0 / PAGE_BYTES;
-        for page in first..first + u64::from(placement.pages) {
+        for page in placement.address.page().run(u64::from(placement.pages)) {
             node.map(|node| *touchers.entry((process, page)).or_insert(node));
         }
     }

@@ -190,7 +190,8 @@ static long own_faults(void) {
 static bool populate(uint64_t page) {
     if (np_is_confined) return true;
     long before = own_faults();
-    long result = NP_SYS3(SYS_madvise, page << NP_PAGE_SHIFT, 1ul << NP_PAGE_SHIFT, MADV_POPULATE_WRITE);
+    uintptr_t bytes = np_page_bytes(); /* the kernel takes no parts of its pages */
+    long result = NP_SYS3(SYS_madvise, (page << NP_PAGE_SHIFT) & -bytes, bytes, MADV_POPULATE_WRITE);
     return result != 0 || before < 0 || own_faults() != before;
 }
 
@@ -208,6 +209,18 @@ static NP_COLD uint32_t overtaken(struct np_slot *slot, uint64_t page, uint8_t *
     return now;
 }
 
+/* The kernel's page may be several of ours (arm64): whoever touches it first has touched all of it, and the kernel has no event of that (mm_account_fault). */
+static void touch_rest(struct np_slot *slot, uint64_t page) {
+    struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
+    uint64_t each = np_page_bytes() >> NP_PAGE_SHIFT, first = page & -each;
+    for (uint64_t at = first; at < first + each; at++) {
+        uint8_t *byte = at != page ? byte_of(at, true) : NULL, seen = byte != NULL ? __atomic_load_n(byte, __ATOMIC_RELAXED) : BYTE_UNKNOWN;
+        if (is_home(seen) || seen == BYTE_UNKNOWN) continue;
+        uint32_t cause, node = choose(slot, &toucher, at, unread_byte(seen), &cause);
+        if (__atomic_compare_exchange_n(byte, &seen, (uint8_t)(node + BYTE_HOME), false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) place(slot, at, node, cause);
+    }
+}
+
 /* Gives the page the home that `slot` as its first toucher causes, unless another thread is faster. `is_next`: by a write to fresh memory, which follows. */
 static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, bool is_next) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
@@ -218,6 +231,7 @@ static uint32_t touch(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_
     bool depends_on_toucher = policy < BYTE_POLICY || policy == BYTE_LOCAL;
     if (is_next && depends_on_toucher && np_load(np_sim.concurrent) && !populate(page)) return overtaken(slot, page, byte, node, policy);
     place(slot, page, node, cause);
+    if (is_next && np_page_bytes() > 1ul << NP_PAGE_SHIFT) touch_rest(slot, page);
     return node;
 }
 

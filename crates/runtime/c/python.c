@@ -54,10 +54,10 @@ const struct np_python_known *np_python = &none;
 
 /* Where the fields lie is not proved yet: whether the pages are there is asked first. */
 static bool is_there(uintptr_t address, size_t bytes) {
-    uintptr_t first = address & ~4095ull, last = (address + bytes - 1) & ~4095ull;
+    uintptr_t page = np_page_bytes(), first = address & -page, last = (address + bytes - 1) & -page;
     unsigned char residency[64];
-    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * 4096) return false;
-    return NP_SYS3(SYS_mincore, first, last - first + 4096, residency) == 0;
+    if (np_is_confined || (address & 3) != 0 || last - first >= sizeof residency * page) return false;
+    return NP_SYS3(SYS_mincore, first, last - first + page, residency) == 0;
 }
 
 /* What the kernel has read at a time, by the emulator's plugin: an object's fields lie together. */

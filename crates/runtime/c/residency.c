@@ -1,7 +1,9 @@
 /* residency.c: what backs a page by the kernel's report: nothing yet, its shared zero page, a page of a file, or memory that was written.
  *
  * Three sources, none of which leaves a descriptor behind: mincore (is anything there), /proc/self/pagemap (the zero page is present, of no file, and
- * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes". */
+ * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes".
+ *
+ * The kernel's pages may be larger than ours (arm64: 16 or 64 KiB). It is asked by its own, and what it says of one holds for all of ours in it. */
 #include "memsim.h"
 #include "track.h"
 
@@ -13,9 +15,25 @@
 #define PAGEMAP_FILE (1ull << 61) /* or shared */
 #define PAGEMAP_PRESENT (1ull << 63)
 
+/* Those of the kernel's pages that hold some of ours. */
+struct kernel_pages { uint64_t first, count; unsigned shift; /* log2 of ours in each */ };
+
+static struct kernel_pages kernel_pages(uint64_t page, uint64_t pages) {
+    unsigned shift = (unsigned)__builtin_ctzl(np_page_bytes()) - NP_PAGE_SHIFT;
+    uint64_t first = page >> shift;
+    return (struct kernel_pages){first, ((page + pages + (1ull << shift) - 1) >> shift) - first, shift};
+}
+
+/* Of our page `page + i`: its place among these, which is i at most. So a list of theirs is made one of ours in place, from its end on. */
+static uint64_t place_in(const struct kernel_pages *theirs, uint64_t page, uint64_t i) { return ((page + i) >> theirs->shift) - theirs->first; }
+
 long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) {
     if (np_is_confined) return -EPERM;
-    return NP_SYS3(SYS_mincore, page << NP_PAGE_SHIFT, pages << NP_PAGE_SHIFT, vector);
+    struct kernel_pages theirs = kernel_pages(page, pages);
+    unsigned shift = NP_PAGE_SHIFT + theirs.shift;
+    long result = NP_SYS3(SYS_mincore, theirs.first << shift, theirs.count << shift, vector);
+    for (uint64_t i = theirs.shift > 0 && result == 0 ? pages : 0; i-- > 0;) vector[i] = vector[place_in(&theirs, page, i)];
+    return result;
 }
 
 /* Entries of /proc/self/pagemap. False: it cannot be read here. */
@@ -23,9 +41,12 @@ static bool read_pagemap(uint64_t page, uint32_t pages, uint64_t *entries) {
     if (np_is_confined) return false;
     long fd = NP_SYS4(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    long got = NP_SYS4(SYS_pread64, fd, entries, (long)pages * 8, page * 8);
+    struct kernel_pages theirs = kernel_pages(page, pages);
+    long got = NP_SYS4(SYS_pread64, fd, entries, theirs.count * 8, theirs.first * 8);
     NP_SYS1(SYS_close, fd);
-    return got == (long)pages * 8;
+    if (got != (long)theirs.count * 8) return false;
+    for (uint32_t i = theirs.shift > 0 ? pages : 0; i-- > 0;) entries[i] = entries[place_in(&theirs, page, i)];
+    return true;
 }
 
 /* Pages that a fork made common look as the zero page does: after one, nothing is taken for it. */

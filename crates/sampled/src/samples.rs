@@ -1,6 +1,7 @@
 //! Samples: the access, its thread, its stack and its home.
 
 use foldhash::{HashMap, HashMapExt};
+use numapilot_host::PageNumber;
 use numapilot_machine::{CpuId, NodeId};
 use numapilot_perf::abi::{CONTEXT_MAX, CONTEXT_USER, CONTEXT_USER_DEFERRED, is_kernel_address};
 use numapilot_perf::data_src::{self, Operation};
@@ -8,7 +9,7 @@ use numapilot_perf::{EventAttr, Mapping, MemoryAccess, Sample, SampleId, SideBan
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ProcessIndex, StackId, ThreadIndex, VirtAddr};
 use numapilot_trace::record::{Access, Event, FaultedPage, Level};
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END};
 
 use super::counts::{Counts, EventCounts, Losses};
 use super::first_touches::FirstTouches;
@@ -193,7 +194,7 @@ impl Samples {
     fn map(&mut self, mapping: &Mapping<'_>, time: u64) -> Result<(), ChunkError> {
         let renewed = self.tasks.map(&mut self.out, mapping, Sighting::Made, time)?;
         for (image, start, end) in renewed {
-            self.first_touches.renew(image, (start >> PAGE_SHIFT, end.div_ceil(1 << PAGE_SHIFT)));
+            self.first_touches.renew(image, (PageNumber::of(start), PageNumber::at_or_after(end)));
         }
         Ok(())
     }
@@ -437,7 +438,7 @@ impl Samples {
         if told.is_some() {
             return told;
         }
-        let answer = self.answers.get(&(pid, access.address >> PAGE_SHIFT)).copied();
+        let answer = self.answers.get(&(pid, PageNumber::of(access.address))).copied();
         self.counts.home_by_query += u64::from(answer.is_some());
         answer
     }
@@ -447,7 +448,7 @@ impl Samples {
         match access.page_bytes {
             Some(bytes) if bytes > 0 => FaultedPage::new(Some(true), bytes),
             before => {
-                let bytes = self.sizes.get(&(pid, access.address >> PAGE_SHIFT)).copied().unwrap_or(0);
+                let bytes = self.sizes.get(&(pid, PageNumber::of(access.address))).copied().unwrap_or(0);
                 FaultedPage::new(before.map(|_| false), bytes)
             }
         }
@@ -492,7 +493,7 @@ impl Samples {
         {
             let is_elsewhere = node.is_some_and(|node| node != home);
             let cause = if is_elsewhere { layout::PLACED_POLICY } else { layout::PLACED_FIRST_TOUCH } as u8;
-            let address = VirtAddr(access.address >> PAGE_SHIFT << PAGE_SHIFT);
+            let address = VirtAddr(PageNumber::of(access.address).address());
             self.out.put(thread, time, Event::Place { address, pages: 1, node: home, cause, toucher: None })?;
         }
         Ok(told.or_else(|| self.by_first_touch(page)))

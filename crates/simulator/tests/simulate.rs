@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use numapilot_host::PageNumber;
 use numapilot_machine::{Machine, NodeIndex};
 use numapilot_placement::{
     Action, Allocation, Observation, Outcome, PageKey, PageSize, Policy, PolicyRequirements, policy_by_name,
@@ -172,7 +173,7 @@ impl Policy for Chaos {
 fn action() -> impl Strategy<Value = Action> {
     let key = (0u32..2, 0u64..1100, any::<bool>()).prop_map(|(process, page, large)| PageKey {
         process,
-        page: (1 << 20) + if large { page / 512 * 512 } else { page },
+        page: if large { PageNumber((1 << 20) + page).large_start() } else { PageNumber((1 << 20) + page) },
         size: if large { PageSize::Large } else { PageSize::Small },
     });
     prop_oneof![
@@ -181,7 +182,7 @@ fn action() -> impl Strategy<Value = Action> {
             .prop_map(|(page, nodes)| Action::Replicate { page, nodes: nodes.into_iter().map(NodeIndex).collect() }),
         2 => key.prop_map(|page| Action::Split { page }),
         1 => (0u32..18, 0usize..5).prop_map(|(thread, to)| Action::MoveThread { thread, to: NodeIndex(to) }),
-        1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: (1 << 20) + first, pages }),
+        1 => (0u32..2, 0u64..1100, 0u64..1100).prop_map(|(process, first, pages)| Action::Unmap { process, first: PageNumber((1 << 20) + first), pages }),
         1 => (0u32..2, 0usize..5).prop_map(|(process, node)| Action::Allocate { process, allocation: Allocation::Interleave(vec![NodeIndex(node)]) }),
     ]
 }
@@ -229,7 +230,7 @@ fn copies_serve_reads_and_end_with_a_write() {
              [[phase.work.on]]\nregion = 'all'\nwrites = {writes:?}\n"
         );
         let program = synthetic::parse(&text, "copies").expect("a sound description");
-        let key = |page: u64| PageKey { process: 0, page: (1 << 20) + page, size: PageSize::Small };
+        let key = |page: u64| PageKey { process: 0, page: PageNumber((1 << 20) + page), size: PageSize::Small };
         let all = (0..256)
             .map(|page| Action::Replicate { page: key(page), nodes: [0, 1, 2, 3].map(NodeIndex).to_vec() })
             .collect();

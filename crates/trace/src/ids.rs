@@ -1,5 +1,6 @@
 //! Newtypes for the integers that identify things in a trace. An id is an index into the table of the same name.
 
+use numapilot_host::PageNumber;
 use serde::{Deserialize, Serialize};
 
 macro_rules! id {
@@ -57,3 +58,11 @@ id!(
     TimeNs,
     u64
 );
+
+impl VirtAddr {
+    /// The page of 4 KiB that holds it.
+    #[must_use]
+    pub const fn page(self) -> PageNumber {
+        PageNumber::of(self.0)
+    }
+}

@@ -267,7 +267,20 @@ impl Evidence {
     }
 }
 
+/// Bytes of a base page of the host whose facts these are; 4096 where they do not say.
+#[must_use]
+pub fn base_page_bytes(host: &Map<String, Value>) -> u64 {
+    let told = host.get("page_bytes").and_then(Value::as_u64);
+    told.filter(|bytes| bytes.is_power_of_two() && (4096..=1 << 20).contains(bytes)).unwrap_or(4096)
+}
+
 impl Meta {
+    /// Bytes of a base page of the recorded memory: 4096 on simulated machines, and where the recording does not say.
+    #[must_use]
+    pub fn base_page_bytes(&self) -> u64 {
+        if self.simulated { 4096 } else { base_page_bytes(&self.host) }
+    }
+
     /// What the samples are evidence of. If it is not [`Evidence::Accesses`], no figure about accesses is known.
     #[must_use]
     pub fn evidence(&self) -> Evidence {

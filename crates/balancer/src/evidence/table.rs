@@ -3,6 +3,8 @@
 //! An entry has 24 bytes, in an open-addressed table that is between 78 and 90 % full once it has grown past its first size. A page remembers four nodes; a
 //! fifth replaces the least used one. Beside the pages the table holds the flow: evidence by accessing node and home node, aged likewise.
 
+use numapilot_host::PageNumber;
+
 /// Maximum number of bytes per page, once there are some thousand pages.
 pub const BYTES_PER_PAGE: usize = 32;
 /// Number of nodes remembered per page.
@@ -30,10 +32,10 @@ const NOWHERE: u8 = u8::MAX;
 pub struct PageId(u64);
 
 impl PageId {
-    /// `slot`: number of the process, below 4,096. `generation`: number of its program image, modulo 256. `page`: address divided by 4,096, below 2^44.
+    /// `slot`: number of the process, below 4,096. `generation`: number of its program image, modulo 256. `page`: below 2^44.
     #[must_use]
-    pub fn new(slot: u16, generation: u8, page: u64) -> PageId {
-        PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page & ((1 << 44) - 1))
+    pub fn new(slot: u16, generation: u8, page: PageNumber) -> PageId {
+        PageId(u64::from(slot & 0xfff) << 52 | u64::from(generation) << 44 | page.0 & ((1 << 44) - 1))
     }
 
     /// Slot of the process.
@@ -48,10 +50,10 @@ impl PageId {
         (self.0 >> 44) as u8
     }
 
-    /// Page number: the address divided by 4,096.
+    /// The page.
     #[must_use]
-    pub fn page(self) -> u64 {
-        self.0 & ((1 << 44) - 1)
+    pub fn page(self) -> PageNumber {
+        PageNumber(self.0 & ((1 << 44) - 1))
     }
 }
 
@@ -397,7 +399,7 @@ mod tests {
     use super::*;
 
     fn page(number: u64) -> PageId {
-        PageId::new(1, 0, number)
+        PageId::new(1, 0, PageNumber(number))
     }
 
     proptest! {
@@ -466,7 +468,7 @@ mod tests {
         assert!((0..8).all(|_| table.saw(page(1), 1, 0)));
         (0..HALF_LIFE).for_each(|_| table.tick());
         assert_eq!(table.known(page(1)).unwrap().users, [(1, 4)]);
-        assert_eq!(table.known(PageId::new(1, 1, 1)), None);
+        assert_eq!(table.known(PageId::new(1, 1, PageNumber(1))), None);
         table.sweep(|id| id.generation() == 1);
         assert!(table.is_empty());
     }

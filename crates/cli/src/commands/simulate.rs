@@ -10,7 +10,7 @@ use numapilot_machine::{Bind, Machine};
 use numapilot_placement::{policies, policy_by_name};
 use numapilot_report::simulation::{Comparison, bars_svg, html, render, series_svg, traffic_svg};
 use numapilot_simulator::arrange::optimal;
-use numapilot_simulator::program::{PAGE_BYTES, Program};
+use numapilot_simulator::program::Program;
 use numapilot_simulator::recorded::{self, RecordedOptions, Repeat};
 use numapilot_simulator::{Layout, Options, Progress, Report, Simulation, synthetic};
 use numapilot_text::csv::quoted;
@@ -106,7 +106,7 @@ fn placement(runs: &[Report], program: &Program) -> String {
         for row in &run.homes {
             let process = program.processes.get(row.process as usize).map_or("", String::as_str);
             let node = run.nodes.get(row.node.0).map_or_else(String::new, u16::to_string);
-            let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page * PAGE_BYTES)];
+            let fields = [quoted(&run.policy), quoted(process), format!("{:#x}", row.first_page.address())];
             text.push_str(&format!("{},{},{node}\n", fields.join(","), row.pages));
         }
     }

@@ -2,8 +2,8 @@
 
 use foldhash::HashMap;
 use numapilot_machine::NodeId;
+use numapilot_trace::wire::layout::PAGE_SHIFT;
 
-const PAGE_SHIFT: u32 = 12;
 const CHUNK_PAGES: u64 = 512;
 /// Nothing is known of the page yet.
 const UNKNOWN: u16 = u16::MAX;

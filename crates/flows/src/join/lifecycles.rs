@@ -536,7 +536,7 @@ impl<L: Layouts> Joiner<L> {
         cause: u8,
         toucher: Option<ThreadIndex>,
     ) {
-        let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << 12 };
+        let bytes = if pages > PLACED_PAGES_MAX { u64::MAX } else { u64::from(pages) << layout::PAGE_SHIFT };
         if !self.check(address, bytes) {
             return;
         }

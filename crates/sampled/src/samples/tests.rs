@@ -92,7 +92,7 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
         switch(&mut samples, tid, out, time);
     }
     let mut put = |time, page: u64, last_task| {
-        let address = page << PAGE_SHIFT;
+        let address = PageNumber(page).address();
         let access = MemoryAccess { cpu: Some(0), time, address, ..MemoryAccess::default() };
         samples.access(&AuxAccess { access, last_task }, 500).unwrap();
     };
@@ -109,7 +109,7 @@ fn an_access_that_is_read_late_is_of_the_thread_that_ran_then() {
     assert_eq!((counts.samples, counts.accesses, counts.without_thread), (9, 6, 3));
     let trace = finished(samples, writer, &dir);
     let tid = |access: &numapilot_flows::AccessRef| trace.thread(access.thread).unwrap().tid;
-    let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.0 >> PAGE_SHIFT, tid(&access))).collect();
+    let mut seen: Vec<_> = trace.accesses().map(|access| (access.address.page().0, tid(&access))).collect();
     seen.sort_unstable();
     assert_eq!(seen, [(1, 7), (2, 8), (3, 9), (5, 8), (5, 8), (5, 8)]);
 }
@@ -199,7 +199,7 @@ fn samples_that_stand_for_more_than_a_weight_can_say_are_counted() {
 fn a_later_fault_without_an_answer_places_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let (mut samples, writer, dir) = faults(folder.path());
-    samples.answers().insert((7, 0x100), NodeId(0));
+    samples.answers().insert((7, PageNumber(0x100)), NodeId(0));
     samples.put(&fault(7, 0, 0x10_0000), 1000, true).unwrap();
     samples.answers();
     samples.put(&fault(8, 1, 0x10_0000), 2000, true).unwrap();

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use numapilot_host::PageNumber;
 use numapilot_perf::{FileIdentity, Mapping};
 use numapilot_trace::chunk::ChunkError;
 use numapilot_trace::ids::{ModuleId, StackId, VirtAddr};
 use numapilot_trace::mapping::is_shared_memory;
 use numapilot_trace::record::Event;
-use numapilot_trace::wire::layout::{self, ADDRESS_END, PAGE_SHIFT};
+use numapilot_trace::wire::layout::{self, ADDRESS_END};
 
 use super::Tasks;
 use crate::binaries::{LoadedBinary, Placed};
@@ -129,11 +130,14 @@ impl Tasks {
         let image = &mut self.images[image];
         let end = mapping.addr.saturating_add(mapping.len);
         if let Some(module) = image.modules.iter().rfind(|module| module.holds(mapping.addr))
-            && let Some(zeroed) = &module.zeroed
+            && module.zeroed.is_some()
         {
-            let is_zeroed = || zeroed.iter().any(|&(from, to)| from <= mapping.addr && end <= to);
             let is_its = module.path == path && module.is_part(mapping);
-            return if is_its || is_anonymous && is_zeroed() { Part::Known } else { Part::None };
+            return if is_its || is_anonymous && module.is_zeroed(mapping.addr, end) {
+                Part::Known
+            } else {
+                Part::None
+            };
         }
         if is_anonymous {
             let follows = image.data_end.as_ref().is_some_and(|(data_end, _)| *data_end == mapping.addr);
@@ -265,12 +269,12 @@ impl Tasks {
     /// What identifies the page at an address: the process and its number, or the shared memory and its number there. And whether the first fault on it is
     /// its first touch, which gives it its home under the default policy.
     pub(crate) fn page(&self, image: usize, address: u64) -> (PageKey, bool) {
-        let own = PageKey::Own(image, address >> PAGE_SHIFT);
+        let own = PageKey::Own(image, PageNumber::of(address));
         match self.owner(image, address) {
             Some(Owner::File) => (own, false),
             Some(Owner::Process) => (own, true),
             Some(Owner::Shared(segment)) => {
-                let page = address.wrapping_sub(segment.base) >> PAGE_SHIFT;
+                let page = address.wrapping_sub(segment.base) / PageNumber::BYTES;
                 (PageKey::Shared(segment.number, page), segment.is_new)
             }
             None => (own, self.known.knows_all_mappings),

@@ -7,7 +7,8 @@ pub const ARENA_VERSION: u32 = 3;
 pub const MAX_NODES: usize = 64;
 pub const MAX_CPUS: usize = 1024;
 pub const PATH_MAX: usize = 256;
-pub const PAGE_SHIFT: u32 = 12;
+/// Of the pages in records, which are of 4 KiB whatever pages the kernel has.
+pub const PAGE_SHIFT: u32 = numapilot_host::PageNumber::SHIFT;
 pub const LINE_SHIFT: u32 = 6;
 /// Addresses in records are below this: all that x86-64 and arm64 give to programs unless these ask for more (a hint of mmap, with page tables of 5 levels
 /// or 52 bits).
