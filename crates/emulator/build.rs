@@ -35,6 +35,7 @@ const RUNTIME_FILES: &[&str] = &[
     "numa_cpus.c",
     "overlap.c",
     "pages.c",
+    "pages_common.c",
     "residency.c",
     "ring.c",
     "sample.c",

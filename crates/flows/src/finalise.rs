@@ -32,12 +32,9 @@ const WAITING_BATCHES: usize = 2;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
-const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: \
-                                    totals by node are estimated from samples, whose homes are right; times in the recording charge for \
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node what its own process knows of that, and not what \
+                                    another touched first: totals by node are estimated from samples, whose homes are right; times in the recording charge for \
                                     latencies as counted";
-
-/// Forked processes' remote accesses to memory that they inherited are noted if they are more than one sample in this many.
-const INHERITED_PARTS: u64 = 100;
 
 /// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -245,9 +242,6 @@ impl Made {
             meta.more.insert(HOMES_OF_OTHERS.to_owned(), joined.homes_of_others.into());
             add_note(&mut meta.more, HOMES_OF_OTHERS_NOTE);
         }
-        if joined.inherited_remote.saturating_mul(INHERITED_PARTS) > samples {
-            add_note(&mut meta.more, &inherited_note(joined.inherited_remote, samples));
-        }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
             meta.more.insert(instrumentation::KEY.to_owned(), serde_json::json!(found));
@@ -296,9 +290,12 @@ impl<'a> Feed<'a> {
     ) -> Feed<'a> {
         let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
-            Some(Engine::Instrument | Engine::Emulate) => {
-                Conventions { ip_is_return_address: true, infers_first_touch: true, ..Conventions::SAMPLED }
-            }
+            Some(engine @ (Engine::Instrument | Engine::Emulate)) => Conventions {
+                ip_is_return_address: true,
+                infers_first_touch: true,
+                touches_are_certain: engine == Engine::Instrument,
+                ..Conventions::SAMPLED
+            },
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
             Some(Engine::Fault) => {
@@ -511,15 +508,6 @@ fn remedy(module: &str, why: Unresolved) -> String {
         Unresolved::NotElf | Unresolved::OtherBuild => "keep the recorded binary, or record again".to_owned(),
         Unresolved::NoSymbol => numapilot_symbols::advice(module),
     }
-}
-
-/// What is uncertain about the memory that forked processes have from their parents.
-fn inherited_note(remote: u64, samples: u64) -> String {
-    let share = 100.0 * remote as f64 / samples.max(1) as f64;
-    format!(
-        "{share:.0} % of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
-         copy on its own node, which is not followed, so that some of these accesses may be local"
-    )
 }
 
 /// Adds to the notes, which reports show.

@@ -13,7 +13,7 @@
 
 #define NP_SYSCALL_EMULATOR 0x4e500001
 #define NP_EMULATOR_MAGIC 0x524f54414c554d45ull
-#define NP_EMULATOR_ABI 4u
+#define NP_EMULATOR_ABI 5u
 
 enum np_emulator_call {
     NP_EMULATOR_HELLO = 1, /* second argument: struct np_emulator_hello *, once per process image, before any slot */
