@@ -126,6 +126,12 @@ static uint32_t nearest_of(uint64_t mask, uint32_t from) {
     return (uint32_t)__builtin_ctzll(mask);
 }
 
+/* Whether the thread's policy gives each page it places another node than the one before. */
+static bool places_by_turns(struct np_slot *slot) {
+    uint32_t mode = np_ss(slot)->policy_mode;
+    return mode == POLICY_INTERLEAVE || mode == POLICY_WEIGHTED_INTERLEAVE;
+}
+
 /* As the memory policy of `toucher` says, `slot`'s own or another's. One that has ended leaves its node alone. */
 uint32_t np_page_choose(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page, uint32_t byte, uint32_t *cause) {
     *cause = NP_PLACED_POLICY;
@@ -385,10 +391,15 @@ void np_pages_before_threads(struct np_slot *slot) {
 
 uint32_t np_pages_node(struct np_slot *slot) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
-    uint32_t cause, mode = np_ss(slot)->policy_mode;
-    bool is_by_turns = mode == POLICY_INTERLEAVE || mode == POLICY_WEIGHTED_INTERLEAVE ||
-                       (mode == POLICY_DEFAULT && np_arena->config.placement == NP_PLACE_INTERLEAVE);
-    return is_by_turns || !np_sim.ready ? NP_NONE16 : np_page_choose(slot, &toucher, 0, 0, &cause);
+    uint32_t cause;
+    bool is_by_page = np_ss(slot)->policy_mode == POLICY_DEFAULT && np_arena->config.placement == NP_PLACE_INTERLEAVE;
+    return !np_sim.ready || is_by_page || places_by_turns(slot) ? NP_NONE16 : np_page_choose(slot, &toucher, 0, 0, &cause);
+}
+
+uint32_t np_page_expected(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page) {
+    uint32_t cause, policy = np_page_policy(page);
+    if (policy == 0 && toucher->slot != NULL && places_by_turns(toucher->slot)) return NP_NONE16;
+    return np_page_choose(slot, toucher, page, policy, &cause);
 }
 
 int np_page_query(uintptr_t address) {

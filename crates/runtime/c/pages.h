@@ -85,6 +85,8 @@ void np_page_placed(struct np_slot *slot, uint64_t page, uint32_t node, uint32_t
 void np_page_put(struct np_slot *slot, uint64_t page, uint32_t pages, uint32_t node, uint32_t cause, uint32_t toucher, uint64_t order);
 /* Where a page comes to lie that `toucher` touches first: by `policy`, a page's byte, else by the policy of the thread. */
 uint32_t np_page_choose(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page, uint32_t policy, uint32_t *cause);
+/* The same of a page that the thread may have touched: nothing is placed. NP_NONE16: it places pages by turns. */
+uint32_t np_page_expected(struct np_slot *slot, const struct np_toucher *toucher, uint64_t page);
 /* The policy of the page's range, as a byte; 0: none. */
 uint8_t np_page_policy(uint64_t page);
 /* Has the kernel provide the page now. False: it was there already. */

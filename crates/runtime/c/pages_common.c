@@ -35,12 +35,14 @@ static void leave_copy_unknown(struct np_slot *slot, uint64_t page, uint8_t *byt
 /* The thread writes the page, whose old home its byte says, and gets a copy, if `effect` says so, or perhaps. */
 static void give_copy(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen, enum np_write_effect effect) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
-    uint32_t cause, old = home_in(seen), node = np_page_choose(slot, &toucher, page, np_page_policy(page), &cause);
-    if (effect != NP_WRITE_COPIES && node != old) {
-        leave_copy_unknown(slot, page, byte, seen);
+    uint32_t cause, node = home_in(seen);
+    if (effect != NP_WRITE_COPIES) {
+        if (np_page_expected(slot, &toucher, page) == node) become(byte, seen, node);
+        else leave_copy_unknown(slot, page, byte, seen);
         return;
     }
-    if (!become(byte, seen, node) || effect != NP_WRITE_COPIES) return;
+    node = np_page_choose(slot, &toucher, page, np_page_policy(page), &cause);
+    if (!become(byte, seen, node)) return;
     np_page_populate(page, NEXT_WRITE); /* or the other process, writing while this thread waits, would find that it is alone */
     np_page_placed(slot, page, node, cause);
 }
@@ -62,10 +64,9 @@ static void keep(struct np_slot *slot, uint64_t page, uint8_t *bytes, const enum
     for (uint32_t i = 0; i < pages && effects[i] == NP_WRITE_KEEPS; i++) {
         uint8_t seen = __atomic_load_n(&bytes[i], __ATOMIC_RELAXED);
         if (!is_inherited(seen)) break;
-        uint32_t cause, home = home_in(seen);
-        bool is_known = is_untouched;
+        uint32_t home = home_in(seen);
         /* Copied for that thread or not, it is on the same node. */
-        if (!is_known && is_one) is_known = np_page_choose(slot, &toucher, page + i, np_page_policy(page + i), &cause) == home;
+        bool is_known = is_untouched || (is_one && np_page_expected(slot, &toucher, page + i) == home);
         if (is_known) become(&bytes[i], seen, home);
         else if (i == 0) leave_copy_unknown(slot, page, bytes, seen);
         else break;
