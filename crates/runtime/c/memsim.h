@@ -313,6 +313,8 @@ struct np_toucher {
 };
 /* The first toucher of a page that code which is not recorded touched, from the kernel's page faults as the recorder read them. False: unknown. */
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher);
+/* It is unknown because no thread of this process has had a fault on the page: that was the answer to this thread's last question. */
+bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page);
 
 /* The real function behind an interposer, for functions that no header here declares. NULL: no library has it. */
 #define NP_REAL_AS(type, name)                                                    \

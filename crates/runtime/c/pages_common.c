@@ -58,7 +58,7 @@ static NP_COLD void first_write(struct np_slot *slot, uint64_t page, uint8_t *by
 static void keep(struct np_slot *slot, uint64_t page, uint8_t *bytes, const enum np_write_effect *effects, uint32_t pages) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
     bool is_told = np_toucher_of(slot, page, &toucher);
-    bool is_untouched = !is_told && __atomic_load_n(&np_arena->fault_events, __ATOMIC_RELAXED) == NP_FAULTS_ALL;
+    bool is_untouched = !is_told && np_toucher_is_nobody(slot, page);
     bool is_one = is_told || !np_load(np_sim.concurrent); /* there is one thread that may have written it */
     if (toucher.pages < pages) pages = toucher.pages;
     for (uint32_t i = 0; i < pages && effects[i] == NP_WRITE_KEEPS; i++) {

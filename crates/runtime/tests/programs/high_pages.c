@@ -28,6 +28,7 @@ uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) {
 enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) { return (void)slot, (void)address, NP_KIND_OTHER; }
 uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) { return (void)page, (void)pages, (void)effects, 0; }
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) { return (void)slot, (void)page, (void)toucher, false; }
+bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page) { return (void)slot, (void)page, false; }
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) { (void)visit, (void)context; }
 struct np_slot *np_self_if_live(void) { return NULL; }
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) { (void)owner, (void)address, (void)bytes; }
