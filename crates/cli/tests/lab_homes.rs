@@ -85,8 +85,8 @@ const COMMON_PAGES: [(&str, [i32; 4]); 8] = [
     ("given-before", [1, 1, 1, 1]),
 ];
 
-/// The same program asks a real kernel of four nodes, and the simulated machine, where pages lie that two processes have. A process's own table knows nothing of
-/// what others touched first: it may say so.
+/// The same program asks a real kernel of four nodes, and the simulated machine, where pages lie that two processes have. A process's own table knows nothing
+/// of what others touched first: it may say so.
 #[test]
 fn pages_that_processes_have_in_common_lie_where_a_real_kernel_has_them() {
     if !numapilot_lab::wanted("pages_that_processes_have_in_common_lie_where_a_real_kernel_has_them") {

@@ -1,8 +1,8 @@
 /* pages_common.c: pages that several processes have: what others have of shared memory when it is mapped, and what becomes of private memory after a fork.
  *
  * A fork gives both processes the same pages, read-only. The first write of either makes it a copy, with a home of its own, unless it is the only one left
- * that has the page. The kernel knows that before the write (residency.c). After it, as under an emulator, nobody does: then the home is known where both come to the
- * same node. Marks in the table of homes (pages.h) and the first-stage filter, which holds such pages for reading only, have the first write seen. */
+ * that has the page. The kernel knows that before the write (residency.c). After it, as under an emulator, nobody does: then the home is known where both come
+ * to the same node. Marks in the table of homes (pages.h) and the first-stage filter, which holds such pages for reading only, have the first write seen. */
 #define _GNU_SOURCE
 #include "pages.h"
 
@@ -53,8 +53,8 @@ void np_page_was_written(struct np_slot *slot, uint64_t page, uint8_t *byte, uin
 /* The write has happened: the page is the writer's alone now, whether it was copied or not. */
 static NP_COLD void first_write(struct np_slot *slot, uint64_t page, uint8_t *byte, uint8_t seen) { give_copy(slot, page, byte, seen, NP_WRITE_UNKNOWN); }
 #else
-/* The page, which the thread is about to write, is this process's alone, and so perhaps are the `pages` - 1 behind it: the others have let them go, or code that
- * is not recorded has written them since the fork, and got the copies. The kernel's page faults tell who that may have been. */
+/* The page, which the thread is about to write, is this process's alone, and so perhaps are the `pages` - 1 behind it: the others have let them go, or code
+ * that is not recorded has written them since the fork, and got the copies. The kernel's page faults tell who that may have been. */
 static void keep(struct np_slot *slot, uint64_t page, uint8_t *bytes, const enum np_write_effect *effects, uint32_t pages) {
     struct np_toucher toucher = {slot, slot->thread_index, slot->node, 1};
     bool is_told = np_toucher_of(slot, page, &toucher);

@@ -1,5 +1,5 @@
-/* Pages that two processes have: on which nodes they lie, as the machine under the program says, a real kernel's or a simulated one. A line per case: the nodes of
- * four pages; -2: the page is not there, or its home is not known. The child is on node 1. */
+/* Pages that two processes have: on which nodes they lie, as the machine under the program says, a real kernel's or a simulated one. A line per case: the nodes
+ * of four pages; -2: the page is not there, or its home is not known. The child is on node 1. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -215,7 +215,7 @@ pub(crate) struct Conventions {
     pub ip_is_return_address: bool,
     /// Whether every access is recorded, so that the first one to a page is its first touch.
     pub infers_first_touch: bool,
-    /// Whether the kernel was asked at a first touch, before it, if there was no page: who finds a page of shared memory does not claim to have touched it first.
+    /// Whether the kernel was asked before a first touch if there was no page: who finds a page of shared memory does not claim to have touched it first.
     pub touches_are_certain: bool,
     /// Whether accesses are page faults, so that the first one of a page places it.
     pub accesses_are_faults: bool,
