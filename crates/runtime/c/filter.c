@@ -320,7 +320,10 @@ static NP_COLD void after_read_of_forked(struct np_slot *slot, uintptr_t address
 static inline void access_line(struct np_slot *slot, uintptr_t address, uint32_t bits, const struct np_regs *caller) {
     uint32_t write = bits & NP_ACC_WRITE;
     bool forked = np_unlikely(np_load(np_sim.forked) != 0);
-    if (forked && write) np_page_written(slot, address);
+    if (forked && write) {
+        unpoke(slot); /* first: it may move the thread, to another node */
+        np_page_written(slot, address);
+    }
     simulate(slot, address, bits, caller);
     if (forked && !write) after_read_of_forked(slot, address);
 }
