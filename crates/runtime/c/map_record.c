@@ -35,9 +35,10 @@ __attribute__((noinline)) /* its room on the stack, which may be small, is given
 bool np_file_of_fd(int fd, struct np_file *file) {
     struct statfs system;
     struct statx status;
-    unsigned wanted = STATX_INO | STATX_SIZE | STATX_BLOCKS | STATX_BTIME;
+    unsigned wanted = STATX_TYPE | STATX_INO | STATX_SIZE | STATX_BLOCKS | STATX_BTIME;
     if (np_is_confined || fd < 0 || NP_SYS2(SYS_fstatfs, fd, &system) != 0) return false;
     if (np_sys(SYS_statx, fd, (long)"", AT_EMPTY_PATH, wanted, (long)&status, 0) != 0 || !(status.stx_mask & STATX_INO)) return false;
+    if (!S_ISREG(status.stx_mode)) return false; /* what a device shows at each opening is its own affair */
     bool is_memory = (unsigned long)system.f_type == TMPFS || (unsigned long)system.f_type == HUGETLBFS;
     *file = (struct np_file){
         .device = (uint64_t)status.stx_dev_major << 32 | status.stx_dev_minor,
