@@ -68,7 +68,7 @@ fn nodes_by_case(output: &str) -> BTreeMap<String, Vec<i32>> {
     let case = |line: &str| {
         let mut words = line.split_whitespace();
         let name = words.next()?.to_owned();
-        Some((name, words.map(str::parse).collect::<Result<Vec<i32>, _>>().ok()?))
+        Some((name, words.map(str::parse::<i32>).collect::<Result<Vec<_>, _>>().ok()?))
     };
     output.lines().filter_map(case).filter(|(_, nodes)| nodes.len() == 4).collect()
 }
