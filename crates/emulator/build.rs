@@ -36,6 +36,7 @@ const RUNTIME_FILES: &[&str] = &[
     "numa_cpus.c",
     "overlap.c",
     "pages.c",
+    "pages_common.c",
     "python.c",
     "residency.c",
     "ring.c",

@@ -115,6 +115,16 @@ static bool replaces_mapping(int64_t number, uint64_t flags) {
     return number == SYS_munmap || number == SYS_mremap || (number == SYS_mmap && (flags & MAP_FIXED) != 0);
 }
 
+static bool shares_memory(int64_t number, uint64_t flags) {
+    return number == SYS_shmat || (number == SYS_mmap && (flags & MAP_TYPE) != MAP_PRIVATE);
+}
+
+/* The tracker's handler of forks has run, if it is to run. */
+static void before_process(void) {
+    np_guest.fork_order = np_order_kept();
+    if (emulated_sim != NULL) np_store(np_sim.forked, np_load(emulated_sim->forked));
+}
+
 void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1, uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5,
                        uint64_t a6, uint64_t a7, uint64_t a8) {
     bool is_own = np_guest.own_call;
@@ -123,7 +133,8 @@ void np_on_system_call(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint6
         if (replaces_mapping(number, a4)) np_allocators_unmapped(a1, a2);
         if (np_guest.slot != NULL) np_kernel_asked(number, a2, a3);
         if (np_arena != NULL) np_mapping_asked(is_own ? -1 : number, a1, a2, a3, a4, a5, a6);
-        if (np_unlikely(makes_process(number))) np_guest.fork_order = np_order_kept();
+        if (np_unlikely(makes_process(number))) before_process();
+        if (shares_memory(number, a4)) np_store(np_sim.shares, 1);
         return;
     }
     if (a1 == NP_EMULATOR_HELLO) meet(a2);

@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use foldhash::{HashMap, HashMapExt};
 use numapilot_symbols::{GeneratedCode, GeneratedFunction, GeneratedLine, Unresolved};
-use numapilot_text::units::short_percent;
 use numapilot_trace::chunk::{self, Damage, Problem, RawTrace, SessionEnd, SessionStart};
 use numapilot_trace::engine::Engine;
 use numapilot_trace::meta::{
@@ -38,15 +37,12 @@ const MERGED_RECORDS: usize = 1 << 11;
 /// Accesses in a row group.
 const GROUP_ROWS: usize = numapilot_trace::tables::schema::ROWS_PER_GROUP;
 
-const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node as if its own process had touched that first: \
-                                    totals by node are estimated from samples, whose homes are right; times in the recording charge for \
+const HOMES_OF_OTHERS_NOTE: &str = "processes share memory, and each thread counts by home node what its own process knows of that, and not what \
+                                    another touched first: totals by node are estimated from samples, whose homes are right; times in the recording charge for \
                                     latencies as counted";
 
 const NO_PYTHON_NOTE: &str = "call stacks of page faults and samples have no functions of Python, as those of allocations do, because the kernel sees native \
                               code only: record with --engine emulate, or run Python 3.12 or later, built with frame pointers, with -X perf";
-
-/// Forked processes' remote accesses to memory that they inherited are noted if they are more than one sample in this many.
-const INHERITED_PARTS: u64 = 100;
 
 /// Counts of a finalised recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -293,9 +289,6 @@ impl Made {
         if lacks_python(meta.engine.known(), &names.locations) {
             add_note(&mut meta.more, NO_PYTHON_NOTE);
         }
-        if joined.inherited_remote.saturating_mul(INHERITED_PARTS) > samples {
-            add_note(&mut meta.more, &inherited_note(joined.inherited_remote, samples));
-        }
         if meta.engine == Engine::Instrument {
             let found = Instrumentation::of(&joined, &meta.more);
             meta.more.insert(instrumentation::KEY.to_owned(), serde_json::json!(found));
@@ -338,9 +331,12 @@ impl<'a> Feed<'a> {
     ) -> Feed<'a> {
         let Opened { start, generated } = opened;
         let conventions = match start.engine.known() {
-            Some(Engine::Instrument | Engine::Emulate) => {
-                Conventions { ip_is_return_address: true, infers_first_touch: true, ..Conventions::SAMPLED }
-            }
+            Some(engine @ (Engine::Instrument | Engine::Emulate)) => Conventions {
+                ip_is_return_address: true,
+                infers_first_touch: true,
+                touches_are_certain: engine == Engine::Instrument,
+                ..Conventions::SAMPLED
+            },
             // Hardware samples give the address of the instruction itself. The first sample of a page is rarely its first access.
             Some(Engine::Import | Engine::Pmu) => Conventions::SAMPLED,
             Some(Engine::Fault) => {
@@ -555,15 +551,6 @@ fn remedy(module: &str, why: Unresolved) -> String {
     }
 }
 
-/// What is uncertain about the memory that forked processes have from their parents.
-fn inherited_note(remote: u64, samples: u64) -> String {
-    let share = short_percent(remote as f64 / samples.max(1) as f64);
-    format!(
-        "{share} of the sampled accesses are of forked processes to memory of their parents on another node: a page that such a process has written is a \
-         copy on its own node, which is not followed, so that some of these accesses may be local"
-    )
-}
-
 /// Whether stacks of samples are without the Python functions that stacks of allocations show: those that Python itself names for perf begin with `py::`.
 fn lacks_python(engine: Option<Engine>, locations: &[Location]) -> bool {
     let is_named_for_perf = |location: &Location| {
@@ -651,12 +638,5 @@ mod tests {
         assert!(!lacks_python(Some(Engine::Fault), &python[..1]));
         let named = [&python[..], &[location("[jit]", "py::fill:/srv/a.py")]].concat();
         assert!(!lacks_python(Some(Engine::Fault), &named));
-    }
-
-    #[test]
-    fn a_share_that_is_not_all_does_not_read_as_all_nor_one_that_is_something_as_nothing() {
-        for (remote, words) in [(1, "0.1 % of"), (370, "37 % of"), (996, ">99 % of"), (1000, "100 % of")] {
-            assert!(inherited_note(remote, 1000).starts_with(words), "{}", inherited_note(remote, 1000));
-        }
     }
 }

@@ -1,7 +1,8 @@
 /* residency.c: what backs a page by the kernel's report: nothing yet, its shared zero page, a page of a file, or memory that was written.
  *
  * Three sources, none of which leaves a descriptor behind: mincore (is anything there), /proc/self/pagemap (the zero page is present, of no file, and
- * never mapped exclusively: fs/proc/task_mmu.c), and /proc/self/maps (would a read of nothing get the zero page). docs/instrument.md, "Homes".
+ * never mapped exclusively: fs/proc/task_mmu.c; whether another process has a page, too), and /proc/self/maps (would a read of nothing get the zero page; may
+ * others map what is mapped there). docs/instrument.md, "Homes".
  *
  * The kernel's pages may be larger than ours (arm64: 16 or 64 KiB). It is asked by its own, and what it says of one holds for all of ours in it. */
 #include "memsim.h"
@@ -64,6 +65,21 @@ uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) {
     return pages;
 }
 
+/* do_wp_page (mm/memory.c): a page that is mapped once is written as it is, also where a fork has made the mapping read-only. What was given back since the
+ * fork, or swapped, is a new page in any case, and one of a file is copied for its first writer. */
+static enum np_write_effect effect_of(uint64_t entry) {
+    bool is_alone = (entry & PAGEMAP_PRESENT) && (entry & PAGEMAP_EXCLUSIVE) && !(entry & PAGEMAP_FILE);
+    return is_alone ? NP_WRITE_KEEPS : NP_WRITE_COPIES;
+}
+
+uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) {
+    uint64_t entries[NP_BACKINGS_MAX];
+    if (pages > NP_BACKINGS_MAX) pages = NP_BACKINGS_MAX;
+    if (!read_pagemap(page, pages, entries)) return 0;
+    for (uint32_t i = 0; i < pages; i++) effects[i] = effect_of(entries[i]);
+    return pages;
+}
+
 #ifndef NP_PLUGIN
 enum np_backing np_backing(uint64_t page) {
     uint8_t resident = 1;
@@ -78,26 +94,37 @@ static uint32_t mappings_generation = 1;
 
 void np_mappings_changed(void) { __atomic_fetch_add(&mappings_generation, 1, __ATOMIC_RELAXED); }
 
+/* Shared anonymous memory is a file to the kernel, which no other process can open (shmem_zero_setup of mm/shmem.c). */
+static bool is_family(const struct np_maps_line *line) {
+    static const char name[] = "/dev/zero";
+    return line->path_bytes >= sizeof name - 1 && memcmp(line->path, name, sizeof name - 1) == 0;
+}
+
+static enum np_mapping_kind kind_of(const struct np_maps_line *line) {
+    if (line->perms[3] == 's') return is_family(line) ? NP_KIND_FAMILY : NP_KIND_COMMON;
+    return line->inode == 0 ? NP_KIND_FRESH : NP_KIND_OTHER;
+}
+
 static bool take_kind(const struct np_maps_line *line, void *context) {
     struct np_sim_slot *sim = context;
     if (sim->kind_low < line->lo || sim->kind_low >= line->hi) return true;
     sim->kind_low = line->lo;
     sim->kind_high = line->hi;
-    sim->kind_is_private = line->inode == 0 && line->perms[3] == 'p';
+    sim->kind = kind_of(line);
     return false;
 }
 
 /* do_anonymous_page (mm/memory.c): only a private anonymous mapping answers a read of nothing by the zero page; shared memory takes a page. */
-bool np_reads_zero_page(struct np_slot *slot, uintptr_t address) {
+enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) {
     struct np_sim_slot *sim = np_ss(slot);
     uint32_t generation = __atomic_load_n(&mappings_generation, __ATOMIC_RELAXED);
     if (sim->kind_generation != generation || address < sim->kind_low || address >= sim->kind_high) {
         sim->kind_low = address;
         sim->kind_high = 0;
-        sim->kind_is_private = 0;
+        sim->kind = NP_KIND_OTHER;
         np_maps_each(take_kind, sim);
         sim->kind_generation = sim->kind_high != 0 ? generation : 0;
     }
-    return sim->kind_is_private != 0;
+    return (enum np_mapping_kind)sim->kind;
 }
 #endif

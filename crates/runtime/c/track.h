@@ -217,6 +217,18 @@ static inline uint64_t np_whole_pages(uint64_t bytes) { return (bytes + 4095) & 
 /* Room of the calling thread's for a path, NP_MAP_PATH_BYTES; NULL: there is none (stack.c). */
 char *np_stack_path(void);
 void np_put_map(struct np_slot *slot, const struct np_mapping *map, uint64_t order);
+/* A file of which processes may share pages. */
+struct np_file {
+    uint64_t device, inode, born;
+    uint64_t offset, bytes; /* that the thread has just given memory; 0: none */
+    uint32_t node;          /* where that is */
+    bool is_memory;         /* it is on no disk */
+    bool is_full;           /* all of its pages are in memory */
+};
+/* False: what the file is cannot be told from others. */
+bool np_file_of_fd(int fd, struct np_file *file);
+/* `address`: of the mapping of it whose record is the next one of a mapping; 0: none. */
+void np_put_file(struct np_slot *slot, const struct np_file *file, uintptr_t address, uint64_t order);
 void np_put_unmap(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint64_t order);
 /* For what the allocator got for itself unseen; no stack is its. */
 void np_map_of_allocator(struct np_slot *slot, uintptr_t address, uint64_t bytes, uint32_t flags);

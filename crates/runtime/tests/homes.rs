@@ -175,3 +175,23 @@ fn a_page_that_another_thread_took_while_this_one_asked_is_not_this_ones() {
     let outcome = Homes::new().run(&["overtaken"]);
     assert_eq!(homes(&outcome, "homes"), ([0; 4], 1), "this recorder reads no page faults: unknown, and not guessed");
 }
+
+#[test]
+fn after_a_fork_who_writes_a_page_first_gets_a_copy_and_who_is_left_keeps_it() {
+    let outcome = Homes::new().run(&["forked"]);
+    let quarter = PAGES / 4;
+    assert_eq!(homes(&outcome, "child"), ([3 * quarter, quarter, 0, 0], 0), "reads copy nothing");
+    // This recorder reads no page faults: a page that was not copied at a write may have been before, by code that is not recorded.
+    assert_eq!(homes(&outcome, "parent"), ([2 * quarter, 0, quarter, 0], quarter));
+    assert_eq!(homes(&Homes::new().run(&["alone"]), "homes"), ([PAGES, 0, 0, 0], 0), "the child is gone");
+}
+
+#[test]
+fn shared_memory_that_another_process_touched_first_is_not_the_finders() {
+    for kind in ["file", "anonymous"] {
+        let outcome = Homes::new().run(&["common", kind]);
+        assert_eq!(homes(&outcome, "child"), ([0, PAGES / 2, 0, 0], PAGES / 2), "{kind}");
+        assert_eq!(homes(&outcome, "parent"), ([PAGES / 2, 0, 0, 0], PAGES / 2), "{kind}");
+    }
+    assert_eq!(homes(&Homes::new().run(&["given"]), "homes"), ([0; 4], PAGES), "of whoever gave it its memory");
+}

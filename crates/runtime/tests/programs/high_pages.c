@@ -1,6 +1,7 @@
 /* Homes of pages on Arm, where addresses have 48 bits, and the kernel's pages may have 64 KiB: pages.c, with what it needs of the other files made up here. */
 #define NP_ADDRESS_BITS 48
 #include "pages.c"
+#include "pages_common.c"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,14 @@ void np_commit(struct np_slot *slot, unsigned words) { (void)slot, (void)words; 
 long np_resident(uint64_t page, uint64_t pages, uint8_t *vector) { return (void)page, (void)pages, (void)vector, -EPERM; }
 enum np_backing np_backing(uint64_t page) { return (void)page, NP_BACKING_NONE; }
 uint32_t np_backings(uint64_t page, uint32_t pages, enum np_backing *backings) { return (void)page, (void)pages, (void)backings, 0; }
-bool np_reads_zero_page(struct np_slot *slot, uintptr_t address) { return (void)slot, (void)address, false; }
+enum np_mapping_kind np_mapping_kind(struct np_slot *slot, uintptr_t address) { return (void)slot, (void)address, NP_KIND_OTHER; }
+uint32_t np_write_effects(uint64_t page, uint32_t pages, enum np_write_effect *effects) { return (void)page, (void)pages, (void)effects, 0; }
 bool np_toucher_of(struct np_slot *slot, uint64_t page, struct np_toucher *toucher) { return (void)slot, (void)page, (void)toucher, false; }
+bool np_toucher_is_nobody(const struct np_slot *slot, uint64_t page) { return (void)slot, (void)page, false; }
 void np_maps_each(bool (*visit)(const struct np_maps_line *line, void *context), void *context) { (void)visit, (void)context; }
 struct np_slot *np_self_if_live(void) { return NULL; }
 void np_filter_drop_range(struct np_slot *owner, uintptr_t address, size_t bytes) { (void)owner, (void)address, (void)bytes; }
+void np_filter_hold_for_reading(struct np_slot *slot) { (void)slot; }
 
 #define HIGH 0xffff90000000ull
 #define LOW 0x7f0000000000ull

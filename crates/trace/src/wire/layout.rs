@@ -324,6 +324,7 @@ constants! {
     REC_POOL = NP_REC_POOL = 25;
     REC_POOL_ALLOC = NP_REC_POOL_ALLOC = 26;
     REC_POOL_FREE = NP_REC_POOL_FREE = 27;
+    REC_FILE = NP_REC_FILE = 28;
     POOL_CREATED = NP_POOL_CREATED = 0;
     POOL_RESET = NP_POOL_RESET = 1;
     POOL_DESTROYED = NP_POOL_DESTROYED = 2;
@@ -404,7 +405,7 @@ constants! {
 }
 
 /// The type of record with the greatest number.
-pub const REC_LAST: u32 = REC_POOL_FREE;
+pub const REC_LAST: u32 = REC_FILE;
 
 /// Name of an `np_sync_kind`, as tables and reports show it.
 #[must_use]
