@@ -85,6 +85,13 @@ impl Trace {
         Trace { tables, by_thread, by_object, nodes, meta: Meta::default(), was_rebuilt: false }
     }
 
+    /// The same flows with what is known about the recording as a whole, for builders and tests.
+    #[must_use]
+    pub fn with_meta(mut self, meta: Meta) -> Trace {
+        self.set_origin(meta, false);
+        self
+    }
+
     pub(crate) fn set_origin(&mut self, meta: Meta, was_rebuilt: bool) {
         self.meta = meta;
         self.was_rebuilt = was_rebuilt;
