@@ -36,8 +36,8 @@ const OTHER_SAMPLER: &str = "Only latencies of AMD's IBS are a bound: those of I
                              memory's latency where a prefetch was under way.";
 const CHOSEN: &str = "The samples may have been chosen by their latency (`ldlat`): a mean of the slow ones is no bound. Record without it, or import the \
                       recording again.";
-const UNSURE_HOMES: &str = "It is not known of all samples which memory answered them: homes are those of the pages' first touches. Record with physical \
-                            addresses (`perf mem record --phys-data`).";
+const UNSURE_HOMES: &str = "It is not known of all samples which memory answered them: homes are those of the pages' first touches, or of a later moment. \
+                            Record with physical addresses (as root; `perf mem record --phys-data`).";
 const OTHER_HOST: &str =
     "The recording host's processor is another one than the machine's, so what was measured says nothing of it.";
 const NO_CLOCK: &str = "It is not known how fast the cores' clock can be, so cycles are no bound in ns. Import with `--core-mhz-max`: `lscpu` shows it on the \
@@ -115,8 +115,13 @@ fn unusable(meta: &Meta, machine: &Machine) -> Option<&'static str> {
     if why.is_some() {
         return why;
     }
+    // Pages may have moved between their first touch or a look-up and the access: those of nearer memory would seem slow.
+    let unsure: &[&str] = match meta.engine.known() {
+        Some(Engine::Import) => &["home_by_first_touch"],
+        _ => &["home_by_first_touch", "home_by_query"],
+    };
     let counts = meta.more.get("import").or_else(|| meta.more.get("events"));
-    if counts.and_then(|counts| number(counts, "home_by_first_touch")) != Some(0) {
+    if unsure.iter().any(|name| counts.and_then(|counts| number(counts, name)) != Some(0)) {
         return Some(UNSURE_HOMES);
     }
     // A model may be of the host itself: `numapilot measure` writes the processor's name.
