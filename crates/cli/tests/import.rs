@@ -165,7 +165,8 @@ fn a_calibration_that_the_recording_cannot_bear_says_why() {
     let (model, trace) = (model.display().to_string(), folder.path().join("t.numatrace").display().to_string());
     let whatif = |name: &str, more: &[&str]| {
         let input = testdata(&format!("perf-streams/{name}")).display().to_string();
-        run(&[&["import", "--force", "-o", &trace, "--machine", &model, &input], more].concat()).succeeded();
+        let import: &[&str] = &["import", "--force", "-o", &trace, "--machine", &model, &input];
+        run(&[import, more].concat()).succeeded();
         let asked = run(&["whatif", &trace, "--set", "*=interleave", "--calibrate", "--json"]).succeeded().stdout;
         let plain = run(&["whatif", &trace, "--set", "*=interleave", "--json"]).succeeded().stdout;
         let (asked, plain): (Value, Value) =
