@@ -551,6 +551,10 @@ pub struct SimulateArgs {
     /// CPUs on which the threads start
     #[arg(long, value_enum, default_value_t = SimulateBind::Recorded)]
     pub bind: SimulateBind,
+    /// The program's threads take work when they are free (a queue, a counter, a dynamic loop), so one that is slowed down does less: also simulates each
+    /// policy with all of the work taken so. Without this, each thread does what it did in the recording
+    #[arg(long)]
+    pub dynamic_work: bool,
     /// Seed of all random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
