@@ -112,8 +112,8 @@ fn simulated_work_that_is_taken_agrees_with_the_price() {
     assert!(plain.get("dynamic_run_times_ns").is_none());
     for run in [0, 1] {
         assert_eq!(recorded(&found, run), recorded(&plain, run), "the value is that of the division as recorded");
-        // Nobody waits for the one that is slowed most.
-        assert!(taken(run) < 1.001 * recorded(&found, run), "{} and {} ns", taken(run), recorded(&found, run));
+        // Nobody waits for the one that is slowed most. Paces are those of an epoch's beginning.
+        assert!(taken(run) < 1.01 * recorded(&found, run), "{} and {} ns", taken(run), recorded(&found, run));
     }
     let priced = json(&["whatif", &trace, "--set", "*=interleave", "--dynamic-work", "--json"]);
     let (low, high) = (number(&priced, "/gain_low") - AGREED, number(&priced, "/gain_high") + AGREED);
