@@ -6,9 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use numapilot_machine::Machine;
 use numapilot_trace::engine::Engine;
-use numapilot_trace::meta::{Meta, Origin};
+use numapilot_trace::meta::Meta;
 use numapilot_traffic::TrafficError;
 use serde_json::Value;
 
@@ -50,7 +49,7 @@ type Bounds = Vec<(Watched, LatencyBound)>;
 /// The bounds; or why there are none, in a whole sentence.
 fn bounds(scene: &Scene<'_>) -> Result<Bounds, String> {
     let meta = scene.analysis.trace().meta();
-    if let Some(why) = unusable(meta, scene.machine) {
+    if let Some(why) = unusable(meta) {
         return Err(why.to_owned());
     }
     let Some(khz) = core_khz_max(meta) else { return Err(NO_CLOCK.to_owned()) };
@@ -99,7 +98,7 @@ fn outstanding(usage: &Usage) -> f64 {
 }
 
 /// Why latencies of such a recording are no bound; `None`: they are one.
-fn unusable(meta: &Meta, machine: &Machine) -> Option<&'static str> {
+fn unusable(meta: &Meta) -> Option<&'static str> {
     if meta.simulated {
         return Some(SIMULATED);
     }
@@ -107,8 +106,8 @@ fn unusable(meta: &Meta, machine: &Machine) -> Option<&'static str> {
         Some(Engine::Import) => imported(meta),
         // The processor has one way of sampling loads, of which none are left out for their latency.
         Some(Engine::Pmu) => {
-            let is_of_amd = processor(meta).is_some_and(|name| name.starts_with("AMD"));
-            (!is_of_amd).then_some(OTHER_SAMPLER)
+            let processor = meta.host.get("cpu_model").and_then(Value::as_str);
+            (!processor.is_some_and(|name| name.starts_with("AMD"))).then_some(OTHER_SAMPLER)
         }
         _ => Some(OTHER_SAMPLER),
     };
@@ -124,13 +123,7 @@ fn unusable(meta: &Meta, machine: &Machine) -> Option<&'static str> {
     if unsure.iter().any(|name| counts.and_then(|counts| number(counts, name)) != Some(0)) {
         return Some(UNSURE_HOMES);
     }
-    // A model may be of the host itself: `numapilot measure` writes the processor's name.
-    (meta.origin() == Origin::OtherHost && processor(meta) != machine.cpu_model()).then_some(OTHER_HOST)
-}
-
-/// Name of the recording host's processor.
-fn processor(meta: &Meta) -> Option<&str> {
-    meta.host.get("cpu_model").and_then(Value::as_str)
+    meta.other_processor().map(|_| OTHER_HOST)
 }
 
 fn number(of: &Value, name: &str) -> Option<u64> {
