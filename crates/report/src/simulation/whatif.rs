@@ -24,7 +24,7 @@ const SIMULATED: &str = "Simulated on another machine than the recording's. The 
 const SOURCE_MIN: f64 = 0.05;
 /// What measured latencies are.
 const MEASURED: &str = "Measured latencies also hold address translation and waits within the core, and are of the loads that the processor samples, so they \
-                        change nothing by themselves (docs/patterns.md, \"Measured latencies\").";
+                        set no figure of the machine (docs/patterns.md, \"Measured latencies\").";
 /// Largest number of pairs of nodes whose measured latencies are shown.
 const PAIRS_MAX: usize = 6;
 /// Largest number of sources that are shown.
@@ -279,7 +279,7 @@ mod tests {
         assert!(at("from node 2 to memory of node 1") < at("from node 0 to memory of node 1"), "{text}");
         assert!(text.contains("180 ns") && text.contains("210 ± 10 ns"), "{text}");
         assert!(
-            text.split_whitespace().collect::<Vec<_>>().join(" ").contains("change nothing by themselves"),
+            text.split_whitespace().collect::<Vec<_>>().join(" ").contains("set no figure of the machine"),
             "{text}"
         );
         assert_eq!(measured(&[], Look::default()), "");
