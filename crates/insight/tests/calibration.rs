@@ -155,6 +155,16 @@ fn draws_that_are_faster_than_measured_are_left_out_and_the_truth_stays() {
     }
 }
 
+/// A fifth of the loads come in bursts and wait for five times as long, which the model, whose loads are steady, cannot say of any machine.
+#[test]
+fn bursts_do_not_make_a_machine_slow() {
+    let in_bursts = |sample: u64, ns: f64| as_ibs(sample, ns) * if sample % 5 == 0 { 5.0 } else { 1.0 };
+    let trace = program(175.0, in_bursts, of_ibs());
+    let found = answer(&trace, &described(), true);
+    let told = calibration(&found);
+    assert!(told.bounds[0].at_least_ns < 175.0 && told.bounds[0].at_least_ns > 150.0, "{told:?}");
+}
+
 /// What all draws are slower than leaves out none, and what hardly any is as slow as is said and changes nothing.
 #[test]
 fn what_says_nothing_and_what_contradicts_everything_leave_the_interval_as_it_is() {
