@@ -240,7 +240,6 @@ fn contradiction(told: &Calibration, watched_ns: &[Vec<f64>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::MeasuredLoad;
 
     fn bound(at_least_ns: f64) -> LatencyBound {
         let (from, home) = (numapilot_machine::NodeId(0), numapilot_machine::NodeId(1));
