@@ -86,7 +86,7 @@ impl Trace {
         Trace { tables, by_thread, by_object, nodes, meta: Meta::default(), was_rebuilt: false }
     }
 
-    /// The same with what is known about the recording as a whole.
+    /// The same flows with what is known about the recording as a whole, for builders and tests.
     #[must_use]
     pub fn with_meta(mut self, meta: Meta) -> Trace {
         self.set_origin(meta, false);

@@ -51,6 +51,8 @@ pub struct ImportOptions {
     /// A model of the machine that recorded: it takes the place of the recording's own description, which has neither latencies nor bandwidths. `None`: that
     /// description.
     pub machine: Option<Machine>,
+    /// The fastest clock that the recording machine's cores can have, kHz, which no recording says. `None`: not known.
+    pub core_khz_max: Option<u64>,
 }
 
 /// Result of an import.
@@ -67,6 +69,7 @@ pub struct Importer {
     reading: Box<dyn Reading>,
     output: Option<PathBuf>,
     machine: Option<Machine>,
+    core_khz_max: Option<u64>,
 }
 
 /// Any form of recording being read.
@@ -86,7 +89,8 @@ impl Importer {
             check_machine(&reading.start()?, named)?;
         }
         prepare(&options.output, options.existing)?;
-        Ok(Importer { reading, output: Some(options.output.clone()), machine: options.machine.clone() })
+        let (output, machine) = (Some(options.output.clone()), options.machine.clone());
+        Ok(Importer { reading, output, machine, core_khz_max: options.core_khz_max })
     }
 
     /// Completes the trace.
@@ -112,6 +116,9 @@ impl RecordSource for Importer {
         let mut start = self.reading.start()?;
         if let Some(named) = &self.machine {
             start.machine = serde_json::to_value(named).unwrap_or_default();
+        }
+        if let Some(khz) = self.core_khz_max {
+            start.host.insert("core_khz_max".to_owned(), khz.into());
         }
         Ok(start)
     }

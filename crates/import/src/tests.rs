@@ -29,8 +29,13 @@ fn imported(recording: &DataFile) -> (Imported, Trace) {
 
 fn imported_file(input: &Path, folder: &Path) -> (Imported, Trace) {
     let output = folder.join("t.numatrace");
-    let options =
-        ImportOptions { input: input.to_owned(), output: output.clone(), existing: Existing::Replace, machine: None };
+    let options = ImportOptions {
+        input: input.to_owned(),
+        output: output.clone(),
+        existing: Existing::Replace,
+        machine: None,
+        core_khz_max: None,
+    };
     let mut importer = Importer::open(&options).unwrap();
     numapilot_flows::finalise_stream(&output, &mut importer).unwrap();
     (importer.finish(), Trace::open(&output).unwrap())

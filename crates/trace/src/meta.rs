@@ -324,6 +324,15 @@ impl Meta {
         }
     }
 
+    /// Name of the recording host's processor, where that is another one than the described machine's although nothing was simulated: times, homes and
+    /// latencies are then of that host. Empty: nobody knows which one it was. `None`: they are of one kind.
+    #[must_use]
+    pub fn other_processor(&self) -> Option<&str> {
+        let host = self.host.get("cpu_model").and_then(Value::as_str).unwrap_or("");
+        let model = self.machine.get("cpu_model").and_then(Value::as_str).unwrap_or("");
+        (self.origin() == Origin::OtherHost && (host.is_empty() || host != model)).then_some(host)
+    }
+
     /// The frequency in kHz of the cycles in which latencies are given; `None` where it is not known. A model's are of its own clock. A processor's are
     /// core cycles, and `clock.khz` is the rate of its time counter: on x86 these agree but for turbo, on Arm the counter ticks at 25 MHz or 1 GHz, whatever
     /// the core does. Of an import it is that of its times, which are nanoseconds: there the machine's description says how
@@ -452,6 +461,27 @@ mod tests {
         assert!(!meta.rates_are_unknown());
         meta.more.insert("import".to_owned(), json!({"accesses": 100, "of_unknown_weight": 51}));
         assert!(meta.rates_are_unknown());
+    }
+
+    /// A model of the host itself, as `numapilot measure` writes it, has the host's processor.
+    #[test]
+    fn a_host_that_the_trace_does_not_describe_is_told_by_its_processor() {
+        let meta = |engine: Engine, source: Value, host: Value| Meta {
+            engine: engine.into(),
+            machine: json!({ "source": source, "cpu_model": "AMD EPYC 7763" }),
+            host: host.as_object().cloned().unwrap_or_default(),
+            ..Meta::default()
+        };
+        let (model, live) = (json!({ "model": { "path": "m.toml" } }), json!({ "live": { "root": "/" } }));
+        let host = |name: &str| json!({ "cpu_model": name });
+        let other = |engine, source: &Value, host: Value| {
+            meta(engine, source.clone(), host).other_processor().map(str::to_owned)
+        };
+        assert_eq!(other(Engine::Pmu, &model, host("Xeon")).as_deref(), Some("Xeon"));
+        assert_eq!(other(Engine::Pmu, &model, json!({})).as_deref(), Some(""));
+        assert_eq!(other(Engine::Pmu, &model, host("AMD EPYC 7763")), None);
+        assert_eq!(other(Engine::Pmu, &live, host("Xeon")), None);
+        assert_eq!(other(Engine::Import, &model, host("Xeon")), None, "it is given the machine that recorded");
     }
 
     #[test]

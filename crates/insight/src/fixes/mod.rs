@@ -14,10 +14,11 @@ use std::cell::RefCell;
 
 use numapilot_traffic::TrafficError;
 
+use crate::calibration;
 use crate::estimate::Estimate;
 use crate::price::{Change, Priced, Pricer, To};
 use crate::scene::Scene;
-use crate::uncertainty::{Uncertainty, interval};
+use crate::uncertainty::{Calibration, Uncertainty, interval};
 use crate::usage::{Cell, FALSE_SHARED, HOT, NONE, OWN_PROCESS, Row, SHARED, WRITE};
 
 /// Predicts the gains of fixes over the program as it was recorded.
@@ -25,6 +26,8 @@ pub(crate) struct FixPricer<'a> {
     scene: &'a Scene<'a>,
     pricer: Pricer<'a>,
     now: Priced,
+    /// What measured latencies leave of the ensemble, where that was asked for.
+    calibration: Option<Calibration>,
     /// Fixes priced so far, because several findings propose the same one.
     priced: RefCell<Vec<(FixCandidate, Fix)>>,
 }
@@ -33,10 +36,9 @@ impl<'a> FixPricer<'a> {
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
     pub fn new(scene: &'a Scene<'a>) -> Result<FixPricer<'a>, TrafficError> {
-        let pricer = Pricer::new(scene.machine, &scene.usage)?.with_ensemble()?;
-        // Once more: rows may have been added since the scene's own.
-        let now = pricer.now()?;
-        Ok(FixPricer { scene, pricer, now, priced: RefCell::default() })
+        // The program as it was recorded once more: rows may have been added since the scene's own.
+        let (pricer, now, calibration) = calibration::priced(scene)?;
+        Ok(FixPricer { scene, pricer, now, calibration, priced: RefCell::default() })
     }
 
     /// Prices a fix: its predicted gain with its interval.
@@ -141,7 +143,8 @@ impl<'a> FixPricer<'a> {
             self.now.members_ns.iter().zip(&then.members_ns).map(|(now, then)| gain_of(*now, *then)).collect();
         // Run times that are off by some share put their ratio off by the sum of the shares.
         let unsettled = (1.0 + gain) * (self.now.unsettled + then.unsettled);
-        interval(gain, &gains, (sampled, unsettled), &self.pricer.members.open)
+        let (gain, uncertainty) = interval(gain, &gains, (sampled, unsettled), &self.pricer.members.open);
+        (gain, Uncertainty { calibration: self.calibration.clone(), ..uncertainty })
     }
 
     fn even(&self, is_in: impl Fn(usize) -> bool) -> Vec<f64> {

@@ -271,6 +271,14 @@ pub(crate) fn limits_of(analysis: &Analysis<'_>, sums: &AllSums, unseen: &[Unsee
                 .to_owned(),
         );
     }
+    if let Some(host) = analysis.trace().meta().other_processor() {
+        let machine = &analysis.trace().meta().machine_name;
+        let host = if host.is_empty() { "whose processor is not known" } else { host };
+        said.push(format!(
+            "The program ran on the recording host ({host}), not on {machine}: its times, and where its accesses went, are that host's, and gains are those of \
+             {machine} only as far as the two are alike."
+        ));
+    }
     if analysis.trace().losses().records_lost() {
         said.push(format!("Records were lost, so {what} not cover the whole run."));
     }
@@ -312,6 +320,23 @@ mod tests {
         let machine = Machine::load("opteron-8385").expect("a built-in model");
         let analysis = Analysis::on(trace, Some(&machine), filter);
         (analysis.findings(Some(&machine)), analysis.headline().verdict)
+    }
+
+    /// Prices on a machine that the program did not run on said nothing of it.
+    #[test]
+    fn a_recording_of_another_host_says_so() {
+        let said = |engine: Engine, host: &str| {
+            let meta = numapilot_trace::meta::Meta {
+                engine: engine.into(),
+                machine: serde_json::json!({ "source": "builtin", "cpu_model": "AMD Opteron" }),
+                machine_name: "opteron-8385".to_owned(),
+                host: [("cpu_model".to_owned(), host.into())].into_iter().collect(),
+                ..numapilot_trace::meta::Meta::default()
+            };
+            let found = found(&trace(1000, 0).with_meta(meta), Filter::default()).0;
+            found.cannot_say.iter().any(|why| why.contains("ran on the recording host (Xeon), not on opteron-8385"))
+        };
+        assert!(said(Engine::Pmu, "Xeon") && !said(Engine::Pmu, "AMD Opteron") && !said(Engine::Import, "Xeon"));
     }
 
     #[test]

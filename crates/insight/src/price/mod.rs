@@ -9,6 +9,9 @@
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
+mod watched;
+
+pub(crate) use watched::Watched;
 
 use std::borrow::Cow;
 
@@ -68,6 +71,8 @@ pub(crate) struct Priced {
     pub parts_ns: [f64; PARTS],
     /// The same for each member of the ensemble ([`Pricer::with_ensemble`]).
     pub members_ns: Vec<f64>,
+    /// By member: mean latency of each of the accesses that are watched ([`Pricer::watching`]), ns.
+    pub watched_ns: Vec<Vec<f64>>,
     /// Sum of the busy times of all threads, ns. Sleeps count as busy.
     pub busy_ns: f64,
     /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep.
@@ -103,6 +108,8 @@ pub(crate) struct Pricer<'a> {
     /// By node: CPUs on which threads can run, at least one.
     cpus: Vec<f64>,
     pub members: Members,
+    /// Accesses whose mean latency each member tells.
+    watched: Vec<Watched>,
 }
 
 /// CPUs of each node that are online, at least one: with hardware threads switched off, half of a node's are not.
@@ -182,16 +189,22 @@ impl<'a> Pricer<'a> {
         let mut paces = usage.paces.clone();
         paces_on(&nominal(machine, usage), usage, &mut paces);
         let cpus = online_cpus(machine.nodes(), |id| machine.cpu(id).is_some_and(|cpu| cpu.online));
-        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members: Members::default() })
+        let (members, watched) = (Members::default(), Vec::new());
+        Ok(Pricer { machine, usage, system, paces, rows_of, weight, cpus, members, watched })
     }
 
-    /// Also prices each change for the members of an ensemble ([`members`]).
+    /// Also prices each change for the members of an ensemble ([`members`]): `times` as many as usual.
     ///
     /// # Errors
     /// If the machine's description lacks what the traffic model needs.
-    pub fn with_ensemble(mut self) -> Result<Pricer<'a>, TrafficError> {
-        self.members = Members::of(self.machine, self.usage)?;
+    pub fn with_ensemble(mut self, times: usize) -> Result<Pricer<'a>, TrafficError> {
+        self.members = Members::of(self.machine, self.usage, times)?;
         Ok(self)
+    }
+
+    /// Also has each member tell the mean latency of these accesses.
+    pub fn watching(self, watched: Vec<Watched>) -> Pricer<'a> {
+        Pricer { watched, ..self }
     }
 
     /// Prices the program as it was recorded.
@@ -220,7 +233,8 @@ impl<'a> Pricer<'a> {
             window.stations = solution.stations.iter().map(|station| station.utilisation).collect();
             Ok(())
         })?;
-        let members_ns = if by_members { self.members_ns(&gathered, &settled)? } else { Vec::new() };
+        let of_members = if by_members { self.of_members(&gathered, &settled)? } else { Vec::new() };
+        let (members_ns, watched_ns) = of_members.into_iter().map(|of| (of.run_ns, of.watched_ns)).unzip();
         let Settled { windows, busy, walked, change, .. } = settled;
         let lines = &gathered.lines;
         let mut parts_ns = [0.0; PARTS];
@@ -241,6 +255,7 @@ impl<'a> Pricer<'a> {
             unsettled: unsettled(change, residual * memory_ns / busy_ns.max(1.0)),
             parts_ns,
             members_ns,
+            watched_ns,
             busy_ns,
             worked_ns: self.worked_ns(&busy),
             memory_ns,
@@ -719,7 +734,7 @@ mod tests {
         let [recorded, half, taken] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };
         assert!((recorded / priced.run_ns - 1.0).abs() < 0.01, "{recorded} ns, {} ns as described", priced.run_ns);
         assert!(taken < half && half < recorded, "{recorded}, {half}, {taken} ns");
-        let named = Members::of(&machine, &usage).expect("members");
+        let named = Members::of(&machine, &usage, 1).expect("members");
         let division = named.open.iter().find(|open| open.place == "program.work_taken").expect("it varies");
         assert!(division.values.iter().all(|value| (0.0..=1.0).contains(value)));
         let taken = named.all.iter().map(|member| member.taken);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use numapilot_insight::whatif::{Answer, Outlook, Traffic};
-use numapilot_insight::{Estimate, MeasuredLatency, Uncertainty, UncertaintySource};
+use numapilot_insight::{Calibration, Estimate, LatencyBound, MeasuredLatency, Uncertainty, UncertaintySource};
 use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ const SIMULATED: &str = "Simulated on another machine than the recording's. The 
 const SOURCE_MIN: f64 = 0.05;
 /// What measured latencies are.
 const MEASURED: &str = "Measured latencies also hold address translation and waits within the core, and are of the loads that the processor samples, so they \
-                        calibrate nothing (docs/patterns.md, \"Measured latencies\").";
+                        set no figure of the machine (docs/patterns.md, \"Measured latencies\").";
 /// Largest number of pairs of nodes whose measured latencies are shown.
 const PAIRS_MAX: usize = 6;
 /// Largest number of sources that are shown.
@@ -166,6 +166,7 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     }
     if let Some(uncertainty) = &found.uncertainty {
         out.push_str(&sources(uncertainty, look));
+        out.push_str(&uncertainty.calibration.as_ref().map_or_else(String::new, |told| calibrated(told, look)));
     }
     out.push_str(&measured(&found.measured, look));
     out.push('\n');
@@ -191,6 +192,35 @@ fn sources(uncertainty: &Uncertainty, look: Look) -> String {
         table.row([format!("{}{range}", source.words), units::part_percent(source.share), source.narrowed_by.clone()]);
     }
     format!("\n{}", table.render(look, 2))
+}
+
+/// What measured latencies did to the interval, in whole sentences.
+fn calibrated(told: &Calibration, look: Look) -> String {
+    let least = |bound: &LatencyBound| {
+        let samples = units::counted(bound.samples, "sample", "samples");
+        format!("{:.0} ns from node {} to memory of node {} ({samples})", bound.at_least_ns, bound.from, bound.home)
+    };
+    // Those that leave out most: the others change nothing.
+    let mut telling: Vec<&LatencyBound> = told.bounds.iter().filter(|bound| bound.contradicted > 0).collect();
+    telling.sort_by_key(|bound| (std::cmp::Reverse(bound.contradicted), bound.from, bound.home));
+    let words = match &told.not_used {
+        Some(why) => format!("Not calibrated by measured latencies. {why}"),
+        None if telling.is_empty() => {
+            "Calibrated by measured latencies, which leave out no variant of the machine and the program.".to_owned()
+        }
+        None => format!(
+            "Calibrated by measured latencies: of {} variants of the machine and the program, the interval is of the {} in which loads take at least as \
+             long as was measured: {}.",
+            told.members,
+            told.left,
+            telling.into_iter().take(PAIRS_MAX).map(least).collect::<Vec<_>>().join("; "),
+        ),
+    };
+    let mut out = "\n".to_owned();
+    for line in wrap(&words, look.width.saturating_sub(2)) {
+        let _ = writeln!(out, "  {line}");
+    }
+    out
 }
 
 /// A table of measured latencies beside the model's for the recording, those with most samples first.
@@ -248,8 +278,32 @@ mod tests {
         let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words:?} is not in {text}"));
         assert!(at("from node 2 to memory of node 1") < at("from node 0 to memory of node 1"), "{text}");
         assert!(text.contains("180 ns") && text.contains("210 ± 10 ns"), "{text}");
-        assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains("they calibrate nothing"), "{text}");
+        assert!(
+            text.split_whitespace().collect::<Vec<_>>().join(" ").contains("set no figure of the machine"),
+            "{text}"
+        );
         assert_eq!(measured(&[], Look::default()), "");
+    }
+
+    #[test]
+    fn a_calibration_says_what_was_left_out_and_why_nothing_was() {
+        let bound = |from: u16, contradicted| LatencyBound {
+            from: numapilot_machine::NodeId(from),
+            home: numapilot_machine::NodeId(1),
+            samples: 840,
+            at_least_ns: 311.6,
+            contradicted,
+        };
+        let words =
+            |told: &Calibration| calibrated(told, Look::default()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let told = Calibration { members: 800, left: 190, bounds: vec![bound(0, 610), bound(1, 0)], not_used: None };
+        let text = words(&told);
+        assert!(text.contains("of 800 variants") && text.contains("of the 190 in which"), "{text}");
+        assert!(text.ends_with("was measured: 312 ns from node 0 to memory of node 1 (840 samples)."), "{text}");
+        let text = words(&Calibration { left: 800, bounds: vec![bound(1, 0)], ..told.clone() });
+        assert!(text.ends_with("which leave out no variant of the machine and the program."), "{text}");
+        let text = words(&Calibration { not_used: Some("It is not known.".to_owned()), ..told });
+        assert_eq!(text, "Not calibrated by measured latencies. It is not known.");
     }
 
     #[test]
