@@ -331,11 +331,15 @@ impl<'a> Pricer<'a> {
                 let (sum, lasted) = of_node[line.from];
                 of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
             }
+            // A thread that the recording shows on several nodes has a line for each: its longer times add up.
+            let mut longer = vec![1.0; usage.threads];
             for line in lines {
                 let (sum, lasted) = of_node[line.from];
                 let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[line.from]) } else { 1.0 };
-                work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
+                longer[line.thread] += line.part * (crowded - 1.0).max(0.0);
             }
+            let of_window = &mut work_ns[window * usage.threads..(window + 1) * usage.threads];
+            of_window.iter_mut().zip(longer).for_each(|(ns, longer)| *ns *= longer);
         }
         usage.course.walk(&work_ns)
     }
