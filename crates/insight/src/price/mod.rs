@@ -6,6 +6,8 @@
 //! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
 //! equations and a comparison with the simulator.
 
+#[cfg(test)]
+mod edges;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
@@ -491,7 +493,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
-    /// the nearest that has some.
+    /// the nearest that has some. Shares that are all 0 tell nothing: all of the thread's samples are in the part that is left out.
     fn memory_ns<'l>(
         &self,
         lines: &'l [Vec<Line>],
@@ -501,13 +503,20 @@ impl<'a> Pricer<'a> {
     ) -> Vec<f64> {
         let usage = self.usage;
         let mut latency: Vec<Option<f64>> = vec![None; paces.len()];
-        for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
+        for (window, lines) in lines.iter().enumerate() {
             for line in lines {
-                let path = &windows[window].path_ns[line.from];
+                let path: &[f64] = windows[window].path_ns.get(line.from).map_or(&[], Vec::as_slice);
                 let shares = shares(line);
                 let used = shares.iter().zip(path.iter().cycle()).filter(|(share, _)| **share > 0.0);
-                let of_one = used.map(|(share, ns)| share * ns).sum::<f64>();
-                *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                // What caches answer waits for no memory, also where nothing else in the window has a latency.
+                let of_one = if line.left > 0.0 {
+                    used.map(|(share, ns)| share * ns).reduce(|sum, ns| sum + ns)
+                } else {
+                    Some(0.0)
+                };
+                if let Some(of_one) = of_one {
+                    *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                }
             }
         }
         let mut memory: Vec<f64> = paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
