@@ -581,8 +581,6 @@ fn more(session: &SessionFacts<'_>) -> serde_json::Map<String, serde_json::Value
 fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
     let (problems, missing_chunks) = (&session.problems, session.missing_chunks);
     let torn = problems.iter().filter(|problem| problem.damage == Damage::TornTail).map(|problem| problem.bytes).sum();
-    let no_stamps =
-        problems.iter().map(|problem| if let Damage::NoBases(records) = problem.damage { records } else { 0 }).sum();
     let more = [
         ("after_end", losses.after_end),
         ("reentrant", losses.reentrant),
@@ -602,7 +600,7 @@ fn meta_losses(losses: &Losses, session: &SessionFacts<'_>) -> MetaLosses {
         damaged_chunks: losses.damaged_chunks.saturating_sub(missing_chunks),
         missing_chunks,
         torn_bytes: torn,
-        no_stamps,
+        no_stamps: losses.no_stamps,
         unattributed_accesses: losses.accesses_without_object,
         more: more.into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect(),
     }

@@ -49,10 +49,10 @@ pub(crate) const INDEX_MAX: u32 = 1 << 22;
 /// Of these, those that are accepted before any start was seen, and how many more with each start. Starts may be lost, but a number far beyond all that were
 /// seen is damage, and the tables of everything up to it would take gigabytes.
 const INDICES_FIRST: u32 = 1 << 18;
+const INDICES_PER_START: u32 = 16;
 /// Stack ids that are accepted before any stack was seen. Stacks may be lost, but an id far beyond all that were seen is damage, and the table of all up to it
 /// would take gigabytes.
 const STACKS_FIRST: u32 = 1 << 21;
-const INDICES_PER_START: u32 = 16;
 /// Name of what the libraries have that numapilot loads into programs: their code and static data.
 const OWN_MEMORY: &str = "numapilot's own libraries";
 

@@ -6,6 +6,8 @@
 //! ([`course`]) then give the end of each thread and of the run: time saved while waiting for others is no gain. `docs/patterns.md`, "Prices", has the
 //! equations and a comparison with the simulator.
 
+#[cfg(test)]
+mod edges;
 mod ensemble;
 pub(crate) mod members;
 mod shrink;
@@ -355,11 +357,15 @@ impl<'a> Pricer<'a> {
                 let (sum, lasted) = of_node[line.from];
                 of_node[line.from] = (sum + busy_ns * line.part, busy_ns.max(lasted));
             }
+            // A thread that the recording shows on several nodes has a line for each: its longer times add up.
+            let mut longer = vec![1.0; usage.threads];
             for line in lines {
                 let (sum, lasted) = of_node[line.from];
                 let crowded = if lasted > 0.0 { sum / (lasted * self.cpus[line.from]) } else { 1.0 };
-                work_ns[window * usage.threads + line.thread] *= 1.0 + line.part * (crowded - 1.0).max(0.0);
+                longer[line.thread] += line.part * (crowded - 1.0).max(0.0);
             }
+            let of_window = &mut work_ns[window * usage.threads..(window + 1) * usage.threads];
+            of_window.iter_mut().zip(longer).for_each(|(ns, longer)| *ns *= longer);
         }
         usage.course.walk(&work_ns)
     }
@@ -511,7 +517,7 @@ impl<'a> Pricer<'a> {
     }
 
     /// By window and thread: how long its accesses keep it waiting at these latencies, ns. In a window of which no sample tells, accesses take as long as in
-    /// the nearest that has some.
+    /// the nearest that has some. Shares that are all 0 tell nothing: all of the thread's samples are in the part that is left out.
     fn memory_ns<'l>(
         &self,
         lines: &'l [Vec<Line>],
@@ -521,13 +527,20 @@ impl<'a> Pricer<'a> {
     ) -> Vec<f64> {
         let usage = self.usage;
         let mut latency: Vec<Option<f64>> = vec![None; paces.len()];
-        for (window, lines) in lines.iter().enumerate().filter(|(window, _)| !windows[*window].path_ns.is_empty()) {
+        for (window, lines) in lines.iter().enumerate() {
             for line in lines {
-                let path = &windows[window].path_ns[line.from];
+                let path: &[f64] = windows[window].path_ns.get(line.from).map_or(&[], Vec::as_slice);
                 let shares = shares(line);
                 let used = shares.iter().zip(path.iter().cycle()).filter(|(share, _)| **share > 0.0);
-                let of_one = used.map(|(share, ns)| share * ns).sum::<f64>();
-                *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                // What caches answer waits for no memory, also where nothing else in the window has a latency.
+                let of_one = if line.left > 0.0 {
+                    used.map(|(share, ns)| share * ns).reduce(|sum, ns| sum + ns)
+                } else {
+                    Some(0.0)
+                };
+                if let Some(of_one) = of_one {
+                    *latency[window * usage.threads + line.thread].get_or_insert(0.0) += line.part * line.left * of_one;
+                }
             }
         }
         let mut memory: Vec<f64> = paces.iter().map(|pace| pace.busy_ns - pace.own_ns).collect();
