@@ -22,8 +22,8 @@ const PART: usize = 25;
 type Latencies = Vec<Vec<Vec<f64>>>;
 
 impl Pricer<'_> {
-    /// Predicted run time of each member, ns; `nominal` is the solution of the machine as described.
-    pub(super) fn members_ns(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<f64>, TrafficError> {
+    /// Predicted run time and work of each member, ns; `nominal` is the solution of the machine as described.
+    pub(super) fn members_ns(&self, gathered: &Gathered, nominal: &Settled) -> Result<Vec<(f64, f64)>, TrafficError> {
         let leaders = leaders(&nominal.windows);
         let parts: Vec<&[Member]> = self.members.all.chunks(PART).collect();
         let next = AtomicUsize::new(0);
@@ -55,8 +55,8 @@ impl Pricer<'_> {
         };
         done.sort_by_key(|(at, _)| *at);
         let mut all = Vec::with_capacity(self.members.all.len());
-        for (_, run_ns) in done {
-            all.extend(run_ns?);
+        for (_, times) in done {
+            all.extend(times?);
         }
         Ok(all)
     }
@@ -67,12 +67,12 @@ impl Pricer<'_> {
         nominal: &Settled,
         leaders: &[usize],
         part: &[Member],
-    ) -> Result<Vec<f64>, TrafficError> {
+    ) -> Result<Vec<(f64, f64)>, TrafficError> {
         // Each window starts from the solution for the previous member.
         let mut solvers: Vec<Solver> = vec![Solver::default(); leaders.len()];
         let mut over_nominal: Latencies = vec![Vec::new(); leaders.len()];
         let mut paces = self.usage.paces.clone();
-        let mut run_ns = |member: &Member| {
+        let mut times = |member: &Member| {
             paces_on(&member.core, self.usage, &mut paces);
             let from = Settled { taken: member.taken, ..nominal.clone() };
             let settled = self.settle(gathered, from, &paces, &EFFORT, |at, window, load| {
@@ -85,9 +85,10 @@ impl Pricer<'_> {
                 paths.zip(ratios).for_each(|((path, was), ratio)| *path = was * ratio);
                 Ok(())
             })?;
-            Ok(gathered.extra_ns + settled.walked.end_ns)
+            let worked_ns = gathered.extra_work_ns + self.worked_ns(&settled.busy);
+            Ok((gathered.extra_ns + settled.walked.end_ns, worked_ns))
         };
-        part.iter().map(&mut run_ns).collect()
+        part.iter().map(&mut times).collect()
     }
 }
 
