@@ -86,7 +86,7 @@ fn found(trace: &Trace) -> Findings {
     Analysis::on(trace, Some(&machine), Filter::default()).findings(Some(&machine))
 }
 
-/// Sleeps counted as busy: of a server that works for a two-hundredth of the time, threads waited "0.3 % of their time for memory", and there was nothing to fix.
+/// Sleeps counted as busy: threads of a server that works for a two-hundredth of the time waited "0.3 % of their time for memory", with nothing to fix.
 #[test]
 fn a_server_that_sleeps_most_of_the_time_has_the_findings_of_its_work() {
     let remote = server(accesses(0.6, NodeId(0)), 20, NodeId(0));
