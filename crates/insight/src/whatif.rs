@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::context::{AllSums, Analysis};
 use crate::estimate::Estimate;
 use crate::facts::{Page, SiteFacts};
-use crate::fixes::{FixCandidate, FixKind, FixPricer};
+use crate::fixes::{Effect, FixCandidate, FixKind, FixPricer};
 use crate::measured::{self, MeasuredLatency};
-use crate::patterns::{limits_of, why_unpriced};
+use crate::patterns::{limits_of, paced, why_unpriced};
 use crate::price::{Priced, Pricer};
 use crate::scene::{Interest, Scene, Surveyed};
 use crate::uncertainty::Uncertainty;
@@ -253,7 +253,9 @@ pub struct Answer {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// Where the gain's interval comes from.
+    /// The same of the processor time, where sleeps decide how long the run is, as of [`crate::Fix::work_gain`].
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of the latter comes from, if there is one, else that of the former.
     pub uncertainty: Uncertainty,
     /// Latencies that the processor measured in the recording, beside the model's.
     pub measured: Vec<MeasuredLatency>,
@@ -300,17 +302,19 @@ impl Analysis<'_> {
         let bytes = |(change, candidate): (&PlacementOverride, &FixCandidate)| {
             change.is_of_memory().then(|| candidate.live_bytes())
         };
-        let (gain, uncertainty) = pricer_of_fixes.gain(&then);
+        let Effect { gain, work_gain, uncertainty } = pricer_of_fixes.effect(&then);
         Ok(Answer {
             now: outlook(machine, pricer_of_fixes.now()),
             then: outlook(machine, &then),
             gain,
+            work_gain,
             uncertainty,
             measured: measured::latencies(&scene),
             more_bytes: candidates.iter().map(|candidate| candidate.more_bytes(machine)).sum(),
             set: overrides.iter().zip(&candidates).map(|both| (both.0.words.clone(), bytes(both))).collect(),
             cannot_say: limits_of(self, &sums, &unseen_sites(self), "the prediction does")
                 .into_iter()
+                .chain(scene.usage.paced().map(paced))
                 .chain(overrides.iter().zip(&candidates).filter_map(|(change, of)| too_large(machine, change, of)))
                 .collect(),
         })

@@ -128,7 +128,7 @@ fn judged(
     let (mut findings, dropped) = found(&pricer_of_fixes, drafts(&scene), &unseen)?;
     let order = |finding: &Finding| usize::from(!matches!(finding.subject, Subject::Site(_)));
     findings.sort_by(|a, b| {
-        let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.gain.value);
+        let gain = |finding: &Finding| finding.fixes.first().map_or(0.0, |fix| fix.decisive().value);
         (gain(b) * 1000.0).round().total_cmp(&(gain(a) * 1000.0).round()).then(order(a).cmp(&order(b)))
     });
     let memory_share = scene.now.memory_ns / scene.now.busy_ns.max(1.0);
@@ -151,6 +151,7 @@ fn judged(
         tried_by_many: vec![pricer_of_fixes.price(&FixCandidate::of_all())?],
         cannot_say: limits_of(analysis, sums, &unseen, "these findings do")
             .into_iter()
+            .chain(scene.usage.paced().map(paced))
             .chain(unconverged(scene.now.unsettled))
             .collect(),
     };
@@ -193,7 +194,7 @@ fn found(
             // The gain must exceed the sampling error, and what a model that did not converge left open. What is not known of the machine and the program
             // widens its interval and lowers the confidence.
             Some(fix)
-                if fix.gain.value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
+                if fix.decisive().value >= MATERIAL.max(fix.uncertainty.of_samples + fix.uncertainty.unsettled)
                     && fix.uncertainty.median > 0.0 =>
             {
                 findings.push(finding);
@@ -202,6 +203,15 @@ fn found(
         }
     }
     Ok((findings, dropped))
+}
+
+/// That sleeps decide how long the run is, so that gains are of processor time, in whole sentences. `share`: of the run, 0 to 1.
+pub(crate) fn paced(share: f64) -> String {
+    format!(
+        "One thread sleeps, or waits until a time-out, in {:.0} % of the run time, as servers do that wait for input. Less work would hardly shorten the \
+         run itself, so it is stated how much less processor time the same work would take.",
+        share * 100.0
+    )
 }
 
 /// That the model has no exact run time for the program as it was recorded, so that every gain is less sure.
@@ -218,8 +228,8 @@ fn unconverged(unsettled: f64) -> Option<String> {
 fn finding(pricer_of_fixes: &FixPricer<'_>, draft: Draft) -> Result<Finding, TrafficError> {
     let mut fixes =
         draft.candidates.iter().map(|candidate| pricer_of_fixes.price(candidate)).collect::<Result<Vec<_>, _>>()?;
-    fixes.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
-    let gains = fixes.first().is_some_and(|fix| fix.gain.low > 0.0);
+    fixes.sort_by(|a, b| b.decisive().value.total_cmp(&a.decisive().value));
+    let gains = fixes.first().is_some_and(|fix| fix.decisive().low > 0.0);
     let (confidence, confidence_because) = confidence(&draft.criterion, gains);
     Ok(Finding {
         pattern: draft.pattern,

@@ -19,7 +19,7 @@ fn multigrid() -> (Usage, Machine) {
 }
 
 fn price<'a>(pricer: &Pricer<'_>, to: &'a dyn Fn(&Cell) -> To<'a>, seat: &'a dyn Fn(&Row) -> u16) -> Priced {
-    pricer.price(&Change { to, seat, extra_ns: 0.0 }, false).expect("a price")
+    pricer.price(&Change { to, seat, extra_ns: 0.0, extra_work_ns: 0.0 }, false).expect("a price")
 }
 
 /// All threads on one node: they take turns on its CPUs, whether the recording shows each on one node or on two.

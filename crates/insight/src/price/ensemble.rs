@@ -26,6 +26,8 @@ type Latencies = Vec<Vec<Vec<f64>>>;
 pub(super) struct OfMember {
     /// Predicted run time, ns.
     pub run_ns: f64,
+    /// Predicted work of all threads, ns ([`Priced::worked_ns`]).
+    pub worked_ns: f64,
     /// Mean latency of each of the accesses that are watched, ns.
     pub watched_ns: Vec<f64>,
 }
@@ -95,8 +97,9 @@ impl Pricer<'_> {
                 Ok(())
             })?;
             let run_ns = gathered.extra_ns + settled.walked.end_ns;
+            let worked_ns = gathered.extra_work_ns + self.worked_ns(&settled.busy);
             let watched_ns = self.watched.iter().map(|watched| watched.mean_ns(&settled.windows)).collect();
-            Ok(OfMember { run_ns, watched_ns })
+            Ok(OfMember { run_ns, worked_ns, watched_ns })
         };
         part.iter().map(&mut of_member).collect()
     }

@@ -59,6 +59,8 @@ pub(crate) struct Change<'a> {
     pub seat: &'a dyn Fn(&Row) -> u16,
     /// Cost of carrying it out, in nanoseconds of run time.
     pub extra_ns: f64,
+    /// The same in nanoseconds of work, of all threads that carry it out together.
+    pub extra_work_ns: f64,
 }
 
 /// The predicted run.
@@ -75,10 +77,13 @@ pub(crate) struct Priced {
     pub members_ns: Vec<f64>,
     /// By member: mean latency of each of the accesses that are watched ([`Pricer::watching`]), ns.
     pub watched_ns: Vec<Vec<f64>>,
-    /// Sum of the busy times of all threads, ns. Sleeps count as busy.
+    /// Sum of the busy times of all threads, ns: without waits for other threads and for input and output, and without sleeps, by the counters.
     pub busy_ns: f64,
-    /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep.
+    /// Sum of the times in which threads worked, ns: in no recorded wait and in no sleep. Where threads share a CPU, it holds their waits for it.
     pub worked_ns: f64,
+    /// The same with each part of the samples left out, and for each member of the ensemble.
+    pub parts_worked_ns: [f64; PARTS],
+    pub members_worked_ns: Vec<f64>,
     /// The part of `busy_ns` spent waiting for memory.
     pub memory_ns: f64,
     /// Memory accesses by accessing (row) and answering node (column), and the sum of their latencies, ns.
@@ -128,6 +133,7 @@ struct Gathered {
     lines: Vec<Vec<Line>>,
     moves_threads: bool,
     extra_ns: f64,
+    extra_work_ns: f64,
 }
 
 /// What two nested computations left of the run time: the change of the last round, and that of the latencies in it. 0: too little to be reported.
@@ -144,7 +150,7 @@ struct Settled {
     /// `[window * threads + thread]`, ns.
     busy: Vec<f64>,
     walked: Walked,
-    /// Relative change of the run time in the last round.
+    /// Relative change of the run time in the last round ([`Pricer::round`]).
     change: f64,
     /// Share of the work that goes to whichever thread is free ([`Pricer::share_out`]).
     taken: f64,
@@ -211,7 +217,9 @@ impl<'a> Pricer<'a> {
 
     /// Prices the program as it was recorded.
     pub fn now(&self) -> Result<Priced, TrafficError> {
-        self.price(&Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0 }, true)
+        let change =
+            Change { to: &|cell| To::Node(cell.home), seat: &|row| row.from, extra_ns: 0.0, extra_work_ns: 0.0 };
+        self.price(&change, true)
     }
 
     /// Prices the program with a change. `by_members`: also for each member of the ensemble, which takes most of the time.
@@ -236,16 +244,19 @@ impl<'a> Pricer<'a> {
             Ok(())
         })?;
         let of_members = if by_members { self.of_members(&gathered, &settled)? } else { Vec::new() };
-        let (members_ns, watched_ns) = of_members.into_iter().map(|of| (of.run_ns, of.watched_ns)).unzip();
+        let (members_ns, members_worked_ns) = of_members.iter().map(|of| (of.run_ns, of.worked_ns)).unzip();
+        let watched_ns = of_members.into_iter().map(|of| of.watched_ns).collect();
         let Settled { windows, busy, walked, change, .. } = settled;
         let lines = &gathered.lines;
-        let mut parts_ns = [0.0; PARTS];
-        for (part, ns) in parts_ns.iter_mut().enumerate() {
+        let (mut parts_ns, mut parts_worked_ns) = ([0.0; PARTS], [0.0; PARTS]);
+        for (part, (ns, worked_ns)) in parts_ns.iter_mut().zip(&mut parts_worked_ns).enumerate() {
             let rest = gathered.sums.without(part, &gathered.rows);
             let threads = Threads::of(self.usage, &rest, &gathered.sums.own_without(part));
             let shares = |line: &Line| threads.shares(line.thread, &rest[line.row as usize]);
             let memory = self.memory_ns(lines, &windows, &self.paces, |line| Cow::Owned(shares(line)));
             *ns = gathered.extra_ns + self.walk(&gathered, &self.paces, &memory, &busy, 0.0).end_ns;
+            let of_part: Vec<f64> = self.paces.iter().zip(&memory).map(|(pace, ns)| pace.own_ns + ns).collect();
+            *worked_ns = gathered.extra_work_ns + self.worked_ns(&of_part);
         }
         let busy_ns: f64 = busy.iter().sum();
         let own_ns: f64 = self.paces.iter().map(|pace| pace.own_ns).sum();
@@ -259,7 +270,9 @@ impl<'a> Pricer<'a> {
             members_ns,
             watched_ns,
             busy_ns,
-            worked_ns: self.worked_ns(&busy),
+            worked_ns: gathered.extra_work_ns + self.worked_ns(&busy),
+            parts_worked_ns,
+            members_worked_ns,
             memory_ns,
             accesses,
             latency_ns,
@@ -282,7 +295,8 @@ impl<'a> Pricer<'a> {
             (0..usage.windows.count).map(|window| self.lines(window, change, &sums.gone, &rows, &threads)).collect();
         let moves_threads =
             lines.iter().flatten().any(|line| line.from != usize::from(usage.rows[line.row as usize].from));
-        Gathered { sums, rows, lines, moves_threads, extra_ns: change.extra_ns }
+        let (extra_ns, extra_work_ns) = (change.extra_ns, change.extra_work_ns);
+        Gathered { sums, rows, lines, moves_threads, extra_ns, extra_work_ns }
     }
 
     /// Computes latencies and times in turn, from `settled` on, until they agree. `solve` fills the latencies of a window, given with its number.
@@ -303,7 +317,7 @@ impl<'a> Pricer<'a> {
         Ok(settled)
     }
 
-    /// One round; returns the relative change of the run time.
+    /// One round; returns the relative change of the run time, and where sleeps decide that, in addition that of the work.
     fn round(
         &self,
         gathered: &Gathered,
@@ -312,6 +326,7 @@ impl<'a> Pricer<'a> {
         solve: &mut impl FnMut(usize, &mut Window, &Load) -> Result<(), TrafficError>,
     ) -> Result<f64, TrafficError> {
         let threads = self.usage.threads;
+        let old_work_ns = self.usage.paced().map(|_| self.worked_ns(&settled.busy));
         let mut before_ns = 0.0;
         for (at, lines) in gathered.lines.iter().enumerate() {
             let of = at * threads..(at + 1) * threads;
@@ -328,7 +343,9 @@ impl<'a> Pricer<'a> {
         self.share_out(&mut settled.busy, |at| self.usage.paces[at].busy_ns, settled.taken);
         let old_ns = settled.walked.end_ns;
         settled.walked = self.walk(gathered, paces, &memory, &settled.busy, settled.taken);
-        Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0))
+        let of_work = |old_ns: f64| (self.worked_ns(&settled.busy) - old_ns).abs() / old_ns.max(1.0);
+        // A sum, because the larger of a number and no number would hide the latter.
+        Ok((settled.walked.end_ns - old_ns).abs() / old_ns.max(1.0) + old_work_ns.map_or(0.0, of_work))
     }
 
     /// Walks the course with work times that follow from own work and waiting for memory (`[window * threads + thread]`, ns). Where the change moves threads,
@@ -673,6 +690,7 @@ mod tests {
             to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
             seat: &|row| row.from,
             extra_ns: 0.0,
+            extra_work_ns: 0.0,
         };
         let gathered = pricer.gather(&change);
         let settled = |rounds| {
@@ -742,6 +760,7 @@ mod tests {
             to: &|cell| To::Node(if cell.home == NONE { NONE } else { 0 }),
             seat: &|row| row.from,
             extra_ns: 0.0,
+            extra_work_ns: 0.0,
         };
         let priced = pricer.price(&change, true).expect("a price");
         let [recorded, half, taken] = priced.members_ns[..] else { panic!("{:?}", priced.members_ns) };

@@ -8,7 +8,7 @@ use numapilot_simulator::{Report, whatif as elsewhere};
 use serde_json::{Value, json};
 
 use super::population;
-use crate::findings::{gain_span, unsettled_words};
+use crate::findings::{gain_span, unsettled_words, work_span};
 use crate::text::style::{clean, wrap};
 use crate::text::{Align, Look, Table};
 use crate::units;
@@ -45,7 +45,9 @@ pub struct Prediction {
     pub then: Outlook,
     /// How much faster, as a share of the new run time: 1 is twice as fast.
     pub gain: Estimate,
-    /// Where the gain's interval comes from, if that is known.
+    /// The same of the processor time, where sleeps decide how long the run is.
+    pub work_gain: Option<Estimate>,
+    /// Where the interval of the latter comes from, else that of the former, if that is known.
     pub uncertainty: Option<Uncertainty>,
     /// Latencies that the processor measured in the recording, beside the model's; empty where it measured none.
     pub measured: Vec<MeasuredLatency>,
@@ -74,6 +76,7 @@ impl Prediction {
             now: answer.now,
             then: answer.then,
             gain: answer.gain,
+            work_gain: answer.work_gain,
             uncertainty: Some(answer.uncertainty),
             measured: answer.measured,
             more_bytes: answer.more_bytes,
@@ -92,6 +95,7 @@ impl Prediction {
             now: outlook(&answer.now),
             then: outlook(&answer.then),
             gain: Estimate::jackknife(answer.gain(), &answer.gains_without),
+            work_gain: None,
             uncertainty: None,
             measured: Vec::new(),
             more_bytes: answer.more_bytes,
@@ -102,12 +106,16 @@ impl Prediction {
     /// The prediction as JSON, for programs.
     #[must_use]
     pub fn json(&self) -> Value {
-        json!({
+        let mut value = json!({
             "predicted": true, "program": self.program, "machine": self.machine, "set": self.set,
             "gain": self.gain.value, "gain_low": self.gain.low, "gain_high": self.gain.high, "uncertainty": self.uncertainty,
             "measured_latency": self.measured, "more_bytes": self.more_bytes,
             "now": self.now, "then": self.then, "notes": self.notes,
-        })
+        });
+        if let Some(work_gain) = &self.work_gain {
+            value["work_gain"] = json!(work_gain);
+        }
+        value
     }
 }
 
@@ -140,7 +148,11 @@ pub fn prediction(found: &Prediction, look: Look) -> String {
     let gain = gain_span(&found.gain);
     let open =
         found.uncertainty.as_ref().and_then(unsettled_words).map_or_else(String::new, |open| format!("; {open}"));
-    let title = format!("{} on {}: {gain} ({verdict}), predicted{open}", found.program, found.machine);
+    let effect = match &found.work_gain {
+        Some(work) => format!("{}, predicted{open}; run time {gain} ({verdict})", work_span(work)),
+        None => format!("{gain} ({verdict}), predicted{open}"),
+    };
+    let title = format!("{} on {}: {effect}", found.program, found.machine);
     let _ = writeln!(out, "{}", look.strong(&clean(&title)));
     for line in &found.set {
         let _ = writeln!(out, "  {}", clean(line));
